@@ -1,0 +1,47 @@
+"""Every error a user can meet. Each message says what is wrong, where, and what to do.
+
+    ButforError
+    ├── TableError          a table's cell, column or label cannot be used
+    ├── SettingError        an option or argument cannot be used
+    ├── DatasetError        a data set is unknown, missing or altered
+    ├── EngineError         a training engine cannot take the work
+    └── ReplayError         a recorded verdict cannot be run again
+
+Table and setting errors are also ``ValueError``, as scikit-learn's callers expect.
+The command line prints the message of any of them and exits with code 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class ButforError(Exception):
+    """Base of all errors raised on purpose by butfor."""
+
+
+class TableError(ButforError, ValueError):
+    """A cell, column, row or label of a table cannot be used."""
+
+
+class SettingError(ButforError, ValueError):
+    """An argument or command-line option cannot be used."""
+
+
+class DatasetError(ButforError, ValueError):
+    """A named data set is unknown, cannot be had, or is not the published one."""
+
+
+class EngineError(ButforError, RuntimeError):
+    """A training engine cannot take the work it was given."""
+
+
+class ReplayError(ButforError):
+    """A recorded verdict cannot be run again here."""
+
+
+def listed(items: Iterable[object], most: int = 8) -> str:
+    """The items in quotes for a message, the tail counted instead of spelled out."""
+    names = [f"'{item}'" for item in items]
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,1 @@
+"""The learning algorithm L: its definition (`reference`) and the engines that make it fast."""

@@ -1,0 +1,194 @@
+"""What the learning algorithm L is given and what it gives back.
+
+`Recipe` holds L's settings, `Rows` the numbers it learns from, a *flip set* says which labels
+are turned, `Network` is one trained f, and `Fits` what an engine returns for many flip sets.
+Every engine is one method: ``fit_many(recipe, rows, flip_sets, people)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError
+
+Floats = NDArray[np.float32]
+FlipSet = tuple[int, ...]
+"""Positions of training rows whose labels are turned, ascending, each once."""
+
+ACTIVATIONS = ("relu", "tanh", "sigmoid")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of L. `batch_size=None` means one batch, in the data's order."""
+
+    hidden: tuple[int, ...] = (32, 32)
+    activation: str = "relu"
+    learning_rate: float = 0.005
+    max_epochs: int = 200
+    patience: int = 10
+    batch_size: int | None = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if any(width < 1 for width in self.hidden):
+            raise SettingError(f"hidden={self.hidden}: every layer needs at least one neuron.")
+        if self.activation not in ACTIVATIONS:
+            raise SettingError(f"activation='{self.activation}' is not one of {', '.join(ACTIVATIONS)}.")
+        if not self.learning_rate > 0:
+            raise SettingError(f"learning_rate={self.learning_rate} must be above 0.")
+        for name in ("max_epochs", "patience"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise SettingError(f"batch_size={self.batch_size} must be at least 1, or None for full batch.")
+        if not 0 <= self.seed < 2**63:
+            raise SettingError(f"seed={self.seed} must be a whole number from 0 up.")
+
+    def widths(self, inputs: int) -> tuple[int, ...]:
+        """Neurons per layer from the inputs to the single logit."""
+        return (inputs, *self.hidden, 1)
+
+    def parameters(self, inputs: int) -> int:
+        """How many numbers one network has."""
+        widths = self.widths(inputs)
+        return sum(out * (into + 1) for into, out in zip(widths, widths[1:], strict=False))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"hidden": list(self.hidden)}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Recipe:
+        return cls(**record | {"hidden": tuple(record["hidden"])})
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Encoded training rows `X [n × d]`, labels `y [n]` in {0, 1}, and validation rows."""
+
+    X: Floats
+    y: Floats
+    X_val: Floats
+    y_val: Floats
+
+    def __post_init__(self) -> None:
+        for name in ("X", "y", "X_val", "y_val"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float32))
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        return int(self.X.shape[1])
+
+    def labels(self, flips: Sequence[int] = ()) -> Floats:
+        """y with the given positions turned; turning a set twice gives y back."""
+        y = self.y.copy()
+        y[list(flips)] = 1 - y[list(flips)]
+        return y
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """One trained f: `weights[l] [out × in]`, `biases[l] [out]`, and how its training ended."""
+
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    activation: str
+    best_epoch: int
+    epochs: int
+    validation_loss: float
+
+    def hidden_layers(self, X: Floats) -> list[Floats]:
+        """The hidden neurons' outputs for rows `X`, one array `[rows × width]` per layer."""
+        return self._forward(X)[:-1]
+
+    def logits(self, X: Floats) -> Floats:
+        """f before the sigmoid, `[rows]`; class 1 where it is above 0."""
+        return self._forward(X)[-1][:, 0]
+
+    def predict(self, X: Floats) -> NDArray[np.int64]:
+        return (self.logits(X) > 0).astype(np.int64)
+
+    def _forward(self, X: Floats) -> list[Floats]:
+        import torch
+        from torch.nn.functional import linear
+
+        from butfor.learn.reference import ACTIVATION_MODULES, one_thread
+
+        act = ACTIVATION_MODULES[self.activation]()
+        outputs = []
+        with one_thread(), torch.no_grad():
+            h = torch.from_numpy(np.array(X, dtype=np.float32, order="C"))
+            for layer, (W, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+                h = linear(h, torch.from_numpy(W), torch.from_numpy(b))
+                if layer < len(self.weights) - 1:
+                    h = act(h)
+                outputs.append(h.numpy())
+        return outputs
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """K trained networks: `logits [K × people]`, the kept epoch, and the weights packed
+    `[K × parameters]` in PyTorch's order (W₁ row by row, b₁, W₂, …)."""
+
+    logits: Floats
+    best_epoch: NDArray[np.int64]
+    epochs: NDArray[np.int64]
+    validation_loss: Floats
+    weights: Floats
+
+    def network(self, k: int, recipe: Recipe, inputs: int) -> Network:
+        """The k-th network, unpacked."""
+        weights, biases = unpack(self.weights[k], recipe.widths(inputs))
+        return Network(
+            weights, biases, recipe.activation,
+            int(self.best_epoch[k]), int(self.epochs[k]), float(self.validation_loss[k]),
+        )  # fmt: skip
+
+
+def unpack(
+    packed: Floats, widths: tuple[int, ...]
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Split a packed parameter vector into weight matrices and bias vectors."""
+    weights, biases, at = [], [], 0
+    for into, out in zip(widths, widths[1:], strict=False):
+        weights.append(packed[at : at + out * into].reshape(out, into).copy())
+        at += out * into
+        biases.append(packed[at : at + out].copy())
+        at += out
+    return tuple(weights), tuple(biases)
+
+
+def pack(network: Network) -> Floats:
+    """The inverse of `unpack`."""
+    parts = [a.ravel() for pair in zip(network.weights, network.biases, strict=True) for a in pair]
+    return np.concatenate(parts).astype(np.float32)
+
+
+Progress = Callable[[int], None]
+"""Called with the number of networks that just finished."""
+
+
+class Engine(Protocol):
+    """Trains L on `rows` once per flip set. All engines give the reference's result
+    up to the order of floating-point sums."""
+
+    name: str
+
+    def fit_many(
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        flip_sets: Sequence[FlipSet],
+        people: Floats,
+        progress: Progress | None = None,
+    ) -> Fits: ...

@@ -1,0 +1,110 @@
+"""L, the learning algorithm, defined: one network in plain PyTorch.
+
+Everything else that trains is tested against this file, and nothing is reported that it does
+not confirm. It is float32 on one CPU thread and leaves torch's seed and threads as they were.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import nn
+
+from butfor.learn.recipe import Fits, FlipSet, Floats, Network, Progress, Recipe, Rows, pack
+
+ACTIVATION_MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Small networks train 20 to 50 times slower on several intra-op threads, and not bitwise alike."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:
+    """Step 1: seed, then a stack of Linear layers with PyTorch's default initialisation."""
+    layers: list[nn.Module] = []
+    widths = recipe.widths(inputs)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        for into, out in zip(widths, widths[1:], strict=False):
+            layers += [nn.Linear(into, out), ACTIVATION_MODULES[recipe.activation]()]
+    return nn.Sequential(*layers[:-1])
+
+
+def batch_orders(recipe: Recipe, n: int) -> Iterator[torch.Tensor]:
+    """Step 2: one order of the training rows per epoch, without end."""
+    generator = torch.Generator().manual_seed(recipe.seed)
+    while True:
+        yield torch.arange(n) if recipe.batch_size is None else torch.randperm(n, generator=generator)
+
+
+def train(recipe: Recipe, rows: Rows, flips: Sequence[int] = ()) -> Network:
+    """Train f = L(D') on the rows with the labels at `flips` turned."""
+    with one_thread():
+        return _train(recipe, rows, flips)
+
+
+def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
+    X, y = torch.from_numpy(rows.X), torch.from_numpy(rows.labels(flips))
+    X_val, y_val = torch.from_numpy(rows.X_val), torch.from_numpy(rows.y_val)
+    f = initial_network(recipe, rows.d)
+    loss = nn.BCEWithLogitsLoss()
+    adam = torch.optim.Adam(f.parameters(), lr=recipe.learning_rate)
+    best_loss, best_epoch, best_weights = float("inf"), 0, copy.deepcopy(f.state_dict())
+    epoch = 0
+    for epoch, order in enumerate(batch_orders(recipe, rows.n), start=1):  # noqa: B007
+        for batch in order.split(recipe.batch_size or rows.n):
+            # The full batch is the data itself: gathering it in order would only copy it.
+            inputs, labels = (X, y) if recipe.batch_size is None else (X[batch], y[batch])
+            adam.zero_grad()
+            loss(f(inputs)[:, 0], labels).backward()
+            adam.step()
+        with torch.no_grad():
+            validation_loss = loss(f(X_val)[:, 0], y_val).item()
+        if validation_loss < best_loss:
+            best_loss, best_epoch, best_weights = validation_loss, epoch, copy.deepcopy(f.state_dict())
+        if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
+            break
+    tensors = [tensor.numpy() for tensor in best_weights.values()]
+    return Network(
+        tuple(tensors[0::2]), tuple(tensors[1::2]), recipe.activation, best_epoch, epoch, best_loss
+    )
+
+
+class ReferenceEngine:
+    """The reference behind the engines' common door: one network after the other."""
+
+    name = "reference"
+
+    def fit_many(
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        flip_sets: Sequence[FlipSet],
+        people: Floats,
+        progress: Progress | None = None,
+    ) -> Fits:
+        networks = []
+        for flips in flip_sets:
+            networks.append(train(recipe, rows, flips))
+            if progress:
+                progress(1)
+        return Fits(
+            logits=np.array([f.logits(people) for f in networks], np.float32).reshape(-1, len(people)),
+            best_epoch=np.array([f.best_epoch for f in networks], np.int64),
+            epochs=np.array([f.epochs for f in networks], np.int64),
+            validation_loss=np.array([f.validation_loss for f in networks], np.float32),
+            weights=np.array([pack(f) for f in networks], np.float32).reshape(
+                -1, recipe.parameters(rows.d)
+            ),
+        )
