@@ -101,10 +101,14 @@ class Network:
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
-    activation: str
+    recipe: Recipe
     best_epoch: int
     epochs: int
     validation_loss: float
+
+    @property
+    def activation(self) -> str:
+        return self.recipe.activation
 
     def hidden_layers(self, X: Floats) -> list[Floats]:
         """The hidden neurons' outputs for rows `X`, one array `[rows × width]` per layer."""
@@ -150,7 +154,7 @@ class Fits:
         """The k-th network, unpacked."""
         weights, biases = unpack(self.weights[k], recipe.widths(inputs))
         return Network(
-            weights, biases, recipe.activation,
+            weights, biases, recipe,
             int(self.best_epoch[k]), int(self.epochs[k]), float(self.validation_loss[k]),
         )  # fmt: skip
 

@@ -77,7 +77,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
             break
     tensors = [tensor.numpy() for tensor in best_weights.values()]
     return Network(
-        tuple(tensors[0::2]), tuple(tensors[1::2]), recipe.activation, best_epoch, epoch, best_loss
+        tuple(tensors[0::2]), tuple(tensors[1::2]), recipe, best_epoch, epoch, best_loss
     )
 
 

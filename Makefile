@@ -1,0 +1,35 @@
+# Two commands matter: `make audit` (the main job on an embedded data set) and `make test`.
+# Each works alone on a fresh clone and does nothing twice.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: audit test check bench clean
+
+audit: .venv/installed
+	$(BIN)/butfor audit german --cases 0:60 --out butfor-audit
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest
+
+check: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/installed
+	$(BIN)/butfor bench
+
+.venv/installed: pyproject.toml constraints.txt
+	@echo "Setting up .venv (a few minutes the first time: PyTorch is large)"
+	$(PYTHON) -m venv .venv
+	$(PIP) --editable .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(PIP) --editable ".[test,check]"
+	@touch $@
+
+clean:
+	rm -rf .venv butfor-audit

@@ -1,0 +1,367 @@
+"""LabelAudit: Algorithm 1. Train f; ask φ who may be audited; rank the labels that ψ allows; flip,
+retrain and look again, until the prediction changes or the protocol is through."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor import __version__
+from butfor.encode import TableEncoder
+from butfor.errors import SettingError, TableError, listed
+from butfor.learn.engines import choose_engine
+from butfor.learn.mlp import MLP, split_off_validation, two_classes
+from butfor.learn.recipe import Engine, Network
+from butfor.learn.reference import train
+from butfor.progress import Watcher
+from butfor.protocols import Protocol, Ranked, as_protocol, budget_in_labels
+from butfor.rank import Ranking, as_ranking, checked_scores
+from butfor.rank.chance import person_key
+from butfor.rules import Rule, Situation, as_phi, as_psi, eligible, flippable, group_values
+from butfor.search import JointSearch, Pursuit, Trainer
+from butfor.verdict import AFTER, BEFORE, Population, Training, Verdict
+
+BLOCK = 256
+"""People scored at once: their scores against every training row must fit in memory."""
+
+
+class LabelAudit:
+    """Which few training labels decide about a person?
+
+    Parameters
+    ----------
+    model : the network to audit; its settings are the learning algorithm, everything fixed.
+    encoder : how the table becomes numbers; a `TableEncoder` with its defaults where None.
+    budget : labels that may be flipped, a share (0.001, rounded up) or a count (3).
+    rank : a ranking's name (see `butfor.rank.NAMES`), or an object with `score`, or a function.
+    protocol : "algorithm1", "singles", "attempts" or "exhaustive".
+    phi, psi : who may be audited and which labels may be flipped: rules, their text, callables or masks.
+    share : ask every trained network about everyone. None: as the protocol has it.
+    max_retrainings : stop after that many networks, whoever is still waiting.
+    engine, device, jobs : what trains; see `butfor.learn.engines`.
+    random_state : seed of whatever the search draws. The model has a seed of its own.
+    """
+
+    def __init__(
+        self,
+        model: MLP | None = None,
+        *,
+        encoder: TableEncoder | None = None,
+        budget: float = 0.001,
+        rank: str | Ranking | Callable[..., Any] = "combined",
+        protocol: str | Protocol = "algorithm1",
+        phi: Any = "stable_under_switch",
+        psi: Any = "published",
+        share: bool | None = None,
+        max_retrainings: int | None = None,
+        engine: str | Engine = "auto",
+        device: str | None = None,
+        jobs: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.model = model or MLP()
+        self.encoder = encoder or TableEncoder()
+        self.budget = budget
+        self.rank = as_ranking(rank, random_state)
+        self.protocol = as_protocol(protocol)
+        self.phi: Rule = as_phi(phi)
+        self.psi: Rule = as_psi(psi)
+        self.share = self.protocol.shares if share is None else share
+        if max_retrainings is not None and max_retrainings < 1:
+            raise SettingError(f"max_retrainings={max_retrainings} must be at least 1.")
+        self.max_retrainings = max_retrainings
+        self.engine, self.device, self.jobs = engine, device, jobs
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: pd.DataFrame,
+        y: pd.Series,
+        *,
+        sensitive_features: Hashable,
+        validation: tuple[pd.DataFrame, pd.Series] | None = None,
+        label_names: tuple[str, str] | None = None,
+    ) -> LabelAudit:
+        """Train f on the table. `sensitive_features` names the protected column, which stays in X."""
+        X, y = _table(X), _labels(X, y)
+        if not isinstance(sensitive_features, Hashable) or sensitive_features not in X.columns:
+            raise TableError(
+                f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}; "
+                f"got {_brief(sensitive_features)}."
+            )
+        group_values(X[sensitive_features])
+        self.sensitive_ = sensitive_features
+        self.classes_ = two_classes(y.to_numpy())
+        self.label_names_ = label_names or y.attrs.get("label_names") or tuple(str(c) for c in self.classes_)
+        self.budget_ = budget_in_labels(self.budget, len(X))
+        self.encoder_ = self.encoder.fit(X)
+        self._learn(X, y, validation)
+        return self
+
+    def explain(self, person: pd.DataFrame | pd.Series, *, watch: Watcher | None = None) -> Verdict:
+        """The verdict about one person: one row of a table with the training columns."""
+        frame = person.to_frame().T if isinstance(person, pd.Series) else person
+        if not isinstance(frame, pd.DataFrame) or len(frame) != 1:
+            raise TableError(
+                f"explain takes one person, a table of one row (X.iloc[[36]]); got {_brief(person)}. "
+                "For several people use explain_all."
+            )
+        return replace(self.explain_all(frame, watch=watch).verdicts[0], case=None)
+
+    def explain_all(
+        self, X: pd.DataFrame, *, cases: Sequence[int] | None = None, watch: Watcher | None = None
+    ) -> Population:
+        """Verdicts about all rows of X, or about those at the positions `cases`.
+
+        Ctrl-C ends the search early; what is done is returned, and the rest is marked incomplete."""
+        self._check_fitted()
+        cases = range(len(X)) if cases is None else cases
+        outside = [case for case in cases if not 0 <= case < len(X)]
+        if outside:
+            raise SettingError(f"There is no person {outside[0]}: the table has people 0 to {len(X) - 1}.")
+        watch = watch or Watcher()
+        started = time.perf_counter()
+        situation = self._situation(X.iloc[list(cases)])
+        may = eligible(self.phi, situation)
+        psi = flippable(self.psi, situation)
+        trainer = Trainer(self._engine(watch), self.network_.recipe, self.rows_, situation.encoded)
+        pursuits = self._pursuits(situation, np.flatnonzero(may), psi)
+        search = JointSearch(
+            trainer, psi, self.budget_, share=self.share, max_retrainings=self.max_retrainings, watch=watch
+        )
+        with watch:
+            self._announce(pursuits, psi, trainer, watch)
+            search.run(pursuits)
+        run = self.run_record() | {
+            "engine": trainer.engine.name,
+            "retrainings": trainer.trained,
+            "confirmations": trainer.confirmations,
+            "seconds": round(time.perf_counter() - started, 3),
+        }
+        by_person = {p.person: p for p in pursuits}
+        verdicts = [
+            self._verdict(situation, k, case, psi[k], by_person.get(k), run) for k, case in enumerate(cases)
+        ]
+        return Population(verdicts, run, interrupted=search.interrupted)
+
+    def run_record(self) -> dict[str, Any]:
+        """Everything needed to run this audit again."""
+        self._check_fitted()
+        return {
+            "butfor": __version__,
+            "versions": _versions(),
+            "data": self.origin_ | {"sha256": self.data_hash_, "training_rows": self.rows_.n},
+            "sensitive": str(self.sensitive_),
+            "label_names": list(self.label_names_),
+            "encoder": self.encoder_.get_params(),
+            "learner": self.network_.recipe.to_dict(),
+            "budget": self.budget_,
+            "rank": self.rank.name,
+            "protocol": self.protocol.name,
+            "share": self.share,
+            "phi": self.phi.text,
+            "psi": self.psi.text,
+            "max_retrainings": self.max_retrainings,
+            "random_state": self.random_state,
+        }
+
+    # --- fitting ------------------------------------------------------------------------------------
+
+    def _learn(
+        self, X: pd.DataFrame, y: pd.Series, validation: tuple[pd.DataFrame, pd.Series] | None
+    ) -> None:
+        recipe = self.model.recipe()
+        labels = (y.to_numpy() == self.classes_[1]).astype(np.float32)
+        encoded = self.encoder_.transform(X)
+        if validation is None:
+            at = np.arange(len(X), dtype=np.float32)[:, None]
+            parts = split_off_validation(
+                at, labels, None, None, fraction=self.model.validation_fraction, seed=recipe.seed
+            )
+            train_at, val_at = parts.X[:, 0].astype(np.int64), parts.X_val[:, 0].astype(np.int64)
+            validation = (X.iloc[val_at], y.iloc[val_at])
+            X, y, labels, encoded = X.iloc[train_at], y.iloc[train_at], labels[train_at], encoded[train_at]
+            self.budget_ = budget_in_labels(self.budget, len(X))
+        X_val, y_val = _table(validation[0]), _labels(validation[0], validation[1])
+        unknown = set(y_val.unique()) - set(self.classes_)
+        if unknown:
+            raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
+        from butfor.learn.recipe import Rows
+
+        self.rows_ = Rows(
+            encoded, labels, self.encoder_.transform(X_val), (y_val.to_numpy() == self.classes_[1]).astype(np.float32)
+        )
+        self.training_ = Training(X, y, (X_val, y_val))
+        self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
+        self.data_hash_ = data_hash(self.training_)
+        self.network_: Network = train(recipe, self.rows_)
+        self.training_predictions_ = self.network_.predict(self.rows_.X)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "network_"):
+            raise SettingError("This audit has no network yet: call fit(X, y, sensitive_features=...) first.")
+
+    # --- searching ----------------------------------------------------------------------------------
+
+    def _situation(self, people: pd.DataFrame) -> Situation:
+        return Situation(
+            network=self.network_, rows=self.rows_, encoder=self.encoder_, table=self.training_.X,
+            people=people, encoded=self.encoder_.transform(people), sensitive=self.sensitive_,
+            label_names=self.label_names_, training_predictions=self.training_predictions_,
+        )  # fmt: skip
+
+    def _engine(self, watch: Watcher) -> Engine:
+        if isinstance(self.engine, str):
+            return choose_engine(self.engine, self.device, self.jobs, watch.note)
+        return self.engine
+
+    def _pursuits(
+        self, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_]
+    ) -> list[Pursuit]:
+        """One search per eligible person, the ranking cut off where the protocol cannot reach."""
+        pursuits = []
+        for start in range(0, len(people), BLOCK):
+            block = people[start : start + BLOCK]
+            scores = checked_scores(self.rank, self.network_, self.rows_, situation.encoded[block])
+            for person, score in zip(block, scores, strict=True):
+                allowed = np.flatnonzero(psi[person])
+                depth = self.protocol.depth(len(allowed), self.budget_)
+                drawn = self.rank.name == "chance"
+                order = allowed if drawn else allowed[np.argsort(-score[allowed], kind="stable")][:depth]
+                ranked = Ranked(
+                    order, self.budget_, np.random.default_rng([self.random_state, person_key(situation.encoded[person])]),
+                    len(allowed), drawn,
+                )  # fmt: skip
+                away = -1.0 if situation.predictions[person] else 1.0
+                pursuits.append(Pursuit(int(person), self.protocol.attempts(ranked), away))
+        return pursuits
+
+    def _announce(
+        self, pursuits: Sequence[Pursuit], psi: NDArray[np.bool_], trainer: Trainer, watch: Watcher
+    ) -> None:
+        """Say what the search will cost, from the time one training takes here."""
+        most = sum(self.protocol.most(int(psi[p.person].sum()), self.budget_) for p in pursuits)
+        if self.share and self.protocol.name == "exhaustive" and self.budget_ == 1:
+            most = int(psi[[p.person for p in pursuits]].any(axis=0).sum()) if pursuits else 0
+        if self.max_retrainings is not None:
+            most = min(most, self.max_retrainings)
+        if not most:
+            watch.plan(len(pursuits), 0, 0.0)
+            return
+        trainer.fit([()], Watcher())  # compiles what must be compiled, so that the next one is timed fairly
+        started = time.perf_counter()
+        trainer.engine.fit_many(trainer.recipe, trainer.rows, [()] * trainer.width, trainer.people[:1])
+        each = (time.perf_counter() - started) / trainer.width
+        trainer.trained = 0
+        watch.plan(len(pursuits), most, each * most)
+
+    # --- reporting ----------------------------------------------------------------------------------
+
+    def _verdict(
+        self, situation: Situation, k: int, case: int, psi: NDArray[np.bool_], pursuit: Pursuit | None,
+        run: dict[str, Any],
+    ) -> Verdict:  # fmt: skip
+        person = situation.people.iloc[k]
+        prediction = int(situation.predictions[k])
+        found = pursuit is not None and pursuit.found is not None
+        positions = pursuit.found if pursuit is not None and pursuit.found is not None else ()
+        status = "not_eligible" if pursuit is None else "found" if found else "not_found"
+        return Verdict(
+            status=status,
+            case=int(case),
+            row=situation.people.index[k],
+            person=person,
+            group=person[self.sensitive_],
+            sensitive=str(self.sensitive_),
+            prediction=self.label_names_[prediction],
+            logit=float(situation.logits[k]),
+            counterfactual_prediction=self.label_names_[1 - prediction] if found else None,
+            counterfactual_logit=pursuit.found_logit if pursuit else None,
+            flips=self._flips(positions),
+            positions=positions,
+            training_rows=self.rows_.n,
+            budget=self.budget_,
+            flippable=int(psi.sum()),
+            attempts=pursuit.spent if pursuit else 0,
+            shared=bool(pursuit and pursuit.shared),
+            complete=pursuit is None or pursuit.complete,
+            confirmed=found,
+            rank=self.rank.name,
+            protocol=self.protocol.name,
+            closest_logit=pursuit.closest if pursuit else None,
+            course=tuple(pursuit.course) if pursuit else (),
+            reason=self._reason(pursuit, int(psi.sum())),
+            run=run,
+            training=self.training_,
+        )
+
+    def _flips(self, positions: Sequence[int]) -> pd.DataFrame:
+        rows = self.training_.X.iloc[list(positions)].copy()
+        labels = self.rows_.y[list(positions)].astype(np.int64)
+        rows.insert(0, BEFORE, [self.label_names_[label] for label in labels])
+        rows.insert(1, AFTER, [self.label_names_[1 - label] for label in labels])
+        rows.attrs = {}
+        return rows
+
+    def _reason(self, pursuit: Pursuit | None, allowed: int) -> str:
+        if pursuit is None:
+            if self.phi.text.startswith("stable_under_switch") and not any(c in self.phi.text for c in "&|"):
+                return (
+                    f"the prediction already changes when '{self.sensitive_}' alone is switched, which an "
+                    "inference-time check shows without any retraining (φ: stable_under_switch)."
+                )
+            return f"the rule φ ({self.phi.text}) leaves this person out."
+        if pursuit.found is not None:
+            return ""
+        if not allowed:
+            return f"The rule ψ ({self.psi.text}) allows no label to be flipped for this person."
+        if not pursuit.complete:
+            return "The search was stopped before it was through."
+        return "This does not show that the decision is fair."
+
+
+def data_hash(training: Training) -> str:
+    """sha256 over the training and validation rows and labels, as given."""
+    digest = hashlib.sha256()
+    for part in (training.X, training.y, *training.validation):
+        digest.update(part.to_csv(index=True).encode())
+    return digest.hexdigest()
+
+
+def _table(X: Any) -> pd.DataFrame:
+    if isinstance(X, pd.DataFrame):
+        return X
+    raise TableError(f"An audit needs a pandas DataFrame, so that it can name columns and rows; got {_brief(X)}.")
+
+
+def _labels(X: pd.DataFrame, y: Any) -> pd.Series:
+    series = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y), index=X.index, name="label")
+    if len(series) != len(X):
+        raise TableError(f"The table has {len(X)} rows but there are {len(series)} labels.")
+    if series.isna().any():
+        raise TableError(f"The label of row {series.index[series.isna().to_numpy()][0]} is missing; fill it in or drop it.")
+    return series
+
+
+def _brief(thing: Any) -> str:
+    shape = getattr(thing, "shape", None)
+    return f"{type(thing).__name__} of shape {shape}" if shape is not None else repr(thing)[:60]
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("numpy", "pandas", "scikit-learn", "torch", "numba"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,255 @@
+"""Many networks on the CPU's cores: whole trainings in compiled code, one network per thread.
+
+What it must achieve: L exactly as `reference.py` defines it, up to the order of floating-point
+sums, but without the time PyTorch spends between its operations. It starts from the reference's
+initial tensors and follows the reference's batch orders, drawn once for all networks. A network's
+result depends on nothing but its flip set: not on the other networks, nor on the number of
+threads. A thread holds one network's weights, labels and one tile of rows.
+
+The first use on a machine compiles for some seconds and says so; the result is cached on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError
+from butfor.learn import kernels
+from butfor.learn.kernels import LANES, TILE, Plan
+from butfor.learn.recipe import ACTIVATIONS, Fits, FlipSet, Floats, Progress, Recipe, Rows
+from butfor.learn.reference import batch_orders, initial_network
+
+SHARED_ORDERS = 2**28
+"""Bytes of batch orders kept for all networks; a training that outlives them draws its own."""
+
+Orders = NDArray[np.int32]
+Places = NDArray[np.int64]
+
+_preparing = threading.Lock()
+
+
+class FusedEngine:
+    """Trains `jobs` networks at a time (default: one per core) in compiled code."""
+
+    name = "fused"
+
+    def __init__(self, jobs: int | None = None) -> None:
+        if jobs is not None and jobs < 1:
+            raise SettingError(f"jobs={jobs} must be at least 1, or None for one per core.")
+        self.jobs = jobs or available_cores()
+
+    def fit_many(
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        flip_sets: Sequence[FlipSet],
+        people: Floats,
+        progress: Progress | None = None,
+    ) -> Fits:
+        check_flip_sets(flip_sets, rows.n)
+        prepare()
+        trainings = Trainings(recipe, rows, people, len(flip_sets))
+        with ThreadPoolExecutor(self.jobs) as pool:
+            futures = [pool.submit(trainings.run, k, flips) for k, flips in enumerate(flip_sets)]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+                    if progress:
+                        progress(1)
+            except BaseException:
+                trainings.stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+        return trainings.fits
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def check_flip_sets(flip_sets: Sequence[FlipSet], n: int) -> None:
+    for k, flips in enumerate(flip_sets):
+        for position in flips:
+            if not 0 <= position < n:
+                raise SettingError(
+                    f"Flip set {k} names training row {position}; the rows are numbered 0 to {n - 1}."
+                )
+
+
+def compiled() -> bool:
+    """Whether this process has the machine code already."""
+    return bool(kernels.run_epochs.signatures and kernels.predict.signatures)
+
+
+def prepare() -> None:
+    """Compile, or load what was compiled before; say so when it takes more than a second."""
+    with _preparing:
+        if compiled():
+            return
+        notice = threading.Timer(1.0, _announce)
+        notice.start()
+        try:
+            X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
+            recipe = Recipe(hidden=(1,), max_epochs=1)
+            Trainings(recipe, Rows(X, y, X, y), X, 1).run(0, ())
+        finally:
+            notice.cancel()
+
+
+def _announce() -> None:
+    message = "Compiling the training code for this machine: some seconds, the first time only."
+    logging.getLogger("butfor").info(message)
+    if sys.stderr.isatty():
+        print(message, file=sys.stderr)
+
+
+class Trainings:
+    """What all trainings of one `fit_many` share, and the place where each leaves its result."""
+
+    def __init__(self, recipe: Recipe, rows: Rows, people: Floats, networks: int) -> None:
+        self.recipe, self.rows = recipe, rows
+        self.stop = threading.Event()
+        self._layout = Layout(recipe, rows.d)
+        self._orders = BatchOrders(recipe, rows.n)
+        self._X, self._X_val, self._people = (behind_one(X) for X in (rows.X, rows.X_val, people))
+        self._y_val = np.array(rows.y_val)
+        tensors = [tensor.detach().numpy().ravel() for tensor in initial_network(recipe, rows.d).parameters()]
+        self._initial = np.concatenate(tensors)
+        self.fits = Fits(
+            logits=np.empty((networks, len(people)), np.float32),
+            best_epoch=np.empty(networks, np.int64),
+            epochs=np.empty(networks, np.int64),
+            validation_loss=np.empty(networks, np.float32),
+            weights=np.empty((networks, recipe.parameters(rows.d)), np.float32),
+        )
+
+    def run(self, k: int, flips: FlipSet) -> None:
+        """Train the k-th network, unless told to stop between blocks of epochs."""
+        plan, places = self._layout.plan, self._layout.places
+        labels = self.rows.labels(flips)
+        state = aligned(5, self._layout.parameters)
+        state[0, places] = state[4, places] = self._initial
+        turned = aligned(self._layout.turned)
+        kernels.turn(plan, state[0], turned)
+        tile, logits, labels_of_tile = self._layout.tile(), aligned(TILE), aligned(TILE)
+        gathered = behind_one(np.zeros((TILE, self.rows.d), np.float32))
+        history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
+        for orders in self._orders.blocks():
+            if self.stop.is_set():
+                return
+            out_of_patience = kernels.run_epochs(
+                plan, state, turned, self._X, labels, self._X_val, self._y_val, orders,
+                min(len(orders), self.recipe.max_epochs - history[0]),
+                self.recipe.batch_size or self.rows.n, self.recipe.learning_rate, self.recipe.patience,
+                gathered, tile, logits, labels_of_tile, history, best_loss,
+            )  # fmt: skip
+            if out_of_patience or history[0] >= self.recipe.max_epochs:
+                break
+        kernels.predict(plan, state[4], self._people, tile, logits, self.fits.logits[k])
+        self.fits.epochs[k], self.fits.best_epoch[k] = history[:2]
+        self.fits.validation_loss[k] = best_loss[0]
+        self.fits.weights[k] = state[4, places]
+
+
+class BatchOrders:
+    """The reference's batch orders in blocks of epochs, drawn when the first training needs them."""
+
+    def __init__(self, recipe: Recipe, n: int) -> None:
+        self._recipe, self._n = recipe, n
+        self._epochs = min(16, max(1, 2**20 // max(1, n)))
+        self._source = batch_orders(recipe, n)
+        self._shared: list[Orders] = []
+        self._most = max(1, SHARED_ORDERS // (4 * max(1, n) * self._epochs))
+        self._drawing = threading.Lock()
+
+    def blocks(self) -> Iterator[Orders]:
+        """All blocks `[epochs × n]` from the first epoch on, without end."""
+        if self._recipe.batch_size is None:
+            while True:
+                yield np.empty((self._epochs, 0), np.int32)
+        for index in range(self._most):
+            with self._drawing:
+                if index == len(self._shared):
+                    self._shared.append(self._draw(self._source))
+            yield self._shared[index]
+        own = islice(batch_orders(self._recipe, self._n), self._most * self._epochs, None)
+        while True:
+            yield self._draw(own)
+
+    def _draw(self, source: Iterator) -> Orders:
+        return np.array([order.numpy() for order in islice(source, self._epochs)], np.int32)
+
+
+class Layout:
+    """Where the parts of a network lie in the compiled code's arrays; `kernels` says why."""
+
+    def __init__(self, recipe: Recipe, inputs: int) -> None:
+        widths = recipe.widths(inputs)
+        self._ones: list[tuple[int, int]] = []
+        self.parameters = self.turned = self._tile = 0
+        columns: dict[str, list[int]] = {name: [] for name in ("vectors", "weights", "turned", "tiles", "strides")}
+        places: list[Places] = []
+        for into, out in zip(widths, widths[1:], strict=False):
+            last = len(places) == 2 * len(recipe.hidden)
+            row = padded(into if last else out)
+            at = self.parameters
+            columns["vectors"].append(row // LANES)
+            columns["weights"].append(at)
+            columns["turned"].append(self.turned)
+            columns["tiles"].append(self._tile + LANES)
+            columns["strides"].append(LANES + row)
+            if last:
+                places += [at + np.arange(into), at + np.array([row])]
+                self.parameters += row + LANES
+            else:
+                places += [(at + row + row * np.arange(into) + np.arange(out)[:, None]).ravel(), at + np.arange(out)]
+                self.parameters += row * (into + 1)
+                self.turned += out * padded(into)
+                self._ones.append((self._tile + LANES - 1, LANES + row))
+                self._tile += TILE * (LANES + row)
+        into = np.array(widths[:-1], np.int64)
+        self.plan = Plan(
+            ACTIVATIONS.index(recipe.activation), into, *(np.array(c, np.int64) for c in columns.values())
+        )
+        self.places: Places = np.concatenate(places).astype(np.int64)
+        """Of every number of the network in PyTorch's order: its place among the parameters."""
+
+    def tile(self) -> Floats:
+        """Room for one tile's hidden outputs, with the 1 in front of every row."""
+        tile = aligned(self._tile)
+        for at, stride in self._ones:
+            tile[at : at + TILE * stride : stride] = 1
+        return tile
+
+
+def padded(width: int) -> int:
+    """The width in whole vectors."""
+    return -(-width // LANES) * LANES
+
+
+def aligned(*shape: int) -> Floats:
+    """Zeros that begin on a cache line, so that no vector straddles two."""
+    size = int(np.prod(shape))
+    room = np.zeros(size + 16, np.float32)
+    skip = -(room.ctypes.data // 4) % 16
+    return room[skip : skip + size].reshape(shape)
+
+
+def behind_one(X: Floats) -> Floats:
+    """Rows `[1, x₁, …, x_d, 0, …]` in whole vectors; one row too many, for reading past the last."""
+    rows = aligned(len(X) + 1, padded(X.shape[1] + 1))
+    rows[:-1, 0] = 1
+    rows[:-1, 1 : X.shape[1] + 1] = X
+    return rows

@@ -1,0 +1,160 @@
+"""MLP: what is trained, as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from butfor.errors import SettingError, TableError, listed
+from butfor.learn.recipe import Floats, Network, Recipe, Rows
+
+
+class MLP(ClassifierMixin, BaseEstimator):
+    """A small feed-forward network for two classes, trained to the last bit the same every time.
+
+    Adam on mean binary cross-entropy, early stopping on the best validation loss. After `fit`,
+    `network_` holds the weights, `classes_` the two labels (the second is what a positive logit
+    means), `best_epoch_` the epoch whose weights were kept.
+
+    Parameters
+    ----------
+    hidden : widths of the hidden layers; () is logistic regression.
+    activation : "relu", "tanh" or "sigmoid".
+    learning_rate, max_epochs, patience : Adam's step size; when training ends at the latest; after
+        how many epochs without a new lowest validation loss it ends sooner.
+    batch_size : rows per step, or None for one batch of all rows.
+    validation_fraction : share of the rows set aside, stratified, when `fit` gets no validation rows.
+    random_state : seed of the initial weights and of the batch order.
+    """
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (32, 32),
+        activation: str = "relu",
+        learning_rate: float = 0.005,
+        max_epochs: int = 200,
+        patience: int = 10,
+        batch_size: int | None = 128,
+        validation_fraction: float = 0.25,
+        random_state: int | None = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.activation = activation
+        self.learning_rate = learning_rate
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+
+    def recipe(self) -> Recipe:
+        """The settings as the training engines take them."""
+        return Recipe(
+            hidden=tuple(self.hidden),
+            activation=self.activation,
+            learning_rate=self.learning_rate,
+            max_epochs=self.max_epochs,
+            patience=self.patience,
+            batch_size=self.batch_size,
+            seed=_seed(self.random_state),
+        )
+
+    def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> MLP:
+        """Train on rows `X [n × d]` with labels `y [n]` of two values."""
+        recipe = self.recipe()
+        X, y = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(y)
+        self.classes_ = two_classes(y)
+        labels = (y == self.classes_[1]).astype(np.float32)
+        X_val, y_val = (None, None) if validation is None else self._check_validation(*validation)
+        self.rows_ = split_off_validation(
+            X, labels, X_val, y_val, fraction=self.validation_fraction, seed=recipe.seed
+        )
+        from butfor.learn.reference import train
+
+        self.network_: Network = train(recipe, self.rows_)
+        self.best_epoch_ = self.network_.best_epoch
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Logits `[rows]`; above 0 means `classes_[1]`."""
+        check_is_fitted(self)
+        return self.network_.logits(validate_data(self, X, dtype=np.float32, reset=False))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        logits = self.decision_function(X)
+        return self.classes_[(logits > 0).astype(np.int64)]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities `[rows × 2]`, in the order of `classes_`."""
+        from scipy.special import expit
+
+        positive = expit(self.decision_function(X).astype(np.float64))
+        return np.column_stack([1 - positive, positive])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _check_validation(self, X_val: ArrayLike, y_val: ArrayLike) -> tuple[Floats, Floats]:
+        X_val = check_array(X_val, dtype=np.float32, input_name="validation rows")
+        y_val = np.asarray(y_val)
+        if X_val.shape[1] != self.n_features_in_:
+            raise TableError(
+                f"The validation rows have {X_val.shape[1]} columns, the training rows {self.n_features_in_}."
+            )
+        if y_val.shape != (len(X_val),):
+            raise TableError(f"{len(X_val)} validation rows but {y_val.size} validation labels.")
+        unknown = np.setdiff1d(y_val, self.classes_)
+        if unknown.size:
+            raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
+        return X_val, (y_val == self.classes_[1]).astype(np.float32)
+
+
+def two_classes(y: NDArray[Any]) -> NDArray[Any]:
+    """The two label values in sorted order, or an error that says how many there are."""
+    classes = np.unique(y)
+    if len(classes) == 1:
+        raise TableError(
+            f"The labels hold one class only ('{classes[0]}'): there is nothing to decide. "
+            "Check that the label column is the right one."
+        )
+    if len(classes) > 2:
+        # The first sentence is the one scikit-learn's own checks look for.
+        raise TableError(
+            "Only binary classification is supported. The type of the target is multiclass: "
+            f"the labels hold {len(classes)} values ({listed(classes)}). Group them into two."
+        )
+    return classes
+
+
+def split_off_validation(
+    X: Floats, y: Floats, X_val: Floats | None, y_val: Floats | None, *, fraction: float, seed: int
+) -> Rows:
+    """Training and validation rows; a stratified share is set aside where none are given."""
+    if X_val is not None and y_val is not None:
+        return Rows(X, y, X_val, y_val)
+    if not 0 < fraction < 1:
+        raise SettingError(f"validation_fraction={fraction} must lie between 0 and 1.")
+    if min(np.bincount(y.astype(np.int64), minlength=2)) < 2 or len(y) * min(fraction, 1 - fraction) < 2:
+        raise TableError(
+            f"n_samples={len(y)} with {int(y.sum())} of one class and {int((1 - y).sum())} of the other is too "
+            "few to set validation rows aside: give validation rows, or at least two rows of each class."
+        )
+    X, X_val, y, y_val = train_test_split(X, y, test_size=fraction, stratify=y, random_state=seed)
+    return Rows(X, y, X_val, y_val)
+
+
+def _seed(random_state: Any) -> int:
+    """A whole number stands for itself; anything else scikit-learn accepts draws one."""
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))

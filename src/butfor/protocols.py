@@ -1,0 +1,183 @@
+"""Protocols: given a person's ranking, which flip sets to try, in which order.
+
+Each protocol turns the ranked, flippable rows of one person into attempts. The search itself
+(`search.py`) trains the attempts of all people together and stops a person at the first success.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError
+from butfor.learn.recipe import FlipSet
+
+MOST_PAIRS = 20_000
+"""Beyond this many pairs of labels, enumerating them all is no longer a search one waits for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """One person's flippable training rows, best first, as far down as the protocol's `depth` reaches.
+
+    `flippable` counts all of them. `drawn`: the ranking is pure chance, so that attempts are independent
+    draws from all rows instead of a walk down one fixed order."""
+
+    order: NDArray[np.int64]
+    budget: int
+    rng: np.random.Generator
+    flippable: int
+    drawn: bool = False
+
+
+class Protocol:
+    """How attempts follow from a ranking. `shares`: by default, every trained network is asked about
+    everyone; off for the published protocols, whose counts would no longer be comparable."""
+
+    name: ClassVar[str]
+    shares: ClassVar[bool] = False
+
+    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+        raise NotImplementedError
+
+    def most(self, flippable: int, budget: int) -> int:
+        """How many attempts one person can take at most."""
+        raise NotImplementedError
+
+    def depth(self, flippable: int, budget: int) -> int:
+        """How far down the ranking attempts can reach."""
+        raise NotImplementedError
+
+
+class Algorithm1(Protocol):
+    """Flip the top k together, k = 1 … budget (Algorithm 1 of the paper)."""
+
+    name = "algorithm1"
+    shares = True
+
+    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+        for k in range(1, min(person.budget, len(person.order)) + 1):
+            yield flip_set(person.order[:k])
+
+    def most(self, flippable: int, budget: int) -> int:
+        return min(budget, flippable)
+
+    def depth(self, flippable: int, budget: int) -> int:
+        return min(budget, flippable)
+
+
+class Singles(Protocol):
+    """The published protocol for small data: attempt t flips the t-th ranked row alone, t up to a tenth
+    of the flippable rows. By chance: any flippable row at each attempt."""
+
+    name = "singles"
+
+    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+        for t in range(self.most(person.flippable, person.budget)):
+            row = person.rng.choice(person.order) if person.drawn else person.order[t]
+            yield (int(row),)
+
+    def most(self, flippable: int, budget: int) -> int:
+        return max(1, flippable // 10) if flippable else 0
+
+    def depth(self, flippable: int, budget: int) -> int:
+        return self.most(flippable, budget)
+
+
+class Attempts(Protocol):
+    """The published protocol for large data: for each k = 1 … budget ten attempts; the first flips the
+    top k, the others k rows drawn from the top a·k. By chance: ten independent draws per k."""
+
+    name = "attempts"
+    TRIES = 10
+
+    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+        for k in range(1, min(person.budget, person.flippable) + 1):
+            pool = person.order if person.drawn else person.order[: self.reach(k)]
+            for attempt in range(self.TRIES):
+                if attempt == 0 and not person.drawn:
+                    yield flip_set(person.order[:k])
+                else:
+                    yield flip_set(person.rng.choice(pool, size=k, replace=False))
+
+    def most(self, flippable: int, budget: int) -> int:
+        return self.TRIES * min(budget, flippable)
+
+    def depth(self, flippable: int, budget: int) -> int:
+        return min(flippable, max(self.reach(k) for k in range(1, budget + 1)))
+
+    @classmethod
+    def reach(cls, k: int) -> int:
+        """a·k with the smallest a such that there are more than ten ways to choose k rows from it."""
+        a = next(a for a in range(1, cls.TRIES + 2) if math.comb(a * k, k) > cls.TRIES)
+        return a * k
+
+
+class Exhaustive(Protocol):
+    """Every flippable row alone and, with a budget of 2, every pair: nothing is left untried."""
+
+    name = "exhaustive"
+    shares = True
+
+    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+        self.most(person.flippable, person.budget)
+        for row in person.order:
+            yield (int(row),)
+        if person.budget == 2:
+            for pair in combinations(person.order, 2):
+                yield flip_set(np.array(pair))
+
+    def most(self, flippable: int, budget: int) -> int:
+        if budget > 2:
+            raise SettingError(
+                f"protocol 'exhaustive' with a budget of {budget} labels would take more retrainings than anyone "
+                "can wait for; use a budget of 1 (or of 2 on a small table), or another protocol."
+            )
+        pairs = math.comb(flippable, 2) if budget == 2 else 0
+        if pairs > MOST_PAIRS:
+            raise SettingError(
+                f"protocol 'exhaustive' with a budget of 2 would try {pairs} pairs of the {flippable} flippable "
+                f"labels, above the limit of {MOST_PAIRS}; use a budget of 1, a narrower psi, or another protocol."
+            )
+        return flippable + pairs
+
+    def depth(self, flippable: int, budget: int) -> int:
+        return flippable
+
+
+PROTOCOLS: dict[str, Protocol] = {p.name: p for p in (Algorithm1(), Singles(), Attempts(), Exhaustive())}
+
+
+def as_protocol(given: str | Protocol) -> Protocol:
+    """A protocol from its name, or as it is."""
+    if isinstance(given, Protocol):
+        return given
+    if given not in PROTOCOLS:
+        raise SettingError(f"There is no protocol '{given}'; choose one of {', '.join(PROTOCOLS)}.")
+    return PROTOCOLS[given]
+
+
+def flip_set(rows: NDArray[np.int64]) -> FlipSet:
+    """Positions as a flip set: sorted, so that equal sets are recognised."""
+    return tuple(sorted(int(row) for row in rows))
+
+
+def budget_in_labels(budget: float, n: int) -> int:
+    """A budget as a count of labels: whole numbers from 1 are counts, smaller ones shares, rounded up."""
+    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
+        raise SettingError(f"budget={budget!r} is not a number; give a count of labels or a share such as 0.001.")
+    if not budget > 0:
+        raise SettingError(f"budget={budget} must be above 0: at least one label must be allowed to flip.")
+    if budget < 1:
+        return math.ceil(round(budget * n, 9))
+    if budget != int(budget):
+        raise SettingError(f"budget={budget} is neither a share below 1 nor a whole number of labels.")
+    if budget > n:
+        raise SettingError(f"budget={int(budget)} is more than the {n} training labels there are.")
+    return int(budget)

@@ -1,0 +1,87 @@
+"""Rankings: which training labels to flip first for a person. One ranking per file.
+
+Every ranking has a `name` and one method, ``score(network, rows, people) -> [people × training rows]``,
+higher meaning "flip first". Scores of one person do not depend on who else is asked about.
+A plain function with that signature is a ranking too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError
+from butfor.learn.recipe import Floats, Network, Rows
+
+Scores = NDArray[np.floating[Any]]
+
+
+class Ranking(Protocol):
+    name: str
+
+    def score(self, network: Network, rows: Rows, people: Floats) -> Scores: ...
+
+
+class FunctionRanking:
+    """A user's function as a ranking."""
+
+    def __init__(self, function: Callable[[Network, Rows, Floats], Scores]) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def score(self, network: Network, rows: Rows, people: Floats) -> Scores:
+        return self.function(network, rows, people)
+
+
+def _makers() -> dict[str, Callable[[int], Ranking]]:
+    from butfor.rank.activation import Activation
+    from butfor.rank.chance import Chance
+    from butfor.rank.combined import Combined
+    from butfor.rank.distance import Distance
+    from butfor.rank.surrogate import Surrogate
+
+    return {
+        "combined": lambda seed: Combined(),
+        "surrogate": lambda seed: Surrogate(),
+        "surrogate-signed": lambda seed: Surrogate(signed=True),
+        "activation": lambda seed: Activation(),
+        "distance": lambda seed: Distance(),
+        "chance": lambda seed: Chance(seed),
+    }
+
+
+NAMES = ("combined", "surrogate", "surrogate-signed", "activation", "distance", "chance")
+
+
+def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> Ranking:
+    """A ranking from its name, from an object with `score`, or from a plain function."""
+    if isinstance(given, str):
+        makers = _makers()
+        if given not in makers:
+            raise SettingError(f"There is no ranking '{given}'; choose one of {', '.join(makers)}.")
+        return makers[given](seed)
+    if hasattr(given, "score"):
+        return given
+    if callable(given):
+        return FunctionRanking(given)
+    raise SettingError(f"rank={given!r} is neither a ranking's name nor an object with a `score` method.")
+
+
+def checked_scores(ranking: Ranking, network: Network, rows: Rows, people: Floats) -> Scores:
+    """The scores, refused with a sentence where a ranking returned something that cannot be sorted."""
+    scores = np.asarray(ranking.score(network, rows, people))
+    if scores.shape != (len(people), rows.n):
+        raise SettingError(
+            f"Ranking '{ranking.name}' returned scores of shape {scores.shape}; expected one row per person "
+            f"and one column per training row, {(len(people), rows.n)}."
+        )
+    if not np.isfinite(scores).all():
+        person, row = np.argwhere(~np.isfinite(scores))[0]
+        raise SettingError(
+            f"Ranking '{ranking.name}' returned {scores[person, row]} for person {person} and training row "
+            f"{row}; every score must be a finite number."
+        )
+    return scores

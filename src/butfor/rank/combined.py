@@ -1,0 +1,35 @@
+"""The published score: surrogate and activation similarity, each min–max normalised per person, averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.learn.recipe import Floats, Network, Rows
+from butfor.rank import Ranking, Scores, checked_scores
+from butfor.rank.activation import Activation
+from butfor.rank.surrogate import Surrogate
+
+
+class Combined:
+    """The mean of several rankings' normalised scores; by default the two published ones."""
+
+    name = "combined"
+
+    def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
+        self.parts = parts or (Surrogate(), Activation())
+
+    def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
+        total = np.zeros((len(people), rows.n))
+        for part in self.parts:
+            total += normalised(checked_scores(part, network, rows, people))
+        return total / len(self.parts)
+
+
+def normalised(scores: Scores) -> Scores:
+    """Each person's scores from 0 to 1; all 0 where they are all the same."""
+    low = scores.min(axis=1, keepdims=True)
+    spread = scores.max(axis=1, keepdims=True) - low
+    return (scores - low) / np.where(spread > 0, spread, 1)

@@ -1,0 +1,142 @@
+"""The encoder: widths, scales, names, switching a value, and a sentence for every bad cell."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from butfor import MLP, TableEncoder, load_dataset
+from butfor.errors import SettingError, TableError
+
+EMBEDDED = {"salary": 5, "student": 36, "german": 36, "compas": 13, "default": 27, "adult": 28}
+
+
+@pytest.fixture
+def people() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "age": [20, 30, 40, 50],
+            "job": ["cook", "nurse", "cook", "judge"],
+            "member": [True, False, True, True],
+            "constant": [7.0, 7.0, 7.0, 7.0],
+        },
+        index=[11, 12, 13, 14],
+    )
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_embedding_gives_the_published_input_width(name):
+    data = load_dataset(name)
+    encoder = TableEncoder("embed").fit(data.X_train)
+    assert encoder.transform(data.X_test).shape == (len(data.X_test), EMBEDDED[name])
+    assert len(encoder.get_feature_names_out()) == EMBEDDED[name]
+
+
+def test_numbers_are_scaled_on_the_training_rows_alone(people):
+    standard = TableEncoder().fit(people[["age"]])
+    assert standard.transform(people[["age"]]).mean() == pytest.approx(0, abs=1e-6)
+    assert standard.transform(people[["age"]]).std() == pytest.approx(1, abs=1e-6)
+    later = pd.DataFrame({"age": [35, 60]})
+    assert standard.transform(later)[0, 0] == 0
+    minmax = TableEncoder(numeric="minmax").fit(people[["age"]])
+    assert minmax.transform(later)[:, 0] == pytest.approx([0.5, 4 / 3])
+
+
+def test_a_constant_column_becomes_zeros(people):
+    for numeric in ("standard", "minmax"):
+        encoded = TableEncoder(numeric=numeric).fit_transform(people[["constant"]])
+        assert (encoded == 0).all()
+    tenth = pd.DataFrame({"x": [0.1] * 10})  # its computed deviation is not exactly 0
+    assert (TableEncoder().fit_transform(tenth) == 0).all()
+
+
+def test_feature_names_say_where_they_come_from(people):
+    names = TableEncoder().fit(people).get_feature_names_out()
+    assert list(names) == [
+        "age", "job=cook", "job=judge", "job=nurse", "member=False", "member=True", "constant",
+    ]  # fmt: skip
+    assert list(TableEncoder("embed").fit(people[["job"]]).get_feature_names_out()) == ["job[0]", "job[1]"]
+
+
+def test_ordinal_keeps_the_order_of_the_values(people):
+    codes = TableEncoder("ordinal").fit_transform(people[["job"]])[:, 0]
+    assert codes[0] == codes[2] < codes[3] < codes[1]
+
+
+def test_an_embedding_depends_on_seed_and_name_not_on_position(people):
+    one = TableEncoder("embed").fit_transform(people[["job", "age"]])[:, :2]
+    other = TableEncoder("embed").fit_transform(people[["age", "job"]])[:, 1:]
+    assert np.array_equal(one, other)
+    assert not np.array_equal(one, TableEncoder("embed", random_state=1).fit_transform(people[["job"]]))
+
+
+@pytest.mark.parametrize("categorical", ["onehot", "embed", "ordinal"])
+def test_switching_equals_encoding_the_switched_person(people, categorical):
+    encoder = TableEncoder(categorical).fit(people)
+    other = people.assign(job="nurse")
+    assert np.array_equal(encoder.switch(encoder.transform(people), "job", "nurse"), encoder.transform(other))
+    older = people.assign(age=35)
+    assert np.array_equal(encoder.switch(encoder.transform(people), "age", 35), encoder.transform(older))
+
+
+def test_columns_are_found_by_name(people):
+    encoder = TableEncoder().fit(people)
+    assert np.array_equal(encoder.transform(people), encoder.transform(people[people.columns[::-1]]))
+
+
+def test_declared_categories_count_even_where_training_lacks_them():
+    dtype = pd.CategoricalDtype([1, 2, 3])
+    encoder = TableEncoder().fit(pd.DataFrame({"code": pd.Series([1, 2], dtype=dtype)}))
+    assert encoder.transform(pd.DataFrame({"code": [3]})).tolist() == [[0, 0, 1]]
+
+
+def test_works_as_a_scikit_learn_transformer(people):
+    encoder = clone(TableEncoder("embed", random_state=3)).set_output(transform="pandas")
+    frame = encoder.fit_transform(people)
+    assert list(frame.columns) == list(encoder.get_feature_names_out())
+    assert list(frame.index) == list(people.index)
+    numbers = np.arange(40.0).reshape(20, 2)
+    pipeline = make_pipeline(TableEncoder(), MLP(hidden=(4,), max_epochs=3)).fit(numbers, [0, 1] * 10)
+    assert pipeline.predict(numbers).shape == (20,)
+
+
+def test_an_object_array_is_a_table_too():
+    encoded = TableEncoder().fit_transform(np.array([[1, "a"], [3, "b"]], dtype=object))
+    assert encoded.tolist() == [[-1, 1, 0], [1, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t.assign(job=["cook", None, "cook", "cook"]), ["'job'", "row 12", "missing"]),
+        (lambda t: t.assign(age=[1, 2, np.nan, np.nan]), ["'age'", "row 13", "1 more row", "missing"]),
+        (lambda t: t.assign(age=[1, 2, 3, np.inf]), ["'age'", "row 14", "infinite"]),
+        (lambda t: t.assign(age=["1", "2", "x", "4"]), ["'age'", "row 13", "'x'", "not a number"]),
+        (lambda t: t.assign(job=["cook", "cook", "cook", "pilot"]), ["'job'", "row 14", "'pilot'", "'nurse'"]),
+        (lambda t: t.drop(columns="job"), ["'job'", "missing"]),
+        (lambda t: t.assign(extra=1), ["'extra'", "drop it"]),
+        (lambda t: pd.concat([t, t[["age"]]], axis=1), ["'age'", "more than once"]),
+    ],
+)
+def test_bad_cells_are_named(people, change, said):
+    encoder = TableEncoder().fit(people)
+    with pytest.raises(TableError) as caught:
+        encoder.transform(change(people))
+    for words in said:
+        assert words in str(caught.value)
+
+
+def test_bad_training_tables_and_settings_are_refused(people):
+    with pytest.raises(TableError, match="'age', row 11 is missing"):
+        TableEncoder().fit(people.assign(age=[np.nan, 1, 2, 3]))
+    with pytest.raises(TableError, match="dates"):
+        TableEncoder().fit(people.assign(born=pd.Timestamp("2000-01-01")))
+    with pytest.raises(TableError, match="0 rows"):
+        TableEncoder().fit(people.iloc[:0])
+    with pytest.raises(SettingError, match="onehot, embed, ordinal"):
+        TableEncoder("hash").fit(people)
+    with pytest.raises(SettingError, match="standard, minmax"):
+        TableEncoder(numeric="log").fit(people)
+    with pytest.raises(TableError, match="no column 'height'"):
+        TableEncoder().fit(people).switch(np.zeros((1, 7)), "height", 1)
