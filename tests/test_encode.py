@@ -136,7 +136,7 @@ def test_bad_training_tables_and_settings_are_refused(people):
         TableEncoder().fit(people.iloc[:0])
     with pytest.raises(SettingError, match="onehot, embed, ordinal"):
         TableEncoder("hash").fit(people)
-    with pytest.raises(SettingError, match="standard, minmax"):
+    with pytest.raises(SettingError, match="standard, minmax, raw"):
         TableEncoder(numeric="log").fit(people)
     with pytest.raises(TableError, match="no column 'height'"):
         TableEncoder().fit(people).switch(np.zeros((1, 7)), "height", 1)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from butfor.errors import SettingError, TableError, listed
 
 CATEGORICAL = ("onehot", "embed", "ordinal")
-NUMERIC = ("standard", "minmax")
+NUMERIC = ("standard", "minmax", "raw")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     categorical : "onehot", one 0/1 column per value; "embed", a fixed embedding of width (c + 1) // 2
         for c values, drawn from a standard normal (the paper's input sizes); "ordinal", the value's
         place in sorted order, scaled like a number.
-    numeric : "standard", mean 0 and standard deviation 1 over the training rows; "minmax", from 0 to 1.
+    numeric : "standard", mean 0 and standard deviation 1 over the training rows; "minmax", from 0 to 1;
+        "raw", as they are.
     random_state : seed of the embeddings. Each column's depends on its name, not on its position.
     """
 
@@ -134,6 +135,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return _Block(slice(at, at + width), names, codes={c: k for k, c in enumerate(categories)}, table=table)
 
     def _scaling(self, numbers: NDArray[np.float64]) -> tuple[float, float]:
+        if self.numeric == "raw":
+            return 0.0, 1.0
         if self.numeric == "standard":
             shift, scale = numbers.mean(), numbers.std()
         else:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from butfor.encode import TableEncoder
 from butfor.errors import ButforError, ReplayError
+from butfor.learn.recipe import Floats, Recipe, Rows
+from butfor.learn.reference import train
 from butfor.verdict import Training, check_schema, signed
 
 
@@ -30,32 +36,56 @@ class Replay:
 
 def replay(record: dict[str, Any], training: Training | None = None) -> Replay:
     """Retrain from a verdict's record. `training` stands in for data that the record cannot name."""
-    from butfor.learn.recipe import Recipe, Rows
-    from butfor.learn.reference import train
-
     check_schema(record)
-    run = record["run"]
-    training = training or training_of(run)
-    encoder = encoder_of(run).fit(training.X)
-    person = encoder.transform(_person(record, training.X))
-    y, y_val = (_zero_one(labels) for labels in (training.y, training.validation[1]))
-    rows = Rows(encoder.transform(training.X), y, encoder.transform(training.validation[0]), y_val)
-    recipe = Recipe.from_dict(run["learner"])
-    before = float(train(recipe, rows).logits(person)[0])
-    names = run["label_names"]
-    positions = [flip["position"] for flip in record["flips"]]
-    after = float(train(recipe, rows, positions).logits(person)[0]) if record["status"] == "found" else None
+    return _Stage(record["run"], training).check(record)
 
-    def named(logit: float | None) -> str | None:
-        return None if logit is None else names[int(logit > 0)]
 
-    agrees = named(before) == record["prediction"] and named(after) == record["counterfactual_prediction"]
-    course = f"'{named(before)}' at logit {signed(before)}"
-    if after is not None:
-        course += f" → '{named(after)}' at {signed(after)} with {len(positions)} label(s) flipped"
-    word = "agree" if agrees else "DISAGREE"
-    who = f"row {record['row']}" if record["case"] is None else f"person {record['case']}"
-    return Replay(record["case"], agrees, f"{who}: {word} ({course})", before, after)
+def replay_all(records: Sequence[dict[str, Any]]) -> Iterator[Replay]:
+    """Replay many records; those of one run share its data and its first training."""
+    stages: dict[str, _Stage] = {}
+    for record in records:
+        check_schema(record)
+        run = record["run"]
+        key = json.dumps([run["data"], run["encoder"], run["learner"]], sort_keys=True)
+        if key not in stages:
+            stages[key] = _Stage(run)
+        yield stages[key].check(record)
+
+
+class _Stage:
+    """The data, the encoder and the trained f of one run."""
+
+    def __init__(self, run: dict[str, Any], training: Training | None = None) -> None:
+        training = training or training_of(run)
+        self.table = training.X
+        self.encoder = encoder_of(run).fit(training.X)
+        y, y_val = (_zero_one(labels) for labels in (training.y, training.validation[1]))
+        X, X_val = (self.encoder.transform(table) for table in (training.X, training.validation[0]))
+        self.rows = Rows(X, y, X_val, y_val)
+        self.recipe = Recipe.from_dict(run["learner"])
+        self.network = train(self.recipe, self.rows)
+        self.label_names: list[str] = run["label_names"]
+
+    def check(self, record: dict[str, Any]) -> Replay:
+        person = self.encoder.transform(_person(record, self.table))
+        before = float(self.network.logits(person)[0])
+        positions = [flip["position"] for flip in record["flips"]]
+        after = None
+        if record["status"] == "found":
+            after = float(train(self.recipe, self.rows, positions).logits(person)[0])
+        agrees = (self._name(before), self._name(after)) == (
+            record["prediction"], record["counterfactual_prediction"],
+        )  # fmt: skip
+        course = f"'{self._name(before)}' at logit {signed(before)}"
+        if after is not None:
+            plural = "s" * (len(positions) != 1)
+            course += f" → '{self._name(after)}' at {signed(after)} with {len(positions)} label{plural} flipped"
+        who = f"row {record['row']}" if record["case"] is None else f"person {record['case']}"
+        word = "agree" if agrees else "DISAGREE"
+        return Replay(record["case"], agrees, f"{who}: {word} ({course})", before, after)
+
+    def _name(self, logit: float | None) -> str | None:
+        return None if logit is None else self.label_names[int(logit > 0)]
 
 
 def training_of(run: dict[str, Any]) -> Training:
@@ -81,9 +111,7 @@ def training_of(run: dict[str, Any]) -> Training:
     return training
 
 
-def encoder_of(run: dict[str, Any]) -> Any:
-    from butfor.encode import TableEncoder
-
+def encoder_of(run: dict[str, Any]) -> TableEncoder:
     return TableEncoder(**run["encoder"])
 
 
@@ -96,8 +124,6 @@ def _person(record: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(values, index=[record["row"]])
 
 
-def _zero_one(labels: pd.Series) -> Any:
+def _zero_one(labels: pd.Series) -> Floats:
     """Labels as 0/1 floats, the larger of the two values being 1."""
-    import numpy as np
-
     return (labels.to_numpy() == np.unique(labels.to_numpy())[-1]).astype(np.float32)

@@ -17,14 +17,14 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn import kernels
-from butfor.learn.kernels import LANES, TILE, Plan
+from butfor.learn.kernels import LANES, TILE, Plan, Room
 from butfor.learn.recipe import ACTIVATIONS, Fits, FlipSet, Floats, Progress, Recipe, Rows
 from butfor.learn.reference import batch_orders, initial_network
 
@@ -32,7 +32,6 @@ SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for all networks; a training that outlives them draws its own."""
 
 Orders = NDArray[np.int32]
-Places = NDArray[np.int64]
 
 _preparing = threading.Lock()
 
@@ -137,30 +136,23 @@ class Trainings:
 
     def run(self, k: int, flips: FlipSet) -> None:
         """Train the k-th network, unless told to stop between blocks of epochs."""
-        plan, places = self._layout.plan, self._layout.places
-        labels = self.rows.labels(flips)
-        state = aligned(5, self._layout.parameters)
-        state[0, places] = state[4, places] = self._initial
-        turned = aligned(self._layout.turned)
-        kernels.turn(plan, state[0], turned)
-        tile, logits, labels_of_tile = self._layout.tile(), aligned(TILE), aligned(TILE)
-        gathered = behind_one(np.zeros((TILE, self.rows.d), np.float32))
+        recipe, plan = self.recipe, self._layout.plan
+        room, labels = self._layout.room(self._initial), self.rows.labels(flips)
         history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
         for orders in self._orders.blocks():
             if self.stop.is_set():
                 return
             out_of_patience = kernels.run_epochs(
-                plan, state, turned, self._X, labels, self._X_val, self._y_val, orders,
-                min(len(orders), self.recipe.max_epochs - history[0]),
-                self.recipe.batch_size or self.rows.n, self.recipe.learning_rate, self.recipe.patience,
-                gathered, tile, logits, labels_of_tile, history, best_loss,
+                plan, room, self._X, labels, self._X_val, self._y_val, orders,
+                min(len(orders), recipe.max_epochs - int(history[0])), recipe.batch_size or self.rows.n,
+                recipe.learning_rate, recipe.patience, history, best_loss,
             )  # fmt: skip
-            if out_of_patience or history[0] >= self.recipe.max_epochs:
+            if out_of_patience or history[0] >= recipe.max_epochs:
                 break
-        kernels.predict(plan, state[4], self._people, tile, logits, self.fits.logits[k])
+        kernels.predict(plan, room, self._people, self.fits.logits[k])
         self.fits.epochs[k], self.fits.best_epoch[k] = history[:2]
         self.fits.validation_loss[k] = best_loss[0]
-        self.fits.weights[k] = state[4, places]
+        self.fits.weights[k] = room.kept[self._layout.places]
 
 
 class BatchOrders:
@@ -193,45 +185,41 @@ class BatchOrders:
 
 
 class Layout:
-    """Where the parts of a network lie in the compiled code's arrays; `kernels` says why."""
+    """Where the parts of a network lie in the compiled code's arrays; `kernels` says why there."""
 
     def __init__(self, recipe: Recipe, inputs: int) -> None:
         widths = recipe.widths(inputs)
-        self._ones: list[tuple[int, int]] = []
-        self.parameters = self.turned = self._tile = 0
-        columns: dict[str, list[int]] = {name: [] for name in ("vectors", "weights", "turned", "tiles", "strides")}
-        places: list[Places] = []
-        for into, out in zip(widths, widths[1:], strict=False):
-            last = len(places) == 2 * len(recipe.hidden)
-            row = padded(into if last else out)
-            at = self.parameters
-            columns["vectors"].append(row // LANES)
-            columns["weights"].append(at)
-            columns["turned"].append(self.turned)
-            columns["tiles"].append(self._tile + LANES)
-            columns["strides"].append(LANES + row)
+        layers, places = [], []
+        self._inputs = inputs
+        self._parameters = self._turned = self._tile = 0
+        for layer, (into, out) in enumerate(pairwise(widths)):
+            last = layer == len(recipe.hidden)
+            row, w = padded(into if last else out), self._parameters
+            layers.append((into, row // LANES, w, self._turned, self._tile + LANES, LANES + row))
             if last:
-                places += [at + np.arange(into), at + np.array([row])]
-                self.parameters += row + LANES
+                places += [w + np.arange(into), w + np.array([row])]
+                self._parameters += row + LANES
             else:
-                places += [(at + row + row * np.arange(into) + np.arange(out)[:, None]).ravel(), at + np.arange(out)]
-                self.parameters += row * (into + 1)
-                self.turned += out * padded(into)
-                self._ones.append((self._tile + LANES - 1, LANES + row))
+                matrix = w + row * (1 + np.arange(into)) + np.arange(out)[:, None]
+                places += [matrix.ravel(), w + np.arange(out)]
+                self._parameters += row * (into + 1)
+                self._turned += padded(out) * padded(into)
                 self._tile += TILE * (LANES + row)
-        into = np.array(widths[:-1], np.int64)
-        self.plan = Plan(
-            ACTIVATIONS.index(recipe.activation), into, *(np.array(c, np.int64) for c in columns.values())
-        )
-        self.places: Places = np.concatenate(places).astype(np.int64)
+        self.plan = Plan(ACTIVATIONS.index(recipe.activation), *np.array(layers, np.int64).T.copy())
+        self.places = np.concatenate(places)
         """Of every number of the network in PyTorch's order: its place among the parameters."""
 
-    def tile(self) -> Floats:
-        """Room for one tile's hidden outputs, with the 1 in front of every row."""
-        tile = aligned(self._tile)
-        for at, stride in self._ones:
-            tile[at : at + TILE * stride : stride] = 1
-        return tile
+    def room(self, initial: Floats) -> Room:
+        """What one training writes to, with the initial weights in place."""
+        weights, gradient, mean, square, kept = (aligned(self._parameters) for _ in range(5))
+        gathered = behind_one(np.zeros((TILE, self._inputs), np.float32))
+        turned, tile, logits, labels = (aligned(n) for n in (self._turned, self._tile, TILE, TILE))
+        room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels)
+        room.weights[self.places] = room.kept[self.places] = initial
+        for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
+            room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
+        kernels.turn(self.plan, room)
+        return room
 
 
 def padded(width: int) -> int:
@@ -248,8 +236,8 @@ def aligned(*shape: int) -> Floats:
 
 
 def behind_one(X: Floats) -> Floats:
-    """Rows `[1, x₁, …, x_d, 0, …]` in whole vectors; one row too many, for reading past the last."""
-    rows = aligned(len(X) + 1, padded(X.shape[1] + 1))
-    rows[:-1, 0] = 1
-    rows[:-1, 1 : X.shape[1] + 1] = X
+    """Rows `[1, x₁, …, x_d, 0, …]` in whole vectors, and LANES empty rows: `_dots` reads that many."""
+    rows = aligned(len(X) + LANES, padded(X.shape[1] + 1))
+    rows[: len(X), 0] = 1
+    rows[: len(X), 1 : X.shape[1] + 1] = X
     return rows

@@ -14,7 +14,7 @@ waiting for the other warps:
                                               gradients: D₂·H₁ᵀ, D₁·Xᵀ
 
 A tile's layers lie in shared memory feature by feature, `[width × 64]`. A lane computes 8 neurons
-× 8 rows of a layer from 16 numbers per step of the sum; and 8 × 8 entries of a gradient, which it
+× 8 rows of a layer from 16 numbers per step of the sum; and 4 × 8 entries of a gradient, which it
 keeps in registers over all tiles of a batch. At the end of a batch the warps' gradients are added
 in the warps' order, and every thread does Adam's step for its share of the weights. Adam's moments
 and the labels, one bit each, lie in global memory, one set per block.
@@ -29,7 +29,7 @@ import ctypes
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -60,6 +60,7 @@ def can_train(recipe: Recipe, rows: Rows, device: torch.device) -> bool:
         and orders <= MOST_ORDER_BYTES
         and all(np.isin(y, (0, 1)).all() for y in (rows.y, rows.y_val))
         and nvrtc() is not None
+        and Plan.of(recipe, rows, device) is not None
     )
 
 
@@ -75,6 +76,7 @@ def fit_many(
     """Train one network per flip set from the packed weights `start`."""
     with torch.cuda.device(device):
         plan = Plan.of(recipe, rows, device)
+        assert plan is not None, "can_train comes first"
         kernel = compiled(plan, torch.cuda.current_device())
         work, kept = prepare(recipe, rows, flip_sets, people, start, plan, device)
         kernel.launch(work, min(plan.slots, len(flip_sets)))
@@ -100,29 +102,23 @@ class Plan:
     slots: int
 
     @classmethod
-    def of(cls, recipe: Recipe, rows: Rows, device: torch.device) -> Plan:
-        """As many warps at work as shared memory and registers allow, each with rows to work on."""
-        chip = torch.cuda.get_device_properties(device)
+    def of(cls, recipe: Recipe, rows: Rows, device: torch.device) -> Plan | None:
+        """As many warps at work as shared memory and registers allow, each with rows to work on;
+        None if a single warp's tile does not fit."""
+        chip: Any = torch.cuda.get_device_properties(device)
+        most = getattr(chip, "shared_memory_per_block_optin", 0)
         tiles = -(-min(recipe.batch_size or rows.n, rows.n) // TILE)
-        candidates = []
+        plans = {}
         for warps in range(1, 9):
             plan = cls(recipe.widths(rows.d), recipe.activation, recipe.batch_size is not None, warps, 0, 0)
-            if plan.shared_bytes > chip.shared_memory_per_block_optin:
-                continue
+            if plan.shared_bytes > most:
+                break
             # A block also costs 1 KiB of the system's; 8 warps of 255 registers fill the registers.
             blocks = min(chip.shared_memory_per_multiprocessor // (plan.shared_bytes + 1024), 8 // warps)
             busy = tiles / (-(-tiles // warps) * warps)
-            candidates.append((blocks * warps * busy, -warps, blocks))
-        if not candidates:
-            raise EngineError(
-                f"hidden={recipe.hidden} with {rows.d} inputs needs more shared memory than a block of "
-                f"{chip.name} has. Use StackedEngine(one_launch=False)."
-            )
-        _, warps, blocks = max(candidates)
-        return cls(
-            recipe.widths(rows.d), recipe.activation, recipe.batch_size is not None,
-            -warps, blocks, blocks * chip.multi_processor_count,
-        )  # fmt: skip
+            slots = blocks * chip.multi_processor_count
+            plans[blocks * warps * busy, -warps] = replace(plan, blocks=blocks, slots=slots)
+        return plans[max(plans)] if plans else None
 
     @property
     def depth(self) -> int:
@@ -140,7 +136,8 @@ class Plan:
     def shared_bytes(self) -> int:
         """The kernel's shared memory, laid out as its source says."""
         layers = list(pairwise(self.widths))[:-1]
-        network = 36 * (1 + sum(into + 1 + (out if l > 0 else 0) for l, (into, out) in enumerate(layers)))
+        # Every matrix but the first is there twice, by inputs and by outputs.
+        network = 36 * (1 + sum(into + out + 1 for into, out in layers) - layers[0][1])
         region = (TILE + 4) * (self.inputs_padded + WIDEST * self.depth)
         return 4 * (network + self.warps * region + 2 * self.warps + 4)
 
@@ -161,7 +158,7 @@ class Plan:
 class Work(ctypes.Structure):
     """The kernel's argument; the fields of `struct Work` in the source below."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         *((name, ctypes.c_void_p) for name in (
             "X", "X_val", "people", "start", "y", "y_val", "flips", "flip_ends", "orders",
             "weights", "losses", "logits", "moments", "best_epochs", "epochs", "labels", "control",
@@ -326,7 +323,9 @@ def _nvrtc_text(library: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> by
 def nvrtc() -> ctypes.CDLL | None:
     """NVIDIA's run-time compiler, from PyTorch's own packages or the system; None if neither has it."""
     major = (torch.version.cuda or "0").split(".")[0]
-    names = [f"nvrtc64_{major}0_0.dll"] if sys.platform == "win32" else [f"libnvrtc.so.{major}", "libnvrtc.so"]
+    names = (
+        [f"nvrtc64_{major}0_0.dll"] if sys.platform == "win32" else [f"libnvrtc.so.{major}", "libnvrtc.so"]
+    )
     packages = Path(torch.__file__).parent.parent
     found = [*packages.glob(f"nvidia/*/lib/{names[0]}"), *packages.glob(f"torch/lib/{names[0]}")]
     for name in (*names, *map(str, found)):
@@ -345,9 +344,8 @@ constexpr int TILE = 64;          // rows that a warp works on at a time
 constexpr int PITCH = TILE + 4;   // of a feature in a tile: neighbours start in different banks
 constexpr int WIDEST = 32;        // neurons that the 4 × 8 lanes cover with 8 each
 constexpr int WPITCH = WIDEST + 4;
-constexpr int OUTER_ROWS = 8;     // a lane's share of a layer's gradient: so many rows, every 4th column
+constexpr int OUTER_ROWS = 4;     // a lane's share of a layer's gradient: every 8th row, every 4th column
 constexpr int ROW_GROUPS = WIDEST / OUTER_ROWS;
-constexpr int SPLIT = LANES / (4 * ROW_GROUPS);  // groups of lanes that share a tile's rows
 
 __device__ constexpr int WIDTH[] = {WIDTHS};     // inputs, hidden layers 1 to DEPTH, the logit
 
@@ -408,7 +406,12 @@ __device__ inline float over_rows(float v) {
 }
 
 __device__ inline float4 &quad(float *p) { return *reinterpret_cast<float4 *>(p); }
-__device__ inline void spread(float (&to)[4], float4 v) { to[0] = v.x; to[1] = v.y; to[2] = v.z; to[3] = v.w; }
+__device__ inline void spread(float (&to)[4], float4 v) {
+    to[0] = v.x;
+    to[1] = v.y;
+    to[2] = v.z;
+    to[3] = v.w;
+}
 
 __device__ inline float sigmoid(float z) { return 1.0f / (1.0f + expf(-z)); }
 #if ACTIVATION == 0
@@ -422,7 +425,7 @@ __device__ inline float act(float z) { return sigmoid(z); }
 __device__ inline float slope(float d, float h) { return d * (1.0f - h) * h; }
 #endif
 
-// z = matrix · layer, the lane's 8 × 8 part; matrix is [depth × WPITCH], layer [depth × PITCH].
+// z += matrix · layer, the lane's 8 × 8 part; matrix is [depth × WPITCH], layer [depth × PITCH].
 template <int depth> __device__ inline void product(float (&z)[8][8], float *matrix, float *layer) {
     matrix += first_neuron();
     layer += first_row();
@@ -456,16 +459,18 @@ struct Gradient {
     float matrix[DEPTH][OUTER_ROWS][COLUMNS], bias[DEPTH][8], output[8], output_bias;
 };
 
-__device__ inline int outer_row() { return (lane_of() & 1) | (lane_of() >> 2 & 1) << 1 | (SPLIT == 1 ? lane_of() >> 4 << 2 : 0); }
+// Lane by lane, rows alternate before columns do, so that half a warp reads 128 bytes at a time.
+__device__ inline int outer_row() {
+    return (lane_of() & 1) | (lane_of() >> 2 & 1) << 1 | lane_of() >> 4 << 2;
+}
 __device__ inline int outer_column() { return (lane_of() >> 1 & 1) | (lane_of() >> 3 & 1) << 1; }
 
 // gradient[l] += delta · layer l-1, summed over the tile's rows.
 template <int l> __device__ inline void outer(Gradient &gradient, float *region) {
     float *delta = region + DELTA_AT + outer_row() * PITCH;
     float *layer = region + layer_at(l - 1) + outer_column() * PITCH;
-    const int from = SPLIT == 1 ? 0 : (lane_of() >> 4) * (TILE / SPLIT);
 #pragma unroll 1
-    for (int s = from; s < from + TILE / SPLIT; s += 4) {
+    for (int s = 0; s < TILE; s += 4) {
         float4 d[OUTER_ROWS];
 #pragma unroll
         for (int i = 0; i < OUTER_ROWS; ++i) d[i] = quad(delta + i * ROW_GROUPS * PITCH + s);
@@ -518,7 +523,8 @@ __device__ inline void logits_of(float *net, float (&h)[8][8], float (&z)[8]) {
 }
 
 // d holds the loss's derivative by layer l's sums: add its share to the gradient, and go down.
-template <int l> __device__ inline void backward(float *net, float *region, float (&d)[8][8], Gradient &gradient) {
+template <int l>
+__device__ inline void backward(float *net, float *region, float (&d)[8][8], Gradient &gradient) {
     put(region + DELTA_AT, d);
 #pragma unroll
     for (int i = 0; i < 8; ++i)
@@ -552,7 +558,8 @@ __device__ inline void load_rows(float *region, const float *X, int pitch, int f
 #pragma unroll
     for (int c = lane_of(); c < INPUTS * (TILE / 4); c += LANES) {
         const int feature = c / (TILE / 4), s = c % (TILE / 4) * 4;
-        quad(region + feature * PITCH + s) = *reinterpret_cast<const float4 *>(X + (size_t)feature * pitch + first + s);
+        const float *from = X + (size_t)feature * pitch + first + s;
+        quad(region + feature * PITCH + s) = *reinterpret_cast<const float4 *>(from);
     }
     __syncwarp();
 }
@@ -578,8 +585,8 @@ __device__ inline void gather_rows(float *region, const float *X, const int *ord
 __device__ inline int padded(int rows) { return (rows + TILE - 1) / TILE * TILE; }
 
 // The gradient of one tile, added to the lane's share.
-__device__ inline void train_tile(const Work &work, float *net, float *region, const word *labels, const int *order,
-                           int first, int end, float scale, Gradient &gradient) {
+__device__ inline void train_tile(const Work &work, float *net, float *region, const word *labels,
+                                  const int *order, int first, int end, float scale, Gradient &gradient) {
     if (GATHER) gather_rows(region, work.X, order, first, end);
     else load_rows(region, work.X, padded(work.n), first);
     word y = 0;
@@ -614,11 +621,9 @@ template <int l> __device__ inline void deposit(Gradient &gradient, float *regio
     for (int i = 0; i < OUTER_ROWS; ++i)
 #pragma unroll
         for (int j = 0; j < (WIDTH[l - 1] + 3) / 4; ++j) {
-            float g = gradient.matrix[l - 1][i][j];
-            if (SPLIT == 2) g += __shfl_xor_sync(~0u, g, 16);
             const int out = outer_row() + ROW_GROUPS * i, in = outer_column() + 4 * j;
-            if (out < WIDTH[l] && in < WIDTH[l - 1] && (SPLIT == 1 || lane_of() < 16))
-                region[matrix_at(l) + out * WIDTH[l - 1] + in] = g;
+            if (out < WIDTH[l] && in < WIDTH[l - 1])
+                region[matrix_at(l) + out * WIDTH[l - 1] + in] = gradient.matrix[l - 1][i][j];
         }
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -645,7 +650,10 @@ template <int l = 1, class Visit> __device__ inline void each_number(Visit visit
             const int out = p / WIDTH[l - 1], in = p % WIDTH[l - 1], at = by_inputs_at(l) + in * WPITCH + out;
             visit(matrix_at(l) + p, at, l == 1 ? at : by_outputs_at(l) + out * WPITCH + in);
         }
-        for (int p = threadIdx.x; p < WIDTH[l]; p += THREADS) visit(bias_at(l) + p, shared_bias_at(l) + p, shared_bias_at(l) + p);
+        for (int p = threadIdx.x; p < WIDTH[l]; p += THREADS) {
+            const int at = shared_bias_at(l) + p;
+            visit(bias_at(l) + p, at, at);
+        }
         each_number<l + 1>(visit);
     } else {
         for (int p = threadIdx.x; p <= WIDTH[DEPTH]; p += THREADS) {
@@ -704,7 +712,8 @@ __device__ inline float validate(const Work &work, float *net, float *region) {
 }
 
 // Train network k from start to stop; false if the host said stop.
-__device__ inline bool train(const Work &work, int k, float *net, float *region, word *labels, float *moments) {
+__device__ inline bool train(const Work &work, int k, float *net, float *region, word *labels,
+                             float *moments) {
     int *stop = reinterpret_cast<int *>(net + WORDS_AT + 2 * WARPS) + 1;
     const int words = (work.n + 31) / 32;
     float *best = work.weights + (size_t)k * NUMBERS;

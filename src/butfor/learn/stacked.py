@@ -240,9 +240,7 @@ Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """The fields of `Fits`, in their order."""
 
 
-def _train(
-    recipe: Recipe, data: _Data, flip_sets: Sequence[FlipSet], progress: Progress | None
-) -> Columns:
+def _train(recipe: Recipe, data: _Data, flip_sets: Sequence[FlipSet], progress: Progress | None) -> Columns:
     """Train one stack; `going` holds the places of the networks that have not stopped yet."""
     n, d = data.X.shape
     K, device = len(flip_sets), data.X.device
@@ -259,7 +257,7 @@ def _train(
         for batch in order.to(device).split(recipe.batch_size or n):
             X_b, y_b = (data.X, y) if recipe.batch_size is None else (data.X[batch], y[:, batch])
             outputs = layers.forward(weights, X_b)
-            delta = torch.sigmoid(outputs[-1]).sub_(y_b[:, None]).div_(len(X_b))
+            delta = torch.sigmoid(outputs[-1]).sub_(y_b[:, None]).mul_(1 / len(X_b))
             layers.backward(weights, X_b, outputs, delta, into=gradient)
             adam.step(weights, gradient)
         loss = _validation_loss(layers.forward(weights, data.X_val)[-1][:, 0], data.y_val)

@@ -1,0 +1,1 @@
+"""Measurements anyone can repeat: accuracy, engine speed, search effectiveness. Not tests."""

@@ -1,0 +1,351 @@
+"""The command line: arguments → calls → printed tables. No logic of its own.
+
+Results go to stdout, everything else to stderr. Bad input is one sentence and exit code 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from butfor import __version__
+from butfor.errors import ButforError, SettingError
+
+if TYPE_CHECKING:
+    from butfor.data import Dataset
+    from butfor.verdict import Population, Verdict
+
+FIRST = 200
+"""People audited where nobody says which: as many as the published evaluation has."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0, 1 (a replay disagrees), 2 (bad input) or 130 (interrupted)."""
+    try:
+        return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
+    except ButforError as error:
+        return _fail(str(error))
+    except click.UsageError as error:
+        where = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
+        return _fail(f"{error.format_message()}{where}")
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    except OSError as error:
+        return _fail(f"{error.filename or 'The output'}: {error.strerror or error}.")
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Stopped.", err=True)
+        return 130
+
+
+def _fail(message: str) -> int:
+    click.echo(f"Error: {message}", err=True)
+    return 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, package_name="butfor")
+def cli() -> None:
+    """Which few training labels, had they been the other way, would have made the retrained network
+    decide otherwise about this person?"""
+
+
+@cli.command()
+@click.argument("table")
+@click.option("--label", help="The label column (for a table of your own).")
+@click.option("--positive", help="The label value that counts as class 1. Default: the larger of the two.")
+@click.option("--sensitive", help="The column with the protected attribute (for a table of your own).")
+@click.option("--drop", default="", help="Columns to leave out, separated by commas.")
+@click.option("--case", "single", type=int, multiple=True, help="A person: a position in the test split. Repeatable.")
+@click.option("--cases", help=f"A range of people, such as 0:200. Default: the first {FIRST} of the test split.")
+@click.option("--budget", help="Labels that may be flipped: a share (0.1%) or a count (3). Default: 0.1%.")
+@click.option("--rank", default="combined", show_default=True, help="Which labels to flip first: {ranks}.")
+@click.option("--protocol", default="algorithm1", show_default=True, help="How to search: {protocols}.")
+@click.option("--phi", default="stable_under_switch", show_default=True, help="Who may be audited: {phi}.")
+@click.option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}.")
+@click.option("--share/--no-share", default=None, help="Ask every network about everyone. Default: as the protocol has it.")
+@click.option("--hidden", help="Widths of the hidden layers, such as 32,32, or 'none'.")
+@click.option("--batch-size", help="Rows per training step, or 'full'.")
+@click.option("--epochs", type=int, help="Training epochs at most.")
+@click.option("--encoding", type=click.Choice(["onehot", "embed", "ordinal"]), help="How categories become numbers.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the network and of the search.")
+@click.option("--split-seed", type=int, help="Seed of the 60/20/20 split.")
+@click.option("--max-retrainings", type=int, help="Stop after that many retrainings in all.")
+@click.option("--engine", default="auto", show_default=True, help="What trains: {engines}.")
+@click.option("--device", help="A torch device, such as cuda.")
+@click.option("--jobs", type=int, help="Networks trained at a time on the CPU. Default: one per core.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write JSON, CSV and HTML files into this directory.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
+@click.option("--quiet", is_flag=True, help="No plan and no progress.")
+def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | None, as_json: bool, quiet: bool,
+          **options: Any) -> int:  # fmt: skip
+    """Find the labels that decide about people in TABLE: an embedded data set (see 'butfor datasets')
+    or a CSV or Parquet file.
+
+    \b
+    butfor audit german --case 36
+    butfor audit loans.csv --label approved --sensitive sex --budget 0.1% --out report/
+
+    An embedded set is audited with its published settings, a file with settings that suit its size.
+    """
+    from butfor.progress import ConsoleWatcher, Watcher
+
+    data = _load(table, options)
+    labels = _fitted_audit(data, options)
+    people = _cases(single, cases, len(data.X_test))
+    watch = Watcher() if quiet else ConsoleWatcher()
+    if not quiet:
+        accuracy = (labels.network_.predict(labels.encoder_.transform(data.X_test)) == data.y_test).mean()
+        watch.note(
+            f"{data.name}: {len(data.X_train)} training rows, {labels.rows_.d} inputs; the network is right about "
+            f"{100 * accuracy:.0f} % of {len(data.X_test)} test rows. Asking about {len(people)} of them."
+        )
+    population = labels.explain_all(data.X_test, cases=people, watch=watch)
+    population.run["command"] = _command(table, single, cases, people, labels, options)
+    if population.interrupted:
+        watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
+    result = population.verdicts[0] if len(population) == 1 else population
+    if out is not None:
+        written = write_files(result, population, out)
+    if as_json:
+        click.echo(result.to_json())
+    else:
+        _print(result)
+    if out is not None and not quiet:
+        click.echo(f"Wrote {', '.join(written)} into {out}. Open {out / 'report.html'}", err=True)
+    return 130 if population.interrupted else 0
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def replay(file: Path) -> int:
+    """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare.
+
+    Exit code 1 if any disagrees."""
+    from butfor.replay import replay_all
+    from butfor.verdict import read_record
+
+    record = read_record(file)
+    found = [person for person in record.get("people", [record]) if person["status"] == "found"]
+    disagreeing = 0
+    for outcome in replay_all(found):
+        click.echo(outcome.sentence)
+        disagreeing += not outcome.agrees
+    click.echo(f"{len(found) - disagreeing} of {len(found)} counterfactual datasets agree.")
+    return 1 if disagreeing else 0
+
+
+@cli.command()
+@click.option("--accuracy", is_flag=True, help="Also train each set's published network and print its test accuracy.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+def datasets(accuracy: bool, as_json: bool) -> None:
+    """The data sets of the published evaluation."""
+    from butfor.data import catalogue_frame
+
+    frame = catalogue_frame()
+    if accuracy:
+        from butfor.bench.accuracy import accuracies
+
+        frame["accuracy"] = accuracies(frame)
+    if as_json:
+        click.echo(frame.to_json(orient="records", indent=1))
+        return
+    words = {"label_balance": "class 1", "sensitive": "protected", "embedded": "in package"}
+    shown = frame.rename(columns=words)
+    for column in ("class 1", "accuracy"):
+        if column in shown:
+            shown[column] = [f"{100 * v:.1f} %" if v is not None and v == v else "–" for v in shown[column]]
+    shown["in package"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
+    _table(shown, "class 1 is the share of the label's second value among all rows; budget counts labels.")
+
+
+# --- from options to an audit -------------------------------------------------------------------------
+
+
+def _load(table: str, options: dict[str, Any]) -> Dataset:
+    from butfor.tables import load_table
+
+    return load_table(
+        table,
+        label=options["label"],
+        positive=options["positive"],
+        sensitive=options["sensitive"],
+        drop=[c.strip() for c in options["drop"].split(",") if c.strip()],
+        split_seed=options["split_seed"],
+    )
+
+
+def _fitted_audit(data: Dataset, options: dict[str, Any]) -> Any:
+    from butfor import MLP, LabelAudit, TableEncoder
+
+    setup, embedded = data.setup, data.licence != ""
+    model = MLP(
+        hidden=setup.hidden if options["hidden"] is None else _hidden(options["hidden"]),
+        max_epochs=setup.max_epochs if options["epochs"] is None else options["epochs"],
+        batch_size=setup.batch_size if options["batch_size"] is None else _batch_size(options["batch_size"]),
+        random_state=options["seed"],
+    )
+    labels = LabelAudit(
+        model,
+        encoder=TableEncoder(options["encoding"] or ("embed" if embedded else "onehot"), setup.numeric),
+        budget=setup.budget if options["budget"] is None else _budget(options["budget"]),
+        rank=options["rank"],
+        protocol=options["protocol"],
+        phi=options["phi"],
+        psi=options["psi"],
+        share=options["share"],
+        max_retrainings=options["max_retrainings"],
+        engine=options["engine"],
+        device=options["device"],
+        jobs=options["jobs"],
+        random_state=options["seed"],
+    )
+    return labels.fit(
+        data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val)
+    )
+
+
+def _budget(text: str) -> float:
+    try:
+        if text.strip().endswith("%"):
+            share = float(text.strip()[:-1]) / 100
+            if 0 < share < 1:
+                return share
+            raise SettingError(f"--budget {text}: a share must lie above 0 % and below 100 %.")
+        number = float(text)
+    except ValueError:
+        raise SettingError(f"--budget {text}: give a share such as 0.1% or a count such as 3.") from None
+    return int(number) if number >= 1 and number == int(number) else number
+
+
+def _hidden(text: str) -> tuple[int, ...]:
+    if text.strip() in ("none", ""):
+        return ()
+    try:
+        return tuple(int(width) for width in text.split(","))
+    except ValueError:
+        raise SettingError(f"--hidden {text}: give widths such as 32,32, or 'none'.") from None
+
+
+def _batch_size(text: str) -> int | None:
+    if text == "full":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingError(f"--batch-size {text}: give a number of rows, or 'full'.") from None
+
+
+def _cases(single: tuple[int, ...], spans: str | None, people: int) -> list[int]:
+    """The asked-about positions; a range may reach past the end, a single case may not."""
+    if spans is None:
+        return list(dict.fromkeys(single)) if single else list(range(min(FIRST, people)))
+    try:
+        start, stop = (int(end) if end.strip() else None for end in spans.split(":"))
+    except ValueError:
+        raise SettingError(f"--cases {spans}: give a range such as 0:200.") from None
+    if (start or 0) < 0 or (stop is not None and stop <= (start or 0)):
+        raise SettingError(f"--cases {spans}: a range goes from a smaller to a larger position, such as 0:200.")
+    chosen = list(dict.fromkeys([*single, *range(start or 0, people if stop is None else min(stop, people))]))
+    if not chosen:
+        raise SettingError(f"--cases {spans}: the test split has only people 0 to {people - 1}.")
+    return chosen
+
+
+def _command(
+    table: str, single: tuple[int, ...], cases: str | None, people: list[int], labels: Any, options: dict[str, Any]
+) -> str:
+    """The command that runs this audit again, with what the defaults were spelled out."""
+    import shlex
+
+    recipe = labels.network_.recipe
+    words = ["butfor", "audit", table]
+    for name in ("label", "positive", "sensitive", "drop"):
+        if options[name]:
+            words += [f"--{name}", options[name]]
+    for case in single:
+        words += ["--case", str(case)]
+    if cases is not None or not single:
+        words += ["--cases", cases or f"0:{len(people)}"]
+    words += [
+        "--budget", str(labels.budget_), "--rank", labels.rank.name, "--protocol", labels.protocol.name,
+        "--phi", labels.phi.text, "--psi", labels.psi.text, "--share" if labels.share else "--no-share",
+        "--hidden", ",".join(map(str, recipe.hidden)) or "none", "--batch-size", str(recipe.batch_size or "full"),
+        "--epochs", str(recipe.max_epochs), "--encoding", labels.encoder_.categorical, "--seed", str(recipe.seed),
+        "--split-seed", str(labels.origin_["split_seed"]),
+    ]  # fmt: skip
+    if labels.max_retrainings:
+        words += ["--max-retrainings", str(labels.max_retrainings)]
+    return shlex.join(words)
+
+
+# --- from results to text -----------------------------------------------------------------------------
+
+
+def write_files(result: Verdict | Population, population: Population, directory: Path) -> list[str]:
+    """audit.json, people.csv, keystones.csv and report.html."""
+    directory.mkdir(parents=True, exist_ok=True)
+    result.to_json(directory / "audit.json")
+    population.to_frame().to_csv(directory / "people.csv", index=False)
+    population.keystones.to_csv(directory / "keystones.csv")
+    result.to_html(directory / "report.html")
+    return ["audit.json", "people.csv", "keystones.csv", "report.html"]
+
+
+def _print(result: Verdict | Population) -> None:
+    from butfor.verdict import Verdict
+
+    click.echo(result.sentence)
+    if isinstance(result, Verdict):
+        if result.found:
+            person = result.person.to_frame(f"person {result.case}")
+            beside = person.join(result.flips.T.rename(columns=lambda row: f"training row {row}"), how="right")
+            _table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
+        return
+    shares = result.by_group.reset_index()
+    for column in ("share", "low", "high"):
+        shares[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in shares[column]]
+    _table(shares, "Share of eligible people with a counterfactual dataset, and its 95 % interval.")
+    top = result.keystones.head(5)
+    if len(top):
+        listed = [f"row {row} ({int(values['people'])})" for row, values in top.iterrows()]
+        click.echo(f"Labels in most flip sets, to review first: {', '.join(listed)}.")
+
+
+def _table(frame: Any, caption: str | None = None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    # A pipe or a log has no width of its own: never wrap a table there.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
+    for column in frame.columns:
+        table.add_column(escape(str(column)), overflow="fold")
+    for row in frame.itertuples(index=False):
+        table.add_row(*(escape(str(cell)) for cell in row))
+    console.print(table)
+
+
+def _spell_out_choices() -> None:
+    """Name the choices in the help text, from the lists that define them, without importing torch."""
+    from butfor.learn.engines import NAMES as ENGINES
+    from butfor.protocols import PROTOCOLS
+    from butfor.rank import NAMES as RANKS
+    from butfor.rules import PHI, PSI
+
+    choices = {"ranks": RANKS, "protocols": PROTOCOLS, "phi": PHI, "psi": PSI, "engines": ENGINES}
+    for option in audit.params:
+        if isinstance(option, click.Option) and option.help:
+            option.help = option.help.format(**{k: ", ".join(v) for k, v in choices.items()})
+
+
+_spell_out_choices()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

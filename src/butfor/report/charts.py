@@ -1,0 +1,241 @@
+"""The charts of the report, as matplotlib figures.
+
+Made with the object API alone: no pyplot, no display, nothing left behind. Colours are the light theme's;
+`svg.inline_svg` turns them into the page's variables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from butfor.report.parallel import parallel_coordinates
+from butfor.report.svg import LIGHT
+from butfor.report.values import short, shown
+from butfor.verdict import Population, Verdict, signed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "budget_curve",
+    "group_shares",
+    "logit_distribution",
+    "logit_line",
+    "parallel_coordinates",
+    "search_course",
+]
+
+WIDTH = 620
+"""Pixels at 72 dots per inch, of every chart."""
+MOST_MARKERS = 60
+"""A course of more attempts is drawn as a line without a marker per attempt."""
+
+
+def logit_line(verdict: Verdict) -> Figure:
+    """The logit before and after, or the closest one reached, against the boundary at 0."""
+    axes = _axes(132, (24, 34, WIDTH - 24, 94))
+    after = verdict.counterfactual_logit if verdict.found else verdict.closest_logit
+    logits = [verdict.logit] if after is None else [verdict.logit, after]
+    reach = 1.25 * max(max(abs(logit) for logit in logits), 1e-3)
+    axes.set_xlim(-reach, reach)
+    axes.set_ylim(0, 1)
+    axes.spines["left"].set_visible(False)
+    axes.set_yticks([])
+    names = label_names(verdict)
+    _note(axes, 0.0, 1.2, f"← decides ‘{short(names[0], 30)}’", transform=axes.transAxes, ha="left")
+    _note(axes, 1.0, 1.2, f"decides ‘{short(names[1], 30)}’ →", transform=axes.transAxes, ha="right")
+    _boundary(axes.axvline)
+    if after is not None:
+        arrow = {"arrowstyle": "->", "color": LIGHT["muted"], "lw": 1.2, "shrinkA": 7, "shrinkB": 7}
+        axes.annotate("", (after, 0.5), (verdict.logit, 0.5), arrowprops=arrow)
+        word, style = ("after", _AFTER) if verdict.found else ("closest", _CLOSEST)
+        axes.plot([after], [0.5], **style)
+        _mark(axes, after, reach, f"{word} {signed(after)}", 0.17)
+    axes.plot([verdict.logit], [0.5], **_BEFORE)
+    _mark(axes, verdict.logit, reach, f"{'before' if verdict.found else 'now'} {signed(verdict.logit)}", 0.83)
+    axes.set_xlabel("logit (0 is the decision boundary)", color=LIGHT["muted"], size=9)
+    return axes.get_figure()
+
+
+def search_course(verdict: Verdict) -> Figure:
+    """The person's logit after each retraining, and how many labels were flipped for it."""
+    axes = _axes(230, (52, 28, WIDTH - 16, 190))
+    logits = [logit for _, logit in verdict.course]
+    attempts = range(1, len(logits) + 1)
+    marker: dict[str, Any] = {"marker": "s", "markersize": 3.5} if len(logits) <= MOST_MARKERS else {}
+    axes.plot(attempts, logits, color=LIGHT["flip"], lw=1.2, clip_on=False, **marker)
+    axes.axhline(verdict.logit, color=LIGHT["person"], lw=1.2, ls=(0, (6, 3)))
+    last = len(logits) + bool(verdict.found and verdict.shared)
+    if verdict.found and verdict.counterfactual_logit is not None:
+        axes.plot([last], [verdict.counterfactual_logit], **_AFTER)
+    axes.set_xlim(0.5, max(last, 2) + 0.5)
+    seen = [*logits, verdict.logit, verdict.counterfactual_logit or 0.0, 0.0]
+    margin = 0.08 * (max(seen) - min(seen)) or 1.0
+    axes.set_ylim(min(seen) - margin, max(seen) + margin)
+    _boundary(axes.axhline)
+    _note(axes, 1.0, 0.0, "boundary", transform=axes.get_yaxis_transform(), ha="right", va="bottom")
+    _note(
+        axes, 1.0, verdict.logit, "before any flip", transform=axes.get_yaxis_transform(), ha="right",
+        va="bottom", color=LIGHT["person"],
+    )  # fmt: skip
+    _whole_ticks(axes, max(last, 2))
+    axes.set_xlabel("attempt" + _flip_counts(verdict), color=LIGHT["muted"], size=9)
+    axes.set_ylabel("logit", color=LIGHT["muted"], size=9)
+    return axes.get_figure()
+
+
+def group_shares(population: Population) -> Figure:
+    """Per protected group, the share of eligible people with a counterfactual dataset, and its interval."""
+    groups = population.by_group if len(population) else None
+    count = 0 if groups is None else len(groups)
+    axes = _axes(70 + 34 * max(1, count), (190, 14, WIDTH - 80, 26 + 34 * max(1, count)))
+    axes.set_ylim(count - 0.5, -0.5) if count else axes.set_ylim(0.5, -0.5)
+    axes.spines["left"].set_visible(False)
+    axes.set_yticks([])
+    rows = [] if groups is None else list(groups.iterrows())
+    top = max([values["high"] for _, values in rows if values["eligible"]], default=1.0)
+    axes.set_xlim(0, min(1.0, 1.1 * top))
+    for k, (group, values) in enumerate(rows):
+        _note(
+            axes, -0.02, k, short(shown(group), 26), transform=axes.get_yaxis_transform(), ha="right", size=10
+        )
+        found = f"{int(values['found'])} of {int(values['eligible'])}"
+        _note(axes, 1.03, k, found, transform=axes.get_yaxis_transform(), ha="left", size=10)
+        if values["eligible"]:
+            axes.plot([values["low"], values["high"]], [k, k], color=LIGHT["person"], lw=2, clip_on=False)
+            axes.plot([values["share"]], [k], color=LIGHT["person"], marker="o", markersize=8, clip_on=False)
+    axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
+    axes.set_xlabel("found among the eligible, with 95 % interval", color=LIGHT["muted"], size=9)
+    return axes.get_figure()
+
+
+def budget_curve(population: Population) -> Figure:
+    """How many people have a counterfactual dataset, by the number of flips allowed."""
+    axes = _axes(220, (52, 16, WIDTH - 52, 178))
+    budget = max([v.budget for v in population], default=1)
+    sizes = np.array([len(v.positions) for v in population.found], dtype=int)
+    flips = np.arange(budget + 1)
+    found = [int((sizes <= k).sum()) if k else 0 for k in flips]
+    axes.plot(flips, found, color=LIGHT["person"], lw=2, drawstyle="steps-post", clip_on=False)
+    axes.plot(flips[1:], found[1:], color=LIGHT["person"], ls="none", marker="o", markersize=5, clip_on=False)
+    most = max(len(population.eligible), 1)
+    top = min(most, max(1.25 * found[-1], 1))
+    axes.set_ylim(0, top)
+    axes.set_xlim(0, budget + 0.04 * budget)
+    _whole_ticks(axes, budget)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    share = axes.secondary_yaxis("right", functions=(lambda n: 100 * n / most, lambda p: p * most / 100))
+    share.tick_params(right=False, labelsize=9, labelcolor=LIGHT["muted"])
+    share.spines["right"].set_visible(False)
+    share.set_ylabel("% of the eligible", color=LIGHT["muted"], size=9)
+    axes.set_ylabel("people found", color=LIGHT["muted"], size=9)
+    axes.set_xlabel("training labels allowed to flip", color=LIGHT["muted"], size=9)
+    return axes.get_figure()
+
+
+def logit_distribution(population: Population) -> Figure:
+    """The original logits of people found and not found: one mark per person over a box (quartiles, range)."""
+    axes = _axes(190, (112, 16, WIDTH - 20, 148))
+    axes.set_ylim(1.55, -0.55)
+    axes.spines["left"].set_visible(False)
+    axes.set_yticks([])
+    kinds = (("found", "s", LIGHT["flip"]), ("not_found", "o", LIGHT["person"]))
+    for k, (status, marker, colour) in enumerate(kinds):
+        logits = np.sort([v.logit for v in population if v.status == status])
+        name = f"{status.replace('_', ' ')} ({len(logits)})"
+        _note(axes, -0.015, k, name, transform=axes.get_yaxis_transform(), ha="right", size=10)
+        if not len(logits):
+            continue
+        # Multiples of the golden ratio spread the marks evenly, and the same way every time.
+        spread = 0.3 * ((np.arange(len(logits)) * 0.618034) % 1) - 0.36
+        axes.plot(
+            logits, k + spread, ls="none", marker=marker, mfc="none", mec=colour, markersize=4, clip_on=False
+        )
+        _box(axes, logits, k + 0.2)
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, -0.05 * high), max(high, -0.05 * low))
+    _boundary(axes.axvline)
+    axes.set_xlabel("logit before any flip (0 is the decision boundary)", color=LIGHT["muted"], size=9)
+    return axes.get_figure()
+
+
+def label_names(verdict: Verdict) -> tuple[str, str]:
+    """The two labels' names, the one of negative logits first."""
+    names = verdict.run.get("label_names")
+    if names:
+        return str(names[0]), str(names[1])
+    other = verdict.counterfactual_prediction or "the other label"
+    return (other, verdict.prediction) if verdict.logit > 0 else (verdict.prediction, other)
+
+
+_BEFORE: dict[str, Any] = {
+    "color": LIGHT["person"], "marker": "o", "markersize": 11, "mfc": "none", "mew": 2, "clip_on": False,
+}  # fmt: skip
+_AFTER: dict[str, Any] = {"color": LIGHT["flip"], "marker": "s", "markersize": 9, "clip_on": False}
+_CLOSEST: dict[str, Any] = {
+    "color": LIGHT["flip"],
+    "marker": "x",
+    "markersize": 9,
+    "mew": 2,
+    "clip_on": False,
+}
+
+
+def _axes(height: int, box: tuple[int, int, int, int]) -> Axes:
+    """A figure of `height` pixels with axes in `box` (left, top, right, bottom), quiet and without ticks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+    left, top, right, bottom = box
+    size = (left / WIDTH, 1 - bottom / height, (right - left) / WIDTH, (bottom - top) / height)
+    axes = figure.add_axes(size)
+    axes.set_facecolor("none")
+    axes.tick_params(left=False, bottom=False, labelsize=9, labelcolor=LIGHT["muted"])
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(LIGHT["line"])
+    return axes
+
+
+def _boundary(line: Any) -> None:
+    line(0, color=LIGHT["ink"], lw=1.4, zorder=1.5)
+
+
+def _box(axes: Axes, logits: Any, y: float) -> None:
+    """A box from quartile to quartile with the median, whiskers to the ends, as one broken line."""
+    low, first, middle, third, high = np.percentile(logits, [0, 25, 50, 75, 100])
+    up, down, gap = y - 0.11, y + 0.11, float("nan")
+    x = [low, first, gap, third, high, gap, first, first, third, third, first]
+    axes.plot(x, [y, y, gap, y, y, gap, up, down, down, up, up], color=LIGHT["ink"], lw=1.2, clip_on=False)
+    axes.plot([middle, middle], [up, down], color=LIGHT["ink"], lw=2.8, clip_on=False)
+
+
+def _note(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
+    style = {"size": 9, "color": LIGHT["ink"], "va": "center", "parse_math": False} | style
+    axes.text(x, y, text, **style)
+
+
+def _mark(axes: Axes, x: float, reach: float, text: str, y: float) -> None:
+    """A mark's name above or below it, kept inside the frame."""
+    side = "left" if x < -0.75 * reach else "right" if x > 0.75 * reach else "center"
+    axes.text(x, y, text, ha=side, va="center", size=10, color=LIGHT["ink"])
+
+
+def _whole_ticks(axes: Axes, last: int) -> None:
+    step = max(1, -(-last // 12))
+    axes.set_xticks([k for k in range(1, last + 1) if k == 1 or k % step == 0])
+
+
+def _flip_counts(verdict: Verdict) -> str:
+    sizes = sorted({k for k, _ in verdict.course})
+    if not sizes:
+        return ""
+    one = f"{sizes[0]} label{'s' * (sizes[0] != 1)}"
+    return (
+        f" (each flips {one})"
+        if len(sizes) == 1
+        else f" (flipping {sizes[0]} to {sizes[-1]} labels, fewest first)"
+    )

@@ -1,0 +1,302 @@
+"""The report pages: verdicts into templates. All text from tables passes through autoescaping."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from butfor.report import charts, words
+from butfor.report.svg import THEME, inline_svg
+from butfor.report.values import Comparison, comparison, short, shown
+from butfor.verdict import AFTER, BEFORE, Population, Verdict, signed
+
+ROOM = 850_000
+"""Bytes for the person sections of a page about 200 people, so that the whole stays below 1 MB."""
+MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
+LONGEST = 60
+"""Characters of a value on a page with many people."""
+
+
+def person_page(verdict: Verdict) -> str:
+    """The report about one person, a whole HTML document."""
+    drawn = {
+        "parallel": "",
+        "course": "",
+        "line": _svg(charts.logit_line(verdict), _logit_words(verdict), "logit"),
+    }
+    if verdict.found:
+        title = f"Parallel coordinates: {verdict.who} beside the flipped training rows"
+        drawn["parallel"] = _svg(charts.parallel_coordinates(verdict), title, "parallel")
+    if verdict.course:
+        drawn["course"] = _svg(charts.search_course(verdict), "Logit after each attempt", "course")
+    return _render(
+        "person.html",
+        title=f"{words.STATUS[verdict.status]}: {verdict.who}",
+        v=verdict,
+        run=verdict.run,
+        run_lines=_run_lines(verdict.run),
+        compare=Compact.of(verdict),
+        charts=drawn,
+    )
+
+
+def person_fragment(verdict: Verdict) -> str:
+    """The short form for notebooks: a piece of HTML that brings its own style."""
+    return _render("fragment.html", v=verdict, compare=Compact.of(verdict, most=6, longest=LONGEST))
+
+
+def population_page(population: Population) -> str:
+    """The report about many people, a whole HTML document."""
+    anchors = _anchors(population.verdicts)
+    anchored = list(zip(population.verdicts, anchors, strict=True))
+    sections, abridged = _sections(
+        [(v, a) for v, a in anchored if v.status != "not_eligible"], len(population)
+    )
+    return _render(
+        "population.html",
+        title=f"Label audit of {words.plural(len(population), 'person').replace('persons', 'people')}",
+        p=population,
+        run=population.run,
+        run_lines=_run_lines(population.run),
+        sensitive=population.verdicts[0].sensitive if population.verdicts else "group",
+        unfinished=sum(not v.complete for v in population),
+        groups=_groups(population),
+        contrast=_contrast(population),
+        keystones=_keystones(population, anchored),
+        charts=_population_charts(population),
+        anchored=anchored,
+        sections=sections,
+        abridged=abridged,
+        left_out=[(v, a) for v, a in anchored if v.status == "not_eligible"],
+    )
+
+
+# --- one person among many --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compact(Comparison):
+    """A comparison that may leave out columns in which everybody agrees."""
+
+    agreeing: int = 0
+
+    @classmethod
+    def of(
+        cls, verdict: Verdict, most: int | None = None, longest: int = 300, lines: int | None = None
+    ) -> Compact:
+        """With `lines`, at most so many columns, those that differ first to stay."""
+        full = comparison(verdict, most, longest)
+        whole = cls(full.lines, full.flips, full.unshown)
+        if lines is None or len(full.lines) <= lines:
+            return whole
+        order = sorted(range(len(full.lines)), key=lambda k: (not full.lines[k].differs, k))
+        kept = tuple(full.lines[k] for k in sorted(order[:lines]))
+        return replace(whole, lines=kept, agreeing=len(full.lines) - len(kept))
+
+
+def _sections(people: Sequence[tuple[Verdict, str]], asked: int) -> tuple[list[Markup], str]:
+    """Each person's section, with less detail the fuller the page is; and a sentence on what was left out."""
+    room = ROOM * max(1.0, asked / 200)
+    # Ever less detail: with the chart up to this share of the room, then without, then a short table.
+    levels: list[tuple[float, str, dict[str, int]]] = [
+        (0.5, "chart", {}),
+        (0.7, "table", {}),
+        (0.9, "short", {"most": 3, "lines": 8}),
+        (float("inf"), "bare", {"most": 0, "lines": 0}),
+    ]
+    spent, at, sections, used = 0, 0, [], Counter[str]()
+    for verdict, anchor in people:
+        while True:
+            share, name, cut = levels[at]
+            section = _section(verdict, anchor, name == "chart", cut)
+            size = len(section.encode())
+            if spent + size <= share * room:
+                break
+            at += 1
+        spent += size
+        used[name] += 1
+        sections.append(section)
+    if not used["table"] + used["short"] + used["bare"]:
+        return sections, ""
+    return sections, (
+        f"To keep this file small, the first {used['chart']} people are shown in full, then {used['table']} without "
+        f"chart, {used['short']} with a short table and {used['bare']} without one; the JSON record has everything."
+    )
+
+
+def _section(verdict: Verdict, anchor: str, chart: bool, cut: dict[str, int]) -> Markup:
+    parallel = Markup("")
+    if chart and verdict.found:
+        title = f"Parallel coordinates: {verdict.who} beside the flipped training rows"
+        parallel = _svg(charts.parallel_coordinates(verdict), title, f"{anchor}-p")
+    compare = Compact.of(verdict, longest=LONGEST, **cut)
+    return Markup(_render("case.html", v=verdict, anchor=anchor, compare=compare, parallel=parallel))
+
+
+def _anchors(verdicts: Sequence[Verdict]) -> list[str]:
+    """One id per person: its case number, and a counter where that does not tell people apart."""
+    seen: Counter[str] = Counter()
+    anchors = []
+    for verdict in verdicts:
+        name = f"case-{verdict.case}" if verdict.case is not None else "person"
+        seen[name] += 1
+        alone = seen[name] == 1 and verdict.case is not None
+        anchors.append(
+            name if alone else f"{name}-{seen[name]}" if verdict.case is None else f"{name}.{seen[name]}"
+        )
+    return anchors
+
+
+# --- what many people say together ------------------------------------------------------------------
+
+
+def _population_charts(population: Population) -> dict[str, Markup]:
+    drawn = {}
+    if population.verdicts:
+        drawn["groups"] = _svg(
+            charts.group_shares(population), "Share found per group, with 95 % intervals", "groups"
+        )
+        drawn["logits"] = _svg(
+            charts.logit_distribution(population), "Logits of people found and not found", "logits"
+        )
+    if max((v.budget for v in population), default=1) > 1:
+        drawn["budget"] = _svg(
+            charts.budget_curve(population), "People found by labels allowed to flip", "budget"
+        )
+    else:
+        drawn["budget"] = Markup("")
+    return drawn
+
+
+def _groups(population: Population) -> list[dict[str, Any]]:
+    if not population.verdicts:
+        return []
+    return [
+        {
+            "name": shown(group, LONGEST),
+            "people": int(g["people"]),
+            "eligible": int(g["eligible"]),
+            "found": int(g["found"]),
+            "share": f"{100 * g['share']:.1f} %" if g["eligible"] else "–",
+            "interval": f"{100 * g['low']:.1f} – {100 * g['high']:.1f} %" if g["eligible"] else "–",
+        }
+        for group, g in population.by_group.iterrows()
+    ]
+
+
+def _contrast(population: Population) -> dict[str, Any] | None:
+    """The groups furthest apart; None where there are no two to compare."""
+    groups = population.by_group if population.verdicts else None
+    if groups is None or (groups["eligible"] > 0).sum() < 2:
+        return None
+    least, most = groups.loc[groups["share"].idxmin()], groups.loc[groups["share"].idxmax()]
+    return {
+        "difference": f"{100 * population.difference():.1f} percentage points",
+        "ratio": f"{population.ratio():.2f}",
+        "overlap": least["high"] >= most["low"],
+    }
+
+
+def _keystones(population: Population, anchored: Sequence[tuple[Verdict, str]]) -> dict[str, Any]:
+    frame = population.keystones
+    who: dict[Any, list[tuple[str, str]]] = {}
+    for verdict, anchor in anchored:
+        for row in verdict.flips.index:
+            name = verdict.case if verdict.case is not None else f"row {shown(verdict.row, LONGEST)}"
+            who.setdefault(row, []).append((str(name), anchor))
+    columns = [c for c in frame.columns if c not in ("people", "cases", BEFORE, AFTER)]
+    columns.sort(key=lambda c: str(c) != population.verdicts[0].sensitive)  # stable: the protected one first
+    columns = columns[:MOST_KEYSTONE_COLUMNS]
+    rows = [
+        {
+            "row": shown(row, LONGEST),
+            "people": values["people"],
+            "who": who[row][:MOST_KEYSTONE_PEOPLE],
+            "more": max(0, len(who[row]) - MOST_KEYSTONE_PEOPLE),
+            "before": values[BEFORE],
+            "after": values[AFTER],
+            "cells": [shown(values[c], LONGEST) for c in columns],
+        }
+        for row, values in frame.head(MOST_KEYSTONES).iterrows()
+    ]
+    return {"rows": rows, "columns": [shown(c, LONGEST) for c in columns], "total": len(frame)}
+
+
+# --- shared -----------------------------------------------------------------------------------------
+
+
+def logit_places(verdict: Verdict) -> dict[str, Any]:
+    """Where the marks of the small logit bar lie, the boundary being at 200 of 400."""
+    after = verdict.counterfactual_logit if verdict.found else verdict.closest_logit
+    reach = max(abs(verdict.logit), abs(after or 0.0), 1e-6)
+
+    def place(logit: float) -> float:
+        return round(200 + 190 * logit / reach, 1)
+
+    return {
+        "before": place(verdict.logit),
+        "after": None if after is None else place(after),
+        "label": _logit_words(verdict),
+    }
+
+
+def _logit_words(verdict: Verdict) -> str:
+    text = f"{signed(verdict.logit)} before"
+    if verdict.found and verdict.counterfactual_logit is not None:
+        text += f", {signed(verdict.counterfactual_logit)} after"
+    elif verdict.closest_logit is not None:
+        text += f", {signed(verdict.closest_logit)} at the closest"
+    return text + "; the boundary is 0"
+
+
+def _run_lines(run: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """The run block, flattened: ``learner.hidden`` → ``32, 32``."""
+    lines: list[tuple[str, str]] = []
+    for key, value in run.items():
+        if isinstance(value, dict):
+            lines += _run_lines(value, f"{prefix}{key}.")
+        elif isinstance(value, (list, tuple)):
+            lines.append((f"{prefix}{key}", ", ".join(shown(v) for v in value)))
+        else:
+            lines.append((f"{prefix}{key}", "none" if value is None else shown(value, 2000)))
+    return lines
+
+
+def _svg(figure: Any, title: str, name: str) -> Markup:
+    return Markup(inline_svg(figure, title, name))
+
+
+def _render(template: str, **context: Any) -> str:
+    return _environment().get_template(template).render(**context)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("butfor.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.globals.update(
+        THEME=THEME,
+        STATUS=words.STATUS,
+        SIGN=words.SIGN,
+        PROTOCOLS=words.PROTOCOLS,
+        RANKINGS=words.RANKINGS,
+        rule_words=words.rule_words,
+        plural=words.plural,
+        shown=shown,
+        short=short,
+        signed=signed,
+        label_names=charts.label_names,
+        logit_places=logit_places,
+    )
+    return environment

@@ -1,0 +1,202 @@
+"""Parallel coordinates: the person beside the flipped rows, one axis per column of the raw table.
+
+The axes lie on top of each other instead of side by side: column names then read without turning the
+head, sixty columns need only more paper, and the chart fits a telephone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from butfor.report.svg import LIGHT
+from butfor.report.values import columns_of, differs, is_number, missing, short, shown
+from butfor.verdict import Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# All in pixels at 72 dots per inch.
+WIDTH, TOP, PITCH = 620, 52, 30
+LEFT, RIGHT, INSET = 172, 606, 30
+LETTER = 4.9
+"""Width of a letter of a value's name, in matplotlib's own, wide font: in a browser's it fits all the more."""
+MOST_NAMES = 7
+"""Categorical axes with more values name only those that the person or a flipped row has."""
+MOST_TICKS = 40
+_TEXT: dict[str, Any] = {"parse_math": False, "va": "center_baseline", "clip_on": False, "zorder": 4}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One axis: where values lie on it, and the names to write under it as (x, text, alignment)."""
+
+    places: dict[Any, float]
+    ticks: tuple[float, ...]
+    names: tuple[tuple[float, str, str], ...]
+
+    def at(self, value: Any) -> float:
+        return self.places.get(value, float("nan"))
+
+
+def parallel_coordinates(verdict: Verdict) -> Figure:
+    """The person (solid line, rings) beside the flipped training rows (dashed lines, squares).
+
+    Numeric axes span the training rows' range where the verdict still has them, else the values shown."""
+    from matplotlib.figure import Figure
+
+    columns = columns_of(verdict)
+    height = TOP + PITCH * len(columns)
+    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(height, 0)
+    people = [[verdict.person[c] for c in columns]]
+    people += [[row[c] for c in columns if c in row] for row in verdict.flips.to_dict("records")]
+    heights = [TOP + PITCH * (k + 0.3) for k in range(len(columns))]
+    by_column = list(zip(*people, strict=True))
+    scales = [_scale(verdict, column, values) for column, values in zip(columns, by_column, strict=True)]
+    differing = [any(differs(values[0], v) for v in values[1:]) for values in by_column]
+    _draw_names(axes, columns, scales, heights, differing)
+    _draw_rules(axes, scales, heights)
+    _draw_people(axes, people, scales, heights)
+    _draw_legend(axes, verdict)
+    return figure
+
+
+def _scale(verdict: Verdict, column: Hashable, values: Sequence[Any]) -> Scale:
+    """How a column is laid out, from the values shown and, where there are any, the training rows'."""
+    training = verdict.training.X[column] if verdict.training and column in verdict.training.X else None
+    present = [v for v in values if not missing(v)]
+    if training is not None:
+        numeric = pd.api.types.is_numeric_dtype(training) and not pd.api.types.is_bool_dtype(training)
+    else:
+        numeric = all(is_number(v) for v in present)
+    if numeric and present:
+        ends = [training.min(), training.max()] if training is not None else []
+        return _numeric(present, [float(v) for v in ends if not missing(v)])
+    if training is not None and isinstance(training.dtype, pd.CategoricalDtype) and training.dtype.ordered:
+        return _categorical(present, list(training.dtype.categories))
+    known = list(pd.unique(training.dropna().astype(object))) if training is not None else []
+    return _categorical(present, sorted({*known, *present}, key=_order))
+
+
+def _order(value: Any) -> tuple[bool, float, str]:
+    return (False, float(value), "") if is_number(value) else (True, 0.0, str(value))
+
+
+def _numeric(values: Sequence[Any], ends: Sequence[float]) -> Scale:
+    low, high = min([*values, *ends]), max([*values, *ends])
+    span = high - low
+    places = {v: LEFT + (RIGHT - LEFT) * (float((v - low) / span) if span else 0.5) for v in values}
+    if not span:
+        return Scale(places, (), ((places[values[0]], shown(low), "center"),))
+    return Scale(places, (LEFT, RIGHT), ((LEFT, shown(low), "left"), (RIGHT, shown(high), "right")))
+
+
+def _categorical(values: Sequence[Any], known: Sequence[Any]) -> Scale:
+    every = list(dict.fromkeys([*known, *values]))
+    step = (RIGHT - LEFT - 2 * INSET) / max(1, len(every) - 1)
+    start = LEFT + INSET if len(every) > 1 else (LEFT + RIGHT) / 2
+    places = {value: start + step * k for k, value in enumerate(every)}
+    named = every if len(every) <= MOST_NAMES else [v for v in every if v in values]
+    ticks = tuple(places.values()) if len(every) <= MOST_TICKS else ()
+    return Scale(places, ticks, tuple(_names([(places[v], shown(v)) for v in named])))
+
+
+def _names(places: Sequence[tuple[float, str]]) -> list[tuple[float, str, str]]:
+    """Names under their places, each cut to the room its neighbours leave; without room, no name."""
+    names = []
+    for k, (x, text) in enumerate(places):
+        left = (x - places[k - 1][0]) / 2 if k else x - LEFT
+        right = (places[k + 1][0] - x) / 2 if k + 1 < len(places) else RIGHT - x
+        half = len(text) * LETTER / 2
+        # A name too long to be centred starts, or ends, where its room does.
+        if half <= min(left, right):
+            names.append((x, text, "center"))
+        elif (letters := int((left + right) / LETTER) - 1) >= 3:
+            at, side = (x - left, "left") if left < right else (x + right, "right")
+            if half <= max(left, right) or abs(left - right) > 1:
+                names.append((at, short(text, letters), side))
+            else:
+                names.append((x, short(text, letters), "center"))
+    return names
+
+
+def _draw_names(
+    axes: Axes,
+    columns: Sequence[Hashable],
+    scales: Sequence[Scale],
+    heights: Sequence[float],
+    differing: Sequence[bool],
+) -> None:
+    """Column names left of the axes and value names under them."""
+    texts: list[tuple[tuple[float, str, str, str], float, float, str]] = []
+    for column, scale, y, differ in zip(columns, scales, heights, differing, strict=True):
+        ink, weight = ("ink", "bold") if differ else ("muted", "normal")
+        label = f"≠ {short(shown(column), 22)}" if differ else short(shown(column), 26)
+        texts.append(((9.5, "right", ink, weight), LEFT - 14, y, label))
+        texts += [((8, side, ink, "normal"), x, y + 12, text) for x, text, side in scale.names]
+    # Sorted, so that texts of one look stand together, and share one style in the SVG.
+    for (size, side, ink, weight), x, y, text in sorted(texts):
+        axes.text(x, y, text, ha=side, size=size, color=LIGHT[ink], weight=weight, **_TEXT)
+
+
+def _draw_rules(axes: Axes, scales: Sequence[Scale], heights: Sequence[float]) -> None:
+    """All axes and ticks as one broken line: in SVG one path instead of a hundred."""
+    gap = float("nan")
+    x: list[float] = []
+    y: list[float] = []
+    for scale, at in zip(scales, heights, strict=True):
+        x += [LEFT, RIGHT, gap]
+        y += [at, at, gap]
+        for tick in scale.ticks:
+            x += [tick, tick, gap]
+            y += [at - 3, at + 3, gap]
+    axes.plot(x, y, color=LIGHT["line"], lw=1, clip_on=False, zorder=1)
+
+
+def _draw_people(
+    axes: Axes, people: Sequence[Sequence[Any]], scales: Sequence[Scale], heights: Sequence[float]
+) -> None:
+    for k, values in reversed(list(enumerate(people))):
+        places = [scale.at(value) for scale, value in zip(scales, values, strict=True)]
+        _person_line(axes, places, heights) if k == 0 else _flip_line(axes, places, heights)
+
+
+def _person_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
+    axes.plot(
+        x,
+        y,
+        color=LIGHT["person"],
+        lw=2,
+        marker="o",
+        markersize=10,
+        mfc="none",
+        mew=2,
+        clip_on=False,
+        zorder=3,
+    )
+
+
+def _flip_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
+    axes.plot(
+        x, y, color=LIGHT["flip"], lw=1.2, ls=(0, (4, 3)), marker="s", markersize=4.5, clip_on=False, zorder=2
+    )
+
+
+def _draw_legend(axes: Axes, verdict: Verdict) -> None:
+    count = len(verdict.flips)
+    rows = f"flipped training row{'s' * (count != 1)} ({count})"
+    common = {"size": 9.5, "color": LIGHT["ink"]} | _TEXT
+    _person_line(axes, [14, 44], [14, 14])
+    axes.text(56, 14, short(verdict.who, 30), **common)
+    if count:
+        _flip_line(axes, [234, 264], [14, 14])
+        axes.text(276, 14, rows, **common)
+        axes.text(RIGHT, 14, "≠ differs from the person", ha="right", **common)

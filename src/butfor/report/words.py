@@ -1,0 +1,56 @@
+"""Statuses, rules, rankings and protocols in plain words, for readers who have never seen the method."""
+
+from __future__ import annotations
+
+import re
+
+STATUS = {
+    "found": "Counterfactual dataset found",
+    "not_found": "Nothing found",
+    "not_eligible": "Not audited",
+}
+
+SIGN = {"found": "◆", "not_found": "○", "not_eligible": "–"}
+"""A status is told by its sign and its words; colour only repeats it."""
+
+PROTOCOLS = {
+    "algorithm1": "flip the best-ranked label and retrain; then the best two together, and so on up to the budget",
+    "singles": "flip one label at a time and retrain: the best-ranked, then the second-ranked alone, and so on "
+    "through the top tenth",
+    "attempts": "for each number of flips ten attempts: first the best-ranked labels, then draws from those "
+    "ranked nearly as high",
+    "exhaustive": "try every flippable label, leaving nothing out within the budget",
+}
+
+RANKINGS = {
+    "combined": "by two scores averaged: how much a simple linear model’s answer about this person rests on the label, "
+    "and how alike the network’s neurons respond to the person and to that training row",
+    "surrogate": "by how much a simple linear model’s answer about this person rests on each label",
+    "surrogate-signed": "by how far flipping each label would move a simple linear model towards the other answer",
+    "activation": "by how alike the network’s neurons respond to the person and to each training row",
+    "distance": "the training rows most similar to the person first",
+    "chance": "at random, as a baseline",
+    "influence": "by an estimate of each label’s influence on this decision",
+    "gradient": "by the derivative of this decision with respect to each training label",
+}
+
+RULES = {
+    "stable_under_switch": "the decision stays the same when only the protected attribute is switched",
+    "in_group": "the person has the named value in the named column",
+    "predicted": "the network decides the named label about the person",
+    "everyone": "no condition on the person",
+    "same_group": "the training row belongs to the person’s own group",
+    "labelled_as_predicted": "the training row’s label is what the network decides about the person",
+    "correctly_predicted": "the network decides about the training row what its label says",
+    "everything": "no condition on the training row",
+}
+
+
+def rule_words(text: str) -> list[tuple[str, str]]:
+    """The known rules named in a rule's text, each with its meaning."""
+    names = dict.fromkeys(re.findall(r"[a-z_]+", text))
+    return [(name, RULES[name]) for name in names if name in RULES]
+
+
+def plural(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"

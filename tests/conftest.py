@@ -1,0 +1,53 @@
+"""Shared subjects: small audits that many tests look at, fitted once per test process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import butfor
+
+
+def fitted(name: str, **settings: object) -> tuple[butfor.LabelAudit, object]:
+    """An audit of an embedded set with its published settings, and the set."""
+    data = butfor.load_dataset(name)
+    setup = data.setup
+    model = butfor.MLP(hidden=setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
+    encoder = butfor.TableEncoder("embed", setup.numeric)
+    audit = butfor.LabelAudit(model, encoder=encoder, **{"budget": setup.budget} | settings)
+    audit.fit(
+        data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val)
+    )
+    return audit, data
+
+
+def odd_table(rows: int = 2000, seed: int = 0) -> pd.DataFrame:
+    """A table nobody tidied: odd names, a boolean label, a three-valued protected attribute."""
+    rng = np.random.default_rng(seed)
+    income = rng.normal(50, 15, rows).round(2)
+    group = rng.choice(["αλφα", "b & c", "<none>"], rows, p=[0.5, 0.3, 0.2])
+    region = rng.choice(["north", "south"], rows)
+    debts = rng.poisson(2, rows)
+    score = 0.08 * (income - 50) - 0.6 * (debts - 2) + 0.5 * (group == "αλφα") + rng.normal(0, 1, rows)
+    return pd.DataFrame(
+        {
+            "Income (k€), net": income,
+            "protected group?": group,
+            "région": region,
+            "# debts": debts,
+            "member": rng.random(rows) > 0.5,
+            "granted": score > 0,
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def salary() -> tuple[butfor.LabelAudit, object]:
+    return fitted("salary", protocol="exhaustive")
+
+
+@pytest.fixture(scope="session")
+def salary_population(salary) -> butfor.Population:
+    audit, data = salary
+    return audit.explain_all(data.X_test)

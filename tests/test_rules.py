@@ -1,0 +1,103 @@
+"""φ and ψ: what the published rules mean, how rules compose, and how they are read from text."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from butfor import rules
+from butfor.errors import SettingError
+
+
+@pytest.fixture(scope="module")
+def situation(salary):
+    audit, data = salary
+    return audit._situation(data.X_test)
+
+
+def test_phi_switches_the_protected_attribute(situation):
+    s = situation
+    other = s.people.assign(Sex=1 - s.people["Sex"])
+    stable = s.network.predict(s.encoder.transform(other)) == s.predictions
+    assert np.array_equal(rules.stable_under_switch()(s), stable)
+    assert 0 < stable.sum() < len(stable)
+
+
+def test_the_published_psi_row_by_row(situation):
+    s = situation
+    allowed = rules.flippable(rules.as_psi("published"), s)
+    for person in range(len(s.people)):
+        for row in range(s.rows.n):
+            expected = (
+                s.people["Sex"].iloc[person] == s.table["Sex"].iloc[row]
+                and s.rows.y[row] == s.predictions[person]
+                and s.training_predictions[row] == s.predictions[person]
+            )
+            assert allowed[person, row] == expected
+
+
+def test_rules_compose(situation):
+    a, b = rules.predicted(1), rules.in_group("Sex", 0)
+    assert np.array_equal((a & b)(situation), a(situation) & b(situation))
+    assert np.array_equal((a | b)(situation), a(situation) | b(situation))
+    assert np.array_equal((~a)(situation), ~a(situation))
+    assert str(~(a & b)) == "~(predicted(1) & in_group(Sex, 0))"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("everyone", rules.everyone()),
+        ("stable_under_switch(Sex) & ~predicted(0)", rules.stable_under_switch("Sex") & ~rules.predicted(0)),
+        ("in_group(Sex, 1) | predicted(1) & everyone", rules.in_group("Sex", 1) | (rules.predicted(1) & rules.everyone())),
+        ("~(in_group(Sex,1)|predicted(1))", ~(rules.in_group("Sex", 1) | rules.predicted(1))),
+    ],
+)  # fmt: skip
+def test_rules_are_read_from_text(situation, text, rule):
+    assert np.array_equal(rules.as_phi(text)(situation), rule(situation))
+    assert np.array_equal(rules.as_phi(rules.as_phi(text).text)(situation), rule(situation))
+
+
+def test_label_names_are_understood(situation):
+    name = situation.label_names[1]
+    assert np.array_equal(rules.as_phi(f"predicted({name})")(situation), situation.predictions == 1)
+
+
+def test_callables_and_masks_are_rules(situation):
+    rich = rules.as_phi(lambda s: s.people["Year"] > 5)
+    assert np.array_equal(rules.eligible(rich, situation), situation.people["Year"].to_numpy() > 5)
+    mask = np.arange(situation.rows.n) < 3
+    assert rules.flippable(rules.as_psi(mask), situation).sum() == 3 * len(situation.people)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nobody", "no rule 'nobody'"),
+        ("everyone &", "name is missing"),
+        ("(everyone", "')' is missing"),
+        ("everyone everyone", "not expected"),
+        ("in_group(Sex)", "does not take 1 argument"),
+        ("every#one", "cannot read"),
+        ("", "name is missing"),
+    ],
+)
+def test_text_that_is_no_rule_is_explained(text, said):
+    with pytest.raises(SettingError) as caught:
+        rules.as_phi(text)
+    assert said in str(caught.value)
+    assert "stable_under_switch" in str(caught.value)
+
+
+def test_rules_about_what_is_not_there_are_refused(situation):
+    with pytest.raises(SettingError, match="names column 'Age'"):
+        rules.stable_under_switch("Age")(situation)
+    with pytest.raises(SettingError, match="no value '7'"):
+        rules.in_group("Sex", 7)(situation)
+    with pytest.raises(SettingError, match="not a label"):
+        rules.predicted("maybe")(situation)
+    with pytest.raises(SettingError, match="boolean mask"):
+        rules.as_psi([1, 2, 3])
+    with pytest.raises(SettingError, match="shape"):
+        rules.eligible(rules.as_phi(np.array([True, False])), situation)
+    with pytest.raises(SettingError, match="too many for a protected attribute"):
+        rules.group_values(pd.Series(range(30), name="age"))
