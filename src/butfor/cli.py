@@ -209,15 +209,13 @@ def _fitted_audit(data: Dataset, options: dict[str, Any]) -> Any:
 
 
 def _budget(text: str) -> float:
+    share = text.strip().endswith("%")
     try:
-        if text.strip().endswith("%"):
-            share = float(text.strip()[:-1]) / 100
-            if 0 < share < 1:
-                return share
-            raise SettingError(f"--budget {text}: a share must lie above 0 % and below 100 %.")
-        number = float(text)
+        number = float(text.strip().rstrip("%")) / (100 if share else 1)
     except ValueError:
         raise SettingError(f"--budget {text}: give a share such as 0.1% or a count such as 3.") from None
+    if share and not 0 < number < 1:
+        raise SettingError(f"--budget {text}: a share must lie above 0 % and below 100 %.")
     return int(number) if number >= 1 and number == int(number) else number
 
 

@@ -19,6 +19,8 @@ keeps in registers over all tiles of a batch. At the end of a batch the warps' g
 in the warps' order, and every thread does Adam's step for its share of the weights. Adam's moments
 and the labels, one bit each, lie in global memory, one set per block.
 
+The host looks in now and then for progress, and can tell the kernel to stop after the epoch.
+
 Only networks of 1 to 3 hidden layers of at most 32 neurons fit this plan; `can_train` says.
 CUDA C++ is compiled when it is first used, by the NVRTC library that comes with PyTorch.
 """
@@ -39,7 +41,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from butfor.errors import EngineError
+from butfor.errors import EngineError, SettingError
 from butfor.learn.recipe import ACTIVATIONS, Fits, FlipSet, Floats, Progress, Recipe, Rows
 from butfor.learn.reference import batch_orders
 
@@ -79,6 +81,7 @@ def fit_many(
         assert plan is not None, "can_train comes first"
         kernel = compiled(plan, torch.cuda.current_device())
         work, kept = prepare(recipe, rows, flip_sets, people, start, plan, device)
+        torch.cuda.synchronize()  # all inputs are in place before another stream looks at `control`
         kernel.launch(work, min(plan.slots, len(flip_sets)))
         _watch(kept["control"], progress)
     return Fits(
@@ -182,6 +185,8 @@ def prepare(
     """The kernel's argument, and the tensors it points to, which must outlive the launch."""
     K, blocks = len(flip_sets), min(plan.slots, len(flip_sets))
     flips = [i for one in flip_sets for i in one]
+    if flips and not 0 <= min(flips) <= max(flips) < rows.n:
+        raise SettingError(f"A flip set names a row that is not there: rows go from 0 to {rows.n - 1}.")
     ends = np.cumsum([0, *(len(one) for one in flip_sets)])
     orders = [] if recipe.batch_size is None else islice(batch_orders(recipe, rows.n), recipe.max_epochs)
     given = {
@@ -243,7 +248,7 @@ def _watch(control: Tensor, progress: Progress | None) -> None:
     seen, told = 0, torch.zeros(3, dtype=torch.int32, pin_memory=True)
     try:
         while not done.query():
-            time.sleep(0.01)
+            time.sleep(0.002)
             if progress:
                 with torch.cuda.stream(side):
                     told.copy_(control, non_blocking=True)

@@ -66,7 +66,7 @@ class StackedEngine:
         people: Floats,
         progress: Progress | None = None,
     ) -> Fits:
-        people = np.ascontiguousarray(people, dtype=np.float32).reshape(-1, rows.d)
+        people = np.ascontiguousarray(people, dtype=np.float32)
         if self.one_launch and not self.allow_tf32 and onelaunch.can_train(recipe, rows, self.device):
             start = packed_start(recipe, rows.d)
             return onelaunch.fit_many(recipe, rows, flip_sets, people, start, self.device, progress)

@@ -36,7 +36,7 @@ MOST_MARKERS = 60
 
 def logit_line(verdict: Verdict) -> Figure:
     """The logit before and after, or the closest one reached, against the boundary at 0."""
-    axes = _axes(132, (24, 34, WIDTH - 24, 94))
+    figure, axes = _axes(132, (24, 34, WIDTH - 24, 94))
     after = verdict.counterfactual_logit if verdict.found else verdict.closest_logit
     logits = [verdict.logit] if after is None else [verdict.logit, after]
     reach = 1.25 * max(max(abs(logit) for logit in logits), 1e-3)
@@ -45,8 +45,8 @@ def logit_line(verdict: Verdict) -> Figure:
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     names = label_names(verdict)
-    _note(axes, 0.0, 1.2, f"← decides ‘{short(names[0], 30)}’", transform=axes.transAxes, ha="left")
-    _note(axes, 1.0, 1.2, f"decides ‘{short(names[1], 30)}’ →", transform=axes.transAxes, ha="right")
+    _note(axes, 0.0, 1.2, f"← decides '{short(names[0], 30)}'", transform=axes.transAxes, ha="left")
+    _note(axes, 1.0, 1.2, f"decides '{short(names[1], 30)}' →", transform=axes.transAxes, ha="right")
     _boundary(axes.axvline)
     if after is not None:
         arrow = {"arrowstyle": "->", "color": LIGHT["muted"], "lw": 1.2, "shrinkA": 7, "shrinkB": 7}
@@ -57,12 +57,12 @@ def logit_line(verdict: Verdict) -> Figure:
     axes.plot([verdict.logit], [0.5], **_BEFORE)
     _mark(axes, verdict.logit, reach, f"{'before' if verdict.found else 'now'} {signed(verdict.logit)}", 0.83)
     axes.set_xlabel("logit (0 is the decision boundary)", color=LIGHT["muted"], size=9)
-    return axes.get_figure()
+    return figure
 
 
 def search_course(verdict: Verdict) -> Figure:
     """The person's logit after each retraining, and how many labels were flipped for it."""
-    axes = _axes(230, (52, 28, WIDTH - 16, 190))
+    figure, axes = _axes(230, (52, 28, WIDTH - 16, 190))
     logits = [logit for _, logit in verdict.course]
     attempts = range(1, len(logits) + 1)
     marker: dict[str, Any] = {"marker": "s", "markersize": 3.5} if len(logits) <= MOST_MARKERS else {}
@@ -84,14 +84,14 @@ def search_course(verdict: Verdict) -> Figure:
     _whole_ticks(axes, max(last, 2))
     axes.set_xlabel("attempt" + _flip_counts(verdict), color=LIGHT["muted"], size=9)
     axes.set_ylabel("logit", color=LIGHT["muted"], size=9)
-    return axes.get_figure()
+    return figure
 
 
 def group_shares(population: Population) -> Figure:
     """Per protected group, the share of eligible people with a counterfactual dataset, and its interval."""
     groups = population.by_group if len(population) else None
     count = 0 if groups is None else len(groups)
-    axes = _axes(70 + 34 * max(1, count), (190, 14, WIDTH - 80, 26 + 34 * max(1, count)))
+    figure, axes = _axes(70 + 34 * max(1, count), (190, 14, WIDTH - 80, 26 + 34 * max(1, count)))
     axes.set_ylim(count - 0.5, -0.5) if count else axes.set_ylim(0.5, -0.5)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
@@ -100,7 +100,7 @@ def group_shares(population: Population) -> Figure:
     axes.set_xlim(0, min(1.0, 1.1 * top))
     for k, (group, values) in enumerate(rows):
         _note(
-            axes, -0.02, k, short(shown(group), 26), transform=axes.get_yaxis_transform(), ha="right", size=10
+            axes, -0.04, k, short(shown(group), 26), transform=axes.get_yaxis_transform(), ha="right", size=10
         )
         found = f"{int(values['found'])} of {int(values['eligible'])}"
         _note(axes, 1.03, k, found, transform=axes.get_yaxis_transform(), ha="left", size=10)
@@ -109,12 +109,14 @@ def group_shares(population: Population) -> Figure:
             axes.plot([values["share"]], [k], color=LIGHT["person"], marker="o", markersize=8, clip_on=False)
     axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
     axes.set_xlabel("found among the eligible, with 95 % interval", color=LIGHT["muted"], size=9)
-    return axes.get_figure()
+    return figure
 
 
 def budget_curve(population: Population) -> Figure:
     """How many people have a counterfactual dataset, by the number of flips allowed."""
-    axes = _axes(220, (52, 16, WIDTH - 52, 178))
+    from matplotlib.ticker import MaxNLocator
+
+    figure, axes = _axes(220, (92, 16, WIDTH - 20, 178))
     budget = max([v.budget for v in population], default=1)
     sizes = np.array([len(v.positions) for v in population.found], dtype=int)
     flips = np.arange(budget + 1)
@@ -126,19 +128,16 @@ def budget_curve(population: Population) -> Figure:
     axes.set_ylim(0, top)
     axes.set_xlim(0, budget + 0.04 * budget)
     _whole_ticks(axes, budget)
-    axes.yaxis.get_major_locator().set_params(integer=True)
-    share = axes.secondary_yaxis("right", functions=(lambda n: 100 * n / most, lambda p: p * most / 100))
-    share.tick_params(right=False, labelsize=9, labelcolor=LIGHT["muted"])
-    share.spines["right"].set_visible(False)
-    share.set_ylabel("% of the eligible", color=LIGHT["muted"], size=9)
-    axes.set_ylabel("people found", color=LIGHT["muted"], size=9)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.yaxis.set_major_formatter(lambda people, _: f"{people:.0f} ({100 * people / most:.0f} %)")
+    axes.set_ylabel("people found (% of the eligible)", color=LIGHT["muted"], size=9)
     axes.set_xlabel("training labels allowed to flip", color=LIGHT["muted"], size=9)
-    return axes.get_figure()
+    return figure
 
 
 def logit_distribution(population: Population) -> Figure:
-    """The original logits of people found and not found: one mark per person over a box (quartiles, range)."""
-    axes = _axes(190, (112, 16, WIDTH - 20, 148))
+    """The original logits of people found and not found: one mark per person, over a box."""
+    figure, axes = _axes(190, (112, 16, WIDTH - 20, 148))
     axes.set_ylim(1.55, -0.55)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
@@ -159,7 +158,7 @@ def logit_distribution(population: Population) -> Figure:
     axes.set_xlim(min(low, -0.05 * high), max(high, -0.05 * low))
     _boundary(axes.axvline)
     axes.set_xlabel("logit before any flip (0 is the decision boundary)", color=LIGHT["muted"], size=9)
-    return axes.get_figure()
+    return figure
 
 
 def label_names(verdict: Verdict) -> tuple[str, str]:
@@ -184,7 +183,7 @@ _CLOSEST: dict[str, Any] = {
 }
 
 
-def _axes(height: int, box: tuple[int, int, int, int]) -> Axes:
+def _axes(height: int, box: tuple[int, int, int, int]) -> tuple[Figure, Axes]:
     """A figure of `height` pixels with axes in `box` (left, top, right, bottom), quiet and without ticks."""
     from matplotlib.figure import Figure
 
@@ -197,7 +196,7 @@ def _axes(height: int, box: tuple[int, int, int, int]) -> Axes:
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(LIGHT["line"])
-    return axes
+    return figure, axes
 
 
 def _boundary(line: Any) -> None:
@@ -214,8 +213,8 @@ def _box(axes: Axes, logits: Any, y: float) -> None:
 
 
 def _note(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    style = {"size": 9, "color": LIGHT["ink"], "va": "center", "parse_math": False} | style
-    axes.text(x, y, text, **style)
+    look: dict[str, Any] = {"size": 9, "color": LIGHT["ink"], "va": "center", "parse_math": False}
+    axes.text(x, y, text, **look | style)
 
 
 def _mark(axes: Axes, x: float, reach: float, text: str, y: float) -> None:

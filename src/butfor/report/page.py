@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,12 +13,19 @@ from markupsafe import Markup
 
 from butfor.report import charts, words
 from butfor.report.svg import THEME, inline_svg
-from butfor.report.values import Comparison, comparison, short, shown
+from butfor.report.values import comparison, short, shown
 from butfor.verdict import AFTER, BEFORE, Population, Verdict, signed
 
 ROOM = 850_000
 """Bytes for the person sections of a page about 200 people, so that the whole stays below 1 MB."""
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
+LEVELS: dict[str, dict[str, int]] = {
+    "bare": {"flips": 0, "lines": 0},
+    "short": {"flips": 3, "lines": 8},
+    "table": {},
+    "chart": {},
+}
+"""Detail of a person's section among many, least first: how much of the comparison it shows."""
 LONGEST = 60
 """Characters of a value on a page with many people."""
 
@@ -41,14 +48,14 @@ def person_page(verdict: Verdict) -> str:
         v=verdict,
         run=verdict.run,
         run_lines=_run_lines(verdict.run),
-        compare=Compact.of(verdict),
+        compare=comparison(verdict),
         charts=drawn,
     )
 
 
 def person_fragment(verdict: Verdict) -> str:
     """The short form for notebooks: a piece of HTML that brings its own style."""
-    return _render("fragment.html", v=verdict, compare=Compact.of(verdict, most=6, longest=LONGEST))
+    return _render("fragment.html", v=verdict, compare=comparison(verdict, flips=6, longest=LONGEST))
 
 
 def population_page(population: Population) -> str:
@@ -80,62 +87,43 @@ def population_page(population: Population) -> str:
 # --- one person among many --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Compact(Comparison):
-    """A comparison that may leave out columns in which everybody agrees."""
-
-    agreeing: int = 0
-
-    @classmethod
-    def of(
-        cls, verdict: Verdict, most: int | None = None, longest: int = 300, lines: int | None = None
-    ) -> Compact:
-        """With `lines`, at most so many columns, those that differ first to stay."""
-        full = comparison(verdict, most, longest)
-        whole = cls(full.lines, full.flips, full.unshown)
-        if lines is None or len(full.lines) <= lines:
-            return whole
-        order = sorted(range(len(full.lines)), key=lambda k: (not full.lines[k].differs, k))
-        kept = tuple(full.lines[k] for k in sorted(order[:lines]))
-        return replace(whole, lines=kept, agreeing=len(full.lines) - len(kept))
-
-
 def _sections(people: Sequence[tuple[Verdict, str]], asked: int) -> tuple[list[Markup], str]:
-    """Each person's section, with less detail the fuller the page is; and a sentence on what was left out."""
+    """Each person's section in as much detail as the page has room for; and a sentence on what was left out.
+
+    Everybody starts without a table. Level by level, people in their order are shown in more detail, as
+    long as there is room: so all have a short table before anyone has a long one."""
     room = ROOM * max(1.0, asked / 200)
-    # Ever less detail: with the chart up to this share of the room, then without, then a short table.
-    levels: list[tuple[float, str, dict[str, int]]] = [
-        (0.5, "chart", {}),
-        (0.7, "table", {}),
-        (0.9, "short", {"most": 3, "lines": 8}),
-        (float("inf"), "bare", {"most": 0, "lines": 0}),
-    ]
-    spent, at, sections, used = 0, 0, [], Counter[str]()
-    for verdict, anchor in people:
-        while True:
-            share, name, cut = levels[at]
-            section = _section(verdict, anchor, name == "chart", cut)
-            size = len(section.encode())
-            if spent + size <= share * room:
+    sections = [_section(*one, "bare") for one in people]
+    reached = ["bare"] * len(people)
+    spent = sum(len(section.encode()) for section in sections)
+    for below, level in pairwise(LEVELS):
+        for k, (verdict, anchor) in enumerate(people):
+            if reached[k] != below or (level == "chart" and not verdict.found):
+                continue
+            section = _section(verdict, anchor, level)
+            more = len(section.encode()) - len(sections[k].encode())
+            if spent + more > room:
                 break
-            at += 1
-        spent += size
-        used[name] += 1
-        sections.append(section)
-    if not used["table"] + used["short"] + used["bare"]:
+            spent, sections[k], reached[k] = spent + more, section, level
+    lacking = [
+        f"{count} without a table" if (count := reached.count("bare")) else "",
+        f"{count} with a short table" if (count := reached.count("short")) else "",
+        f"{count} without a chart"
+        if (count := sum(v.found and r == "table" for (v, _), r in zip(people, reached, strict=True)))
+        else "",
+    ]
+    left_out = ", ".join(part for part in lacking if part)
+    if not left_out:
         return sections, ""
-    return sections, (
-        f"To keep this file small, the first {used['chart']} people are shown in full, then {used['table']} without "
-        f"chart, {used['short']} with a short table and {used['bare']} without one; the JSON record has everything."
-    )
+    return sections, f"To keep this file small, some people are shown in less detail: {left_out}."
 
 
-def _section(verdict: Verdict, anchor: str, chart: bool, cut: dict[str, int]) -> Markup:
+def _section(verdict: Verdict, anchor: str, level: str) -> Markup:
     parallel = Markup("")
-    if chart and verdict.found:
+    if level == "chart":
         title = f"Parallel coordinates: {verdict.who} beside the flipped training rows"
         parallel = _svg(charts.parallel_coordinates(verdict), title, f"{anchor}-p")
-    compare = Compact.of(verdict, longest=LONGEST, **cut)
+    compare = comparison(verdict, longest=LONGEST, **LEVELS[level])
     return Markup(_render("case.html", v=verdict, anchor=anchor, compare=compare, parallel=parallel))
 
 
@@ -195,7 +183,8 @@ def _contrast(population: Population) -> dict[str, Any] | None:
     groups = population.by_group if population.verdicts else None
     if groups is None or (groups["eligible"] > 0).sum() < 2:
         return None
-    least, most = groups.loc[groups["share"].idxmin()], groups.loc[groups["share"].idxmax()]
+    ordered = groups.dropna(subset="share").sort_values("share")
+    least, most = ordered.iloc[0], ordered.iloc[-1]
     return {
         "difference": f"{100 * population.difference():.1f} percentage points",
         "ratio": f"{population.ratio():.2f}",

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 WIDTH, TOP, PITCH = 620, 52, 30
 LEFT, RIGHT, INSET = 172, 606, 30
 LETTER = 4.9
-"""Width of a letter of a value's name, in matplotlib's own, wide font: in a browser's it fits all the more."""
+"""Width of a letter of a value's name in matplotlib's own, wide font; a browser's is narrower."""
 MOST_NAMES = 7
 """Categorical axes with more values name only those that the person or a flipped row has."""
 MOST_TICKS = 40
+CROWD = 6
+"""More lines than this are drawn thinner."""
 _TEXT: dict[str, Any] = {"parse_math": False, "va": "center_baseline", "clip_on": False, "zorder": 4}
 
 
@@ -166,7 +168,7 @@ def _draw_people(
 ) -> None:
     for k, values in reversed(list(enumerate(people))):
         places = [scale.at(value) for scale, value in zip(scales, values, strict=True)]
-        _person_line(axes, places, heights) if k == 0 else _flip_line(axes, places, heights)
+        _person_line(axes, places, heights) if k == 0 else _flip_line(axes, places, heights, len(people))
 
 
 def _person_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
@@ -184,16 +186,16 @@ def _person_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
     )
 
 
-def _flip_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
-    axes.plot(
-        x, y, color=LIGHT["flip"], lw=1.2, ls=(0, (4, 3)), marker="s", markersize=4.5, clip_on=False, zorder=2
-    )
+def _flip_line(axes: Axes, x: Sequence[float], y: Sequence[float], among: int = 1) -> None:
+    width = 1.2 if among <= CROWD else 0.6
+    dashes, marker = (0, (4, 3)), {"marker": "s", "markersize": 4.5}
+    axes.plot(x, y, color=LIGHT["flip"], lw=width, ls=dashes, clip_on=False, zorder=2, **marker)
 
 
 def _draw_legend(axes: Axes, verdict: Verdict) -> None:
     count = len(verdict.flips)
     rows = f"flipped training row{'s' * (count != 1)} ({count})"
-    common = {"size": 9.5, "color": LIGHT["ink"]} | _TEXT
+    common: dict[str, Any] = {"size": 9.5, "color": LIGHT["ink"]} | _TEXT
     _person_line(axes, [14, 44], [14, 14])
     axes.text(56, 14, short(verdict.who, 30), **common)
     if count:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -79,38 +78,42 @@ class Flip:
     row: str
     before: str
     after: str
-    differing: int
-    """In how many columns it differs from the person."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     lines: tuple[Line, ...]
     flips: tuple[Flip, ...]
-    unshown: int = 0
+    unshown: int
     """Flipped rows left out for space."""
+    agreeing: int
+    """Columns left out for space, those in which everybody agrees first."""
 
 
-def columns_of(verdict: Verdict) -> list[Hashable]:
+def columns_of(verdict: Verdict) -> list[Any]:
     """The columns that the person and the training rows share, in the training table's order."""
     of_rows = [c for c in verdict.flips.columns if c not in (BEFORE, AFTER)]
     return [c for c in of_rows if c in verdict.person.index] or list(verdict.person.index)
 
 
-def comparison(verdict: Verdict, most: int | None = None, longest: int = LONGEST) -> Comparison:
-    """The person beside the flipped rows, of which at most `most` are shown."""
-    rows = verdict.flips.iloc[:most]
-    lines = []
+def comparison(
+    verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = LONGEST
+) -> Comparison:
+    """The person beside the flipped rows; at most `flips` of them, and at most `lines` columns."""
+    rows = verdict.flips.iloc[:flips]
+    person, theirs = verdict.person.to_dict(), rows.to_dict("list")
+    every = []
     for column in columns_of(verdict):
-        own = verdict.person[column]
-        theirs = rows[column] if column in rows.columns else []
-        cells = tuple(Cell(shown(value, longest), differs(own, value)) for value in theirs)
-        lines.append(Line(shown(column, longest), shown(own, longest), cells))
-    flips = tuple(
-        Flip(shown(row), shown(before), shown(after), sum(line.flips[k].differs for line in lines))
-        for k, (row, before, after) in enumerate(zip(rows.index, rows[BEFORE], rows[AFTER], strict=True))
+        own = person[column]
+        cells = tuple(Cell(shown(value, longest), differs(own, value)) for value in theirs.get(column, []))
+        every.append(Line(shown(column, longest), shown(own, longest), cells))
+    headings = tuple(
+        Flip(shown(row, longest), shown(before, longest), shown(after, longest))
+        for row, before, after in zip(rows.index, rows[BEFORE], rows[AFTER], strict=True)
     )
-    return Comparison(tuple(lines), flips, len(verdict.flips) - len(rows))
+    first = sorted(range(len(every)), key=lambda k: (not every[k].differs, k))[:lines]
+    kept = tuple(every[k] for k in sorted(first))
+    return Comparison(kept, headings, len(verdict.flips) - len(rows), len(every) - len(kept))
 
 
 def _number(value: Real) -> str:
@@ -119,10 +122,8 @@ def _number(value: Real) -> str:
         return "∞" if number > 0 else "−∞"
     if number.is_integer() and abs(number) < 1e15:
         return str(int(number)).replace("-", "−")
-    if 1e-4 <= abs(number) < 1e15:
-        # Six significant digits, but never fewer than the whole-number part has.
-        digits = max(6, len(str(int(abs(number)))))
-        return np.format_float_positional(number, precision=digits, fractional=False, trim="-").replace(
-            "-", "−"
-        )
-    return f"{number:.4g}".replace("-", "−")
+    if 1 <= abs(number) < 1e15:
+        # About six digits, but never fewer than two decimals: amounts of money keep theirs.
+        decimals = max(2, 6 - len(str(int(abs(number)))))
+        return f"{number:.{decimals}f}".rstrip("0").rstrip(".").replace("-", "−")
+    return f"{number:.6g}".replace("-", "−")

@@ -14,23 +14,25 @@ SIGN = {"found": "◆", "not_found": "○", "not_eligible": "–"}
 """A status is told by its sign and its words; colour only repeats it."""
 
 PROTOCOLS = {
-    "algorithm1": "flip the best-ranked label and retrain; then the best two together, and so on up to the budget",
-    "singles": "flip one label at a time and retrain: the best-ranked, then the second-ranked alone, and so on "
-    "through the top tenth",
+    "algorithm1": "flip the best-ranked label and retrain; then the best two together, and so on up to the "
+    "budget",
+    "singles": "flip one label at a time and retrain: the best-ranked, then the second-ranked alone, and so "
+    "on through the top tenth",
     "attempts": "for each number of flips ten attempts: first the best-ranked labels, then draws from those "
     "ranked nearly as high",
     "exhaustive": "try every flippable label, leaving nothing out within the budget",
 }
 
 RANKINGS = {
-    "combined": "by two scores averaged: how much a simple linear model’s answer about this person rests on the label, "
-    "and how alike the network’s neurons respond to the person and to that training row",
-    "surrogate": "by how much a simple linear model’s answer about this person rests on each label",
-    "surrogate-signed": "by how far flipping each label would move a simple linear model towards the other answer",
-    "activation": "by how alike the network’s neurons respond to the person and to each training row",
+    "combined": "by two scores averaged: how much a simple linear model's answer about this person rests on "
+    "the label, and how alike the network's neurons respond to the person and to that training row",
+    "surrogate": "by how much a simple linear model's answer about this person rests on each label",
+    "surrogate-signed": "by how far flipping each label would move a simple linear model towards the other "
+    "answer",
+    "activation": "by how alike the network's neurons respond to the person and to each training row",
     "distance": "the training rows most similar to the person first",
     "chance": "at random, as a baseline",
-    "influence": "by an estimate of each label’s influence on this decision",
+    "influence": "by an estimate of each label's influence on this decision",
     "gradient": "by the derivative of this decision with respect to each training label",
 }
 
@@ -39,8 +41,8 @@ RULES = {
     "in_group": "the person has the named value in the named column",
     "predicted": "the network decides the named label about the person",
     "everyone": "no condition on the person",
-    "same_group": "the training row belongs to the person’s own group",
-    "labelled_as_predicted": "the training row’s label is what the network decides about the person",
+    "same_group": "the training row belongs to the person's own group",
+    "labelled_as_predicted": "the training row's label is what the network decides about the person",
     "correctly_predicted": "the network decides about the training row what its label says",
     "everything": "no condition on the training row",
 }

@@ -1,0 +1,351 @@
+"""Audits through the public door: what is found, that it is true, and that it can be run again."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import fitted, odd_table
+
+import butfor
+from butfor.errors import ReplayError, SettingError, TableError
+from butfor.learn.recipe import Recipe
+from butfor.learn.reference import ReferenceEngine, train
+from butfor.verdict import Population, Verdict, wilson
+
+
+def found_cases(population: Population) -> set[int]:
+    return {v.case for v in population.found}
+
+
+# --- the published row for Salary, and what exhaustive enumeration must contain -------------------------
+
+
+def test_salary_reproduces_the_published_ground_truth(salary_population):
+    assert len(salary_population.eligible) == 10
+    sizes = [v.flippable for v in salary_population.eligible]
+    assert (min(sizes), max(sizes)) == (8, 9)
+    assert found_cases(salary_population) == {4, 6, 9}
+
+
+@pytest.mark.parametrize(("rank", "published"), [("combined", 3), ("surrogate", 3), ("chance", 1)])
+def test_salary_reproduces_published_counts(rank, published):
+    audit, data = fitted("salary", protocol="singles", rank=rank)
+    population = audit.explain_all(data.X_test)
+    assert len(population.found) == population.one_shot == published
+
+
+@pytest.mark.parametrize("rank", ["combined", "surrogate-signed", "distance", "activation", "chance"])
+def test_whatever_a_ranking_finds_enumeration_finds_too(rank, salary_population):
+    audit, data = fitted("salary", protocol="singles", rank=rank)
+    assert found_cases(audit.explain_all(data.X_test)) <= found_cases(salary_population)
+
+
+def test_enumeration_is_what_retraining_every_label_by_hand_gives(salary, salary_population):
+    audit, data = salary
+    X = audit.encoder_.transform(data.X_test)
+    before = audit.network_.predict(X)
+    by_hand = set()
+    for row in range(audit.rows_.n):
+        after = train(audit.network_.recipe, audit.rows_, (row,)).predict(X)
+        for v in salary_population.eligible:
+            person, training = data.X_test.iloc[v.case], data.X_train.iloc[row]
+            allowed = (
+                person["Sex"] == training["Sex"]
+                and audit.rows_.y[row] == before[v.case]
+                and audit.training_predictions_[row] == before[v.case]
+            )
+            if allowed and after[v.case] != before[v.case]:
+                by_hand.add(v.case)
+    assert found_cases(salary_population) == by_hand
+
+
+# --- engines, sharing, stopping ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["algorithm1", "singles", "attempts"])
+def test_the_engine_does_not_change_the_answer(protocol):
+    populations = []
+    for engine in ("reference", "fused", "stacked"):
+        audit, data = fitted("salary", protocol=protocol, budget=2, engine=engine, share=False)
+        populations.append(audit.explain_all(data.X_test))
+    for other in populations[1:]:
+        assert [v.status for v in other] == [v.status for v in populations[0]]
+        assert [v.positions for v in other] == [v.positions for v in populations[0]]
+        assert [v.attempts for v in other] == [v.attempts for v in populations[0]]
+
+
+def test_a_person_alone_gets_the_answer_given_in_company(salary, salary_population):
+    audit, data = salary
+    for case in (4, 7, 10):
+        alone = audit.explain(data.X_test.iloc[[case]])
+        assert alone.case is None
+        assert alone.status == salary_population[case].status
+        assert alone.logit == pytest.approx(salary_population[case].logit, abs=1e-6)
+
+
+def test_sharing_finds_no_fewer_people_with_no_more_retrainings():
+    audits = {share: fitted("german", protocol="algorithm1", share=share) for share in (False, True)}
+    populations = {
+        share: audit.explain_all(data.X_test, cases=range(60)) for share, (audit, data) in audits.items()
+    }
+    assert found_cases(populations[False]) < found_cases(populations[True])
+    assert populations[True].run["retrainings"] <= populations[False].run["retrainings"]
+    for verdict in populations[True].found:
+        if verdict.shared:
+            psi_allows = verdict.flips["sex"] == verdict.group
+            assert psi_allows.all()
+
+
+def test_every_find_is_confirmed_by_the_reference():
+    class Liar:
+        """An engine that claims every flip changes everything."""
+
+        name = "liar"
+        width = 4
+
+        def fit_many(self, recipe, rows, flip_sets, people, progress=None):
+            fits = ReferenceEngine().fit_many(recipe, rows, flip_sets, people)
+            base = ReferenceEngine().fit_many(recipe, rows, [()], people)
+            return dataclasses.replace(fits, logits=np.where(base.logits > 0, -1.0, 1.0) * np.ones_like(fits.logits))
+
+    honest, data = fitted("salary", protocol="exhaustive", engine="reference")
+    liar, _ = fitted("salary", protocol="exhaustive", engine=Liar())
+    assert found_cases(liar.explain_all(data.X_test)) == found_cases(honest.explain_all(data.X_test))
+
+
+def test_retrainings_can_be_limited_and_the_rest_is_marked():
+    audit, data = fitted("salary", protocol="exhaustive", max_retrainings=4)
+    population = audit.explain_all(data.X_test)
+    assert population.run["retrainings"] == 4
+    open_ = [v for v in population.eligible if not v.complete]
+    assert open_
+    assert all("stopped before" in v.sentence for v in open_)
+
+
+def test_an_interrupted_search_keeps_what_is_done():
+    class Interrupted:
+        name, width, calls = "interrupted", 1, 0
+
+        def fit_many(self, recipe, rows, flip_sets, people, progress=None):
+            self.calls += 1
+            if self.calls == 6:
+                raise KeyboardInterrupt
+            return ReferenceEngine().fit_many(recipe, rows, flip_sets, people)
+
+    audit, data = fitted("salary", protocol="exhaustive", engine=Interrupted())
+    population = audit.explain_all(data.X_test)
+    assert population.interrupted
+    assert found_cases(population)
+    assert not all(v.complete for v in population)
+
+
+# --- what a verdict says ----------------------------------------------------------------------------------
+
+
+def test_a_found_verdict_tells_the_whole_story(salary, salary_population):
+    audit, data = salary
+    v = salary_population[4]
+    assert v.status == "found"
+    assert v.confirmed
+    assert repr(v).startswith("Flipping 1 of 30 training labels (3.3 %) turns ")
+    assert v.prediction in repr(v)
+    assert v.counterfactual_prediction in repr(v)
+    row = v.flips.index[0]
+    assert v.flips.drop(columns=["label before", "label after"]).loc[row].to_dict() == data.X_train.loc[row].to_dict()
+    assert v.flips.loc[row, "label before"] == data.label_names[data.y_train.loc[row]]
+    X, y = v.dataset()
+    assert X.equals(data.X_train)
+    assert list(y.index[y != data.y_train]) == [row]
+    retrained = train(audit.network_.recipe, audit.rows_, v.positions).logits(audit.encoder_.transform(data.X_test))
+    assert v.counterfactual_logit == pytest.approx(retrained[4], abs=1e-6)
+
+
+def test_the_other_two_results_are_not_called_fair(salary_population):
+    not_found = next(v for v in salary_population if v.status == "not_found")
+    assert "does not show that the decision is fair" in repr(not_found)
+    assert not_found.flips.empty
+    assert not_found.closest_logit is not None
+    not_eligible = salary_population[10]
+    assert not_eligible.status == "not_eligible"
+    assert "'Sex' alone is switched" in repr(not_eligible)
+    assert not_eligible.attempts == 0
+
+
+def test_records_survive_json_and_replay_from_it_alone(salary, salary_population, tmp_path):
+    audit, data = salary
+    # as the command line has it: tables that remember where they came from
+    from butfor.tables import load_table
+
+    remembered = load_table("salary")
+    again = butfor.LabelAudit(
+        audit.model, encoder=butfor.TableEncoder("embed", "raw"), budget=1, protocol="exhaustive"
+    ).fit(
+        remembered.X_train, remembered.y_train, sensitive_features="Sex",
+        validation=(remembered.X_val, remembered.y_val),
+    )  # fmt: skip
+    population = again.explain_all(remembered.X_test)
+    text = population.to_json(tmp_path / "all.json")
+    loaded = Population.from_json(tmp_path / "all.json")
+    assert loaded.to_json() == text
+    for verdict in loaded.found:
+        assert verdict.training is None
+        assert verdict.replay().agrees
+        assert verdict.dataset()[1].sum() != remembered.y_train.sum()
+    one = Verdict.from_json(population[4].to_json())
+    assert one.to_dict() == population[4].to_dict()
+    assert one.sentence == population[4].sentence
+
+
+def test_a_changed_record_does_not_replay(salary_population):
+    verdict = salary_population[4]
+    other_row = (verdict.positions[0] + 1) % verdict.training_rows
+    record = verdict.to_dict()
+    record["flips"][0]["position"] = other_row
+    from butfor.replay import replay
+
+    assert not replay(record, training=verdict.training).agrees
+    record["schema_version"] = 99
+    with pytest.raises(ReplayError, match="schema_version 99"):
+        Verdict.from_dict(record)
+
+
+def test_data_given_in_python_replays_from_the_verdict_only(salary_population):
+    verdict = salary_population[4]
+    assert verdict.replay()
+    with pytest.raises(ReplayError, match="given in Python"):
+        Verdict.from_json(verdict.to_json()).replay()
+
+
+def test_populations_add_up(salary_population):
+    frame = salary_population.to_frame()
+    assert len(frame) == 11
+    assert (frame["status"] == "found").sum() == 3
+    groups = salary_population.by_group
+    assert groups["found"].sum() == 3
+    assert groups["eligible"].sum() == 10
+    assert ((groups["low"] <= groups["share"]) & (groups["share"] <= groups["high"])).all()
+    assert salary_population.difference() == pytest.approx(groups["share"].max() - groups["share"].min())
+    assert 0 <= salary_population.ratio() <= 1
+    keystones = salary_population.keystones
+    assert keystones["people"].sum() == sum(len(v.positions) for v in salary_population.found)
+    assert list(keystones["people"]) == sorted(keystones["people"], reverse=True)
+    with pytest.raises(SettingError, match="no verdict about person 77"):
+        salary_population[77]
+
+
+def test_intervals_are_wilson_intervals():
+    assert wilson(0, 0) == (0, 1)
+    low, high = wilson(5, 10)
+    assert (low, high) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson(0, 20)[0] == 0
+    assert wilson(20, 20)[1] == 1
+
+
+# --- tables of one's own ----------------------------------------------------------------------------------
+
+
+def test_a_protected_attribute_of_three_values():
+    table = odd_table(600)
+    X, y = table.drop(columns="granted"), table["granted"]
+    audit = butfor.LabelAudit(butfor.MLP(hidden=(8,), max_epochs=40, batch_size=None), budget=2)
+    audit.fit(X.iloc[:400], y.iloc[:400], sensitive_features="protected group?")
+    population = audit.explain_all(X.iloc[400:])
+    assert set(population.by_group.index) == {"αλφα", "b & c", "<none>"}
+    encoded = audit.encoder_.transform(X.iloc[400:])
+    stable = np.ones(200, dtype=bool)
+    for value in ("αλφα", "b & c", "<none>"):
+        other = X.iloc[400:].assign(**{"protected group?": value})
+        stable &= audit.network_.predict(audit.encoder_.transform(other)) == audit.network_.predict(encoded)
+    assert [v.status != "not_eligible" for v in population] == list(stable)
+    assert population.verdicts[0].prediction in ("True", "False")
+
+
+def test_without_validation_rows_a_stratified_share_is_set_aside():
+    table = odd_table(400)
+    audit = butfor.LabelAudit(butfor.MLP(hidden=(4,), max_epochs=5))
+    audit.fit(table.drop(columns="granted"), table["granted"], sensitive_features="région")
+    assert audit.rows_.n == 300
+    assert len(audit.training_.X) == 300
+    assert len(audit.rows_.y_val) == 100
+    assert np.array_equal(audit.encoder_.transform(audit.training_.X), audit.rows_.X)
+
+
+def test_an_empty_psi_is_said_not_searched():
+    audit, data = fitted("salary", psi=np.zeros(30, dtype=bool))
+    verdict = audit.explain_all(data.X_test).eligible[0]
+    assert verdict.status == "not_found"
+    assert verdict.attempts == 0
+    assert "allows no label" in verdict.sentence
+
+
+def test_a_ranking_of_ones_own_is_recorded_by_name():
+    def newest_first(network, rows, people):
+        return np.tile(np.arange(rows.n, dtype=float), (len(people), 1))
+
+    audit, data = fitted("salary", rank=newest_first, protocol="singles")
+    assert audit.explain(data.X_test.iloc[[4]]).rank == "newest_first"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        (lambda X, y: {"sensitive_features": "age"}, TableError, "must name a column"),
+        (lambda X, y: {"sensitive_features": X["Sex"]}, TableError, "must name a column"),
+        (lambda X, y: {"y": y.iloc[:5]}, TableError, "30 rows but there are 5 labels"),
+        (lambda X, y: {"y": y.where(y.index != y.index[2])}, TableError, "label of row"),
+        (lambda X, y: {"y": y * 0}, TableError, "one class only"),
+        (lambda X, y: {"y": y + np.arange(30) % 2}, TableError, "3 values"),
+        (lambda X, y: {"X": X.to_numpy()}, TableError, "DataFrame"),
+        (lambda X, y: {"X": X.assign(Year=np.nan)}, TableError, "'Year', row"),
+    ],
+)
+def test_tables_that_cannot_be_audited_are_refused(wrong, error, said):
+    data = butfor.load_dataset("salary")
+    given = {"X": data.X_train, "y": data.y_train, "sensitive_features": "Sex"} | wrong(data.X_train, data.y_train)
+    with pytest.raises(error, match=said):
+        butfor.LabelAudit().fit(**given, validation=(data.X_val, data.y_val))
+
+
+def test_questions_that_cannot_be_answered_are_refused(salary):
+    audit, data = salary
+    with pytest.raises(SettingError, match="call fit"):
+        butfor.LabelAudit().explain(data.X_test.iloc[[0]])
+    with pytest.raises(TableError, match="one person"):
+        audit.explain(data.X_test)
+    with pytest.raises(SettingError, match="people 0 to 10"):
+        audit.explain_all(data.X_test, cases=[11])
+    with pytest.raises(TableError, match="'Sex' is missing"):
+        audit.explain(data.X_test.iloc[[0]].drop(columns="Sex"))
+    with pytest.raises(SettingError, match="max_retrainings"):
+        butfor.LabelAudit(max_retrainings=0)
+    with pytest.raises(SettingError, match="no engine 'turbo'"):
+        butfor.LabelAudit(engine="turbo").fit(
+            data.X_train, data.y_train, sensitive_features="Sex", validation=(data.X_val, data.y_val)
+        ).explain(data.X_test.iloc[[0]])
+
+
+def test_a_series_is_a_person_too(salary):
+    audit, data = salary
+    assert audit.explain(data.X_test.iloc[4]).found
+
+
+def test_recipes_survive_their_record():
+    recipe = Recipe(hidden=(3, 2), batch_size=None, seed=5)
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
+
+
+def test_importing_butfor_is_light():
+    import subprocess
+    import sys
+
+    code = "import sys, butfor; print([m for m in ('torch', 'numba', 'matplotlib') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_unknown_public_names_are_not_there():
+    with pytest.raises(AttributeError, match="'Oracle'"):
+        _ = butfor.Oracle
+    assert set(butfor.__all__) <= set(dir(butfor))
+    assert all(getattr(butfor, name) is not None for name in butfor.__all__)
+    assert isinstance(butfor.load_dataset("salary").X_train, pd.DataFrame)

@@ -1,0 +1,239 @@
+"""The command line as a user meets it: results on stdout, one sentence and exit code 2 for bad input."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import odd_table
+
+from butfor.cli import main
+
+
+@pytest.fixture
+def loans(tmp_path):
+    path = tmp_path / "loans & co.csv"
+    odd_table(2000).to_csv(path, index=False)
+    return path
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    code = main([str(a) for a in arguments])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_datasets_prints_the_published_sizes(capsys):
+    code, out, _ = run(capsys, "datasets")
+    assert code == 0
+    for name, sizes in {"salary": "30 11 11", "german": "600 200 200", "bank": "18292 6098 6098"}.items():
+        line = next(line.split() for line in out.splitlines() if line.strip().startswith(name))
+        assert " ".join(line[2:5]) == sizes
+    code, out, _ = run(capsys, "datasets", "--json")
+    assert [row["inputs"] for row in json.loads(out)] == [5, 36, 36, 13, 27, 35, 28]
+
+
+def test_one_case_as_json_is_one_document(capsys):
+    code, out, _ = run(capsys, "audit", "german", "--case", 36, "--json")
+    record = json.loads(out)
+    assert code == 0
+    wanted = (
+        "schema_version table case row status prediction counterfactual_prediction logit counterfactual_logit "
+        "flips budget attempts confirmed rank closest_logit run"
+    )
+    assert set(wanted.split()) <= set(record)
+    assert record["table"] == "german"
+    assert record["case"] == 36
+    assert {"data", "versions", "learner", "random_state", "command"} <= set(record["run"])
+    assert len(record["run"]["data"]["sha256"]) == 64
+
+
+def test_the_recorded_command_gives_the_same_record(capsys):
+    import shlex
+
+    _, out, _ = run(capsys, "audit", "salary", "--case", 4, "--protocol", "exhaustive", "--json")
+    first = json.loads(out)
+    _, out, _ = run(capsys, *shlex.split(first["run"]["command"])[1:], "--json")
+    second = json.loads(out)
+    for record in (first, second):
+        record["run"].pop("seconds")
+    assert first == second
+
+
+def test_a_population_is_written_and_replays(capsys, tmp_path):
+    out_dir = tmp_path / "report"
+    code, out, err = run(
+        capsys, "audit", "salary", "--protocol", "exhaustive", "--out", out_dir, "--engine", "fused"
+    )
+    assert code == 0
+    assert "3 of 10 eligible people" in out
+    assert str(out_dir / "report.html") in err
+    assert sorted(p.name for p in out_dir.iterdir()) == ["audit.json", "keystones.csv", "people.csv", "report.html"]
+    assert len(pd.read_csv(out_dir / "people.csv")) == 11
+    code, out, _ = run(capsys, "replay", out_dir / "audit.json")
+    assert code == 0
+    assert out.count(": agree") == 3
+    record = json.loads((out_dir / "audit.json").read_text())
+    found = next(p for p in record["people"] if p["status"] == "found")
+    found["counterfactual_prediction"] = found["prediction"]
+    (out_dir / "audit.json").write_text(json.dumps(record))
+    code, out, _ = run(capsys, "replay", out_dir / "audit.json")
+    assert code == 1
+    assert "DISAGREE" in out
+
+
+def test_a_table_of_ones_own(capsys, loans, tmp_path):
+    code, out, err = run(
+        capsys, "audit", loans, "--label", "granted", "--sensitive", "protected group?", "--cases", "0:150",
+        "--budget", "0.5%", "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert code == 0
+    assert "αλφα" in out
+    assert "1200 training rows" in err
+    record = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert record["people"][0]["budget"] == 6
+    assert record["people"][0]["prediction"] in ("granted = True", "granted = False")
+    assert (tmp_path / "out" / "report.html").stat().st_size < 1_000_000
+    assert record["found"] > 0
+    assert run(capsys, "replay", tmp_path / "out" / "audit.json")[0] == 0
+
+
+def test_a_changed_table_does_not_replay(capsys, loans):
+    arguments = ["audit", loans, "--label", "granted", "--sensitive", "région", "--cases", "0:150", "--budget", 6, "--json"]
+    _, out, _ = run(capsys, *arguments)
+    record = loans.with_name("audit.json")
+    record.write_text(out)
+    assert json.loads(out)["found"] > 0
+    odd_table(2000, seed=1).to_csv(loans, index=False)
+    code, _, err = run(capsys, "replay", record)
+    assert code == 2
+    assert "rows have changed" in err
+
+
+def test_parquet_and_options(capsys, tmp_path):
+    path = tmp_path / "t.parquet"
+    odd_table(300).to_parquet(path)
+    code, out, err = run(
+        capsys, "audit", path, "--label", "granted", "--positive", "False", "--sensitive", "région",
+        "--drop", "member,# debts", "--case", 3, "--case", 5, "--hidden", "6,5", "--batch-size", "32", "--epochs", 12,
+        "--encoding", "ordinal", "--seed", 4, "--split-seed", 2, "--rank", "distance", "--budget", 3, "--phi",
+        "everyone", "--psi", "everything", "--max-retrainings", 5, "--jobs", 1, "--json", "--quiet",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    record = json.loads(out)
+    learner = record["run"]["learner"]
+    assert (learner["hidden"], learner["batch_size"], learner["max_epochs"], learner["seed"]) == ([6, 5], 32, 12, 4)
+    assert [p["case"] for p in record["people"]] == [3, 5]
+    assert set(record["people"][0]["person"]) == {"Income (k€), net", "protected group?", "région"}
+    assert record["run"]["label_names"] == ["granted = True", "granted = False"]
+    assert record["run"]["retrainings"] <= 5
+
+
+def bad_tables(tmp_path):
+    table = odd_table(200)
+    frames = {
+        "missing": table.assign(**{"# debts": table["# debts"].where(table.index != 7)}),
+        "infinite": table.assign(**{"# debts": table["# debts"].astype(float).where(table.index != 9, np.inf)}),
+        "oneclass": table.assign(granted=True),
+        "threeclass": table.assign(granted=np.arange(200) % 3),
+        "nolabel": table.assign(granted=table["granted"].where(table.index != 3)),
+        "short": table.head(5),
+        "rare": table.assign(région=["atlantis", *table["région"][1:]]),
+    }
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 20)
+    (tmp_path / "prose.csv").write_text("Dear sir\nI write to you\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "fake.parquet").write_text("not parquet")
+    table.to_csv(tmp_path / "good.csv", index=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("nosuch.csv --label y --sensitive s", "There is no file 'nosuch.csv'"),
+        ("nosuch", "There is no file 'nosuch'"),
+        ("missing.csv L S", "Column '# debts', row 7 is missing a value"),
+        ("infinite.csv L S", "Column '# debts', row 9 holds an infinite value"),
+        ("oneclass.csv L S", "one value only"),
+        ("threeclass.csv L S", "3 different values"),
+        ("nolabel.csv L S", "Label column 'granted', row 3"),
+        ("short.csv L S", "5 rows"),
+        ("binary.csv L S", "not a table"),
+        ("prose.csv L S", "not a table"),
+        ("empty.csv L S", "not a table"),
+        ("fake.parquet L S", "not a table"),
+        (". L S", "is a directory"),
+        ("good.csv", "--label and --sensitive"),
+        ("good.csv --label grantd --sensitive région", "there is no column 'grantd'"),
+        ("good.csv --label granted --sensitive gender", "there is no column 'gender'"),
+        ("good.csv L S --drop height", "there is no column 'height'"),
+        ("good.csv L S --drop région", "must stay a column"),
+        ("good.csv L S --positive maybe", "'maybe' is not a value"),
+        ("good.csv L --sensitive Income_(k€),_net", "too many for a protected attribute"),
+        ("good.csv L S --case 4000", "There is no person 4000"),
+        ("good.csv L S --cases 9:3", "a range goes from"),
+        ("good.csv L S --cases a:b", "give a range"),
+        ("good.csv L S --cases 500:600", "only people 0 to 39"),
+        ("good.csv L S --budget 0", "must be above 0"),
+        ("good.csv L S --budget 121", "more than the 120 training labels"),
+        ("good.csv L S --budget lots", "give a share"),
+        ("good.csv L S --budget 200%", "below 100 %"),
+        ("good.csv L S --rank best", "no ranking 'best'"),
+        ("good.csv L S --protocol best", "no protocol 'best'"),
+        ("good.csv L S --phi nobody", "no rule 'nobody'"),
+        ("good.csv L S --hidden wide", "give widths"),
+        ("good.csv L S --hidden 0", "at least one neuron"),
+        ("good.csv L S --batch-size big", "'full'"),
+        ("good.csv L S --epochs 0", "max_epochs"),
+        ("good.csv L S --seed -1", "seed"),
+        ("good.csv L S --jobs 0", "jobs=0"),
+        ("good.csv L S --engine turbo", "no engine 'turbo'"),
+        ("good.csv L S --engine fused --device cuda", "runs on the CPU only"),
+        ("good.csv L S --protocol exhaustive --budget 5", "exhaustive"),
+        ("good.csv L S --frobnicate", "No such option"),
+        ("german --label credit", "leave out --label"),
+        ("german --split-seed -4", "random_state=-4"),
+    ],
+)
+def test_bad_input_gets_one_sentence(capsys, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    bad_tables(tmp_path)
+    words = {"L": ["--label", "granted"], "S": ["--sensitive", "région"]}
+    given = [w.replace("_", " ") for word in arguments.split() for w in words.get(word, [word])]
+    code, out, err = run(capsys, "audit", *given, "--quiet")
+    assert code == 2
+    assert out == ""
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_category_unseen_in_training_is_named(capsys, tmp_path):
+    # a value that one row only has, tried over splits until that row is not among the training rows
+    table = odd_table(200)
+    table.assign(région=["atlantis", *table["région"][1:]]).to_csv(tmp_path / "rare.csv", index=False)
+    said = set()
+    for split in range(6):
+        code, _, err = run(
+            capsys, "audit", tmp_path / "rare.csv", "--label", "granted", "--sensitive", "protected group?",
+            "--split-seed", split, "--quiet",
+        )  # fmt: skip
+        said.add((code, "Column 'région', row 0 holds 'atlantis'" in err))
+    assert said == {(0, False), (2, True)}
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", "nonsense", '{"schema_version": 99, "status": "found", "flips": []}'])
+def test_files_that_are_no_record_are_refused(capsys, tmp_path, content):
+    (tmp_path / "x.json").write_text(content)
+    code, _, err = run(capsys, "replay", tmp_path / "x.json")
+    assert code == 2
+    assert len(err.strip().splitlines()) == 1
+    assert run(capsys, "replay", tmp_path / "nosuch.json")[0] == 2
+
+
+def test_help_names_the_choices(capsys):
+    code, out, _ = run(capsys, "audit", "--help")
+    assert code == 0
+    for word in ("combined", "algorithm1", "stable_under_switch", "same_group", "fused"):
+        assert word in out
