@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from butfor.learn.engines import choose_engine
 from butfor.learn.mlp import MLP, split_off_validation, two_classes
 from butfor.learn.recipe import Engine, Network
 from butfor.learn.reference import train
+from butfor.ledger import Ledger
 from butfor.progress import Watcher
 from butfor.protocols import Protocol, Ranked, as_protocol, budget_in_labels
 from butfor.rank import Ranking, as_ranking, checked_scores
@@ -48,6 +50,8 @@ class LabelAudit:
     share : ask every trained network about everyone. None: as the protocol has it.
     max_retrainings : stop after that many networks, whoever is still waiting.
     engine, device, jobs : what trains; see `butfor.learn.engines`.
+    ledger : a file that remembers every network's answers, so that nothing is trained twice, also not
+        after an interruption.
     random_state : seed of whatever the search draws. The model has a seed of its own.
     """
 
@@ -66,6 +70,7 @@ class LabelAudit:
         engine: str | Engine = "auto",
         device: str | None = None,
         jobs: int | None = None,
+        ledger: str | Path | None = None,
         random_state: int = 0,
     ) -> None:
         self.model = model or MLP()
@@ -80,6 +85,7 @@ class LabelAudit:
             raise SettingError(f"max_retrainings={max_retrainings} must be at least 1.")
         self.max_retrainings = max_retrainings
         self.engine, self.device, self.jobs = engine, device, jobs
+        self.ledger = Ledger(ledger) if ledger is not None else None
         self.random_state = random_state
 
     def fit(
@@ -133,7 +139,9 @@ class LabelAudit:
         situation = self._situation(X.iloc[list(cases)])
         may = eligible(self.phi, situation)
         psi = flippable(self.psi, situation)
-        trainer = Trainer(self._engine(watch), self.network_.recipe, self.rows_, situation.encoded)
+        trainer = Trainer(
+            self._engine(watch), self.network_.recipe, self.rows_, situation.encoded, self.ledger
+        )
         pursuits = self._pursuits(situation, np.flatnonzero(may), psi)
         search = JointSearch(
             trainer, psi, self.budget_, share=self.share, max_retrainings=self.max_retrainings, watch=watch
@@ -144,6 +152,7 @@ class LabelAudit:
         run = self.run_record() | {
             "engine": trainer.engine.name,
             "retrainings": trainer.trained,
+            "recalled": trainer.recalled,
             "confirmations": trainer.confirmations,
             "seconds": round(time.perf_counter() - started, 3),
         }
@@ -152,6 +161,11 @@ class LabelAudit:
             self._verdict(situation, k, case, psi[k], by_person.get(k), run) for k, case in enumerate(cases)
         ]
         return Population(verdicts, run, interrupted=search.interrupted)
+
+    def eligible_cases(self, X: pd.DataFrame, most: int | None = None) -> list[int]:
+        """The positions in X of the people φ admits, in order, `most` of them at the most."""
+        self._check_fitted()
+        return [int(case) for case in np.flatnonzero(eligible(self.phi, self._situation(X)))[:most]]
 
     def run_record(self) -> dict[str, Any]:
         """Everything needed to run this audit again."""

@@ -77,6 +77,7 @@ def cli() -> None:
 @click.option("--engine", default="auto", show_default=True, help="What trains: {engines}.")
 @click.option("--device", help="A torch device, such as cuda.")
 @click.option("--jobs", type=int, help="Networks trained at a time on the CPU. Default: one per core.")
+@click.option("--resume", type=click.Path(path_type=Path, dir_okay=False), help="A ledger file: what it remembers is not trained again.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write JSON, CSV and HTML files into this directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 @click.option("--quiet", is_flag=True, help="No plan and no progress.")
@@ -201,6 +202,7 @@ def _fitted_audit(data: Dataset, options: dict[str, Any]) -> Any:
         engine=options["engine"],
         device=options["device"],
         jobs=options["jobs"],
+        ledger=options["resume"],
         random_state=options["seed"],
     )
     return labels.fit(

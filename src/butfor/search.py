@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from butfor.learn.recipe import Engine, FlipSet, Floats, Recipe, Rows
 from butfor.learn.reference import ReferenceEngine
+from butfor.ledger import Ledger
 from butfor.progress import Watcher
 
 
@@ -46,29 +47,34 @@ class Pursuit:
 
 
 class Trainer:
-    """An engine on one training table, asked about a fixed group of people; counts what it trains."""
+    """An engine on one training table, asked about a fixed group of people; counts what it trains.
 
-    def __init__(self, engine: Engine, recipe: Recipe, rows: Rows, people: Floats) -> None:
+    With a ledger, what was trained before is recalled instead, and what is trained is written down
+    piece by piece, so that a killed run loses little."""
+
+    PIECE = 64
+    """With a ledger: networks (or engine widths, where those are larger) between two writes."""
+
+    def __init__(
+        self, engine: Engine, recipe: Recipe, rows: Rows, people: Floats, ledger: Ledger | None = None
+    ) -> None:
         self.engine, self.recipe, self.rows, self.people = engine, recipe, rows, people
-        self.trained = 0
-        self.confirmations = 0
+        self.ledger = ledger
+        self.trained = self.recalled = self.confirmations = 0
         self._logits: dict[FlipSet, Floats] = {}
         self._confirmed: dict[FlipSet, Floats] = {}
 
     @property
     def width(self) -> int:
         """How many networks the engine likes to train side by side."""
-        return int(getattr(self.engine, "width", 1))
+        return self.engine.width
 
     def known(self, flips: FlipSet) -> bool:
         return flips in self._logits
 
     def fit(self, flip_sets: Sequence[FlipSet], watch: Watcher) -> None:
         """Train the flip sets, by the engine."""
-        if not flip_sets:
-            return
-        fits = self.engine.fit_many(self.recipe, self.rows, flip_sets, self.people, watch.trained)
-        self._logits.update(zip(flip_sets, fits.logits, strict=True))
+        self._logits.update(self._trained_by(self.engine, flip_sets, watch))
         self.trained += len(flip_sets)
 
     def logits(self, flips: FlipSet) -> Floats:
@@ -80,13 +86,37 @@ class Trainer:
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if isinstance(self.engine, ReferenceEngine):
             self._confirmed.update((flips, self._logits[flips]) for flips in missing)
-        elif missing:
-            fits = ReferenceEngine().fit_many(self.recipe, self.rows, missing, self.people)
-            self._confirmed.update(zip(missing, fits.logits, strict=True))
+        else:
+            self._confirmed.update(self._trained_by(ReferenceEngine(), missing, Watcher()))
             self.confirmations += len(missing)
 
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self._confirmed[flips]
+
+    def _trained_by(
+        self, engine: Engine, flip_sets: Sequence[FlipSet], watch: Watcher
+    ) -> dict[FlipSet, Floats]:
+        if self.ledger is None:
+            return self._fitted(engine, flip_sets, watch)
+        page = self.ledger.page(self.recipe, self.rows, self.people, engine.name)
+        known = page.recall(flip_sets)
+        watch.trained(len(known))
+        self.recalled += len(known)
+        missing = [flips for flips in flip_sets if flips not in known]
+        size = max(self.PIECE, engine.width)
+        for piece in (missing[start : start + size] for start in range(0, len(missing), size)):
+            fitted = self._fitted(engine, piece, watch)
+            page.write(fitted)
+            known |= fitted
+        return known
+
+    def _fitted(
+        self, engine: Engine, flip_sets: Sequence[FlipSet], watch: Watcher
+    ) -> dict[FlipSet, Floats]:
+        if not flip_sets:
+            return {}
+        fits = engine.fit_many(self.recipe, self.rows, flip_sets, self.people, watch.trained)
+        return dict(zip(flip_sets, fits.logits, strict=True))
 
 
 class JointSearch:

@@ -6,6 +6,7 @@ that this search, with this budget, found nothing.
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -322,7 +323,8 @@ class Population:
                 "people": len(members), "eligible": len(eligible), "found": found,
                 "share": share, "low": low, "high": high,
             }  # fmt: skip
-        frame = pd.DataFrame.from_dict(rows, orient="index")
+        columns = ["people", "eligible", "found", "share", "low", "high"]
+        frame = pd.DataFrame.from_dict(rows, orient="index", columns=columns if not rows else None)
         return frame.rename_axis(self.verdicts[0].sensitive if self.verdicts else "group")
 
     def difference(self) -> float:
@@ -394,7 +396,7 @@ class Population:
         return _written(population_page(self), path)
 
     def _repr_html_(self) -> str:
-        return f"<p>{self.sentence}</p>{self.by_group.to_html(float_format='%.3f')}"
+        return f"<p>{html.escape(self.sentence)}</p>{self.by_group.to_html(float_format='%.3f')}"
 
 
 def read_record(text: str | Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from butfor.errors import EngineError, SettingError
@@ -36,11 +35,6 @@ def choose_engine(
     from butfor.learn.reference import ReferenceEngine
 
     return ReferenceEngine()
-
-
-def available_cores() -> int:
-    """Cores this process may use, which on shared machines is less than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _auto(device: str | None, jobs: int | None, tell: Callable[[str], None]) -> Engine:

@@ -46,6 +46,10 @@ class FusedEngine:
             raise SettingError(f"jobs={jobs} must be at least 1, or None for one per core.")
         self.jobs = jobs or available_cores()
 
+    @property
+    def width(self) -> int:
+        return self.jobs
+
     def fit_many(
         self,
         recipe: Recipe,
@@ -160,7 +164,7 @@ class BatchOrders:
 
     def __init__(self, recipe: Recipe, n: int) -> None:
         self._recipe, self._n = recipe, n
-        self._epochs = min(16, max(1, 2**20 // max(1, n)))
+        self._epochs = min(16, recipe.max_epochs, max(1, 2**18 // max(1, n)))
         self._source = batch_orders(recipe, n)
         self._shared: list[Orders] = []
         self._most = max(1, SHARED_ORDERS // (4 * max(1, n) * self._epochs))

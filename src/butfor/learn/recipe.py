@@ -184,9 +184,12 @@ Progress = Callable[[int], None]
 
 class Engine(Protocol):
     """Trains L on `rows` once per flip set. All engines give the reference's result
-    up to the order of floating-point sums."""
+    up to the order of floating-point sums. `width`: how many networks it likes to train side by side."""
 
     name: str
+
+    @property
+    def width(self) -> int: ...
 
     def fit_many(
         self,

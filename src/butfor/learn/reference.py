@@ -85,6 +85,7 @@ class ReferenceEngine:
     """The reference behind the engines' common door: one network after the other."""
 
     name = "reference"
+    width = 1
 
     def fit_many(
         self,

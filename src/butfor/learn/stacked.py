@@ -58,6 +58,10 @@ class StackedEngine:
         self.allow_tf32 = allow_tf32
         self.one_launch = one_launch
 
+    @property
+    def width(self) -> int:
+        return LARGEST_STACK[self.device.type]
+
     def fit_many(
         self,
         recipe: Recipe,

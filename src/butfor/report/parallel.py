@@ -188,8 +188,8 @@ def _person_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
 
 def _flip_line(axes: Axes, x: Sequence[float], y: Sequence[float], among: int = 1) -> None:
     width = 1.2 if among <= CROWD else 0.6
-    dashes, marker = (0, (4, 3)), {"marker": "s", "markersize": 4.5}
-    axes.plot(x, y, color=LIGHT["flip"], lw=width, ls=dashes, clip_on=False, zorder=2, **marker)
+    marker: dict[str, Any] = {"marker": "s", "markersize": 4.5}
+    axes.plot(x, y, color=LIGHT["flip"], lw=width, ls=(0, (4, 3)), clip_on=False, zorder=2, **marker)
 
 
 def _draw_legend(axes: Axes, verdict: Verdict) -> None:

@@ -1,0 +1,84 @@
+"""The ledger: what has been trained and found, in one sqlite file, so that nothing is computed twice.
+
+A network's answers depend on the encoded data, the learner's settings, the engine and the flip set;
+that is their key. Each write is one transaction: a run that is killed loses only what was not yet
+written, and several runs may share a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from butfor.errors import SettingError
+from butfor.learn.recipe import FlipSet, Floats, Recipe, Rows
+
+LOOKUP = 500
+"""Keys per query: sqlite limits how many parameters one may have."""
+
+
+class Ledger:
+    """One sqlite file; made where there is none."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS networks "
+                "(page TEXT, flips TEXT, logits BLOB, PRIMARY KEY (page, flips)) WITHOUT ROWID"
+            )
+        except sqlite3.Error as error:
+            raise SettingError(f"'{self.path}' cannot be used as a ledger ({error}); name another file.") from error
+
+    def page(self, recipe: Recipe, rows: Rows, people: Floats, engine: str) -> Page:
+        """The part of the ledger about one training table, learner, engine and group of people."""
+        digest = hashlib.sha256(json.dumps([recipe.to_dict(), engine]).encode())
+        for array in (rows.X, rows.y, rows.X_val, rows.y_val, np.ascontiguousarray(people, np.float32)):
+            digest.update(str(array.shape).encode() + array.tobytes())
+        return Page(self._db, digest.hexdigest())
+
+    def __len__(self) -> int:
+        """Networks remembered."""
+        return int(self._db.execute("SELECT COUNT(*) FROM networks").fetchone()[0])
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is known about one training table: flip set → logits of the people."""
+
+    db: sqlite3.Connection
+    key: str
+
+    def recall(self, flip_sets: Sequence[FlipSet]) -> dict[FlipSet, Floats]:
+        """The logits of those flip sets that are known."""
+        wanted = {_text(flips): flips for flips in flip_sets}
+        names, known = list(wanted), {}
+        for start in range(0, len(names), LOOKUP):
+            some = names[start : start + LOOKUP]
+            marks = ",".join("?" * len(some))
+            query = f"SELECT flips, logits FROM networks WHERE page = ? AND flips IN ({marks})"
+            for name, logits in self.db.execute(query, [self.key, *some]):
+                known[wanted[name]] = np.frombuffer(logits, np.float32)
+        return known
+
+    def write(self, logits: Mapping[FlipSet, Floats]) -> None:
+        """Remember; all of it or, if interrupted, nothing."""
+        rows = [(self.key, _text(flips), np.asarray(a, np.float32).tobytes()) for flips, a in logits.items()]
+        with self.db:
+            self.db.execute("BEGIN IMMEDIATE")
+            self.db.executemany("INSERT OR IGNORE INTO networks VALUES (?, ?, ?)", rows)
+
+
+def _text(flips: FlipSet) -> str:
+    return " ".join(map(str, flips))
