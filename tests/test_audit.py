@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import fitted, odd_table
 
 import butfor
 from butfor.errors import ReplayError, SettingError, TableError
 from butfor.learn.recipe import Recipe
 from butfor.learn.reference import ReferenceEngine, train
 from butfor.verdict import Population, Verdict, wilson
+from conftest import fitted, odd_table
 
 
 def found_cases(population: Population) -> set[int]:
@@ -86,9 +86,7 @@ def test_a_person_alone_gets_the_answer_given_in_company(salary, salary_populati
 
 def test_sharing_finds_no_fewer_people_with_no_more_retrainings():
     audits = {share: fitted("german", protocol="algorithm1", share=share) for share in (False, True)}
-    populations = {
-        share: audit.explain_all(data.X_test, cases=range(60)) for share, (audit, data) in audits.items()
-    }
+    populations = {share: audit.explain_all(data.X_test, cases=range(60)) for share, (audit, data) in audits.items()}
     assert found_cases(populations[False]) < found_cases(populations[True])
     assert populations[True].run["retrainings"] <= populations[False].run["retrainings"]
     for verdict in populations[True].found:
@@ -172,8 +170,8 @@ def test_the_other_two_results_are_not_called_fair(salary_population):
     assert not_eligible.attempts == 0
 
 
-def test_records_survive_json_and_replay_from_it_alone(salary, salary_population, tmp_path):
-    audit, data = salary
+def test_records_survive_json_and_replay_from_it_alone(salary, tmp_path):
+    audit, _ = salary
     # as the command line has it: tables that remember where they came from
     from butfor.tables import load_table
 

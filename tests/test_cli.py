@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import odd_table
 
 from butfor.cli import main
+from conftest import odd_table
 
 
 @pytest.fixture
@@ -62,13 +62,16 @@ def test_the_recorded_command_gives_the_same_record(capsys):
 
 def test_a_population_is_written_and_replays(capsys, tmp_path):
     out_dir = tmp_path / "report"
-    code, out, err = run(
-        capsys, "audit", "salary", "--protocol", "exhaustive", "--out", out_dir, "--engine", "fused"
-    )
+    code, out, err = run(capsys, "audit", "salary", "--protocol", "exhaustive", "--out", out_dir, "--engine", "fused")
     assert code == 0
     assert "3 of 10 eligible people" in out
     assert str(out_dir / "report.html") in err
-    assert sorted(p.name for p in out_dir.iterdir()) == ["audit.json", "keystones.csv", "people.csv", "report.html"]
+    assert sorted(p.name for p in out_dir.iterdir()) == [
+        "audit.json",
+        "keystones.csv",
+        "people.csv",
+        "report.html",
+    ]
     assert len(pd.read_csv(out_dir / "people.csv")) == 11
     code, out, _ = run(capsys, "replay", out_dir / "audit.json")
     assert code == 0
@@ -99,7 +102,19 @@ def test_a_table_of_ones_own(capsys, loans, tmp_path):
 
 
 def test_a_changed_table_does_not_replay(capsys, loans):
-    arguments = ["audit", loans, "--label", "granted", "--sensitive", "région", "--cases", "0:150", "--budget", 6, "--json"]
+    arguments = [
+        "audit",
+        loans,
+        "--label",
+        "granted",
+        "--sensitive",
+        "région",
+        "--cases",
+        "0:150",
+        "--budget",
+        6,
+        "--json",
+    ]
     _, out, _ = run(capsys, *arguments)
     record = loans.with_name("audit.json")
     record.write_text(out)
@@ -122,7 +137,12 @@ def test_parquet_and_options(capsys, tmp_path):
     assert (code, err) == (0, "")
     record = json.loads(out)
     learner = record["run"]["learner"]
-    assert (learner["hidden"], learner["batch_size"], learner["max_epochs"], learner["seed"]) == ([6, 5], 32, 12, 4)
+    assert (learner["hidden"], learner["batch_size"], learner["max_epochs"], learner["seed"]) == (
+        [6, 5],
+        32,
+        12,
+        4,
+    )
     assert [p["case"] for p in record["people"]] == [3, 5]
     assert set(record["people"][0]["person"]) == {"Income (k€), net", "protected group?", "région"}
     assert record["run"]["label_names"] == ["granted = True", "granted = False"]

@@ -124,13 +124,9 @@ def test_the_published_address() -> None:
     assert catalogue.SPECS["bank"].url == "https://archive.ics.uci.edu/static/public/222/bank+marketing.zip"
 
 
-@pytest.mark.parametrize(
-    "archive", [NESTED, INNER, zipped({MEMBER: CONTENT})], ids=["nested", "inner", "flat"]
-)
+@pytest.mark.parametrize("archive", [NESTED, INNER, zipped({MEMBER: CONTENT})], ids=["nested", "inner", "flat"])
 @pytest.mark.parametrize("length", [None, -1], ids=["length announced", "length unknown"])
-def test_the_file_is_found_and_kept(
-    server: Server, tmp_path: Path, archive: bytes, length: int | None
-) -> None:
+def test_the_file_is_found_and_kept(server: Server, tmp_path: Path, archive: bytes, length: int | None) -> None:
     folder = tmp_path / "new" / "cache"
     path = download.fetch(MEMBER, SHA256, server.serve(archive, length=length), folder)
     assert path == folder / MEMBER
@@ -160,9 +156,7 @@ def test_anything_else_is_refused_and_leaves_nothing(server: Server, tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
-def test_an_endless_answer_is_given_up(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_answer_is_given_up(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "_MOST_BYTES", 1000)
     with pytest.raises(DatasetError, match="far more"):
         download.fetch(MEMBER, SHA256, server.serve(b"x" * 5000, length=-1), tmp_path / "cache")
@@ -223,9 +217,7 @@ def test_a_named_directory_saves_the_download(
     assert not cache.exists()
 
 
-def test_an_altered_cache_is_refused_by_name(
-    server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_altered_cache_is_refused_by_name(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     serve_bank_at(monkeypatch, server.serve(NESTED))
     cache.mkdir(parents=True)
     (cache / MEMBER).write_bytes(CONTENT[:-5])

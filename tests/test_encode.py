@@ -113,7 +113,10 @@ def test_an_object_array_is_a_table_too():
         (lambda t: t.assign(age=[1, 2, np.nan, np.nan]), ["'age'", "row 13", "1 more row", "missing"]),
         (lambda t: t.assign(age=[1, 2, 3, np.inf]), ["'age'", "row 14", "infinite"]),
         (lambda t: t.assign(age=["1", "2", "x", "4"]), ["'age'", "row 13", "'x'", "not a number"]),
-        (lambda t: t.assign(job=["cook", "cook", "cook", "pilot"]), ["'job'", "row 14", "'pilot'", "'nurse'"]),
+        (
+            lambda t: t.assign(job=["cook", "cook", "cook", "pilot"]),
+            ["'job'", "row 14", "'pilot'", "'nurse'"],
+        ),
         (lambda t: t.drop(columns="job"), ["'job'", "missing"]),
         (lambda t: t.assign(extra=1), ["'extra'", "drop it"]),
         (lambda t: pd.concat([t, t[["age"]]], axis=1), ["'age'", "more than once"]),

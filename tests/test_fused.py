@@ -225,6 +225,10 @@ def test_settings_that_cannot_be_used():
     for flips in ((20,), (-1,), (1, 99)):
         with pytest.raises(SettingError, match="0 to 19"):
             FusedEngine().fit_many(Recipe(), rows, [(), flips], rows.X_val)
+    with pytest.raises(SettingError, match="people 6"):
+        FusedEngine().fit_many(Recipe(), rows, [()], rows.X_val[:, :6])
+    with pytest.raises(SettingError, match="one label"):
+        FusedEngine().fit_many(Recipe(), Rows(rows.X, rows.y[:-1], rows.X_val, rows.y_val), [()], rows.X_val)
 
 
 def test_compiling_is_announced(caplog):

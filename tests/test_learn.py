@@ -1,6 +1,7 @@
 """L: its definition re-implemented from the text, the classifier around it, the local linear model."""
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,9 +19,7 @@ from butfor.learn.reference import train
 def rows_of(name: str, categorical: str = "embed") -> tuple[Rows, np.ndarray]:
     data = load_dataset(name)
     encoder = TableEncoder(categorical).fit(data.X_train)
-    rows = Rows(
-        encoder.transform(data.X_train), data.y_train, encoder.transform(data.X_val), data.y_val
-    )
+    rows = Rows(encoder.transform(data.X_train), data.y_train, encoder.transform(data.X_val), data.y_val)
     return rows, encoder.transform(data.X_test)
 
 
@@ -29,8 +28,11 @@ def train_from_the_text(recipe: Recipe, rows: Rows) -> tuple[list[np.ndarray], i
     torch.manual_seed(recipe.seed)
     sizes = [rows.d, *recipe.hidden]
     layers = []
-    for a, b in zip(sizes, sizes[1:], strict=False):
-        layers += [nn.Linear(a, b), {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}[recipe.activation]()]
+    for a, b in pairwise(sizes):
+        layers += [
+            nn.Linear(a, b),
+            {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}[recipe.activation](),
+        ]
     net = nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
     X, y, V, v = (torch.tensor(a) for a in (rows.X, rows.y, rows.X_val, rows.y_val))
     g = torch.Generator().manual_seed(recipe.seed)

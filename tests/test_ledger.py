@@ -5,11 +5,11 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import fitted
 
 from butfor.errors import SettingError
 from butfor.learn.recipe import Recipe, Rows
 from butfor.ledger import Ledger
+from conftest import fitted
 
 
 def test_what_is_remembered_is_not_trained_again(tmp_path):

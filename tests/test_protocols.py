@@ -55,7 +55,12 @@ def test_exhaustive_leaves_nothing_untried():
         attempts("exhaustive", 1000, 2)
 
 
-@given(st.sampled_from(["algorithm1", "singles", "attempts"]), st.integers(0, 60), st.integers(1, 8), st.booleans())
+@given(
+    st.sampled_from(["algorithm1", "singles", "attempts"]),
+    st.integers(0, 60),
+    st.integers(1, 8),
+    st.booleans(),
+)
 def test_no_protocol_oversteps_budget_or_announcement(name, flippable, budget, drawn):
     protocol = PROTOCOLS[name]
     depth = protocol.depth(flippable, budget)

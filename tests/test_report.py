@@ -54,9 +54,7 @@ def values(k: int, columns: int = 4) -> dict[str, Any]:
     return dict(list(row.items())[:columns])
 
 
-def verdict(
-    case: int | None, status: str = "found", *, flips: int = 1, columns: int = 4, **changes: Any
-) -> Verdict:
+def verdict(case: int | None, status: str = "found", *, flips: int = 1, columns: int = 4, **changes: Any) -> Verdict:
     found = status == "found"
     rows = range(case or 0, (case or 0) + flips) if found else range(0)
     record = {
@@ -168,9 +166,7 @@ def test_incomplete_unconfirmed_and_interrupted_are_flagged():
 
 
 def test_a_search_that_could_not_start_says_so():
-    who = verdict(
-        1, "not_found", attempts=0, course=(), closest_logit=None, flippable=0, reason="ψ allows no label."
-    )
+    who = verdict(1, "not_found", attempts=0, course=(), closest_logit=None, flippable=0, reason="ψ allows no label.")
     assert "No attempt to turn the decision was made: ψ allows no label." in outline(who.to_html()).text
 
 

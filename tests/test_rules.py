@@ -48,7 +48,10 @@ def test_rules_compose(situation):
     [
         ("everyone", rules.everyone()),
         ("stable_under_switch(Sex) & ~predicted(0)", rules.stable_under_switch("Sex") & ~rules.predicted(0)),
-        ("in_group(Sex, 1) | predicted(1) & everyone", rules.in_group("Sex", 1) | (rules.predicted(1) & rules.everyone())),
+        (
+            "in_group(Sex, 1) | predicted(1) & everyone",
+            rules.in_group("Sex", 1) | (rules.predicted(1) & rules.everyone()),
+        ),
         ("~(in_group(Sex,1)|predicted(1))", ~(rules.in_group("Sex", 1) | rules.predicted(1))),
     ],
 )  # fmt: skip

@@ -84,9 +84,7 @@ def test_a_flip_set_trains_as_its_labels_do():
     by_flips = StackedEngine().fit_many(recipe, rows, [FLIPS[2]], people())
     by_labels = StackedEngine().fit_many(recipe, turned, [()], people())
     assert_same(by_flips, by_labels)
-    assert not np.array_equal(
-        by_flips.weights, StackedEngine().fit_many(recipe, rows, [()], people()).weights
-    )
+    assert not np.array_equal(by_flips.weights, StackedEngine().fit_many(recipe, rows, [()], people()).weights)
 
 
 def test_the_fits_unpack_to_networks_that_answer_the_same():
@@ -195,9 +193,7 @@ def test_an_interrupted_launch_ends():
 
     rows = table(5000)
     with pytest.raises(KeyboardInterrupt):
-        StackedEngine("cuda").fit_many(
-            Recipe(batch_size=8), rows, [(i,) for i in range(4000)], people(), interrupt
-        )
+        StackedEngine("cuda").fit_many(Recipe(batch_size=8), rows, [(i,) for i in range(4000)], people(), interrupt)
 
 
 @needs_cuda

@@ -22,7 +22,17 @@ _HOMES = {
 }
 _MODULES = ("errors", "rank", "rules")
 
-__all__ = ["MLP", "LabelAudit", "Population", "TableEncoder", "Verdict", "errors", "load_dataset", "rank", "rules"]
+__all__ = [
+    "MLP",
+    "LabelAudit",
+    "Population",
+    "TableEncoder",
+    "Verdict",
+    "errors",
+    "load_dataset",
+    "rank",
+    "rules",
+]
 
 if TYPE_CHECKING:
     from butfor import errors, rank, rules

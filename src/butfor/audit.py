@@ -21,7 +21,7 @@ from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.engines import choose_engine
 from butfor.learn.mlp import MLP, split_off_validation, two_classes
-from butfor.learn.recipe import Engine, Network
+from butfor.learn.recipe import Engine, Network, Rows
 from butfor.learn.reference import train
 from butfor.ledger import Ledger
 from butfor.progress import Watcher
@@ -139,9 +139,7 @@ class LabelAudit:
         situation = self._situation(X.iloc[list(cases)])
         may = eligible(self.phi, situation)
         psi = flippable(self.psi, situation)
-        trainer = Trainer(
-            self._engine(watch), self.network_.recipe, self.rows_, situation.encoded, self.ledger
-        )
+        trainer = Trainer(self._engine(watch), self.network_.recipe, self.rows_, situation.encoded, self.ledger)
         pursuits = self._pursuits(situation, np.flatnonzero(may), psi)
         search = JointSearch(
             trainer, psi, self.budget_, share=self.share, max_retrainings=self.max_retrainings, watch=watch
@@ -157,9 +155,7 @@ class LabelAudit:
             "seconds": round(time.perf_counter() - started, 3),
         }
         by_person = {p.person: p for p in pursuits}
-        verdicts = [
-            self._verdict(situation, k, case, psi[k], by_person.get(k), run) for k, case in enumerate(cases)
-        ]
+        verdicts = [self._verdict(situation, k, case, psi[k], by_person.get(k), run) for k, case in enumerate(cases)]
         return Population(verdicts, run, interrupted=search.interrupted)
 
     def eligible_cases(self, X: pd.DataFrame, most: int | None = None) -> list[int]:
@@ -190,9 +186,7 @@ class LabelAudit:
 
     # --- fitting ------------------------------------------------------------------------------------
 
-    def _learn(
-        self, X: pd.DataFrame, y: pd.Series, validation: tuple[pd.DataFrame, pd.Series] | None
-    ) -> None:
+    def _learn(self, X: pd.DataFrame, y: pd.Series, validation: tuple[pd.DataFrame, pd.Series] | None) -> None:
         recipe = self.model.recipe()
         labels = (y.to_numpy() == self.classes_[1]).astype(np.float32)
         encoded = self.encoder_.transform(X)
@@ -209,10 +203,11 @@ class LabelAudit:
         unknown = set(y_val.unique()) - set(self.classes_)
         if unknown:
             raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
-        from butfor.learn.recipe import Rows
-
         self.rows_ = Rows(
-            encoded, labels, self.encoder_.transform(X_val), (y_val.to_numpy() == self.classes_[1]).astype(np.float32)
+            encoded,
+            labels,
+            self.encoder_.transform(X_val),
+            (y_val.to_numpy() == self.classes_[1]).astype(np.float32),
         )
         self.training_ = Training(X, y, (X_val, y_val))
         self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
@@ -238,9 +233,7 @@ class LabelAudit:
             return choose_engine(self.engine, self.device, self.jobs, watch.note)
         return self.engine
 
-    def _pursuits(
-        self, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_]
-    ) -> list[Pursuit]:
+    def _pursuits(self, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[Pursuit]:
         """One search per eligible person, the ranking cut off where the protocol cannot reach."""
         pursuits = []
         for start in range(0, len(people), BLOCK):
@@ -259,9 +252,7 @@ class LabelAudit:
                 pursuits.append(Pursuit(int(person), self.protocol.attempts(ranked), away))
         return pursuits
 
-    def _announce(
-        self, pursuits: Sequence[Pursuit], psi: NDArray[np.bool_], trainer: Trainer, watch: Watcher
-    ) -> None:
+    def _announce(self, pursuits: Sequence[Pursuit], psi: NDArray[np.bool_], trainer: Trainer, watch: Watcher) -> None:
         """Say what the search will cost, from the time one training takes here."""
         most = sum(self.protocol.most(int(psi[p.person].sum()), self.budget_) for p in pursuits)
         if self.share and self.protocol.name == "exhaustive" and self.budget_ == 1:
@@ -284,7 +275,7 @@ class LabelAudit:
         self, situation: Situation, k: int, case: int, psi: NDArray[np.bool_], pursuit: Pursuit | None,
         run: dict[str, Any],
     ) -> Verdict:  # fmt: skip
-        person = situation.people.iloc[k]
+        person: pd.Series = situation.people.iloc[k]
         prediction = int(situation.predictions[k])
         found = pursuit is not None and pursuit.found is not None
         positions = pursuit.found if pursuit is not None and pursuit.found is not None else ()
@@ -294,7 +285,7 @@ class LabelAudit:
             case=int(case),
             row=situation.people.index[k],
             person=person,
-            group=person[self.sensitive_],
+            group=situation.people[self.sensitive_].iloc[k],
             sensitive=str(self.sensitive_),
             prediction=self.label_names_[prediction],
             logit=float(situation.logits[k]),
@@ -362,7 +353,9 @@ def _labels(X: pd.DataFrame, y: Any) -> pd.Series:
     if len(series) != len(X):
         raise TableError(f"The table has {len(X)} rows but there are {len(series)} labels.")
     if series.isna().any():
-        raise TableError(f"The label of row {series.index[series.isna().to_numpy()][0]} is missing; fill it in or drop it.")
+        raise TableError(
+            f"The label of row {series.index[series.isna().to_numpy()][0]} is missing; fill it in or drop it."
+        )
     return series
 
 

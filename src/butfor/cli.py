@@ -66,7 +66,11 @@ def cli() -> None:
 @click.option("--protocol", default="algorithm1", show_default=True, help="How to search: {protocols}.")
 @click.option("--phi", default="stable_under_switch", show_default=True, help="Who may be audited: {phi}.")
 @click.option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}.")
-@click.option("--share/--no-share", default=None, help="Ask every network about everyone. Default: as the protocol has it.")
+@click.option(
+    "--share/--no-share",
+    default=None,
+    help="Ask every network about everyone. Default: as the protocol has it.",
+)
 @click.option("--hidden", help="Widths of the hidden layers, such as 32,32, or 'none'.")
 @click.option("--batch-size", help="Rows per training step, or 'full'.")
 @click.option("--epochs", type=int, help="Training epochs at most.")
@@ -77,8 +81,16 @@ def cli() -> None:
 @click.option("--engine", default="auto", show_default=True, help="What trains: {engines}.")
 @click.option("--device", help="A torch device, such as cuda.")
 @click.option("--jobs", type=int, help="Networks trained at a time on the CPU. Default: one per core.")
-@click.option("--resume", type=click.Path(path_type=Path, dir_okay=False), help="A ledger file: what it remembers is not trained again.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write JSON, CSV and HTML files into this directory.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A ledger file: what it remembers is not trained again.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write JSON, CSV and HTML files into this directory.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 @click.option("--quiet", is_flag=True, help="No plan and no progress.")
 def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | None, as_json: bool, quiet: bool,
@@ -256,7 +268,12 @@ def _cases(single: tuple[int, ...], spans: str | None, people: int) -> list[int]
 
 
 def _command(
-    table: str, single: tuple[int, ...], cases: str | None, people: list[int], labels: Any, options: dict[str, Any]
+    table: str,
+    single: tuple[int, ...],
+    cases: str | None,
+    people: list[int],
+    labels: Any,
+    options: dict[str, Any],
 ) -> str:
     """The command that runs this audit again, with what the defaults were spelled out."""
     import shlex
@@ -305,6 +322,7 @@ def _print(result: Verdict | Population) -> None:
             beside = person.join(result.flips.T.rename(columns=lambda row: f"training row {row}"), how="right")
             _table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
         return
+    click.echo(result.details)
     shares = result.by_group.reset_index()
     for column in ("share", "low", "high"):
         shares[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in shares[column]]

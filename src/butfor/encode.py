@@ -52,9 +52,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     random_state : seed of the embeddings. Each column's depends on its name, not on its position.
     """
 
-    def __init__(
-        self, categorical: str = "onehot", numeric: str = "standard", random_state: int = 0
-    ) -> None:
+    def __init__(self, categorical: str = "onehot", numeric: str = "standard", random_state: int = 0) -> None:
         self.categorical = categorical
         self.numeric = numeric
         self.random_state = random_state

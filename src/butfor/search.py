@@ -93,9 +93,7 @@ class Trainer:
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self._confirmed[flips]
 
-    def _trained_by(
-        self, engine: Engine, flip_sets: Sequence[FlipSet], watch: Watcher
-    ) -> dict[FlipSet, Floats]:
+    def _trained_by(self, engine: Engine, flip_sets: Sequence[FlipSet], watch: Watcher) -> dict[FlipSet, Floats]:
         if self.ledger is None:
             return self._fitted(engine, flip_sets, watch)
         page = self.ledger.page(self.recipe, self.rows, self.people, engine.name)
@@ -110,9 +108,7 @@ class Trainer:
             known |= fitted
         return known
 
-    def _fitted(
-        self, engine: Engine, flip_sets: Sequence[FlipSet], watch: Watcher
-    ) -> dict[FlipSet, Floats]:
+    def _fitted(self, engine: Engine, flip_sets: Sequence[FlipSet], watch: Watcher) -> dict[FlipSet, Floats]:
         if not flip_sets:
             return {}
         fits = engine.fit_many(self.recipe, self.rows, flip_sets, self.people, watch.trained)
@@ -181,9 +177,7 @@ class JointSearch:
         wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
         return [flips for flips in wanted if not self.trainer.known(flips)]
 
-    def _judge(
-        self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]
-    ) -> None:
+    def _judge(self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
         """Everyone's own attempts in their order; then, where sharing is on, the others' networks."""
         queues = {p.person: iter(tries[p.person]) for p in open_}
         waiting = list(open_)

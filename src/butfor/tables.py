@@ -39,7 +39,10 @@ def load_table(
                 f"leave out {' and '.join([*fixed, *(['--sensitive'] if sensitive is not None else [])])}."
             )
         data = load_dataset(str(source), random_state=split_seed)
-        origin = {"table": data.name, "split_seed": data.setup.random_state if split_seed is None else split_seed}
+        origin = {
+            "table": data.name,
+            "split_seed": data.setup.random_state if split_seed is None else split_seed,
+        }
         return _remember(data, origin)
     if label is None or sensitive is None:
         missing = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
@@ -48,7 +51,13 @@ def load_table(
         raise SettingError(f"For a table of your own give {' and '.join(missing)} (a column's name).")
     frame = read_file(source)
     data = split_frame(
-        frame, label=label, positive=positive, sensitive=sensitive, drop=drop, seed=split_seed or 0, name=str(source)
+        frame,
+        label=label,
+        positive=positive,
+        sensitive=sensitive,
+        drop=drop,
+        seed=split_seed or 0,
+        name=str(source),
     )
     origin = {
         "table": str(source), "label": label, "positive": positive, "sensitive": sensitive,
@@ -73,7 +82,11 @@ def read_file(path: str | Path) -> pd.DataFrame:
         raise TableError(
             f"Reading '{path}' needs a Parquet reader that is not installed: pip install \"butfor[parquet]\"."
         ) from error
-    except (ValueError, OSError, UnicodeError) as error:  # pandas' and pyarrow's parser errors are ValueErrors
+    except (
+        ValueError,
+        OSError,
+        UnicodeError,
+    ) as error:  # pandas' and pyarrow's parser errors are ValueErrors
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TableError(f"'{path}' is not a table that can be read ({reason}); give a CSV or Parquet file.") from error
     if frame.shape[1] < 2:
@@ -100,7 +113,9 @@ def split_frame(
     for option, columns in (("--label", [label]), ("--sensitive", [sensitive]), ("--drop", list(drop))):
         absent = [c for c in columns if c not in frame.columns]
         if absent:
-            raise TableError(f"{option}: there is no column {listed(absent)}; the table has {listed(frame.columns, 30)}.")
+            raise TableError(
+                f"{option}: there is no column {listed(absent)}; the table has {listed(frame.columns, 30)}."
+            )
     if sensitive in drop or sensitive == label:
         raise SettingError(f"--sensitive '{sensitive}' must stay a column of the table, other than the label.")
     if len(frame) < LEAST_ROWS:

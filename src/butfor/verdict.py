@@ -275,12 +275,19 @@ class Population:
         """The result in one sentence."""
         if not self.eligible:
             return f"None of the {len(self)} people asked about is eligible (φ: {self.run['phi']})."
-        sizes = [v.flippable for v in self.eligible]
         share = _percent(len(self.found) / len(self.eligible))
         return (
             f"{len(self.found)} of {len(self.eligible)} eligible people ({share}) have a counterfactual dataset of at "
-            f"most {self.verdicts[0].budget} of {self.verdicts[0].training_rows} training labels; {self.one_shot} at "
-            f"the first attempt. {len(self)} people asked about, {min(sizes)}–{max(sizes)} flippable labels each, "
+            f"most {self.verdicts[0].budget} of {self.verdicts[0].training_rows} training labels."
+        )
+
+    @property
+    def details(self) -> str:
+        """What it took, in one sentence."""
+        sizes = [v.flippable for v in self.eligible] or [0]
+        return (
+            f"{len(self)} people asked about; {min(sizes)} to {max(sizes)} flippable labels each; {self.one_shot} found "
+            f"at the first attempt, {sum(v.shared for v in self.found)} with a network trained for somebody else; "
             f"{self.run.get('retrainings', 0)} retrainings."
         )
 
@@ -396,7 +403,7 @@ class Population:
         return _written(population_page(self), path)
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self.sentence)}</p>{self.by_group.to_html(float_format='%.3f')}"
+        return f"<p>{html.escape(self.sentence)}</p>{self.by_group.to_html(float_format='{:.3f}'.format)}"
 
 
 def read_record(text: str | Path) -> dict[str, Any]:

@@ -135,9 +135,7 @@ _SALARY = Spec(
 
 _STUDENT = Spec(
     name="student",
-    files=(
-        SourceFile("student-por.csv", ("a7594a11d7771c0efe1a740824e0e833da9c4cad07c39a9766a874575563fb3f",)),
-    ),
+    files=(SourceFile("student-por.csv", ("a7594a11d7771c0efe1a740824e0e833da9c4cad07c39a9766a874575563fb3f",)),),
     separator=";",
     # G1 and G2, the earlier grades, all but give the label away and are not inputs.
     columns=_names(
@@ -284,9 +282,7 @@ _ADULT = Spec(
     licence="CC BY 4.0",
 )
 
-SPECS: dict[str, Spec] = {
-    spec.name: spec for spec in (_SALARY, _STUDENT, _GERMAN, _COMPAS, _DEFAULT, _BANK, _ADULT)
-}
+SPECS: dict[str, Spec] = {spec.name: spec for spec in (_SALARY, _STUDENT, _GERMAN, _COMPAS, _DEFAULT, _BANK, _ADULT)}
 DATASETS: tuple[str, ...] = tuple(SPECS)
 
 

@@ -54,9 +54,7 @@ class Dataset:
         )
 
 
-def load_dataset(
-    name: str, random_state: int | None = None, *, data_home: str | Path | None = None
-) -> Dataset:
+def load_dataset(name: str, random_state: int | None = None, *, data_home: str | Path | None = None) -> Dataset:
     """One of the seven published data sets, split 60/20/20 as published.
 
     `random_state` decides the split; None takes the published one where it is known, else 0.
@@ -171,8 +169,7 @@ def _places(spec: Spec, data_home: str | Path | None) -> list[Path]:
         place = Path(directory).expanduser()
         if not place.is_dir():
             raise DatasetError(
-                f"{origin}={directory} is not a directory; name one that holds original data files, "
-                "or leave it out."
+                f"{origin}={directory} is not a directory; name one that holds original data files, or leave it out."
             )
         places.append(place)
     return [*places, _SHIPPED if spec.embedded else cache_directory()]
@@ -194,9 +191,7 @@ def _obtain(file: SourceFile, spec: Spec, places: list[Path]) -> bytes:
         return content
     looked = ", ".join(str(place) for place in places)
     if spec.url is None:
-        raise DatasetError(
-            f"{file.name} is missing from the installed package (looked in {looked}); reinstall butfor."
-        )
+        raise DatasetError(f"{file.name} is missing from the installed package (looked in {looked}); reinstall butfor.")
     try:
         path = fetch(file.name, file.sha256, spec.url, cache_directory())
     except DatasetError as error:
@@ -215,9 +210,7 @@ def _verified(path: Path, file: SourceFile) -> bytes:
         if path.suffix == ".gz":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(
-            f"{path} cannot be read ({error}); replace it with the original, or remove it."
-        ) from error
+        raise DatasetError(f"{path} cannot be read ({error}); replace it with the original, or remove it.") from error
     if hashlib.sha256(content).hexdigest() not in file.sha256:
         raise DatasetError(
             f"{path} is not the published {file.name} (its sha256 differs); "

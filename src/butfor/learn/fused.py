@@ -59,6 +59,7 @@ class FusedEngine:
         progress: Progress | None = None,
     ) -> Fits:
         check_flip_sets(flip_sets, rows.n)
+        check_shapes(rows, people)
         prepare()
         trainings = Trainings(recipe, rows, people, len(flip_sets))
         with ThreadPoolExecutor(self.jobs) as pool:
@@ -86,9 +87,18 @@ def check_flip_sets(flip_sets: Sequence[FlipSet], n: int) -> None:
     for k, flips in enumerate(flip_sets):
         for position in flips:
             if not 0 <= position < n:
-                raise SettingError(
-                    f"Flip set {k} names training row {position}; the rows are numbered 0 to {n - 1}."
-                )
+                raise SettingError(f"Flip set {k} names training row {position}; the rows are numbered 0 to {n - 1}.")
+
+
+def check_shapes(rows: Rows, people: Floats) -> None:
+    """Compiled code reads where it is told to, so what it is told must fit."""
+    if not rows.d == rows.X_val.shape[1] == people.shape[1]:
+        raise SettingError(
+            f"Training rows have {rows.d} columns, validation rows {rows.X_val.shape[1]} and "
+            f"people {people.shape[1]}; encode all three alike."
+        )
+    if len(rows.y) != rows.n or len(rows.y_val) != len(rows.X_val):
+        raise SettingError("There must be one label for every training row and every validation row.")
 
 
 def compiled() -> bool:

@@ -69,13 +69,13 @@ class MLP(ClassifierMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> MLP:
         """Train on rows `X [n × d]` with labels `y [n]` of two values."""
         recipe = self.recipe()
-        X, y = validate_data(self, X, y, dtype=np.float32)
-        check_classification_targets(y)
-        self.classes_ = two_classes(y)
-        labels = (y == self.classes_[1]).astype(np.float32)
+        encoded, given = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(given)
+        self.classes_ = two_classes(given)
+        labels = (given == self.classes_[1]).astype(np.float32)
         X_val, y_val = (None, None) if validation is None else self._check_validation(*validation)
         self.rows_ = split_off_validation(
-            X, labels, X_val, y_val, fraction=self.validation_fraction, seed=recipe.seed
+            encoded, labels, X_val, y_val, fraction=self.validation_fraction, seed=recipe.seed
         )
         from butfor.learn.reference import train
 
@@ -104,9 +104,9 @@ class MLP(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _check_validation(self, X_val: ArrayLike, y_val: ArrayLike) -> tuple[Floats, Floats]:
-        X_val = check_array(X_val, dtype=np.float32, input_name="validation rows")
-        y_val = np.asarray(y_val)
+    def _check_validation(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+        X_val: Floats = check_array(X, dtype=np.float32, input_name="validation rows")
+        y_val = np.asarray(y)
         if X_val.shape[1] != self.n_features_in_:
             raise TableError(
                 f"The validation rows have {X_val.shape[1]} columns, the training rows {self.n_features_in_}."

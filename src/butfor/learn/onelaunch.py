@@ -156,7 +156,9 @@ class Plan:
             "BLOCKS": self.blocks,
             "GATHER": int(self.gather),
         }
-        return "".join(f"#define {name} {value}\n" for name, value in constants.items()) + SOURCE.read_text(encoding="utf-8")
+        return "".join(f"#define {name} {value}\n" for name, value in constants.items()) + SOURCE.read_text(
+            encoding="utf-8"
+        )
 
 
 class Work(ctypes.Structure):
@@ -209,13 +211,10 @@ def prepare(
     try:
         tensors = {name: tensor.contiguous().to(device) for name, tensor in given.items()}
         tensors |= {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
-        tensors |= {
-            name: torch.zeros(shape, dtype=torch.int32, device=device) for name, shape in counts.items()
-        }
+        tensors |= {name: torch.zeros(shape, dtype=torch.int32, device=device) for name, shape in counts.items()}
     except torch.cuda.OutOfMemoryError:
         raise EngineError(
-            f"{device} has not enough free memory for {K} networks on {rows.n} rows: "
-            "train fewer flip sets in one call."
+            f"{device} has not enough free memory for {K} networks on {rows.n} rows: train fewer flip sets in one call."
         ) from None
     work = Work(
         **{name: tensor.data_ptr() for name, tensor in tensors.items()},
@@ -329,9 +328,7 @@ def _nvrtc_text(library: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> by
 def nvrtc() -> ctypes.CDLL | None:
     """NVIDIA's run-time compiler, from PyTorch's own packages or the system; None if neither has it."""
     major = (torch.version.cuda or "0").split(".")[0]
-    names = (
-        [f"nvrtc64_{major}0_0.dll"] if sys.platform == "win32" else [f"libnvrtc.so.{major}", "libnvrtc.so"]
-    )
+    names = [f"nvrtc64_{major}0_0.dll"] if sys.platform == "win32" else [f"libnvrtc.so.{major}", "libnvrtc.so"]
     packages = Path(torch.__file__).parent.parent
     found = [*packages.glob(f"nvidia/*/lib/{names[0]}"), *packages.glob(f"torch/lib/{names[0]}")]
     for name in (*names, *map(str, found)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,7 +58,7 @@ class Recipe:
     def parameters(self, inputs: int) -> int:
         """How many numbers one network has."""
         widths = self.widths(inputs)
-        return sum(out * (into + 1) for into, out in zip(widths, widths[1:], strict=False))
+        return sum(out * (into + 1) for into, out in pairwise(widths))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"hidden": list(self.hidden)}
@@ -159,12 +160,10 @@ class Fits:
         )  # fmt: skip
 
 
-def unpack(
-    packed: Floats, widths: tuple[int, ...]
-) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+def unpack(packed: Floats, widths: tuple[int, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Split a packed parameter vector into weight matrices and bias vectors."""
     weights, biases, at = [], [], 0
-    for into, out in zip(widths, widths[1:], strict=False):
+    for into, out in pairwise(widths):
         weights.append(packed[at : at + out * into].reshape(out, into).copy())
         at += out * into
         biases.append(packed[at : at + out].copy())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -36,7 +37,7 @@ def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:
     widths = recipe.widths(inputs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        for into, out in zip(widths, widths[1:], strict=False):
+        for into, out in pairwise(widths):
             layers += [nn.Linear(into, out), ACTIVATION_MODULES[recipe.activation]()]
     return nn.Sequential(*layers[:-1])
 
@@ -62,7 +63,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
     adam = torch.optim.Adam(f.parameters(), lr=recipe.learning_rate)
     best_loss, best_epoch, best_weights = float("inf"), 0, copy.deepcopy(f.state_dict())
     epoch = 0
-    for epoch, order in enumerate(batch_orders(recipe, rows.n), start=1):  # noqa: B007
+    for epoch, order in enumerate(batch_orders(recipe, rows.n), start=1):
         for batch in order.split(recipe.batch_size or rows.n):
             # The full batch is the data itself: gathering it in order would only copy it.
             inputs, labels = (X, y) if recipe.batch_size is None else (X[batch], y[batch])
@@ -76,9 +77,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
         if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
             break
     tensors = [tensor.numpy() for tensor in best_weights.values()]
-    return Network(
-        tuple(tensors[0::2]), tuple(tensors[1::2]), recipe, best_epoch, epoch, best_loss
-    )
+    return Network(tuple(tensors[0::2]), tuple(tensors[1::2]), recipe, best_epoch, epoch, best_loss)
 
 
 class ReferenceEngine:
@@ -105,7 +104,5 @@ class ReferenceEngine:
             best_epoch=np.array([f.best_epoch for f in networks], np.int64),
             epochs=np.array([f.epochs for f in networks], np.int64),
             validation_loss=np.array([f.validation_loss for f in networks], np.float32),
-            weights=np.array([pack(f) for f in networks], np.float32).reshape(
-                -1, recipe.parameters(rows.d)
-            ),
+            weights=np.array([pack(f) for f in networks], np.float32).reshape(-1, recipe.parameters(rows.d)),
         )

@@ -121,9 +121,7 @@ def free_memory(device: torch.device) -> int:
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         return next(
-            int(line.split()[1]) * 1024
-            for line in meminfo.read_text().splitlines()
-            if line.startswith("MemAvailable")
+            int(line.split()[1]) * 1024 for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable")
         )
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

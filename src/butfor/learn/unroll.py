@@ -25,7 +25,7 @@ Shapes: P directions (one per person), B rows of a batch, p numbers in a network
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -49,10 +49,16 @@ TILE = {"cpu": 2**17, "cuda": 2**26}
 """Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in the cache,
 on CUDA it should only fit in memory."""
 
-MOST_DIRECTIONS = {"cpu": 64, "cuda": 4096}
+MOST_DIRECTIONS = {"cpu": 32, "cuda": 4096}
 """Directions in one tile: more would only push the tile's sums out of the cache."""
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
+
+
+Layers = list[tuple[Tensor, Tensor]]
+"""Weights `[out × in]` and biases `[out]`, layer by layer; of P directions `[P × out × in]` and `[P × out]`."""
+
+_loss = binary_cross_entropy_with_logits
 
 
 class State(NamedTuple):
@@ -97,8 +103,9 @@ class Tape:
 class Unrolled:
     """L run on `labels [n]`, which may be any real numbers, in `dtype` on `device`; ready to be walked back.
 
-    `weights [p]` are those of the kept epoch, `best_epoch`; `validation_loss` is theirs. At most about
-    `memory_limit` bytes of training states are kept; beyond that they are recomputed from checkpoints.
+    `course[e] [p]` are the weights after epoch e (0: the initial ones), `validation_losses[e]` what they lose,
+    `best_epoch` the kept one. At most about `memory_limit` bytes of training states are kept; beyond that
+    they are recomputed from checkpoints.
     """
 
     def __init__(
@@ -136,7 +143,8 @@ class Unrolled:
         start = initial_network(self.recipe, self.rows.d).parameters()
         w = torch.cat([tensor.detach().reshape(-1) for tensor in start]).to(self.device, self.dtype)
         state = State(w, torch.zeros_like(w), torch.zeros_like(w))
-        self.weights, self.best_epoch, self.validation_loss = w, 0, math.inf
+        self.course, self.validation_losses = [w], [math.inf]
+        self.best_epoch = 0
         step = 0
         for epoch, order in enumerate(batch_orders(self.recipe, self.rows.n), start=1):
             self.orders.append(order.to(self.device))
@@ -145,27 +153,33 @@ class Unrolled:
                 state, _ = self._advance(step, state)
                 step += 1
             with torch.no_grad():
-                validation_loss = binary_cross_entropy_with_logits(
-                    self._logits(self._layers(state.w), self.X_val), self.y_val
-                ).item()
-            if validation_loss < self.validation_loss:
-                self.weights, self.best_epoch, self.validation_loss = state.w, epoch, validation_loss
+                self.validation_losses.append(self._validation_loss(self._layers(state.w)).item())
+            self.course.append(state.w)
+            if self.validation_losses[epoch] < self.validation_losses[self.best_epoch]:
+                self.best_epoch = epoch
             if epoch - self.best_epoch >= self.recipe.patience or epoch >= self.recipe.max_epochs:
                 break
-        self.epochs = epoch
 
     def _advance(self, step: int, state: State) -> tuple[State, Step]:
         """One step of training: the state after it, and its record. PyTorch's own operations, in its order."""
         X, y, _ = self._batch(step)
-        tensors = [tensor.requires_grad_() for pair in self._layers(state.w) for tensor in pair]
-        loss = binary_cross_entropy_with_logits(self._logits(list(pairwise(tensors))[::2], X), y)
-        g = torch.cat([tensor.reshape(-1) for tensor in torch.autograd.grad(loss, tensors)])
+        g = self._gradient(state.w, lambda layers: _loss(self._logits(layers, X), y))
         with torch.no_grad():
             m = state.m.lerp(g, 1 - BETA1)
             v = (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
             rate, scale = self._corrections(step)
             w = torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate)
         return State(w, m, v), Step(state.w, g, m, v)
+
+    def _gradient(self, packed: Tensor, loss: Callable[[Layers], Tensor]) -> Tensor:
+        """The derivative of a loss by the network's numbers, `[p]`."""
+        with torch.enable_grad():
+            layers = [(W.requires_grad_(), b.requires_grad_()) for W, b in self._layers(packed)]
+            parts = torch.autograd.grad(loss(layers), [tensor for pair in layers for tensor in pair])
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    def _validation_loss(self, layers: Layers) -> Tensor:
+        return _loss(self._logits(layers, self.X_val), self.y_val)
 
     def _corrections(self, step: int) -> tuple[float, float]:
         """Adam's α and s for the step counted from 0."""
@@ -181,9 +195,10 @@ class Unrolled:
         at = order[batch * self.batch_size : (batch + 1) * self.batch_size]
         return self.X[at], self.y[at], at
 
-    def _layers(self, packed: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _layers(self, packed: Tensor) -> Layers:
         """Weights `[… × out × in]` and biases `[… × out]` as views of `packed [… × p]`."""
-        layers, at, lead = [], 0, packed.shape[:-1]
+        layers: Layers = []
+        at, lead = 0, packed.shape[:-1]
         for into, out in pairwise(self.widths):
             W = packed[..., at : at + out * into].reshape(*lead, out, into)
             at += out * into
@@ -191,7 +206,7 @@ class Unrolled:
             at += out
         return layers
 
-    def _logits(self, layers: list[tuple[Tensor, Tensor]], X: Tensor) -> Tensor:
+    def _logits(self, layers: Layers, X: Tensor) -> Tensor:
         activation = ACTIVATIONS[self.recipe.activation]
         for W, b in layers[:-1]:
             X = activation(linear(X, W, b))
@@ -202,37 +217,68 @@ class Unrolled:
 
     # --- what came out ------------------------------------------------------------------------------
 
-    def logits(self, people: NDArray[Any]) -> NDArray[Any]:
-        """The kept network's logits, `[people]`, in this run's precision."""
+    @property
+    def epochs(self) -> int:
+        """How many epochs were run."""
+        return len(self.course) - 1
+
+    def logits(self, people: NDArray[Any], epoch: int | None = None) -> NDArray[Any]:
+        """The logits after an epoch (default: the kept one), `[people]`, in this run's precision."""
         with _quietly(), torch.no_grad():
-            result: NDArray[Any] = self._logits(self._layers(self.weights), self._tensor(people)).cpu().numpy()
+            layers = self._layers(self.course[self.best_epoch if epoch is None else epoch])
+            result: NDArray[Any] = self._logits(layers, self._tensor(people)).cpu().numpy()
         return result
 
     def network(self) -> Network:
         """The kept network, in float32."""
-        packed: Floats = self.weights.to("cpu", torch.float32).numpy()
+        packed: Floats = self.course[self.best_epoch].to("cpu", torch.float32).numpy()
         weights, biases = unpack(packed, self.widths)
-        return Network(weights, biases, self.recipe, self.best_epoch, self.epochs, self.validation_loss)
+        return Network(
+            weights, biases, self.recipe, self.best_epoch, self.epochs, self.validation_losses[self.best_epoch]
+        )
 
     # --- backwards ----------------------------------------------------------------------------------
 
-    def label_gradients(self, people: NDArray[Any]) -> NDArray[Any]:
-        """∂logit(x)/∂y_i through the whole training, `[people × n]`."""
+    def label_gradients(self, people: NDArray[Any], epochs: Sequence[int] | None = None) -> NDArray[Any]:
+        """∂logit(x)/∂y_i of the network after each of the epochs (default: the kept one alone), through every
+        step before: `[epochs × people × n]`."""
+        epochs = [self.best_epoch] if epochs is None else epochs
         with _quietly(), torch.no_grad():
-            backwards = Adjoint.zero(len(people), self.weights, self.rows.n)
-            backwards.w += self.logit_gradients(self.weights, self._tensor(people))
-            for start, steps in self.tape.segments(self.best_epoch * self.batches):
-                for step, record in reversed(self._replayed(start, steps)):
-                    self._step_back(step, record, backwards)
-            result: NDArray[Any] = backwards.y.T.cpu().numpy()
-        return result
+            X = self._tensor(people)
+            swept = self._sweep({epoch: self._logit_gradients(self.course[epoch], X) for epoch in set(epochs)})
+        return np.stack([swept[epoch] for epoch in epochs])
+
+    def validation_gradients(self, epochs: Sequence[int]) -> NDArray[Any]:
+        """∂(validation loss after the epoch)/∂y_i, `[epochs × n]`."""
+        with _quietly(), torch.no_grad():
+            swept = self._sweep(
+                {epoch: self._gradient(self.course[epoch], self._validation_loss)[None] for epoch in set(epochs)}
+            )
+        return np.concatenate([swept[epoch] for epoch in epochs])
+
+    def _sweep(self, outcomes: dict[int, Tensor]) -> dict[int, NDArray[Any]]:
+        """Walk back once. `outcomes[e] [k × p]` are derivatives of k outcomes by the weights after epoch e;
+        the result holds their derivatives by the labels, `[k × n]`."""
+        adjoint = Adjoint.zero(sum(map(len, outcomes.values())), self.course[0], self.rows.n)
+        where: dict[int, slice] = {}
+        begun = 0
+        for start, steps in self.tape.segments(max(outcomes) * self.batches):
+            for step, record in reversed(self._replayed(start, steps)):
+                epoch, batch = divmod(step + 1, self.batches)
+                if batch == 0 and epoch in outcomes:
+                    where[epoch] = slice(begun, begun + len(outcomes[epoch]))
+                    adjoint.w[where[epoch]] = outcomes[epoch]
+                    begun = where[epoch].stop
+                # Outcomes of earlier epochs have no derivative by a later state: they wait behind the others.
+                self._step_back(step, record, adjoint.first(begun))
+        by_label = adjoint.y.T.cpu().numpy()
+        return {epoch: by_label[where[epoch]] if epoch else 0 * by_label for epoch in outcomes}
 
     def _replayed(self, state: State, steps: range) -> list[tuple[int, Step]]:
         records = []
-        with torch.enable_grad():
-            for step in steps:
-                state, record = self._advance(step, state)
-                records.append((step, record))
+        for step in steps:
+            state, record = self._advance(step, state)
+            records.append((step, record))
         return records
 
     def _step_back(self, step: int, record: Step, adjoint: Adjoint) -> None:
@@ -255,7 +301,7 @@ class Unrolled:
             adjoint.w[chosen] += products
             adjoint.y[at, chosen] -= tangents / len(X)
 
-    def logit_gradients(self, packed: Tensor, X: Tensor) -> Tensor:
+    def _logit_gradients(self, packed: Tensor, X: Tensor) -> Tensor:
         """∂logit/∂w of each row of X, `[rows × p]`."""
         layers = self._layers(packed)
         inputs = [X]
@@ -283,13 +329,17 @@ class Adjoint:
         w, m, v = (like.new_zeros(P, len(like)) for _ in range(3))
         return cls(w, m, v, like.new_zeros(n, P))
 
+    def first(self, P: int) -> Adjoint:
+        """A view of the first P."""
+        return Adjoint(self.w[:P], self.m[:P], self.v[:P], self.y[:, :P])
+
 
 class Curvature:
     """The batch's mean loss at one point, ready for Hessian products: what does not depend on the direction.
 
     `inputs[l] [B × in]` goes into layer l; `deltas[l] [B × out]` is ∂loss/∂(output of layer l)."""
 
-    def __init__(self, layers: list[tuple[Tensor, Tensor]], activation: str, X: Tensor, y: Tensor) -> None:
+    def __init__(self, layers: Layers, activation: str, X: Tensor, y: Tensor) -> None:
         self.layers, self.activation = layers, activation
         self.inputs = [X]
         for W, b in layers[:-1]:
@@ -304,12 +354,16 @@ class Curvature:
             self.pulls.insert(0, self.deltas[0] @ W)
             self.deltas.insert(0, self.pulls[0] * by_z)
 
-    def products(self, directions: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    def products(self, directions: Layers) -> tuple[Tensor, Tensor]:
         """J·direction `[B × P]` and H·direction `[P × p]` for P directions in network shape."""
         P = len(directions[0][0])
         widest = max(len(b) for _, b in self.layers)
         sums = [
-            (W.new_zeros(P * W.shape[0], W.shape[1]), W.new_zeros(W.shape[0], P * W.shape[1]), b.new_zeros(P * len(b)))
+            (
+                W.new_zeros(P * W.shape[0], W.shape[1]),
+                W.new_zeros(W.shape[0], P * W.shape[1]),
+                b.new_zeros(P * len(b)),
+            )
             for W, b in self.layers
         ]
         rows = max(16, TILE[self.bend.device.type] // (P * widest))
@@ -326,7 +380,7 @@ class Curvature:
     def _tile(
         self,
         tile: slice,
-        directions: list[tuple[Tensor, Tensor]],
+        directions: Layers,
         sums: list[tuple[Tensor, Tensor, Tensor]],
     ) -> Tensor:
         """Pearlmutter's R-operator on some rows: returns their J·direction `[rows × P]`, adds their part of

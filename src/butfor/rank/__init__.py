@@ -8,7 +8,7 @@ A plain function with that signature is a ranking too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> R
             raise SettingError(f"There is no ranking '{given}'; choose one of {', '.join(makers)}.")
         return makers[given](seed)
     if hasattr(given, "score"):
-        return given
+        return cast(Ranking, given)
     if callable(given):
         return FunctionRanking(given)
     raise SettingError(f"rank={given!r} is neither a ranking's name nor an object with a `score` method.")

@@ -31,8 +31,9 @@ class Activation:
             raise SettingError("A network without hidden layers has no activation pattern to rank by.")
         ours, theirs = self._signs(network, people), self._signs(network, rows.X)
         # With states as ±√w the dot product is (weight of equal neurons) − (weight of different ones).
-        total = float((ours[0] ** 2).sum())
-        return (ours @ theirs.T / total + 1) / 2
+        total = np.float32((ours[0] ** 2).sum())
+        similarity = (ours @ theirs.T / total + 1) / 2
+        return similarity.astype(np.float32)
 
     def _signs(self, network: Network, X: Floats) -> Floats:
         """±√weight per neuron, all layers side by side."""

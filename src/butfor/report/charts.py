@@ -99,9 +99,7 @@ def group_shares(population: Population) -> Figure:
     top = max([values["high"] for _, values in rows if values["eligible"]], default=1.0)
     axes.set_xlim(0, min(1.0, 1.1 * top))
     for k, (group, values) in enumerate(rows):
-        _note(
-            axes, -0.04, k, short(shown(group), 26), transform=axes.get_yaxis_transform(), ha="right", size=10
-        )
+        _note(axes, -0.04, k, short(shown(group), 26), transform=axes.get_yaxis_transform(), ha="right", size=10)
         found = f"{int(values['found'])} of {int(values['eligible'])}"
         _note(axes, 1.03, k, found, transform=axes.get_yaxis_transform(), ha="left", size=10)
         if values["eligible"]:
@@ -150,9 +148,7 @@ def logit_distribution(population: Population) -> Figure:
             continue
         # Multiples of the golden ratio spread the marks evenly, and the same way every time.
         spread = 0.3 * ((np.arange(len(logits)) * 0.618034) % 1) - 0.36
-        axes.plot(
-            logits, k + spread, ls="none", marker=marker, mfc="none", mec=colour, markersize=4, clip_on=False
-        )
+        axes.plot(logits, k + spread, ls="none", marker=marker, mfc="none", mec=colour, markersize=4, clip_on=False)
         _box(axes, logits, k + 0.2)
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, -0.05 * high), max(high, -0.05 * low))
@@ -233,8 +229,4 @@ def _flip_counts(verdict: Verdict) -> str:
     if not sizes:
         return ""
     one = f"{sizes[0]} label{'s' * (sizes[0] != 1)}"
-    return (
-        f" (each flips {one})"
-        if len(sizes) == 1
-        else f" (flipping {sizes[0]} to {sizes[-1]} labels, fewest first)"
-    )
+    return f" (each flips {one})" if len(sizes) == 1 else f" (flipping {sizes[0]} to {sizes[-1]} labels, fewest first)"

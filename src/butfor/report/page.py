@@ -62,9 +62,7 @@ def population_page(population: Population) -> str:
     """The report about many people, a whole HTML document."""
     anchors = _anchors(population.verdicts)
     anchored = list(zip(population.verdicts, anchors, strict=True))
-    sections, abridged = _sections(
-        [(v, a) for v, a in anchored if v.status != "not_eligible"], len(population)
-    )
+    sections, abridged = _sections([(v, a) for v, a in anchored if v.status != "not_eligible"], len(population))
     return _render(
         "population.html",
         title=f"Label audit of {words.plural(len(population), 'person').replace('persons', 'people')}",
@@ -135,9 +133,7 @@ def _anchors(verdicts: Sequence[Verdict]) -> list[str]:
         name = f"case-{verdict.case}" if verdict.case is not None else "person"
         seen[name] += 1
         alone = seen[name] == 1 and verdict.case is not None
-        anchors.append(
-            name if alone else f"{name}-{seen[name]}" if verdict.case is None else f"{name}.{seen[name]}"
-        )
+        anchors.append(name if alone else f"{name}-{seen[name]}" if verdict.case is None else f"{name}.{seen[name]}")
     return anchors
 
 
@@ -147,16 +143,10 @@ def _anchors(verdicts: Sequence[Verdict]) -> list[str]:
 def _population_charts(population: Population) -> dict[str, Markup]:
     drawn = {}
     if population.verdicts:
-        drawn["groups"] = _svg(
-            charts.group_shares(population), "Share found per group, with 95 % intervals", "groups"
-        )
-        drawn["logits"] = _svg(
-            charts.logit_distribution(population), "Logits of people found and not found", "logits"
-        )
+        drawn["groups"] = _svg(charts.group_shares(population), "Share found per group, with 95 % intervals", "groups")
+        drawn["logits"] = _svg(charts.logit_distribution(population), "Logits of people found and not found", "logits")
     if max((v.budget for v in population), default=1) > 1:
-        drawn["budget"] = _svg(
-            charts.budget_curve(population), "People found by labels allowed to flip", "budget"
-        )
+        drawn["budget"] = _svg(charts.budget_curve(population), "People found by labels allowed to flip", "budget")
     else:
         drawn["budget"] = Markup("")
     return drawn

@@ -14,8 +14,7 @@ SIGN = {"found": "◆", "not_found": "○", "not_eligible": "–"}
 """A status is told by its sign and its words; colour only repeats it."""
 
 PROTOCOLS = {
-    "algorithm1": "flip the best-ranked label and retrain; then the best two together, and so on up to the "
-    "budget",
+    "algorithm1": "flip the best-ranked label and retrain; then the best two together, and so on up to the budget",
     "singles": "flip one label at a time and retrain: the best-ranked, then the second-ranked alone, and so "
     "on through the top tenth",
     "attempts": "for each number of flips ten attempts: first the best-ranked labels, then draws from those "
@@ -27,8 +26,7 @@ RANKINGS = {
     "combined": "by two scores averaged: how much a simple linear model's answer about this person rests on "
     "the label, and how alike the network's neurons respond to the person and to that training row",
     "surrogate": "by how much a simple linear model's answer about this person rests on each label",
-    "surrogate-signed": "by how far flipping each label would move a simple linear model towards the other "
-    "answer",
+    "surrogate-signed": "by how far flipping each label would move a simple linear model towards the other answer",
     "activation": "by how alike the network's neurons respond to the person and to each training row",
     "distance": "the training rows most similar to the person first",
     "chance": "at random, as a baseline",

@@ -1,0 +1,240 @@
+"""One data set under its published protocol and setup: who is found, by which ranking, at what cost.
+
+Needs nothing but torch, numpy, pandas and scikit-learn, so that the large sets can be run on a bare GPU
+machine and shown elsewhere:
+
+    python -m butfor.paper.runs --datasets compas,default,adult --ranks combined,chance,distance \\
+        --out results --engine stacked --device cuda
+
+writes results/compas.json and so on, after each ranking. What a file already has is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from butfor.audit import LabelAudit
+from butfor.data import DATASETS, Dataset, load_dataset
+from butfor.data.catalogue import spec_named
+from butfor.encode import TableEncoder
+from butfor.errors import ButforError, SettingError
+from butfor.learn.engines import choose_engine
+from butfor.learn.mlp import MLP
+from butfor.learn.reference import train
+from butfor.paper.results import PersonResult, RankResult, Result, Run, Setting, Times, read_result
+from butfor.paper.stopwatch import LineWatcher, TimedEngine, TimedRanking, machine_in_words, versions
+from butfor.progress import Watcher
+from butfor.rank import Ranking, as_ranking
+from butfor.verdict import Population, Verdict, plain
+
+PEOPLE = 200
+"""The paper audits the first 200 people of the test split that φ admits."""
+RANKS = ("combined", "chance", "distance")
+"""The rankings of table 1: the method, random sampling, L2."""
+ABLATIONS = ("surrogate", "activation")
+PICTURED = {"salary": (4, 6), "adult": (36,), "compas": (2,)}
+"""Cases that the paper draws as parallel coordinates."""
+
+
+@dataclass(frozen=True)
+class Machinery:
+    """What trains, and where it remembers."""
+
+    engine: str = "auto"
+    device: str | None = None
+    jobs: int | None = None
+    ledger: Path | None = None
+    data_home: Path | None = None
+
+
+def published_setting(name: str) -> Setting:
+    """The setting a set is run with unless another one is asked for."""
+    setup = spec_named(name).setup
+    return Setting(
+        setup.batch_size, setup.numeric, setup.random_state, 0, setup.hidden, setup.max_epochs, setup.budget
+    )
+
+
+def protocol_of(budget: int) -> str:
+    """Section 3 of the paper: single labels where the budget is one, else ten attempts per size."""
+    return "singles" if budget == 1 else "attempts"
+
+
+def run_dataset(
+    name: str,
+    ranks: Sequence[str | Ranking] = RANKS,
+    *,
+    setting: Setting | None = None,
+    sample: int | None = None,
+    seeds: int = 1,
+    machinery: Machinery | None = None,
+    watcher: Callable[[str], Watcher] | None = None,
+    known: Result | None = None,
+    save: Callable[[Result], object] | None = None,
+) -> Result:
+    """Run `name` for every ranking and model seed.
+
+    `sample`: fewer people than the published 200. `known`: a result to add to; its rankings are not run
+    again. `save` is handed the result after each ranking. `watcher` makes a watcher from a heading.
+    Ctrl-C is passed on: a ranking that was interrupted is not in the result."""
+    if seeds < 1 or (sample is not None and sample < 1):
+        raise SettingError(f"seeds={seeds} and the number of cases ({sample}) must be at least 1.")
+    machinery = machinery or Machinery()
+    setting = setting or published_setting(name)
+    data = load_dataset(name, setting.split_seed, data_home=machinery.data_home)
+    for X in (data.X_train, data.X_val, data.X_test):
+        X.attrs["origin"] = {"table": name, "split_seed": setting.split_seed}
+    result = Result(name, setting, protocol_of(setting.budget), sample, "", machine_in_words(machinery.engine, machinery.device), versions())
+    if known is not None and known.agrees_with(result):
+        result.runs = known.runs
+    watcher = watcher or (lambda heading: Watcher())
+    for seed in range(seeds):
+        one = _OneSeed(data, setting, seed, sample, machinery)
+        if seed == len(result.runs):
+            result.runs.append(one.begin())
+        run = result.runs[seed]
+        result.engine = one.engine.name
+        tag = f"{name}" + (f", seed {seed}" if seeds > 1 else "")
+        if setting.budget == 1 and run.ground_truth is None:
+            run.ground_truth = one.ground_truth(watcher(f"{tag}: every flippable label (ground truth)"))
+        for given in ranks:
+            ranking = as_ranking(given, seed)
+            if ranking.name not in run.rankings:
+                one.search(run, ranking, watcher(f"{tag}: ranking '{ranking.name}'"))
+            if save is not None:
+                save(result)
+    return result
+
+
+class _OneSeed:
+    """The audit of one data set with one model seed, and the people it is about."""
+
+    def __init__(
+        self, data: Dataset, setting: Setting, seed: int, sample: int | None, machinery: Machinery
+    ) -> None:
+        self.data, self.setting, self.seed = data, setting, seed
+        self.machinery = machinery
+        self.engine = TimedEngine(choose_engine(machinery.engine, machinery.device, machinery.jobs))
+        self.base = self._audit("combined", protocol_of(setting.budget), share=False)
+        self.cases = self.base.eligible_cases(data.X_test, most=min(PEOPLE, sample or PEOPLE))
+        # Whatever is compiled on first use is compiled now, off the clock.
+        self.engine.fit_many(self.base.network_.recipe, self.base.rows_, [()], self.base.rows_.X[:1])
+
+    def begin(self) -> Run:
+        """The run before any ranking: what depends on the network f alone."""
+        started = time.perf_counter()
+        train(self.base.network_.recipe, self.base.rows_)
+        plain_seconds = time.perf_counter() - started
+        X = self.base.encoder_.transform(self.data.X_test)
+        accuracy = float((self.base.network_.predict(X) == self.data.y_test.to_numpy()).mean())
+        return Run(self.seed, self.cases, self._n_psi(), accuracy, plain_seconds)
+
+    def ground_truth(self, watch: Watcher) -> list[int]:
+        audit = self._audit("combined", "exhaustive", share=True)
+        return [int(v.case or 0) for v in self._explained(audit, watch).found]
+
+    def search(self, run: Run, ranking: Ranking, watch: Watcher) -> None:
+        """Run one ranking and enter it into `run`."""
+        timed = TimedRanking(ranking)
+        audit = self._audit(timed, protocol_of(self.setting.budget), share=False)
+        self.engine.reset()
+        population = self._explained(audit, watch)
+        counts = population.run
+        times = Times(
+            whole=None if counts.get("recalled") else counts["seconds"],
+            scoring=round(timed.seconds, 4),
+            training=round(self.engine.seconds, 4),
+            networks=self.engine.networks,
+        )
+        people = tuple(_person(v) for v in population)
+        run.rankings[ranking.name] = RankResult(
+            people, times, counts["retrainings"], counts["confirmations"]
+        )
+        for case in PICTURED.get(self.data.name, ()):
+            for verdict in population:
+                if verdict.case == case:
+                    run.pictured[f"{case}/{ranking.name}"] = verdict.to_dict() | {"course": []}
+
+    def _audit(self, rank: str | Ranking, protocol: str, share: bool) -> LabelAudit:
+        data, setting = self.data, self.setting
+        audit = LabelAudit(
+            MLP(setting.hidden, max_epochs=setting.max_epochs, batch_size=setting.batch_size,
+                random_state=self.seed),
+            encoder=TableEncoder("embed", setting.numeric, setting.embedding_seed),
+            budget=setting.budget, rank=rank, protocol=protocol, share=share, engine=self.engine,
+            ledger=self.machinery.ledger, random_state=self.seed,
+        )  # fmt: skip
+        return audit.fit(
+            data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val)
+        )
+
+    def _explained(self, audit: LabelAudit, watch: Watcher) -> Population:
+        population = audit.explain_all(self.data.X_test, cases=self.cases, watch=watch)
+        if population.interrupted:
+            raise KeyboardInterrupt
+        return population
+
+    def _n_psi(self) -> tuple[int, int]:
+        """The fewest and the most labels that ψ allows to flip for one of the people."""
+        from butfor.rules import flippable
+
+        situation = self.base._situation(self.data.X_test.iloc[self.cases])
+        sizes = flippable(self.base.psi, situation).sum(axis=1)
+        return (int(sizes.min()), int(sizes.max())) if len(sizes) else (0, 0)
+
+
+def _person(verdict: Verdict) -> PersonResult:
+    return PersonResult(
+        case=int(verdict.case or 0),
+        found=verdict.found,
+        attempt=verdict.attempts if verdict.found else None,
+        positions=verdict.positions,
+        logit=round(verdict.logit, 6),
+        counterfactual_logit=plain(verdict.counterfactual_logit),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run data sets and write one JSON file each."""
+    parser = argparse.ArgumentParser(prog="python -m butfor.paper.runs", description=main.__doc__)
+    parser.add_argument("--datasets", required=True, help=f"comma list of {', '.join(DATASETS)}")
+    parser.add_argument("--ranks", default=",".join(RANKS), help="comma list of rankings")
+    parser.add_argument("--out", required=True, type=Path, help="directory of the JSON files")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--device")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--ledger", type=Path)
+    parser.add_argument("--data-home", type=Path, help="directory with original data files")
+    parser.add_argument("--cases", type=int, help="fewer people than the published 200")
+    parser.add_argument("--seeds", type=int, default=1)
+    given = parser.parse_args(arguments)
+    machinery = Machinery(given.engine, given.device, given.jobs, given.ledger, given.data_home)
+    try:
+        for name in given.datasets.split(","):
+            path = given.out / f"{name}.json"
+            result = run_dataset(
+                name, given.ranks.split(","), sample=given.cases, seeds=given.seeds, machinery=machinery,
+                watcher=LineWatcher, known=read_result(path) if path.exists() else None,
+                save=lambda result: result.write(given.out),
+            )  # fmt: skip
+            for run in result.runs:
+                found = {rank: f"{len(r.found)}/{len(r.one_shot)}" for rank, r in run.rankings.items()}
+                truth = "" if run.ground_truth is None else f", ground truth {len(run.ground_truth)}"
+                counts = f"{len(run.eligible)} eligible{truth}; found/one-shot {found}"
+                print(f"{name}, seed {run.seed}: {counts}", flush=True)
+    except ButforError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Stopped; the rankings that were through are in the files.", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
