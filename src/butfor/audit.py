@@ -29,7 +29,8 @@ from butfor.protocols import Protocol, Ranked, as_protocol, budget_in_labels
 from butfor.rank import Ranking, as_ranking, checked_scores
 from butfor.rank.chance import person_key
 from butfor.rules import Rule, Situation, as_phi, as_psi, eligible, flippable, group_values
-from butfor.search import JointSearch, Pursuit, Trainer
+from butfor.search import JointSearch, Pursuit
+from butfor.trainer import Trainer
 from butfor.verdict import AFTER, BEFORE, Population, Training, Verdict
 
 BLOCK = 256
@@ -44,8 +45,9 @@ class LabelAudit:
     model : the network to audit; its settings are the learning algorithm, everything fixed.
     encoder : how the table becomes numbers; a `TableEncoder` with its defaults where None.
     budget : labels that may be flipped, a share (0.001, rounded up) or a count (3).
-    rank : a ranking's name (see `butfor.rank.NAMES`), or an object with `score`, or a function.
-    protocol : "algorithm1", "singles", "attempts" or "exhaustive".
+    rank : a ranking's name (see `butfor.rank.NAMES`), or an object with `score`, or a function. None: the
+        protocol's own.
+    protocol : "guided", or a published one: "algorithm1", "singles", "attempts", "exhaustive".
     phi, psi : who may be audited and which labels may be flipped: rules, their text, callables or masks.
     share : ask every trained network about everyone. None: as the protocol has it.
     max_retrainings : stop after that many networks, whoever is still waiting.
@@ -61,7 +63,7 @@ class LabelAudit:
         *,
         encoder: TableEncoder | None = None,
         budget: float = 0.001,
-        rank: str | Ranking | Callable[..., Any] = "combined",
+        rank: str | Ranking | Callable[..., Any] | None = None,
         protocol: str | Protocol = "algorithm1",
         phi: Any = "stable_under_switch",
         psi: Any = "published",
@@ -76,8 +78,8 @@ class LabelAudit:
         self.model = model or MLP()
         self.encoder = encoder or TableEncoder()
         self.budget = budget
-        self.rank = as_ranking(rank, random_state)
         self.protocol = as_protocol(protocol)
+        self.rank = as_ranking(self.protocol.rank if rank is None else rank, random_state, device or "cpu")
         self.phi: Rule = as_phi(phi)
         self.psi: Rule = as_psi(psi)
         self.share = self.protocol.shares if share is None else share
@@ -139,11 +141,12 @@ class LabelAudit:
         situation = self._situation(X.iloc[list(cases)])
         may = eligible(self.phi, situation)
         psi = flippable(self.psi, situation)
-        trainer = Trainer(self._engine(watch), self.network_.recipe, self.rows_, situation.encoded, self.ledger)
+        trainer = Trainer(self._engine(watch), self.network_.recipe, self.rows_, situation.encoded, self.ledger, self.jobs)
         pursuits = self._pursuits(situation, np.flatnonzero(may), psi)
         search = JointSearch(
-            trainer, psi, self.budget_, share=self.share, max_retrainings=self.max_retrainings, watch=watch
-        )
+            trainer, psi, self.budget_, share=self.share, shrink=self.protocol.shrinks,
+            max_retrainings=self.max_retrainings, watch=watch,
+        )  # fmt: skip
         with watch:
             self._announce(pursuits, psi, trainer, watch)
             search.run(pursuits)
@@ -249,7 +252,7 @@ class LabelAudit:
                     len(allowed), drawn,
                 )  # fmt: skip
                 away = -1.0 if situation.predictions[person] else 1.0
-                pursuits.append(Pursuit(int(person), self.protocol.attempts(ranked), away))
+                pursuits.append(Pursuit(int(person), self.protocol.plan(ranked), away))
         return pursuits
 
     def _announce(self, pursuits: Sequence[Pursuit], psi: NDArray[np.bool_], trainer: Trainer, watch: Watcher) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.recipe import FlipSet
+from butfor.plans import Guided, Listed, Plan
 
 MOST_PAIRS = 20_000
 """Beyond this many pairs of labels, enumerating them all is no longer a search one waits for."""
@@ -42,6 +43,14 @@ class Protocol:
 
     name: ClassVar[str]
     shares: ClassVar[bool] = False
+    shrinks: ClassVar[bool] = False
+    """Whether a flip set that works is made smaller before it is reported."""
+    rank: ClassVar[str] = "combined"
+    """The ranking used where nobody names one."""
+
+    def plan(self, person: Ranked) -> Plan:
+        """What one person's search tries."""
+        return Listed(self.attempts(person), person.order)
 
     def attempts(self, person: Ranked) -> Iterator[FlipSet]:
         raise NotImplementedError
@@ -151,7 +160,41 @@ class Exhaustive(Protocol):
         return flippable
 
 
-PROTOCOLS: dict[str, Protocol] = {p.name: p for p in (Algorithm1(), Singles(), Attempts(), Exhaustive())}
+class GuidedSearch(Protocol):
+    """The one to use: the whole budget at once, the best set seen improved upon, and what works shrunk.
+
+    With a budget of one label it tries the flippable labels one by one, all of them where they are few.
+    `tries`: attempts per person before shrinking; by default as many as Algorithm 1 takes, at least `LEAST`."""
+
+    name = "guided"
+    shares = True
+    shrinks = True
+    rank = "guided"
+    LEAST = 8
+    FEW = 2000
+
+    def __init__(self, tries: int | None = None) -> None:
+        if tries is not None and tries < 1:
+            raise SettingError(f"tries={tries} must be at least 1.")
+        self.tries = tries
+
+    def plan(self, person: Ranked) -> Plan:
+        if person.budget == 1 or len(person.order) < 2:
+            return Listed(((int(row),) for row in person.order[: self.most(person.flippable, 1)]), person.order)
+        return Guided(person.order, person.budget, self.most(person.flippable, person.budget), person.rng)
+
+    def most(self, flippable: int, budget: int) -> int:
+        if budget == 1:
+            return min(flippable, self.tries or (flippable if flippable <= self.FEW else self.FEW // 10))
+        return self.tries or max(self.LEAST, min(budget, flippable))
+
+    def depth(self, flippable: int, budget: int) -> int:
+        return min(flippable, max(self.FEW, Guided.REACH * budget))
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    p.name: p for p in (GuidedSearch(), Algorithm1(), Singles(), Attempts(), Exhaustive())
+}
 
 
 def as_protocol(given: str | Protocol) -> Protocol:

@@ -8,24 +8,24 @@ One rule makes it true: nothing counts as found until the reference trainer has 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.recipe import Engine, FlipSet, Floats, Recipe, Rows
-from butfor.learn.reference import ReferenceEngine
-from butfor.ledger import Ledger
+from butfor.learn.recipe import FlipSet
+from butfor.plans import Plan, Shrink
 from butfor.progress import Watcher
+from butfor.trainer import Trainer
 
 
 @dataclass(eq=False)
 class Pursuit:
-    """One person's search: what is still to try, what was tried, what came of it."""
+    """One person's search: its plan, what was tried, what came of it."""
 
     person: int
-    attempts: Iterator[FlipSet]
+    plan: Plan
     away: float
     """Which way the logit must go: −1 for a person now in class 1, +1 for class 0."""
     spent: int = 0
@@ -35,88 +35,31 @@ class Pursuit:
     found: FlipSet | None = None
     found_logit: float | None = None
     shared: bool = False
+    first_size: int = 0
+    """Flips in the first set that worked, before shrinking."""
+    shrinking: Shrink | None = None
+    minimal: bool = False
     complete: bool = False
 
     def changed(self, logit: float) -> bool:
         """Whether this logit is another decision than the person's present one (class 1 is logit > 0)."""
         return logit > 0 if self.away > 0 else logit <= 0
 
-    def saw(self, logit: float) -> None:
+    def saw(self, flips: FlipSet, logit: float) -> None:
+        """Take note of what a network trained on an allowed flip set says about the person."""
         if self.closest is None or (logit - self.closest) * self.away > 0:
             self.closest = logit
-
-
-class Trainer:
-    """An engine on one training table, asked about a fixed group of people; counts what it trains.
-
-    With a ledger, what was trained before is recalled instead, and what is trained is written down
-    piece by piece, so that a killed run loses little."""
-
-    PIECE = 64
-    """With a ledger: networks (or engine widths, where those are larger) between two writes."""
-
-    def __init__(
-        self, engine: Engine, recipe: Recipe, rows: Rows, people: Floats, ledger: Ledger | None = None
-    ) -> None:
-        self.engine, self.recipe, self.rows, self.people = engine, recipe, rows, people
-        self.ledger = ledger
-        self.trained = self.recalled = self.confirmations = 0
-        self._logits: dict[FlipSet, Floats] = {}
-        self._confirmed: dict[FlipSet, Floats] = {}
+        (self.shrinking or self.plan).saw(flips, logit * self.away, self.changed(logit))
 
     @property
-    def width(self) -> int:
-        """How many networks the engine likes to train side by side."""
-        return self.engine.width
-
-    def known(self, flips: FlipSet) -> bool:
-        return flips in self._logits
-
-    def fit(self, flip_sets: Sequence[FlipSet], watch: Watcher) -> None:
-        """Train the flip sets, by the engine."""
-        self._logits.update(self._trained_by(self.engine, flip_sets, watch))
-        self.trained += len(flip_sets)
-
-    def logits(self, flips: FlipSet) -> Floats:
-        """What the network trained on a flip set says about each person."""
-        return self._logits[flips]
-
-    def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
-        """Train the flip sets again with the reference, each once."""
-        missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
-        if isinstance(self.engine, ReferenceEngine):
-            self._confirmed.update((flips, self._logits[flips]) for flips in missing)
-        else:
-            self._confirmed.update(self._trained_by(ReferenceEngine(), missing, Watcher()))
-            self.confirmations += len(missing)
-
-    def confirmed_logits(self, flips: FlipSet) -> Floats:
-        return self._confirmed[flips]
-
-    def _trained_by(self, engine: Engine, flip_sets: Sequence[FlipSet], watch: Watcher) -> dict[FlipSet, Floats]:
-        if self.ledger is None:
-            return self._fitted(engine, flip_sets, watch)
-        page = self.ledger.page(self.recipe, self.rows, self.people, engine.name)
-        known = page.recall(flip_sets)
-        watch.trained(len(known))
-        self.recalled += len(known)
-        missing = [flips for flips in flip_sets if flips not in known]
-        size = max(self.PIECE, engine.width)
-        for piece in (missing[start : start + size] for start in range(0, len(missing), size)):
-            fitted = self._fitted(engine, piece, watch)
-            page.write(fitted)
-            known |= fitted
-        return known
-
-    def _fitted(self, engine: Engine, flip_sets: Sequence[FlipSet], watch: Watcher) -> dict[FlipSet, Floats]:
-        if not flip_sets:
-            return {}
-        fits = engine.fit_many(self.recipe, self.rows, flip_sets, self.people, watch.trained)
-        return dict(zip(flip_sets, fits.logits, strict=True))
+    def current(self) -> Plan:
+        return self.shrinking or self.plan
 
 
 class JointSearch:
-    """Runs pursuits to their ends. `psi [people × rows]` says whose labels may be flipped for whom."""
+    """Runs pursuits to their ends. `psi [people × rows]` says whose labels may be flipped for whom.
+
+    `share`: ask every network about everyone. `shrink`: make a found flip set smaller while it still works."""
 
     def __init__(
         self,
@@ -125,11 +68,12 @@ class JointSearch:
         budget: int,
         *,
         share: bool,
+        shrink: bool = False,
         max_retrainings: int | None = None,
         watch: Watcher | None = None,
     ) -> None:
         self.trainer, self.psi, self.budget = trainer, psi, budget
-        self.share, self.max_retrainings = share, max_retrainings
+        self.share, self.shrink, self.max_retrainings = share, shrink, max_retrainings
         self.watch = watch or Watcher()
         self.interrupted = False
 
@@ -138,90 +82,136 @@ class JointSearch:
         open_ = list(pursuits)
         try:
             while open_ and not self._spent():
-                tries, exhausted = self._next_attempts(open_)
+                tries = self._next_attempts(open_)
                 new = self._untrained(tries)
                 self.trainer.fit(new, self.watch)
                 self._judge(open_, tries, new)
-                for pursuit in open_:
-                    pursuit.complete = pursuit in exhausted or pursuit.found is not None
+                self._finish(open_)
                 open_ = [p for p in open_ if not p.complete]
                 self.watch.people(len(pursuits) - len(open_), sum(p.found is not None for p in pursuits))
         except KeyboardInterrupt:
             self.interrupted = True
+        for pursuit in open_:
+            self._end_shrinking(pursuit)
 
     def _spent(self) -> bool:
         return self.max_retrainings is not None and self.trainer.trained >= self.max_retrainings
 
-    def _next_attempts(self, open_: Sequence[Pursuit]) -> tuple[dict[int, list[FlipSet]], set[Pursuit]]:
-        """Each person's next attempt, and more of them while that keeps the engine's cores busy; and who
-        has none left."""
+    def _next_attempts(self, open_: Sequence[Pursuit]) -> dict[int, list[FlipSet]]:
+        """Each person's next attempts: one, and more while that keeps the engine busy."""
         tries: dict[int, list[FlipSet]] = {p.person: [] for p in open_}
-        exhausted: set[Pursuit] = set()
         new: set[FlipSet] = set()
         room = math.inf if self.max_retrainings is None else self.max_retrainings - self.trainer.trained
         wanted = min(room, self.trainer.width)
-        while len(exhausted) < len(open_) and (not new or len(new) < wanted):
-            for pursuit in open_:
-                if pursuit in exhausted or len(new) >= room:
-                    continue
-                flips = next(pursuit.attempts, None)
+        active = list(open_)
+        while active and (not new or len(new) < wanted):
+            waiting = []
+            for pursuit in active:
+                if len(new) >= room:
+                    break
+                flips = pursuit.current.next()
                 if flips is None:
-                    exhausted.add(pursuit)
                     continue
+                waiting.append(pursuit)
                 tries[pursuit.person].append(flips)
                 if not self.trainer.known(flips):
                     new.add(flips)
-        return tries, exhausted
+            active = waiting
+        return tries
 
     def _untrained(self, tries: dict[int, list[FlipSet]]) -> list[FlipSet]:
         wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
         return [flips for flips in wanted if not self.trainer.known(flips)]
 
+    # --- judging ------------------------------------------------------------------------------------
+
     def _judge(self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
         """Everyone's own attempts in their order; then, where sharing is on, the others' networks."""
-        queues = {p.person: iter(tries[p.person]) for p in open_}
-        waiting = list(open_)
+        waiting = [p for p in open_ if p.found is None]
+        queues = {p.person: list(tries[p.person]) for p in waiting}
         while waiting:
-            candidates = [(p, flips) for p in waiting if (flips := self._own_success(p, queues[p.person]))]
-            waiting = self._settle(candidates, shared=False)
-        if self.share:
-            waiting = [p for p in open_ if p.found is None]
-            while waiting:
-                candidates = [(p, flips) for p in waiting if (flips := self._shared_success(p, new))]
-                waiting = self._settle(candidates, shared=True)
+            waiting = self._settle([(p, self._own_success(p, queues[p.person])) for p in waiting], shared=False)
+        for pursuit in open_:
+            if pursuit.shrinking is not None:
+                for flips in tries[pursuit.person]:
+                    pursuit.saw(flips, float(self.trainer.logits(flips)[pursuit.person]))
+        if self.share and new:
+            self._ask_everyone(open_, tries, new)
+        if self.shrink:
+            for pursuit in open_:
+                if pursuit.found is not None and pursuit.shrinking is None:
+                    pursuit.shrinking = Shrink(pursuit.plan.strongest_first(pursuit.found))
 
-    def _own_success(self, pursuit: Pursuit, queue: Iterator[FlipSet]) -> FlipSet | None:
-        for flips in queue:
+    def _own_success(self, pursuit: Pursuit, queue: list[FlipSet]) -> FlipSet | None:
+        while queue:
+            flips = queue.pop(0)
             logit = float(self.trainer.logits(flips)[pursuit.person])
             pursuit.spent += 1
             pursuit.course.append((len(flips), logit))
-            pursuit.saw(logit)
+            pursuit.saw(flips, logit)
             if pursuit.changed(logit) and flips not in pursuit.rejected:
                 return flips
         return None
 
-    def _shared_success(self, pursuit: Pursuit, new: Sequence[FlipSet]) -> FlipSet | None:
-        """The smallest flip set among the step's networks that is allowed for this person and works."""
-        best: FlipSet | None = None
-        for flips in new:
-            if len(flips) > self.budget or not self.psi[pursuit.person, list(flips)].all():
-                continue
-            logit = float(self.trainer.logits(flips)[pursuit.person])
-            pursuit.saw(logit)
-            works = pursuit.changed(logit) and flips not in pursuit.rejected
-            if works and (best is None or len(flips) < len(best)):
-                best = flips
-        return best
+    def _ask_everyone(
+        self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]
+    ) -> None:
+        """Whoever's ψ allows the flip set of a network that was trained for somebody else may profit."""
+        logits = np.array([self.trainer.logits(flips) for flips in new])
+        allowed = np.array([len(f) <= self.budget and self.psi[:, list(f)].all(axis=1) for f in new])
+        candidates = {}
+        for pursuit in open_:
+            own = set(tries[pursuit.person])
+            column = [k for k in np.flatnonzero(allowed[:, pursuit.person]) if new[k] not in own]
+            working = []
+            for k in column:
+                logit = float(logits[k, pursuit.person])
+                pursuit.saw(new[k], logit)
+                if pursuit.changed(logit) and new[k] not in pursuit.rejected:
+                    working.append(new[k])
+            if pursuit.found is None:
+                candidates[pursuit.person] = sorted(working, key=len)
+        waiting = [p for p in open_ if p.found is None]
+        while waiting:
+            offers = [(p, candidates[p.person].pop(0) if candidates[p.person] else None) for p in waiting]
+            waiting = self._settle(offers, shared=True)
 
-    def _settle(self, candidates: Sequence[tuple[Pursuit, FlipSet]], shared: bool) -> list[Pursuit]:
-        """Confirm candidates by the reference; return those whose candidate did not hold."""
+    def _settle(self, offers: Sequence[tuple[Pursuit, FlipSet | None]], shared: bool) -> list[Pursuit]:
+        """Confirm what seems to work by the reference; return those whose offer did not hold."""
+        candidates = [(pursuit, flips) for pursuit, flips in offers if flips is not None]
         self.trainer.confirm([flips for _, flips in candidates])
         refuted = []
         for pursuit, flips in candidates:
             logit = float(self.trainer.confirmed_logits(flips)[pursuit.person])
             if pursuit.changed(logit):
                 pursuit.found, pursuit.found_logit, pursuit.shared = flips, logit, shared
+                pursuit.first_size = len(flips)
             else:
                 pursuit.rejected.add(flips)
                 refuted.append(pursuit)
         return refuted
+
+    # --- ending -------------------------------------------------------------------------------------
+
+    def _finish(self, open_: Sequence[Pursuit]) -> None:
+        for pursuit in open_:
+            if pursuit.shrinking is not None:
+                pursuit.complete = pursuit.shrinking.done
+                if pursuit.complete:
+                    self._end_shrinking(pursuit)
+            else:
+                pursuit.complete = pursuit.found is not None or pursuit.plan.done
+
+    def _end_shrinking(self, pursuit: Pursuit) -> None:
+        """Report the smallest set the reference confirms; the one found first is confirmed already."""
+        if pursuit.shrinking is None:
+            return
+        for flips in pursuit.shrinking.smallest_first():
+            if len(flips) >= len(pursuit.found or ()):
+                break
+            self.trainer.confirm([flips])
+            logit = float(self.trainer.confirmed_logits(flips)[pursuit.person])
+            if pursuit.changed(logit):
+                pursuit.found, pursuit.found_logit = flips, logit
+                break
+        pursuit.minimal = pursuit.shrinking.done and pursuit.found == pursuit.shrinking.smallest

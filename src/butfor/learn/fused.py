@@ -12,7 +12,6 @@ The first use on a machine compiles for some seconds and says so; the result is 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from butfor.errors import SettingError
 from butfor.learn import kernels
 from butfor.learn.kernels import LANES, TILE, Plan, Room
 from butfor.learn.recipe import ACTIVATIONS, Fits, FlipSet, Floats, Progress, Recipe, Rows
-from butfor.learn.reference import batch_orders, initial_network
+from butfor.learn.reference import available_cores, batch_orders, initial_network
 
 SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for all networks; a training that outlives them draws its own."""
@@ -74,13 +73,6 @@ class FusedEngine:
                 pool.shutdown(cancel_futures=True)
                 raise
         return trainings.fits
-
-
-def available_cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def check_flip_sets(flip_sets: Sequence[FlipSet], n: int) -> None:

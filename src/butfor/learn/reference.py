@@ -7,6 +7,8 @@ not confirm. It is float32 on one CPU thread and leaves torch's seed and threads
 from __future__ import annotations
 
 import copy
+import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -18,6 +20,11 @@ from torch import nn
 from butfor.learn.recipe import Fits, FlipSet, Floats, Network, Progress, Recipe, Rows, pack
 
 ACTIVATION_MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+
+
+def available_cores() -> int:
+    """Cores this process may use, which on a shared machine can be fewer than it has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
@@ -81,10 +88,19 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
 
 
 class ReferenceEngine:
-    """The reference behind the engines' common door: one network after the other."""
+    """The reference behind the engines' common door: one network after the other or, with `jobs`, as many
+    processes side by side once the work is worth their start."""
 
     name = "reference"
-    width = 1
+    PROCESSES_START = 10.0
+    """Seconds: about what it takes until every process has loaded torch."""
+
+    def __init__(self, jobs: int = 1) -> None:
+        self.jobs = jobs
+
+    @property
+    def width(self) -> int:
+        return self.jobs
 
     def fit_many(
         self,
@@ -94,8 +110,16 @@ class ReferenceEngine:
         people: Floats,
         progress: Progress | None = None,
     ) -> Fits:
-        networks = []
+        networks: list[Network] = []
+        started = time.perf_counter()
         for flips in flip_sets:
+            left = len(flip_sets) - len(networks)
+            each = (time.perf_counter() - started) / max(1, len(networks))
+            if self.jobs > 1 and networks and each * left > self.PROCESSES_START:
+                networks += self._side_by_side(recipe, rows, flip_sets[len(networks) :])
+                if progress:
+                    progress(left)
+                break
             networks.append(train(recipe, rows, flips))
             if progress:
                 progress(1)
@@ -106,3 +130,8 @@ class ReferenceEngine:
             validation_loss=np.array([f.validation_loss for f in networks], np.float32),
             weights=np.array([pack(f) for f in networks], np.float32).reshape(-1, recipe.parameters(rows.d)),
         )
+
+    def _side_by_side(self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet]) -> list[Network]:
+        from joblib import Parallel, delayed
+
+        return list(Parallel(n_jobs=self.jobs)(delayed(train)(recipe, rows, flips) for flips in flip_sets))

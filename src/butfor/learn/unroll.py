@@ -239,22 +239,19 @@ class Unrolled:
 
     # --- backwards ----------------------------------------------------------------------------------
 
-    def label_gradients(self, people: NDArray[Any], epochs: Sequence[int] | None = None) -> NDArray[Any]:
-        """∂logit(x)/∂y_i of the network after each of the epochs (default: the kept one alone), through every
-        step before: `[epochs × people × n]`."""
-        epochs = [self.best_epoch] if epochs is None else epochs
+    def label_gradients(self, people: NDArray[Any], epochs: Sequence[int] = ()) -> tuple[NDArray[Any], NDArray[Any]]:
+        """By the labels, through every step of the training: ∂logit(x)/∂y_i of the kept network `[people × n]`,
+        and ∂(validation loss)/∂y_i after each of the epochs `[epochs × n]`."""
         with _quietly(), torch.no_grad():
-            X = self._tensor(people)
-            swept = self._sweep({epoch: self._logit_gradients(self.course[epoch], X) for epoch in set(epochs)})
-        return np.stack([swept[epoch] for epoch in epochs])
-
-    def validation_gradients(self, epochs: Sequence[int]) -> NDArray[Any]:
-        """∂(validation loss after the epoch)/∂y_i, `[epochs × n]`."""
-        with _quietly(), torch.no_grad():
-            swept = self._sweep(
-                {epoch: self._gradient(self.course[epoch], self._validation_loss)[None] for epoch in set(epochs)}
-            )
-        return np.concatenate([swept[epoch] for epoch in epochs])
+            outcomes = {
+                epoch: self._gradient(self.course[epoch], self._validation_loss)[None]
+                for epoch in {*epochs, self.best_epoch}
+            }
+            by_logit = self._logit_gradients(self.course[self.best_epoch], self._tensor(people))
+            outcomes[self.best_epoch] = torch.cat([by_logit, outcomes[self.best_epoch]])
+            swept = self._sweep(outcomes)
+        by_loss = [swept[epoch][-1] for epoch in epochs]
+        return swept[self.best_epoch][:-1], np.reshape(by_loss, (len(epochs), self.rows.n))
 
     def _sweep(self, outcomes: dict[int, Tensor]) -> dict[int, NDArray[Any]]:
         """Walk back once. `outcomes[e] [k × p]` are derivatives of k outcomes by the weights after epoch e;
@@ -272,7 +269,8 @@ class Unrolled:
                 # Outcomes of earlier epochs have no derivative by a later state: they wait behind the others.
                 self._step_back(step, record, adjoint.first(begun))
         by_label = adjoint.y.T.cpu().numpy()
-        return {epoch: by_label[where[epoch]] if epoch else 0 * by_label for epoch in outcomes}
+        # The initial weights (epoch 0) depend on no label: their outcomes were never begun and are still 0.
+        return {epoch: by_label[where.get(epoch, slice(begun, None))] for epoch in outcomes}
 
     def _replayed(self, state: State, steps: range) -> list[tuple[int, Step]]:
         records = []
@@ -295,11 +293,13 @@ class Unrolled:
         adjoint.v *= BETA2
         X, y, at = self._batch(step)
         curvature = Curvature(self._layers(record.w), self.recipe.activation, X, y)
-        for some in torch.arange(len(by_g)).split(MOST_DIRECTIONS[self.device.type]):
-            chosen = slice(int(some[0]), int(some[-1]) + 1)
-            tangents, products = curvature.products(self._layers(by_g[chosen]))
-            adjoint.w[chosen] += products
-            adjoint.y[at, chosen] -= tangents / len(X)
+        most = MOST_DIRECTIONS[self.device.type]
+        for first in range(0, len(by_g), most):
+            some = slice(first, first + most)
+            tangents, products = curvature.products(self._layers(by_g[some]))
+            adjoint.w[some] += products
+            # A batch holds no row twice, so that adding by position loses nothing.
+            adjoint.y[at, some] -= tangents / len(X)
 
     def _logit_gradients(self, packed: Tensor, X: Tensor) -> Tensor:
         """∂logit/∂w of each row of X, `[rows × p]`."""

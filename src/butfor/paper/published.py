@@ -54,13 +54,12 @@ def _row(
     y_L: tuple[int, int] | None = None, y_A: tuple[int, int] | None = None,
 ) -> Published:  # fmt: skip
     ranks = ("combined", "chance", "distance")
-    counts = [{rank: int(count) for rank, count in zip(ranks, t, strict=True)} for t in (found, one_shot)]
+    all_found, first = ({r: int(n) for r, n in zip(ranks, t, strict=True)} for t in (found, one_shot))
     for rank, pair in (("surrogate", y_L), ("activation", y_A)):
         if pair is not None:
-            for by_rank, count in zip(counts, pair, strict=True):
-                by_rank[rank] = count
+            all_found[rank], first[rank] = pair
     times = [dict(zip(ranks, t, strict=True)) for t in (per_person, per_retraining, overhead)]
-    return Published(eligible, n_psi, ground_truth, *counts, *times)
+    return Published(eligible, n_psi, ground_truth, all_found, first, *times)
 
 
 PUBLISHED: dict[str, Published] = {

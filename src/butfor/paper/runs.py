@@ -15,6 +15,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from butfor.learn.reference import train
 from butfor.paper.results import PersonResult, RankResult, Result, Run, Setting, Times, read_result
 from butfor.paper.stopwatch import LineWatcher, TimedEngine, TimedRanking, machine_in_words, versions
 from butfor.progress import Watcher
+from butfor.protocols import as_protocol
 from butfor.rank import Ranking, as_ranking
 from butfor.verdict import Population, Verdict, plain
 
@@ -55,9 +57,7 @@ class Machinery:
 def published_setting(name: str) -> Setting:
     """The setting a set is run with unless another one is asked for."""
     setup = spec_named(name).setup
-    return Setting(
-        setup.batch_size, setup.numeric, setup.random_state, 0, setup.hidden, setup.max_epochs, setup.budget
-    )
+    return Setting(setup.batch_size, setup.numeric, setup.random_state, 0, setup.hidden, setup.max_epochs, setup.budget)
 
 
 def protocol_of(budget: int) -> str:
@@ -84,21 +84,25 @@ def run_dataset(
     Ctrl-C is passed on: a ranking that was interrupted is not in the result."""
     if seeds < 1 or (sample is not None and sample < 1):
         raise SettingError(f"seeds={seeds} and the number of cases ({sample}) must be at least 1.")
+    for given in ranks:
+        as_ranking(given)  # refuses an unknown name now, not after an hour
     machinery = machinery or Machinery()
     setting = setting or published_setting(name)
     data = load_dataset(name, setting.split_seed, data_home=machinery.data_home)
     for X in (data.X_train, data.X_val, data.X_test):
         X.attrs["origin"] = {"table": name, "split_seed": setting.split_seed}
-    result = Result(name, setting, protocol_of(setting.budget), sample, "", machine_in_words(machinery.engine, machinery.device), versions())
+    machine = machine_in_words(machinery.engine, machinery.device)
+    result = Result(name, setting, protocol_of(setting.budget), sample, "", machine, versions())
     if known is not None and known.agrees_with(result):
         result.runs = known.runs
     watcher = watcher or (lambda heading: Watcher())
+    engine = TimedEngine(choose_engine(machinery.engine, machinery.device, machinery.jobs))
     for seed in range(seeds):
-        one = _OneSeed(data, setting, seed, sample, machinery)
+        one = Evaluation(data, setting, seed, engine, machinery, sample)
         if seed == len(result.runs):
             result.runs.append(one.begin())
         run = result.runs[seed]
-        result.engine = one.engine.name
+        result.engine = engine.name
         tag = f"{name}" + (f", seed {seed}" if seeds > 1 else "")
         if setting.budget == 1 and run.ground_truth is None:
             run.ground_truth = one.ground_truth(watcher(f"{tag}: every flippable label (ground truth)"))
@@ -111,37 +115,39 @@ def run_dataset(
     return result
 
 
-class _OneSeed:
-    """The audit of one data set with one model seed, and the people it is about."""
+class Evaluation:
+    """One data set under one setting and model seed, and the people it is about."""
 
     def __init__(
-        self, data: Dataset, setting: Setting, seed: int, sample: int | None, machinery: Machinery
-    ) -> None:
-        self.data, self.setting, self.seed = data, setting, seed
-        self.machinery = machinery
-        self.engine = TimedEngine(choose_engine(machinery.engine, machinery.device, machinery.jobs))
-        self.base = self._audit("combined", protocol_of(setting.budget), share=False)
+        self, data: Dataset, setting: Setting, seed: int, engine: TimedEngine, machinery: Machinery,
+        sample: int | None = None,
+    ) -> None:  # fmt: skip
+        self.data, self.setting, self.seed, self.engine, self.machinery = data, setting, seed, engine, machinery
+        self.base = self._fitted()
         self.cases = self.base.eligible_cases(data.X_test, most=min(PEOPLE, sample or PEOPLE))
-        # Whatever is compiled on first use is compiled now, off the clock.
-        self.engine.fit_many(self.base.network_.recipe, self.base.rows_, [()], self.base.rows_.X[:1])
 
     def begin(self) -> Run:
         """The run before any ranking: what depends on the network f alone."""
         started = time.perf_counter()
         train(self.base.network_.recipe, self.base.rows_)
-        plain_seconds = time.perf_counter() - started
+        plain_seconds = time.perf_counter() - started  # the second training: `fit` did the first
         X = self.base.encoder_.transform(self.data.X_test)
         accuracy = float((self.base.network_.predict(X) == self.data.y_test.to_numpy()).mean())
-        return Run(self.seed, self.cases, self._n_psi(), accuracy, plain_seconds)
+        # Whatever the engine compiles on first use is compiled now, off the clock.
+        self.engine.fit_many(self.base.network_.recipe, self.base.rows_, [()], self.base.rows_.X[:1])
+        return Run(self.seed, self.cases, self.n_psi(), accuracy, plain_seconds)
 
     def ground_truth(self, watch: Watcher) -> list[int]:
-        audit = self._audit("combined", "exhaustive", share=True)
+        """Who has a counterfactual dataset of one label at all: every flippable label is tried."""
+        audit = copy(self.base)  # the same network: f need not be trained again
+        audit.protocol, audit.share = as_protocol("exhaustive"), True
         return [int(v.case or 0) for v in self._explained(audit, watch).found]
 
     def search(self, run: Run, ranking: Ranking, watch: Watcher) -> None:
         """Run one ranking and enter it into `run`."""
         timed = TimedRanking(ranking)
-        audit = self._audit(timed, protocol_of(self.setting.budget), share=False)
+        audit = copy(self.base)
+        audit.rank = timed
         self.engine.reset()
         population = self._explained(audit, watch)
         counts = population.run
@@ -152,22 +158,20 @@ class _OneSeed:
             networks=self.engine.networks,
         )
         people = tuple(_person(v) for v in population)
-        run.rankings[ranking.name] = RankResult(
-            people, times, counts["retrainings"], counts["confirmations"]
-        )
+        run.rankings[ranking.name] = RankResult(people, times, counts["retrainings"], counts["confirmations"])
         for case in PICTURED.get(self.data.name, ()):
             for verdict in population:
                 if verdict.case == case:
                     run.pictured[f"{case}/{ranking.name}"] = verdict.to_dict() | {"course": []}
 
-    def _audit(self, rank: str | Ranking, protocol: str, share: bool) -> LabelAudit:
+    def _fitted(self) -> LabelAudit:
         data, setting = self.data, self.setting
         audit = LabelAudit(
             MLP(setting.hidden, max_epochs=setting.max_epochs, batch_size=setting.batch_size,
                 random_state=self.seed),
             encoder=TableEncoder("embed", setting.numeric, setting.embedding_seed),
-            budget=setting.budget, rank=rank, protocol=protocol, share=share, engine=self.engine,
-            ledger=self.machinery.ledger, random_state=self.seed,
+            budget=setting.budget, protocol=protocol_of(setting.budget), share=False, engine=self.engine,
+            jobs=self.machinery.jobs, ledger=self.machinery.ledger, random_state=self.seed,
         )  # fmt: skip
         return audit.fit(
             data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val)
@@ -179,7 +183,7 @@ class _OneSeed:
             raise KeyboardInterrupt
         return population
 
-    def _n_psi(self) -> tuple[int, int]:
+    def n_psi(self) -> tuple[int, int]:
         """The fewest and the most labels that ψ allows to flip for one of the people."""
         from butfor.rules import flippable
 

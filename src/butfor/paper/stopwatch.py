@@ -23,14 +23,17 @@ class TimedEngine:
     engine: Engine
     seconds: float = 0.0
     networks: int = 0
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return self.engine.name
+    def __post_init__(self) -> None:
+        self.name = self.engine.name
 
     @property
     def width(self) -> int:
         return self.engine.width
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
 
     def reset(self) -> None:
         self.seconds, self.networks = 0.0, 0
@@ -53,6 +56,9 @@ class TimedRanking:
 
     def __post_init__(self) -> None:
         self.name = self.ranking.name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.ranking, name)
 
     def score(self, network: Network, rows: Rows, people: Floats) -> Scores:
         started = time.perf_counter()

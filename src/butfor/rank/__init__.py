@@ -36,38 +36,49 @@ class FunctionRanking:
         return self.function(network, rows, people)
 
 
-def _makers() -> dict[str, Callable[[int], Ranking]]:
-    from butfor.rank.activation import Activation
-    from butfor.rank.chance import Chance
-    from butfor.rank.combined import Combined
-    from butfor.rank.distance import Distance
-    from butfor.rank.surrogate import Surrogate
-
-    return {
-        "combined": lambda seed: Combined(),
-        "surrogate": lambda seed: Surrogate(),
-        "surrogate-signed": lambda seed: Surrogate(signed=True),
-        "activation": lambda seed: Activation(),
-        "distance": lambda seed: Distance(),
-        "chance": lambda seed: Chance(seed),
-    }
+NAMES = (
+    "guided", "gradient", "combined", "surrogate", "surrogate-signed", "activation", "distance",
+    "influence", "influence-gn", "chance",
+)  # fmt: skip
 
 
-NAMES = ("combined", "surrogate", "surrogate-signed", "activation", "distance", "chance")
+def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0, device: str = "cpu") -> Ranking:
+    """A ranking from its name, from an object with `score`, or from a plain function.
 
-
-def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> Ranking:
-    """A ranking from its name, from an object with `score`, or from a plain function."""
+    `seed` is for the one that draws, `device` for those that train."""
     if isinstance(given, str):
-        makers = _makers()
-        if given not in makers:
-            raise SettingError(f"There is no ranking '{given}'; choose one of {', '.join(makers)}.")
-        return makers[given](seed)
+        if given not in NAMES:
+            raise SettingError(f"There is no ranking '{given}'; choose one of {', '.join(NAMES)}.")
+        return _named(given, seed, device)
     if hasattr(given, "score"):
         return cast(Ranking, given)
     if callable(given):
         return FunctionRanking(given)
     raise SettingError(f"rank={given!r} is neither a ranking's name nor an object with a `score` method.")
+
+
+def _named(name: str, seed: int, device: str) -> Ranking:
+    from butfor.rank.activation import Activation
+    from butfor.rank.chance import Chance
+    from butfor.rank.combined import Combined
+    from butfor.rank.distance import Distance
+    from butfor.rank.gradient import Gradient
+    from butfor.rank.influence import Influence
+    from butfor.rank.surrogate import Surrogate
+
+    makers: dict[str, Callable[[], Ranking]] = {
+        "guided": lambda: Combined([Gradient(device=device), Combined()], by_rank=True, name="guided"),
+        "gradient": lambda: Gradient(device=device),
+        "combined": Combined,
+        "surrogate": Surrogate,
+        "surrogate-signed": lambda: Surrogate(signed=True),
+        "activation": Activation,
+        "distance": Distance,
+        "influence": Influence,
+        "influence-gn": lambda: Influence(form="gauss-newton"),
+        "chance": lambda: Chance(seed),
+    }
+    return makers[name]()
 
 
 def checked_scores(ranking: Ranking, network: Network, rows: Rows, people: Floats) -> Scores:

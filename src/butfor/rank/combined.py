@@ -1,4 +1,4 @@
-"""The published score: surrogate and activation similarity, each min–max normalised per person, averaged."""
+"""Rankings joined: the published score (surrogate and activation), and what guides the default search."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from butfor.rank.surrogate import Surrogate
 
 
 class Combined:
-    """The mean of several rankings' normalised scores; by default the two published ones."""
+    """The mean of several rankings, made comparable per person: min–max normalised as published, or `by_rank`,
+    by the share of rows a row beats, which one ranking's outliers cannot dominate."""
 
-    name = "combined"
-
-    def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
+    def __init__(self, parts: Sequence[Ranking] | None = None, *, by_rank: bool = False, name: str = "combined") -> None:
         self.parts = parts or (Surrogate(), Activation())
+        self.by_rank = by_rank
+        self.name = name
 
     def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
         total = np.zeros((len(people), rows.n))
+        comparable = beaten if self.by_rank else normalised
         for part in self.parts:
-            total += normalised(checked_scores(part, network, rows, people))
+            total += comparable(checked_scores(part, network, rows, people))
         return total / len(self.parts)
 
 
@@ -33,3 +35,10 @@ def normalised(scores: Scores) -> Scores:
     low = scores.min(axis=1, keepdims=True)
     spread = scores.max(axis=1, keepdims=True) - low
     return (scores - low) / np.where(spread > 0, spread, 1)
+
+
+def beaten(scores: Scores) -> NDArray[np.float64]:
+    """The share of rows that each row's score is above, equal scores sharing their place."""
+    from scipy.stats import rankdata
+
+    return (rankdata(scores, axis=1) - 1) / max(1, scores.shape[1] - 1)

@@ -1,0 +1,221 @@
+"""The exact training gradient: how a person's logit moves with each training label, through training itself.
+
+Training is a program, and `butfor.learn.unroll` differentiates it: Adam, batches and all. Two things are left to
+first order. A flip moves its label by a whole 1. And early stopping chooses an epoch: its choice is constant until
+it jumps, so the derivative misses it, though that jump is often the largest effect a single flip has. So the
+validation losses are differentiated too. Of the epochs that came closest to being kept, each is weighed by how
+likely it is kept once the label is turned, and what the logit was after that epoch is added, so weighed, to the
+derivative at the kept epoch. `epochs=1` leaves this out: the bare derivative.
+
+How far to trust the predictions is measured, not assumed: see `smoothness`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError
+from butfor.learn.recipe import Engine, FlipSet, Floats, Network, Recipe, Rows
+
+if TYPE_CHECKING:
+    import torch
+
+Numbers = NDArray[np.floating[Any]]
+
+MEMORY_LIMIT = 2**30
+"""Bytes of training states kept for a walk back; a longer training is recomputed in segments."""
+
+
+@dataclass(frozen=True, eq=False)
+class GradientResult:
+    """One training run and its derivatives by the labels.
+
+    `labels [n]` were trained on and `network` was kept; `logits [people]` are its own and `gradient [people × n]`
+    is ∂logit/∂y_i. Of the epochs with the lowest validation losses, the kept one first: which they are,
+    `epochs [E]`; the logits after each, `epoch_logits [E × people]`; its validation loss, `validation_losses [E]`,
+    and ∂loss/∂y_i, `validation_gradients [E × n]`.
+    """
+
+    labels: Floats
+    logits: Numbers
+    gradient: Numbers
+    network: Network
+    epochs: tuple[int, ...]
+    epoch_logits: Numbers
+    validation_losses: Numbers
+    validation_gradients: Numbers
+
+    @property
+    def best_epoch(self) -> int:
+        return self.epochs[0]
+
+    def chances(self, tolerance: float) -> Numbers:
+        """How likely each epoch is the kept one once label i is turned, `[E × n]`: from the predicted validation
+        losses, whose differences mean little below `tolerance`."""
+        if len(self.epochs) == 1:
+            return np.ones((1, len(self.labels)))
+        losses = self.validation_losses[:, None] + (1 - 2 * self.labels) * self.validation_gradients
+        weights: Numbers = np.exp((losses.min(axis=0) - losses) / tolerance)
+        return weights / weights.sum(axis=0)
+
+    def flip_effects(self, tolerance: float) -> Numbers:
+        """The predicted change of the logit if label i were turned, `[people × n]`."""
+        jumps = (self.epoch_logits - self.logits).T @ self.chances(tolerance)
+        return jumps.astype(self.gradient.dtype) + (1 - 2 * self.labels) * self.gradient
+
+
+def label_gradients(
+    recipe: Recipe,
+    rows: Rows,
+    people: Floats,
+    flips: Sequence[int] = (),
+    *,
+    epochs: int = 1,
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+) -> GradientResult:
+    """Train on the rows with the labels at `flips` turned, and differentiate by every label.
+
+    `epochs`: how many epochs' validation losses to differentiate. `dtype` (default float32) is the precision of
+    the training itself; in float32 on the CPU it is the reference's, step by step. `gradient` holds the kept
+    epoch fixed: early stopping's choice is piecewise constant and has no derivative.
+    """
+    import torch
+
+    from butfor.learn.unroll import Unrolled
+
+    labels = rows.labels(flips)
+    run = Unrolled(recipe, rows, labels, device=device, dtype=dtype or torch.float32, memory_limit=memory_limit)
+    losses = np.array(run.validation_losses)
+    # A stable sort: of equal losses L keeps the first. Where training diverged it keeps the initial network.
+    by_loss = np.argsort(losses, kind="stable")[:epochs]
+    considered = tuple(int(epoch) for epoch in by_loss if np.isfinite(losses[epoch])) or (0,)
+    gradient, validation_gradients = run.label_gradients(people, considered)
+    epoch_logits = np.array([run.logits(people, epoch) for epoch in considered])
+    return GradientResult(
+        labels=labels,
+        logits=epoch_logits[0],
+        gradient=gradient,
+        network=run.network(),
+        epochs=considered,
+        epoch_logits=epoch_logits,
+        validation_losses=losses[list(considered)],
+        validation_gradients=validation_gradients,
+    )
+
+
+class Gradient:
+    """The change of the person's logit, away from the present class, if label i were flipped: predicted to
+    first order through the whole training (unit: logit).
+
+    `epochs`: epochs considered for early stopping's choice; 1 holds the kept epoch fixed. `tolerance`: how far
+    (in validation loss) a predicted difference between epochs must go before it is believed. `device`: where to
+    train and differentiate. `memory_limit`: bytes of training states kept.
+    """
+
+    name = "gradient"
+
+    def __init__(
+        self, epochs: int = 8, tolerance: float = 5e-4, device: str = "cpu", memory_limit: int = MEMORY_LIMIT
+    ) -> None:
+        if epochs < 1:
+            raise SettingError(f"epochs={epochs} must be at least 1.")
+        if not tolerance > 0:
+            raise SettingError(f"tolerance={tolerance} must be above 0.")
+        self.epochs, self.tolerance = epochs, tolerance
+        self.device, self.memory_limit = device, memory_limit
+
+    def score(self, network: Network, rows: Rows, people: Floats) -> Numbers:
+        result = label_gradients(
+            network.recipe, rows, people, epochs=self.epochs, device=self.device, memory_limit=self.memory_limit
+        )
+        return result.flip_effects(self.tolerance) * away(network.logits(people))[:, None]
+
+
+def away(logits: Numbers) -> Numbers:
+    """The direction out of the present class: −1 where class 1 is predicted, else +1."""
+    return np.where(logits > 0, -1.0, 1.0).astype(np.float32)
+
+
+# --- are the predictions true? ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How predicted effects of single flips agree with real ones: Spearman's rank correlation, the slope of the
+    least-squares line real = slope · predicted, and the number of flips compared."""
+
+    spearman: float
+    slope: float
+    flips: int
+
+
+@dataclass(frozen=True)
+class Smoothness:
+    """`overall`: the people's mean rank correlation, and one slope for all of them."""
+
+    overall: Agreement
+    by_person: tuple[Agreement, ...]
+
+
+def agreement(predicted: Numbers, real: Numbers) -> Agreement:
+    """Compare effects, `[flips]` of one person or `[people × flips]`. With several people the rank correlation
+    is the mean of theirs, since a search ranks for one person at a time; 0 where nothing varies."""
+    predicted, real = (np.atleast_2d(np.asarray(effects, np.float64)) for effects in (predicted, real))
+    if predicted.shape != real.shape:
+        raise SettingError(f"{predicted.shape} predicted effects cannot be compared with {real.shape} real ones.")
+    rank_correlations = [_spearman(*pair) for pair in zip(predicted, real, strict=True)]
+    square = (predicted**2).sum()
+    return Agreement(
+        float(np.mean(rank_correlations)) if rank_correlations else 0.0,
+        float((predicted * real).sum() / square) if square else 0.0,
+        predicted.shape[1],
+    )
+
+
+def _spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(effects) - (len(effects) + 1) / 2 for effects in (one, other)]
+    spread = np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum())
+    return float(ranks[0] @ ranks[1] / spread) if spread else 0.0
+
+
+def sample_rows(predicted: Numbers, count: int, seed: int = 0) -> NDArray[np.int64]:
+    """Training rows to try, ascending: half those with the largest predicted effect `[people × n]` on anyone, where
+    a search looks; half drawn from the others, where most rows are."""
+    strongest = np.argsort(-np.abs(predicted).max(axis=0), kind="stable")
+    count = min(count, len(strongest))
+    top, others = strongest[: count // 2], np.sort(strongest[count // 2 :])
+    drawn = np.random.default_rng(seed).choice(others, count - count // 2, replace=False)
+    return np.sort(np.concatenate([top, drawn]))
+
+
+def smoothness(
+    engine: Engine,
+    recipe: Recipe,
+    rows: Rows,
+    people: Floats,
+    scores: Numbers,
+    flips: FlipSet = (),
+    *,
+    count: int = 40,
+    seed: int = 0,
+) -> Smoothness:
+    """Retrain with `count` sampled labels turned one at a time, on top of `flips`, and compare.
+
+    `scores [people × n]` are predicted effects away from the class predicted at `flips`, as `Gradient.score`
+    gives them."""
+    tried = sample_rows(scores, count, seed)
+    singles = [tuple(sorted(set(flips) ^ {int(row)})) for row in tried]
+    logits = engine.fit_many(recipe, rows, [flips, *singles], people).logits
+    real = ((logits[1:] - logits[0]) * away(logits[0])).T
+    predicted = scores[:, tried]
+    each = tuple(agreement(*pair) for pair in zip(predicted, real, strict=True))
+    return Smoothness(agreement(predicted, real), each)
