@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .PHONY: audit test check bench clean
 
 audit: .venv/installed
-	$(BIN)/butfor audit german --cases 0:60 --out butfor-audit
+	$(BIN)/butfor audit german --out butfor-audit
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest

@@ -10,7 +10,8 @@ import butfor
 from butfor.errors import ReplayError, SettingError, TableError
 from butfor.learn.recipe import Recipe
 from butfor.learn.reference import ReferenceEngine, train
-from butfor.verdict import Population, Verdict, wilson
+from butfor.population import Population, wilson
+from butfor.verdict import Verdict
 from conftest import fitted, odd_table
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from butfor.verdict import SCHEMA_VERSION, Population, Verdict
+from butfor.population import Population
+from butfor.verdict import SCHEMA_VERSION, Verdict
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+import butfor
 from butfor.errors import SettingError
 from butfor.learn.recipe import Recipe, Rows
 from butfor.learn.reference import ReferenceEngine, train
 from butfor.learn.unroll import Unrolled
 from butfor.rank import checked_scores
 from butfor.rank.gradient import Agreement, Gradient, agreement, label_gradients, sample_rows, smoothness
-from conftest import fitted
 
 RECIPE = Recipe(hidden=(6, 5), activation="tanh", learning_rate=0.01, max_epochs=8, batch_size=16)
 
@@ -155,17 +155,19 @@ def test_chances_follow_the_predicted_validation_losses(rows, people):
 def test_on_german_it_follows_the_reference_and_predicts_retrainings():
     from butfor.learn.fused import FusedEngine
 
-    audit, data = fitted("german")
-    people = audit.encoder_.transform(data.X_test.iloc[:20])
-    recipe = audit.network_.recipe
-    result = label_gradients(recipe, audit.rows_, people)
-    assert result.best_epoch == audit.network_.best_epoch
-    assert np.abs(result.logits - audit.network_.logits(people)).max() < 1e-4
-    engine = FusedEngine()
+    data = butfor.load_dataset("german")
+    encoder = butfor.TableEncoder("embed", data.setup.numeric).fit(data.X_train)
+    tables = [encoder.transform(X) for X in (data.X_train, data.X_val, data.X_test.iloc[:20])]
+    labels = [(y == y.max()).to_numpy(np.float32) for y in (data.y_train, data.y_val)]
+    german, people = Rows(tables[0], labels[0], tables[1], labels[1]), tables[2]
+    recipe = Recipe(hidden=data.setup.hidden, max_epochs=data.setup.max_epochs, batch_size=data.setup.batch_size)
+    network, result = train(recipe, german), label_gradients(recipe, german, people)
+    assert result.best_epoch == network.best_epoch
+    assert np.abs(result.logits - network.logits(people)).max() < 1e-4
     figures = {}
     for epochs in (1, 8):
-        scores = Gradient(epochs=epochs).score(audit.network_, audit.rows_, people)
-        figures[epochs] = smoothness(engine, recipe, audit.rows_, people, scores, count=60).overall
+        scores = Gradient(epochs=epochs).score(network, german, people)
+        figures[epochs] = smoothness(FusedEngine(), recipe, german, people, scores, count=60).overall
     assert figures[1].spearman > 0.4
     assert figures[8].spearman > figures[1].spearman
 

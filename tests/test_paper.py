@@ -249,7 +249,10 @@ def test_a_sweep_survives_its_file(salary, tmp_path):
     beside = sweep.Outcome(replace(base, batch_size=None), 10, (7, 9), 2)
     one = sweep.Sweep("salary", [beside, chosen, replace(beside, ground_truth=None)], chosen, [beside])
     assert one.to_frame()["distance"].tolist()[0] == 0
-    assert one.around()["changed"].tolist() == ["nothing: chosen", "batch size full"]
+    assert one.around()["changed"].tolist() == [
+        "chosen: batch size 8, numeric raw, embedding seed 0, split seed 28",
+        "batch size full",
+    ]
     ridge = one.around()[["dataset"]].assign(ridge=1.0, found=3, one_shot=3)
     kept = sweep.SweepTables(one.around(), ridge, {"salary": 3}, {"salary": base}, one.to_frame())
     kept.joined(kept).write(tmp_path)
@@ -257,7 +260,7 @@ def test_a_sweep_survives_its_file(salary, tmp_path):
     assert again is not None
     assert again.chosen == {"salary": base}
     assert len(again.around) == 4
-    assert "nothing: chosen" in page.evaluation_page([salary], sweep=again)
+    assert "chosen: batch size 8" in page.evaluation_page([salary], sweep=again)
     (tmp_path / "sweep.json").write_text("[]")
     with pytest.raises(ReplayError, match="sweep"):
         sweep.SweepTables.read(tmp_path)
@@ -318,6 +321,7 @@ def test_a_set_that_cannot_be_had_is_left_out_with_a_sentence(salary, tmp_path, 
         (["table1", "--seeds", "0", "--datasets", "salary"], "seeds=0"),
         (["table1", "--results", "nowhere"], "not a directory"),
         (["table1", "--results", "."], "no result in"),
+        (["table1", "--results", ".", "--cases", "5"], "shown as they are"),
         (["table1", "--results", ".", "--datasets", "adult"], "There is no 'adult.json'"),
         (["table1", "--datasets", "salary", "--ranks", "best"], "no ranking 'best'"),
         (["sweep", "--datasets", "adult"], "no ground truth"),

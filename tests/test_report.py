@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from butfor.population import Population
 from butfor.report import charts, page
 from butfor.report.svg import inline_svg
 from butfor.report.values import comparison, differs, short, shown
-from butfor.verdict import SCHEMA_VERSION, Population, Training, Verdict
+from butfor.verdict import SCHEMA_VERSION, Training, Verdict
 
 NASTY = [
     "<script>alert(1)</script>",

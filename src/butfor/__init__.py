@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "LabelAudit": "butfor.audit",
     "MLP": "butfor.learn.mlp",
-    "Population": "butfor.verdict",
+    "Population": "butfor.population",
     "TableEncoder": "butfor.encode",
     "Verdict": "butfor.verdict",
     "load_dataset": "butfor.data",
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from butfor.data import load_dataset
     from butfor.encode import TableEncoder
     from butfor.learn.mlp import MLP
-    from butfor.verdict import Population, Verdict
+    from butfor.population import Population
+    from butfor.verdict import Verdict
 
 
 def __getattr__(name: str) -> Any:

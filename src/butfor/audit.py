@@ -17,13 +17,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import __version__
+from butfor.control import Found, collaterals, seed_controls
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.engines import choose_engine
 from butfor.learn.mlp import MLP, split_off_validation, two_classes
-from butfor.learn.recipe import Engine, Network, Rows
+from butfor.learn.recipe import Engine, FlipSet, Floats, Network, Rows
 from butfor.learn.reference import train
 from butfor.ledger import Ledger
+from butfor.population import Population
 from butfor.progress import Watcher
 from butfor.protocols import Protocol, Ranked, as_protocol, budget_in_labels
 from butfor.rank import Ranking, as_ranking, checked_scores
@@ -31,7 +33,7 @@ from butfor.rank.chance import person_key
 from butfor.rules import Rule, Situation, as_phi, as_psi, eligible, flippable, group_values
 from butfor.search import JointSearch, Pursuit
 from butfor.trainer import Trainer
-from butfor.verdict import AFTER, BEFORE, Population, Training, Verdict
+from butfor.verdict import AFTER, BEFORE, Training, Verdict
 
 BLOCK = 256
 """People scored at once: their scores against every training row must fit in memory."""
@@ -51,6 +53,8 @@ class LabelAudit:
     phi, psi : who may be audited and which labels may be flipped: rules, their text, callables or masks.
     share : ask every trained network about everyone. None: as the protocol has it.
     max_retrainings : stop after that many networks, whoever is still waiting.
+    seeds : other seeds under which every found verdict is put to the test; 0 for none.
+    alternatives : further flip sets, sharing no row with each other, to look for where one was found.
     engine, device, jobs : what trains; see `butfor.learn.engines`.
     ledger : a file that remembers every network's answers, so that nothing is trained twice, also not
         after an interruption.
@@ -64,11 +68,13 @@ class LabelAudit:
         encoder: TableEncoder | None = None,
         budget: float = 0.001,
         rank: str | Ranking | Callable[..., Any] | None = None,
-        protocol: str | Protocol = "algorithm1",
+        protocol: str | Protocol = "guided",
         phi: Any = "stable_under_switch",
         psi: Any = "published",
         share: bool | None = None,
         max_retrainings: int | None = None,
+        seeds: int = 20,
+        alternatives: int = 0,
         engine: str | Engine = "auto",
         device: str | None = None,
         jobs: int | None = None,
@@ -85,7 +91,10 @@ class LabelAudit:
         self.share = self.protocol.shares if share is None else share
         if max_retrainings is not None and max_retrainings < 1:
             raise SettingError(f"max_retrainings={max_retrainings} must be at least 1.")
-        self.max_retrainings = max_retrainings
+        for name, value in (("seeds", seeds), ("alternatives", alternatives)):
+            if value < 0:
+                raise SettingError(f"{name}={value} must be 0 or more.")
+        self.max_retrainings, self.seeds, self.alternatives = max_retrainings, seeds, alternatives
         self.engine, self.device, self.jobs = engine, device, jobs
         self.ledger = Ledger(ledger) if ledger is not None else None
         self.random_state = random_state
@@ -126,11 +135,17 @@ class LabelAudit:
         return replace(self.explain_all(frame, watch=watch).verdicts[0], case=None)
 
     def explain_all(
-        self, X: pd.DataFrame, *, cases: Sequence[int] | None = None, watch: Watcher | None = None
+        self,
+        X: pd.DataFrame,
+        y: pd.Series | None = None,
+        *,
+        cases: Sequence[int] | None = None,
+        watch: Watcher | None = None,
     ) -> Population:
         """Verdicts about all rows of X, or about those at the positions `cases`.
 
-        Ctrl-C ends the search early; what is done is returned, and the rest is marked incomplete."""
+        The other rows of X serve to count collateral changes and, with their labels `y`, accuracy. Ctrl-C ends
+        the search early; what is done is returned, and the rest is marked incomplete."""
         self._check_fitted()
         cases = range(len(X)) if cases is None else cases
         outside = [case for case in cases if not 0 <= case < len(X)]
@@ -139,27 +154,35 @@ class LabelAudit:
         watch = watch or Watcher()
         started = time.perf_counter()
         situation = self._situation(X.iloc[list(cases)])
-        may = eligible(self.phi, situation)
         psi = flippable(self.psi, situation)
-        trainer = Trainer(self._engine(watch), self.network_.recipe, self.rows_, situation.encoded, self.ledger, self.jobs)
-        pursuits = self._pursuits(situation, np.flatnonzero(may), psi)
-        search = JointSearch(
-            trainer, psi, self.budget_, share=self.share, shrink=self.protocol.shrinks,
-            max_retrainings=self.max_retrainings, watch=watch,
-        )  # fmt: skip
+        engine = self._engine(watch)
+        trainer = Trainer(engine, self.network_.recipe, self.rows_, situation.encoded, self.ledger, self.jobs)
+        people = np.flatnonzero(eligible(self.phi, situation))
+        agreement = self._prepared(trainer, situation.encoded[people], watch)
+        pursuits = self._pursuits(situation, people, psi)
         with watch:
             self._announce(pursuits, psi, trainer, watch)
-            search.run(pursuits)
+            interrupted = self._search(trainer, psi, pursuits, watch)
+            others = {} if interrupted else self._other_sets(trainer, situation, psi, pursuits, watch)
+            beliefs = {} if interrupted else self._beliefs(trainer, situation, X, y, cases, pursuits, watch)
         run = self.run_record() | {
             "engine": trainer.engine.name,
             "retrainings": trainer.trained,
             "recalled": trainer.recalled,
             "confirmations": trainer.confirmations,
+            "agreement": agreement,
             "seconds": round(time.perf_counter() - started, 3),
         }
         by_person = {p.person: p for p in pursuits}
-        verdicts = [self._verdict(situation, k, case, psi[k], by_person.get(k), run) for k, case in enumerate(cases)]
-        return Population(verdicts, run, interrupted=search.interrupted)
+        verdicts = [
+            replace(
+                self._verdict(situation, k, case, psi[k], by_person.get(k), run),
+                alternatives=tuple(others.get(k, ())),
+                **beliefs.get(k, {}),
+            )
+            for k, case in enumerate(cases)
+        ]
+        return Population(verdicts, run, interrupted=interrupted)
 
     def eligible_cases(self, X: pd.DataFrame, most: int | None = None) -> list[int]:
         """The positions in X of the people φ admits, in order, `most` of them at the most."""
@@ -184,6 +207,8 @@ class LabelAudit:
             "phi": self.phi.text,
             "psi": self.psi.text,
             "max_retrainings": self.max_retrainings,
+            "seeds": self.seeds,
+            "alternatives": self.alternatives,
             "random_state": self.random_state,
         }
 
@@ -247,19 +272,94 @@ class LabelAudit:
                 depth = self.protocol.depth(len(allowed), self.budget_)
                 drawn = self.rank.name == "chance"
                 order = allowed if drawn else allowed[np.argsort(-score[allowed], kind="stable")][:depth]
-                ranked = Ranked(
-                    order, self.budget_, np.random.default_rng([self.random_state, person_key(situation.encoded[person])]),
-                    len(allowed), drawn,
-                )  # fmt: skip
+                rng = np.random.default_rng([self.random_state, person_key(situation.encoded[person])])
+                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn)
                 away = -1.0 if situation.predictions[person] else 1.0
                 pursuits.append(Pursuit(int(person), self.protocol.plan(ranked), away))
         return pursuits
 
+    def _prepared(self, trainer: Trainer, people: Floats, watch: Watcher) -> dict[str, Any] | None:
+        """Let the ranking look at a few real retrainings first, where it wants to."""
+        if not hasattr(self.rank, "prepare") or not len(people):
+            return None
+        figures: dict[str, Any] = self.rank.prepare(trainer.engine, self.network_, self.rows_, people)
+        if not figures["trusted"]:
+            watch.note(
+                f"Training is rough here: predicted and real effects of a flip agree poorly (rank correlation "
+                f"{figures['spearman']:.2f}). The search leans on the published ranking instead."
+            )
+        return figures
+
+    def _search(self, trainer: Trainer, psi: NDArray[np.bool_], pursuits: Sequence[Pursuit], watch: Watcher) -> bool:
+        """Run the pursuits; True where Ctrl-C ended it."""
+        search = JointSearch(
+            trainer,
+            psi,
+            self.budget_,
+            share=self.share,
+            shrink=self.protocol.shrinks,
+            max_retrainings=self.max_retrainings,
+            watch=watch,
+        )
+        search.run(pursuits)
+        return search.interrupted
+
+    def _other_sets(
+        self,
+        trainer: Trainer,
+        situation: Situation,
+        psi: NDArray[np.bool_],
+        pursuits: Sequence[Pursuit],
+        watch: Watcher,
+    ) -> dict[int, list[FlipSet]]:
+        """Per person found, further flip sets without any row that was used before."""
+        sets: dict[int, list[FlipSet]] = {p.person: [p.found] for p in pursuits if p.found}
+        left = psi.copy()
+        going = list(sets)
+        for _ in range(self.alternatives):
+            for person in going:
+                left[person, list(sets[person][-1])] = False
+            again = self._pursuits(situation, np.array(going, dtype=np.int64), left)
+            self._search(trainer, left, again, watch)
+            for pursuit in again:
+                if pursuit.found:
+                    sets[pursuit.person].append(pursuit.found)
+            going = [p.person for p in again if p.found]
+        return {person: found[1:] for person, found in sets.items()}
+
+    def _beliefs(
+        self,
+        trainer: Trainer,
+        situation: Situation,
+        X: pd.DataFrame,
+        y: pd.Series | None,
+        cases: Sequence[int],
+        pursuits: Sequence[Pursuit],
+        watch: Watcher,
+    ) -> dict[int, dict[str, Any]]:
+        """Per person found: seed control and collateral, by the fast engine."""
+        found = [Found(p.person, p.found, int(situation.predictions[p.person])) for p in pursuits if p.found]
+        if not self.seeds or not found:
+            return {}
+        engine, recipe = trainer.engine, trainer.recipe
+        try:
+            controls = seed_controls(engine, recipe, self.rows_, trainer.people, found, self.seeds, watch)
+            labels = None if y is None else (_labels(X, y).to_numpy() == self.classes_[1])
+            places = [cases[f.person] for f in found]
+            sides = collaterals(engine, recipe, self.rows_, self.encoder_.transform(X), labels, found, places, watch)
+        except KeyboardInterrupt:
+            watch.note("Stopped before the seed control was through: the verdicts stand without it.")
+            return {}
+        return {
+            f.person: {"control": control, "collateral": side}
+            for f, control, side in zip(found, controls, sides, strict=True)
+        }
+
     def _announce(self, pursuits: Sequence[Pursuit], psi: NDArray[np.bool_], trainer: Trainer, watch: Watcher) -> None:
         """Say what the search will cost, from the time one training takes here."""
         most = sum(self.protocol.most(int(psi[p.person].sum()), self.budget_) for p in pursuits)
-        if self.share and self.protocol.name == "exhaustive" and self.budget_ == 1:
-            most = int(psi[[p.person for p in pursuits]].any(axis=0).sum()) if pursuits else 0
+        if self.budget_ == 1 and pursuits:  # single labels: equal ones are trained once
+            most = min(most, int(psi[[p.person for p in pursuits]].any(axis=0).sum()))
         if self.max_retrainings is not None:
             most = min(most, self.max_retrainings)
         if not most:
@@ -309,6 +409,8 @@ class LabelAudit:
             course=tuple(pursuit.course) if pursuit else (),
             reason=self._reason(pursuit, int(psi.sum())),
             run=run,
+            minimal=found and (len(positions) == 1 or bool(pursuit and pursuit.minimal)),
+            first_size=pursuit.first_size if pursuit else 0,
             training=self.training_,
         )
 

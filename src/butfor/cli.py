@@ -17,7 +17,8 @@ from butfor.errors import ButforError, SettingError
 
 if TYPE_CHECKING:
     from butfor.data import Dataset
-    from butfor.verdict import Population, Verdict
+    from butfor.population import Population
+    from butfor.verdict import Verdict
 
 FIRST = 200
 """People audited where nobody says which: as many as the published evaluation has."""
@@ -62,8 +63,8 @@ def cli() -> None:
 @click.option("--case", "single", type=int, multiple=True, help="A person: a position in the test split. Repeatable.")
 @click.option("--cases", help=f"A range of people, such as 0:200. Default: the first {FIRST} of the test split.")
 @click.option("--budget", help="Labels that may be flipped: a share (0.1%) or a count (3). Default: 0.1%.")
-@click.option("--rank", default="combined", show_default=True, help="Which labels to flip first: {ranks}.")
-@click.option("--protocol", default="algorithm1", show_default=True, help="How to search: {protocols}.")
+@click.option("--rank", help="Which labels to flip first: {ranks}. Default: the protocol's own.")
+@click.option("--protocol", default="guided", show_default=True, help="How to search: {protocols}.")
 @click.option("--phi", default="stable_under_switch", show_default=True, help="Who may be audited: {phi}.")
 @click.option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}.")
 @click.option(
@@ -77,6 +78,8 @@ def cli() -> None:
 @click.option("--encoding", type=click.Choice(["onehot", "embed", "ordinal"]), help="How categories become numbers.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the network and of the search.")
 @click.option("--split-seed", type=int, help="Seed of the 60/20/20 split.")
+@click.option("--seeds", type=int, default=20, show_default=True, help="Other seeds that put a find to the test.")
+@click.option("--alternatives", type=int, default=0, show_default=True, help="Further, disjoint flip sets to look for.")
 @click.option("--max-retrainings", type=int, help="Stop after that many retrainings in all.")
 @click.option("--engine", default="auto", show_default=True, help="What trains: {engines}.")
 @click.option("--device", help="A torch device, such as cuda.")
@@ -116,7 +119,7 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
             f"{data.name}: {len(data.X_train)} training rows, {labels.rows_.d} inputs; the network is right about "
             f"{100 * accuracy:.0f} % of {len(data.X_test)} test rows. Asking about {len(people)} of them."
         )
-    population = labels.explain_all(data.X_test, cases=people, watch=watch)
+    population = labels.explain_all(data.X_test, data.y_test, cases=people, watch=watch)
     population.run["command"] = _command(table, single, cases, people, labels, options)
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
@@ -211,6 +214,8 @@ def _fitted_audit(data: Dataset, options: dict[str, Any]) -> Any:
         psi=options["psi"],
         share=options["share"],
         max_retrainings=options["max_retrainings"],
+        seeds=options["seeds"],
+        alternatives=options["alternatives"],
         engine=options["engine"],
         device=options["device"],
         jobs=options["jobs"],
@@ -292,7 +297,8 @@ def _command(
         "--phi", labels.phi.text, "--psi", labels.psi.text, "--share" if labels.share else "--no-share",
         "--hidden", ",".join(map(str, recipe.hidden)) or "none", "--batch-size", str(recipe.batch_size or "full"),
         "--epochs", str(recipe.max_epochs), "--encoding", labels.encoder_.categorical, "--seed", str(recipe.seed),
-        "--split-seed", str(labels.origin_["split_seed"]),
+        "--split-seed", str(labels.origin_["split_seed"]), "--seeds", str(labels.seeds),
+        "--alternatives", str(labels.alternatives),
     ]  # fmt: skip
     if labels.max_retrainings:
         words += ["--max-retrainings", str(labels.max_retrainings)]
@@ -317,6 +323,9 @@ def _print(result: Verdict | Population) -> None:
 
     click.echo(result.sentence)
     if isinstance(result, Verdict):
+        for part in (result.control, result.collateral):
+            if part:
+                click.echo(part.sentence)
         if result.found:
             person = result.person.to_frame(f"person {result.case}")
             beside = person.join(result.flips.T.rename(columns=lambda row: f"training row {row}"), how="right")
@@ -324,9 +333,16 @@ def _print(result: Verdict | Population) -> None:
         return
     click.echo(result.details)
     shares = result.by_group.reset_index()
-    for column in ("share", "low", "high"):
+    for column in ("share", "low", "high", "share_robust"):
         shares[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in shares[column]]
-    _table(shares, "Share of eligible people with a counterfactual dataset, and its 95 % interval.")
+    shares["median_margin"] = shares["median_margin"].map("{:.2f}".format)
+    _table(
+        shares,
+        "Share of eligible people with a counterfactual dataset, its 95 % interval, the share without fragile ones,\n"
+        "and how far (median |logit|) eligible people are from the decision boundary.",
+    )
+    for warning in result.warnings:
+        click.echo(warning)
     top = result.keystones.head(5)
     if len(top):
         listed = [f"row {row} ({int(values['people'])})" for row, values in top.iterrows()]

@@ -60,9 +60,7 @@ class Guided(Plan):
     """Rows in the pool, as a multiple of the budget."""
     LEAST_POOL = 24
 
-    def __init__(
-        self, order: NDArray[np.int64], budget: int, tries: int, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, order: NDArray[np.int64], budget: int, tries: int, rng: np.random.Generator) -> None:
         self.pool = [int(row) for row in order[: max(self.LEAST_POOL, self.REACH * budget)]]
         self.budget = min(budget, len(order))
         self.tries = tries

@@ -20,6 +20,15 @@ from butfor.progress import Watcher
 from butfor.trainer import Trainer
 
 
+@dataclass(frozen=True)
+class Claim:
+    """A flip set that, by the engine, turns the decision; not yet confirmed by the reference."""
+
+    flips: FlipSet
+    shared: bool = False
+    shrunk: bool = False
+
+
 @dataclass(eq=False)
 class Pursuit:
     """One person's search: its plan, what was tried, what came of it."""
@@ -31,7 +40,6 @@ class Pursuit:
     spent: int = 0
     course: list[tuple[int, float]] = field(default_factory=list)
     closest: float | None = None
-    rejected: set[FlipSet] = field(default_factory=set)
     found: FlipSet | None = None
     found_logit: float | None = None
     shared: bool = False
@@ -40,6 +48,12 @@ class Pursuit:
     shrinking: Shrink | None = None
     minimal: bool = False
     complete: bool = False
+    claim: Claim | None = None
+    queue: list[FlipSet] = field(default_factory=list)
+    """Own attempts that are trained but not yet looked at."""
+    offers: list[FlipSet] = field(default_factory=list)
+    """Other people's flip sets that are allowed and seem to work."""
+    rejected: set[FlipSet] = field(default_factory=set)
 
     def changed(self, logit: float) -> bool:
         """Whether this logit is another decision than the person's present one (class 1 is logit > 0)."""
@@ -49,7 +63,7 @@ class Pursuit:
         """Take note of what a network trained on an allowed flip set says about the person."""
         if self.closest is None or (logit - self.closest) * self.away > 0:
             self.closest = logit
-        (self.shrinking or self.plan).saw(flips, logit * self.away, self.changed(logit))
+        self.current.saw(flips, logit * self.away, self.changed(logit))
 
     @property
     def current(self) -> Plan:
@@ -59,7 +73,8 @@ class Pursuit:
 class JointSearch:
     """Runs pursuits to their ends. `psi [people × rows]` says whose labels may be flipped for whom.
 
-    `share`: ask every network about everyone. `shrink`: make a found flip set smaller while it still works."""
+    `share`: ask every network about everyone. `shrink`: make a found flip set smaller while it still works.
+    Whoever has a claim waits until enough have one, so that the reference confirms many side by side."""
 
     def __init__(
         self,
@@ -79,139 +94,158 @@ class JointSearch:
 
     def run(self, pursuits: Sequence[Pursuit]) -> None:
         """Search until everyone is found or out of attempts, the retrainings are spent, or Ctrl-C."""
-        open_ = list(pursuits)
         try:
-            while open_ and not self._spent():
-                tries = self._next_attempts(open_)
-                new = self._untrained(tries)
-                self.trainer.fit(new, self.watch)
-                self._judge(open_, tries, new)
-                self._finish(open_)
-                open_ = [p for p in open_ if not p.complete]
-                self.watch.people(len(pursuits) - len(open_), sum(p.found is not None for p in pursuits))
+            while (open_ := [p for p in pursuits if not p.complete]) and not self._spent():
+                self._step([p for p in open_ if p.claim is None], pursuits)
+                self._confirm_when_worthwhile(open_)
+                self.watch.people(
+                    sum(p.complete for p in pursuits), sum(p.found is not None or p.claim is not None for p in pursuits)
+                )
         except KeyboardInterrupt:
             self.interrupted = True
-        for pursuit in open_:
-            self._end_shrinking(pursuit)
+        for pursuit in pursuits:
+            if pursuit.shrinking is not None and not pursuit.complete and pursuit.claim is None:
+                self._claim_smallest(pursuit)
+        while claiming := [p for p in pursuits if p.claim is not None]:
+            self._confirm(claiming)
 
     def _spent(self) -> bool:
         return self.max_retrainings is not None and self.trainer.trained >= self.max_retrainings
 
-    def _next_attempts(self, open_: Sequence[Pursuit]) -> dict[int, list[FlipSet]]:
+    def _step(self, active: Sequence[Pursuit], everyone: Sequence[Pursuit]) -> None:
+        """Train the next attempts of the active, and look what they say."""
+        tries = self._next_attempts(active)
+        wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
+        new = [flips for flips in wanted if not self.trainer.known(flips)]
+        self.trainer.fit(new, self.watch)
+        for pursuit in active:
+            pursuit.queue += tries[pursuit.person]
+            if pursuit.shrinking is not None:
+                while pursuit.queue:
+                    flips = pursuit.queue.pop(0)
+                    pursuit.saw(flips, float(self.trainer.logits(flips)[pursuit.person]))
+        for pursuit in active:
+            if pursuit.found is None:
+                pursuit.claim = self._own_claim(pursuit)
+        if self.share and new:
+            self._ask_everyone([p for p in everyone if not p.complete], tries, new)
+        for pursuit in active:
+            self._conclude(pursuit)
+
+    def _next_attempts(self, active: Sequence[Pursuit]) -> dict[int, list[FlipSet]]:
         """Each person's next attempts: one, and more while that keeps the engine busy."""
-        tries: dict[int, list[FlipSet]] = {p.person: [] for p in open_}
+        tries: dict[int, list[FlipSet]] = {p.person: [] for p in active}
         new: set[FlipSet] = set()
         room = math.inf if self.max_retrainings is None else self.max_retrainings - self.trainer.trained
         wanted = min(room, self.trainer.width)
-        active = list(open_)
-        while active and (not new or len(new) < wanted):
-            waiting = []
-            for pursuit in active:
+        asking = list(active)
+        while asking and (not new or len(new) < wanted):
+            still = []
+            for pursuit in asking:
                 if len(new) >= room:
                     break
                 flips = pursuit.current.next()
                 if flips is None:
                     continue
-                waiting.append(pursuit)
+                still.append(pursuit)
                 tries[pursuit.person].append(flips)
                 if not self.trainer.known(flips):
                     new.add(flips)
-            active = waiting
+            asking = still
         return tries
 
-    def _untrained(self, tries: dict[int, list[FlipSet]]) -> list[FlipSet]:
-        wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
-        return [flips for flips in wanted if not self.trainer.known(flips)]
+    # --- what a network says ------------------------------------------------------------------------
 
-    # --- judging ------------------------------------------------------------------------------------
-
-    def _judge(self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
-        """Everyone's own attempts in their order; then, where sharing is on, the others' networks."""
-        waiting = [p for p in open_ if p.found is None]
-        queues = {p.person: list(tries[p.person]) for p in waiting}
-        while waiting:
-            waiting = self._settle([(p, self._own_success(p, queues[p.person])) for p in waiting], shared=False)
-        for pursuit in open_:
-            if pursuit.shrinking is not None:
-                for flips in tries[pursuit.person]:
-                    pursuit.saw(flips, float(self.trainer.logits(flips)[pursuit.person]))
-        if self.share and new:
-            self._ask_everyone(open_, tries, new)
-        if self.shrink:
-            for pursuit in open_:
-                if pursuit.found is not None and pursuit.shrinking is None:
-                    pursuit.shrinking = Shrink(pursuit.plan.strongest_first(pursuit.found))
-
-    def _own_success(self, pursuit: Pursuit, queue: list[FlipSet]) -> FlipSet | None:
-        while queue:
-            flips = queue.pop(0)
+    def _own_claim(self, pursuit: Pursuit) -> Claim | None:
+        """The first of the person's own attempts, in their order, that seems to work."""
+        while pursuit.queue:
+            flips = pursuit.queue.pop(0)
             logit = float(self.trainer.logits(flips)[pursuit.person])
             pursuit.spent += 1
             pursuit.course.append((len(flips), logit))
             pursuit.saw(flips, logit)
             if pursuit.changed(logit) and flips not in pursuit.rejected:
-                return flips
+                return Claim(flips)
         return None
 
-    def _ask_everyone(
-        self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]
-    ) -> None:
+    def _ask_everyone(self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
         """Whoever's ψ allows the flip set of a network that was trained for somebody else may profit."""
         logits = np.array([self.trainer.logits(flips) for flips in new])
         allowed = np.array([len(f) <= self.budget and self.psi[:, list(f)].all(axis=1) for f in new])
-        candidates = {}
         for pursuit in open_:
-            own = set(tries[pursuit.person])
-            column = [k for k in np.flatnonzero(allowed[:, pursuit.person]) if new[k] not in own]
-            working = []
-            for k in column:
+            own = set(tries.get(pursuit.person, ()))
+            for k in map(int, np.flatnonzero(allowed[:, pursuit.person])):
+                if new[k] in own:
+                    continue
                 logit = float(logits[k, pursuit.person])
                 pursuit.saw(new[k], logit)
-                if pursuit.changed(logit) and new[k] not in pursuit.rejected:
-                    working.append(new[k])
-            if pursuit.found is None:
-                candidates[pursuit.person] = sorted(working, key=len)
-        waiting = [p for p in open_ if p.found is None]
-        while waiting:
-            offers = [(p, candidates[p.person].pop(0) if candidates[p.person] else None) for p in waiting]
-            waiting = self._settle(offers, shared=True)
+                if pursuit.found is None and pursuit.changed(logit):
+                    pursuit.offers.append(new[k])
+            pursuit.offers.sort(key=len)
 
-    def _settle(self, offers: Sequence[tuple[Pursuit, FlipSet | None]], shared: bool) -> list[Pursuit]:
-        """Confirm what seems to work by the reference; return those whose offer did not hold."""
-        candidates = [(pursuit, flips) for pursuit, flips in offers if flips is not None]
-        self.trainer.confirm([flips for _, flips in candidates])
-        refuted = []
-        for pursuit, flips in candidates:
-            logit = float(self.trainer.confirmed_logits(flips)[pursuit.person])
-            if pursuit.changed(logit):
-                pursuit.found, pursuit.found_logit, pursuit.shared = flips, logit, shared
-                pursuit.first_size = len(flips)
-            else:
-                pursuit.rejected.add(flips)
-                refuted.append(pursuit)
-        return refuted
-
-    # --- ending -------------------------------------------------------------------------------------
-
-    def _finish(self, open_: Sequence[Pursuit]) -> None:
-        for pursuit in open_:
-            if pursuit.shrinking is not None:
-                pursuit.complete = pursuit.shrinking.done
-                if pursuit.complete:
-                    self._end_shrinking(pursuit)
-            else:
-                pursuit.complete = pursuit.found is not None or pursuit.plan.done
-
-    def _end_shrinking(self, pursuit: Pursuit) -> None:
-        """Report the smallest set the reference confirms; the one found first is confirmed already."""
-        if pursuit.shrinking is None:
+    def _conclude(self, pursuit: Pursuit) -> None:
+        """Where this leaves the person: with a claim, with more to try, or at the end."""
+        if pursuit.shrinking is not None:
+            if pursuit.shrinking.done:
+                self._claim_smallest(pursuit)
             return
-        for flips in pursuit.shrinking.smallest_first():
-            if len(flips) >= len(pursuit.found or ()):
-                break
-            self.trainer.confirm([flips])
-            logit = float(self.trainer.confirmed_logits(flips)[pursuit.person])
-            if pursuit.changed(logit):
-                pursuit.found, pursuit.found_logit = flips, logit
-                break
-        pursuit.minimal = pursuit.shrinking.done and pursuit.found == pursuit.shrinking.smallest
+        if pursuit.claim is None and pursuit.found is None:
+            pursuit.claim = self._own_claim(pursuit) or self._offered_claim(pursuit)
+        if pursuit.claim is None:
+            pursuit.complete = pursuit.plan.done
+
+    def _offered_claim(self, pursuit: Pursuit) -> Claim | None:
+        while pursuit.offers:
+            flips = pursuit.offers.pop(0)
+            if flips not in pursuit.rejected:
+                return Claim(flips, shared=True)
+        return None
+
+    def _claim_smallest(self, pursuit: Pursuit) -> None:
+        """Claim the smallest working set that is smaller than the confirmed one; complete if there is none."""
+        assert pursuit.shrinking is not None
+        assert pursuit.found is not None
+        smaller = [
+            flips
+            for flips in pursuit.shrinking.smallest_first()
+            if len(flips) < len(pursuit.found) and flips not in pursuit.rejected
+        ]
+        if smaller:
+            pursuit.claim = Claim(smaller[0], shrunk=True)
+        else:
+            self._end(pursuit)
+
+    # --- what the reference says --------------------------------------------------------------------
+
+    def _confirm_when_worthwhile(self, open_: Sequence[Pursuit]) -> None:
+        claiming = [p for p in open_ if p.claim is not None]
+        distinct = {p.claim.flips for p in claiming if p.claim}
+        nobody_else = all(p.claim is not None or p.complete for p in open_)
+        if claiming and (nobody_else or len(distinct) >= 4 * self.trainer.jobs):
+            self._confirm(claiming)
+
+    def _confirm(self, claiming: Sequence[Pursuit]) -> None:
+        """Nothing is found that the reference does not find too; whose claim fails goes on searching."""
+        self.trainer.confirm([p.claim.flips for p in claiming if p.claim])
+        for pursuit in claiming:
+            claim, pursuit.claim = pursuit.claim, None
+            assert claim is not None
+            logit = float(self.trainer.confirmed_logits(claim.flips)[pursuit.person])
+            if not pursuit.changed(logit):
+                pursuit.rejected.add(claim.flips)
+                self._conclude(pursuit)
+                continue
+            if not claim.shrunk:
+                pursuit.first_size, pursuit.shared = len(claim.flips), claim.shared
+            pursuit.found, pursuit.found_logit = claim.flips, logit
+            if self.shrink and pursuit.shrinking is None:
+                pursuit.shrinking = Shrink(pursuit.plan.strongest_first(claim.flips))
+                pursuit.queue.clear()
+                self._conclude(pursuit)
+            else:
+                self._end(pursuit)
+
+    def _end(self, pursuit: Pursuit) -> None:
+        pursuit.complete = True
+        shrink = pursuit.shrinking
+        pursuit.minimal = shrink is not None and shrink.done and pursuit.found == shrink.smallest

@@ -20,7 +20,12 @@ class Trainer:
     """With a ledger: networks (or engine widths, where those are larger) between two writes."""
 
     def __init__(
-        self, engine: Engine, recipe: Recipe, rows: Rows, people: Floats, ledger: Ledger | None = None,
+        self,
+        engine: Engine,
+        recipe: Recipe,
+        rows: Rows,
+        people: Floats,
+        ledger: Ledger | None = None,
         jobs: int | None = None,
     ) -> None:
         self.engine, self.recipe, self.rows, self.people = engine, recipe, rows, people

@@ -1,4 +1,4 @@
-"""What an audit says: `Verdict` about one person, `Population` about many.
+"""Verdict: what an audit says about one person, in words and as a record.
 
 Found, not found and not eligible are three different results. "Not found" never means fair: it means
 that this search, with this budget, found nothing.
@@ -6,19 +6,17 @@ that this search, with this budget, found nothing.
 
 from __future__ import annotations
 
-import html
 import json
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from butfor.errors import ReplayError, SettingError
+from butfor.control import Collateral, SeedControl
+from butfor.errors import ReplayError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,6 +76,16 @@ class Verdict:
     """Per attempt: how many labels were flipped, and the person's logit."""
     reason: str
     run: dict[str, Any]
+    minimal: bool = False
+    """No single flip can be left out: every set with one flip fewer was trained and does not turn the decision."""
+    first_size: int = 0
+    """Flips in the first set that worked, before it was shrunk."""
+    alternatives: tuple[tuple[int, ...], ...] = ()
+    """Further flip sets that work, which share no row with `positions` or with each other."""
+    control: SeedControl | None = None
+    """How the verdict fares under other seeds; None where that was not asked for."""
+    collateral: Collateral | None = None
+    """What the flips do to the other people of the test table."""
     training: Training | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
@@ -86,6 +94,11 @@ class Verdict:
     @property
     def found(self) -> bool:
         return self.status == "found"
+
+    @property
+    def fragile(self) -> bool | None:
+        """Whether the effect is no larger than seed noise; None where no seeds were tried."""
+        return self.control.fragile if self.control else None
 
     @property
     def who(self) -> str:
@@ -99,7 +112,7 @@ class Verdict:
         if self.status == "found":
             k = len(self.positions)
             return (
-                f"Flipping {k} of {self.training_rows} training labels ({_percent(k / self.training_rows)}) turns "
+                f"Flipping {k} of {self.training_rows} training labels ({percent(k / self.training_rows)}) turns "
                 f"'{self.prediction}' into '{self.counterfactual_prediction}' for {who} (logit "
                 f"{signed(self.logit)} → {signed(self.counterfactual_logit or 0.0)}, confirmed by retraining)."
             )
@@ -161,6 +174,12 @@ class Verdict:
             "shared": self.shared,
             "complete": self.complete,
             "reason": self.reason,
+            "minimal": self.minimal,
+            "first_size": self.first_size,
+            "alternatives": [list(positions) for positions in self.alternatives],
+            "fragile": self.fragile,
+            "control": self.control.to_dict() if self.control else None,
+            "collateral": self.collateral.to_dict() if self.collateral else None,
             "sensitive": self.sensitive,
             "group": plain(self.group),
             "person": {str(k): plain(v) for k, v in self.person.items()},
@@ -170,7 +189,7 @@ class Verdict:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The record as JSON text, also written to `path` where one is given."""
-        return _written(json.dumps(self.to_dict(), indent=2, ensure_ascii=False), path)
+        return written(json.dumps(self.to_dict(), indent=2, ensure_ascii=False), path)
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Verdict:
@@ -203,6 +222,11 @@ class Verdict:
             course=tuple((k, logit) for k, logit in record["course"]),
             reason=record["reason"],
             run=record["run"],
+            minimal=record["minimal"],
+            first_size=record["first_size"],
+            alternatives=tuple(tuple(positions) for positions in record["alternatives"]),
+            control=SeedControl.from_dict(record["control"]) if record["control"] else None,
+            collateral=Collateral.from_dict(record["collateral"]) if record["collateral"] else None,
         )
 
     @classmethod
@@ -220,7 +244,7 @@ class Verdict:
         """The self-contained report page, also written to `path` where one is given."""
         from butfor.report.page import person_page
 
-        return _written(person_page(self), path)
+        return written(person_page(self), path)
 
     def _repr_html_(self) -> str:
         from butfor.report.page import person_fragment
@@ -231,179 +255,6 @@ class Verdict:
         from butfor.replay import training_of
 
         return training_of(self.run)
-
-
-class Population:
-    """The verdicts about many people, and what they say together."""
-
-    def __init__(self, verdicts: Sequence[Verdict], run: dict[str, Any], interrupted: bool = False) -> None:
-        self.verdicts = tuple(verdicts)
-        self.run = run
-        self.interrupted = interrupted
-
-    def __len__(self) -> int:
-        return len(self.verdicts)
-
-    def __iter__(self) -> Iterator[Verdict]:
-        return iter(self.verdicts)
-
-    def __getitem__(self, case: int) -> Verdict:
-        """The verdict about the person at position `case` of the rows that were asked about."""
-        for verdict in self.verdicts:
-            if verdict.case == case:
-                return verdict
-        raise SettingError(f"There is no verdict about person {case} among these {len(self)}.")
-
-    def __repr__(self) -> str:
-        return self.sentence
-
-    @property
-    def eligible(self) -> list[Verdict]:
-        return [v for v in self.verdicts if v.status != "not_eligible"]
-
-    @property
-    def found(self) -> list[Verdict]:
-        return [v for v in self.verdicts if v.found]
-
-    @property
-    def one_shot(self) -> int:
-        """How many were found at their own first attempt."""
-        return sum(v.attempts == 1 and not v.shared for v in self.found)
-
-    @property
-    def sentence(self) -> str:
-        """The result in one sentence."""
-        if not self.eligible:
-            return f"None of the {len(self)} people asked about is eligible (φ: {self.run['phi']})."
-        share = _percent(len(self.found) / len(self.eligible))
-        return (
-            f"{len(self.found)} of {len(self.eligible)} eligible people ({share}) have a counterfactual dataset of at "
-            f"most {self.verdicts[0].budget} of {self.verdicts[0].training_rows} training labels."
-        )
-
-    @property
-    def details(self) -> str:
-        """What it took, in one sentence."""
-        sizes = [v.flippable for v in self.eligible] or [0]
-        return (
-            f"{len(self)} people asked about; {min(sizes)} to {max(sizes)} flippable labels each; {self.one_shot} found "
-            f"at the first attempt, {sum(v.shared for v in self.found)} with a network trained for somebody else; "
-            f"{self.run.get('retrainings', 0)} retrainings."
-        )
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per person."""
-        rows = [
-            {
-                "case": v.case,
-                "row": v.row,
-                "group": v.group,
-                "status": v.status,
-                "prediction": v.prediction,
-                "logit": v.logit,
-                "counterfactual_prediction": v.counterfactual_prediction,
-                "counterfactual_logit": v.counterfactual_logit,
-                "flips": len(v.positions) if v.found else None,
-                "flipped_rows": " ".join(str(label) for label in v.flips.index),
-                "attempts": v.attempts,
-                "flippable": v.flippable,
-                "closest_logit": v.closest_logit,
-                "confirmed": v.confirmed,
-                "shared": v.shared,
-                "complete": v.complete,
-            }
-            for v in self.verdicts
-        ]
-        return pd.DataFrame(rows).astype({"flips": "Int64"})
-
-    @cached_property
-    def by_group(self) -> pd.DataFrame:
-        """Per protected group: people, eligible, found, the share found, and its 95 % (Wilson) interval."""
-        rows = {}
-        for group in sorted({v.group for v in self.verdicts}, key=lambda g: (type(g).__name__, g)):
-            members = [v for v in self.verdicts if v.group == group]
-            eligible = [v for v in members if v.status != "not_eligible"]
-            found = sum(v.found for v in eligible)
-            low, high = wilson(found, len(eligible))
-            share = found / len(eligible) if eligible else float("nan")
-            rows[group] = {
-                "people": len(members), "eligible": len(eligible), "found": found,
-                "share": share, "low": low, "high": high,
-            }  # fmt: skip
-        columns = ["people", "eligible", "found", "share", "low", "high"]
-        frame = pd.DataFrame.from_dict(rows, orient="index", columns=columns if not rows else None)
-        return frame.rename_axis(self.verdicts[0].sensitive if self.verdicts else "group")
-
-    def difference(self) -> float:
-        """The largest difference between two groups' shares."""
-        return float(self.by_group["share"].max() - self.by_group["share"].min())
-
-    def ratio(self) -> float:
-        """The smallest group share divided by the largest; 1 where all are equal."""
-        low, high = self.by_group["share"].min(), self.by_group["share"].max()
-        return 1.0 if low == high else float(low / high)
-
-    @cached_property
-    def keystones(self) -> pd.DataFrame:
-        """Training rows by how many people's flip sets they are in: the labels to review first."""
-        counts: dict[Any, list[int | None]] = {}
-        rows: dict[Any, pd.Series] = {}
-        for verdict in self.found:
-            for label, values in verdict.flips.iterrows():
-                counts.setdefault(label, []).append(verdict.case)
-                rows[label] = values
-        if not rows:
-            columns = ["people", "cases", *(self.verdicts[0].flips.columns if self.verdicts else [])]
-            return pd.DataFrame(columns=columns).rename_axis("row")
-        frame = pd.DataFrame(rows).T
-        frame.insert(0, "people", [len(counts[label]) for label in frame.index])
-        frame.insert(1, "cases", [" ".join(map(str, counts[label])) for label in frame.index])
-        return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "sentence": self.sentence,
-            "asked": len(self),
-            "eligible": len(self.eligible),
-            "found": len(self.found),
-            "one_shot": self.one_shot,
-            "interrupted": self.interrupted,
-            "by_group": [
-                {"group": plain(group)} | {k: plain(v) for k, v in values.items()}
-                for group, values in self.by_group.iterrows()
-            ],
-            "people": [v.to_dict() for v in self.verdicts],
-            "run": self.run,
-        }
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """All records as one JSON text, also written to `path` where one is given."""
-        return _written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
-
-    @classmethod
-    def from_json(cls, text: str | Path) -> Population:
-        """A population from its JSON text, or from the file that a path names."""
-        record = read_record(text)
-        check_schema(record)
-        if "people" not in record:
-            raise ReplayError("This is the record of one person; read it with Verdict.from_json.")
-        return cls([Verdict.from_dict(p) for p in record["people"]], record["run"], record["interrupted"])
-
-    def plot(self) -> Figure:
-        """The share found per group, with intervals."""
-        from butfor.report.charts import group_shares
-
-        return group_shares(self)
-
-    def to_html(self, path: str | Path | None = None) -> str:
-        """The self-contained report page, also written to `path` where one is given."""
-        from butfor.report.page import population_page
-
-        return _written(population_page(self), path)
-
-    def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self.sentence)}</p>{self.by_group.to_html(float_format='{:.3f}'.format)}"
 
 
 def read_record(text: str | Path) -> dict[str, Any]:
@@ -432,16 +283,6 @@ def check_schema(record: dict[str, Any]) -> None:
         )
 
 
-def wilson(found: int, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a share; everything is possible where n is 0."""
-    if n == 0:
-        return 0.0, 1.0
-    share, z2 = found / n, z * z
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
 def signed(logit: float) -> str:
     """A logit with its sign, to two decimals, more where it is very close to 0."""
     digits = 2 if abs(logit) >= 0.01 else 4
@@ -457,11 +298,11 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
-def _written(text: str, path: str | Path | None) -> str:
+def written(text: str, path: str | Path | None) -> str:
     if path is not None:
         Path(path).write_text(text, encoding="utf-8")
     return text

@@ -20,7 +20,7 @@ from butfor.paper.tables import NAMES, ranks_in, regions, title_of
 from butfor.report import parallel
 from butfor.report.charts import WIDTH, _axes, _boundary, _box, _note
 from butfor.report.svg import LIGHT
-from butfor.report.values import columns_of, differs, short
+from butfor.report.values import columns_of, differs
 from butfor.verdict import Training, Verdict
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def heat_bars(results: Sequence[Result], ranks: Sequence[str] = ("combined", "su
     pitch, head = 26, 46
     groups = len({result.dataset for result, _ in bars})
     height = head + pitch * max(1, len(bars)) + 12 * groups + 34
-    figure, axes = _axes(height, (150, head, WIDTH - 40, height - 34))
+    figure, axes = _axes(height, (192, head, WIDTH - 40, height - 34))
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     y, most, last = 0.0, 1, None
@@ -105,8 +105,8 @@ def heat_bars(results: Sequence[Result], ranks: Sequence[str] = ("combined", "su
         name = NAMES.get(rank, rank)
         _note(axes, -0.015, y, name, transform=axes.get_yaxis_transform(), ha="right", size=9.5)
         if last != result.dataset:
-            label = short(title_of(result), 16)
-            _note(axes, -0.29, y, label, transform=axes.get_yaxis_transform(), ha="left", size=10, weight="bold")
+            label = result.dataset + (" (sample)" if result.sample else "")
+            _note(axes, -0.48, y, label, transform=axes.get_yaxis_transform(), ha="left", size=10, weight="bold")
         most = max(most, _draw_bar(axes, result, rank, y))
         y, last = y + 1, result.dataset
     axes.set_xlim(0, most * 1.02)

@@ -58,6 +58,8 @@ def results_for(
         spec_named(name)
     if options.results is None:
         return _computed(options, ranks, asked or names_in(default), left_out if asked is None else None, keep)
+    if options.cases is not None or options.seeds != 1:
+        raise SettingError("--cases and --seeds say what to run; results in files are shown as they are.")
     if not options.results.is_dir():
         raise SettingError(
             f"--results {options.results} is not a directory; name one that holds <data set>.json files."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,7 @@ def evaluation_page(
 ) -> str:
     """The whole HTML document. `left_out`: data sets that were not run, each with the reason."""
     drawn = all_figures(results) if drawn is None else drawn
+    main = tables.main_ranks(results)
     svg = {name: Markup(inline_svg(figure, CAPTIONS.get(name, name), name)) for name, figure in drawn.items()}
     return _environment().get_template("evaluation.html").render(
         title="The published evaluation, run again",
@@ -65,15 +66,15 @@ def evaluation_page(
         left_out=left_out or {},
         machines=list(dict.fromkeys((r.machine, r.engine) for r in results)),
         extra=[rank for rank in tables.ranks_in(results) if rank not in (*RANKS, *ABLATIONS)],
-        table1=table_html(tables.table1(results)),
-        oneshot=table_html(tables.oneshot(results)),
+        table1=table_html(tables.table1(results, main)),
+        oneshot=table_html(tables.oneshot(results, main)),
         overlap=table_html(_overlap(results)),
         ablation=table_html(tables.ablation([r for r in results if set(ABLATIONS) <= set(r.rankings())])),
-        table2=table_html(tables.table2(results)),
+        table2=table_html(tables.table2(results, main)),
         setup=table_html(tables.setup(results)),
         sweep=sweep,
-        around=table_html(_sweep_frame(sweep)) if sweep else "",
-        ridge=table_html(_single(sweep.ridge)) if sweep else "",
+        around=table_html(_around(sweep)) if sweep else "",
+        ridge=table_html(_by_ridge(sweep)) if sweep else "",
         figures={name: drawing for name, drawing in svg.items() if not name.startswith("case-")},
         cases={name: drawing for name, drawing in svg.items() if name.startswith("case-")},
         RANKINGS=RANKINGS,
@@ -166,14 +167,26 @@ def _overlap(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def _single(frame: pd.DataFrame) -> pd.DataFrame:
-    names: Callable[[Any], str] = lambda name: str(name).replace("_", " ")  # noqa: E731
-    return frame.set_axis(pd.MultiIndex.from_tuples([(names(c), "") for c in frame.columns]), axis=1).astype(object)
+    """A plain frame as a table without ours and paper."""
+    columns = pd.MultiIndex.from_tuples([(str(name), "") for name in frame.columns])
+    return frame.set_axis(columns, axis=1).astype(object)
 
 
-def _sweep_frame(sweep: SweepTables) -> pd.DataFrame:
-    kept = ["dataset", "changed", "eligible", "n_psi", "ground_truth", "distance"]
-    words = {"eligible": "#φ", "n_psi": "n_ψ", "ground_truth": "GT", "dataset": "data set"}
-    return _single(sweep.around[kept].rename(columns=words))
+def _around(sweep: SweepTables) -> pd.DataFrame:
+    words = {
+        "dataset": "data set", "changed": "changed", "eligible": "#φ", "n_psi": "n_ψ", "ground_truth": "GT",
+        "distance": "distance",
+    }  # fmt: skip
+    return _single(sweep.around[list(words)].rename(columns=words))
+
+
+def _by_ridge(sweep: SweepTables) -> pd.DataFrame:
+    """One line per data set, "found / one-shot" under each λ."""
+    rows: dict[str, dict[str, str]] = {}
+    for record in sweep.ridge.to_dict("records"):
+        row = rows.setdefault(record["dataset"], {"data set": record["dataset"]})
+        row[f"λ = {record['ridge']:g}"] = f"{record['found']} / {record['one_shot']}"
+    return _single(pd.DataFrame(list(rows.values())))
 
 
 def _reproduces(result: Result) -> bool:

@@ -4,6 +4,7 @@ JSON file per data set, so that results computed on one machine can be shown on 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ class Run:
 @dataclass
 class Result:
     """One data set, all seeds. `sample`: people at the most where fewer than the published 200 were asked
-    for, else None. `whole_test`: the test split has no more people than were looked at."""
+    for, else None."""
 
     dataset: str
     setting: Setting
@@ -162,6 +163,36 @@ class Result:
         draft.write_text(json.dumps(self.to_dict(), ensure_ascii=False), encoding="utf-8")
         draft.replace(path)
         return path
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A number over model seeds."""
+
+    mean: float
+    low: float
+    high: float
+    digits: int = 1
+
+    @classmethod
+    def of(cls, values: Sequence[float | None], digits: int = 1) -> Spread | None:
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            return None
+        return cls(sum(known) / len(known), min(known), max(known), digits)
+
+    @property
+    def fixed(self) -> bool:
+        return self.low == self.high
+
+    def __str__(self) -> str:
+        def number(value: float, digits: int) -> str:
+            return f"{value:.0f}" if value == int(value) and digits <= 1 else f"{value:.{digits}f}"
+
+        if self.fixed:
+            return number(self.mean, self.digits)
+        whole = 0 if self.digits <= 1 else self.digits
+        return f"{number(self.mean, self.digits)} [{number(self.low, whole)}–{number(self.high, whole)}]"
 
 
 def read_result(path: Path) -> Result:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from butfor.audit import LabelAudit
 from butfor.data import DATASETS, Dataset, load_dataset
@@ -32,7 +33,10 @@ from butfor.paper.stopwatch import LineWatcher, TimedEngine, TimedRanking, machi
 from butfor.progress import Watcher
 from butfor.protocols import as_protocol
 from butfor.rank import Ranking, as_ranking
-from butfor.verdict import Population, Verdict, plain
+from butfor.verdict import plain
+
+if TYPE_CHECKING:
+    from butfor import Population, Verdict
 
 PEOPLE = 200
 """The paper audits the first 200 people of the test split that φ admits."""
@@ -170,7 +174,7 @@ class Evaluation:
             MLP(setting.hidden, max_epochs=setting.max_epochs, batch_size=setting.batch_size,
                 random_state=self.seed),
             encoder=TableEncoder("embed", setting.numeric, setting.embedding_seed),
-            budget=setting.budget, protocol=protocol_of(setting.budget), share=False, engine=self.engine,
+            budget=setting.budget, protocol=protocol_of(setting.budget), share=False, seeds=0, engine=self.engine,
             jobs=self.machinery.jobs, ledger=self.machinery.ledger, random_state=self.seed,
         )  # fmt: skip
         return audit.fit(

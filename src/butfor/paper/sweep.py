@@ -91,7 +91,7 @@ class Sweep:
     def around(self) -> pd.DataFrame:
         """The chosen setting first, then each with one thing changed: how far the counts move."""
         published = PUBLISHED[self.dataset]
-        rows = [{"changed": "nothing: chosen"} | _row(self.dataset, self.chosen, published)]
+        rows = [{"changed": f"chosen: {_settings(self.chosen.setting)}"} | _row(self.dataset, self.chosen, published)]
         for outcome in self.neighbours:
             rows.append(
                 {"changed": _change(self.chosen.setting, outcome.setting)} | _row(self.dataset, outcome, published)
@@ -276,6 +276,10 @@ def _row(name: str, outcome: Outcome, published: Published) -> dict[str, object]
     }
 
 
+def _settings(setting: Setting) -> str:
+    return ", ".join(f"{_spaced(name)} {_shown(getattr(setting, name))}" for name in OPEN)
+
+
 def _spaced(name: str) -> str:
     return name.replace("_", " ")
 
@@ -285,6 +289,5 @@ def _shown(value: object) -> str:
 
 
 def _words(outcome: Outcome) -> str:
-    setting = ", ".join(f"{_spaced(name)} {_shown(getattr(outcome.setting, name))}" for name in OPEN)
     low, high = outcome.n_psi
-    return f"{setting}: #φ {outcome.eligible}, n_ψ {low}–{high}, ground truth {outcome.ground_truth}"
+    return f"{_settings(outcome.setting)}: #φ {outcome.eligible}, n_ψ {low}–{high}, ground truth {outcome.ground_truth}"

@@ -8,7 +8,6 @@ Where several model seeds were run, ours is a `Spread`: the mean and the range.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -16,7 +15,7 @@ import pandas as pd
 
 from butfor.data.catalogue import SPECS
 from butfor.paper.published import PUBLISHED, named
-from butfor.paper.results import RankResult, Result, Run
+from butfor.paper.results import RankResult, Result, Run, Spread
 
 OURS, PAPER = "ours", "paper"
 NAMES = {
@@ -37,41 +36,16 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True)
-class Spread:
-    """A number over model seeds."""
-
-    mean: float
-    low: float
-    high: float
-    digits: int = 1
-
-    @classmethod
-    def of(cls, values: Sequence[float | None], digits: int = 1) -> Spread | None:
-        known = [value for value in values if value is not None]
-        if not known or len(known) < len(values):
-            return None
-        return cls(sum(known) / len(known), min(known), max(known), digits)
-
-    @property
-    def fixed(self) -> bool:
-        return self.low == self.high
-
-    def __str__(self) -> str:
-        def number(value: float, digits: int) -> str:
-            return f"{value:.0f}" if value == int(value) and digits <= 1 else f"{value:.{digits}f}"
-
-        if self.fixed:
-            return number(self.mean, self.digits)
-        whole = 0 if self.digits <= 1 else self.digits
-        return f"{number(self.mean, self.digits)} [{number(self.low, whole)}–{number(self.high, whole)}]"
-
-
 def ranks_in(results: Iterable[Result], wanted: Sequence[str] | None = None) -> list[str]:
     """Rankings that any result has, the paper's first; only the wanted ones where some are named."""
     present = dict.fromkeys(rank for result in results for rank in result.rankings())
     order = [*(rank for rank in NAMES if rank in present), *(rank for rank in present if rank not in NAMES)]
     return [rank for rank in order if wanted is None or rank in wanted]
+
+
+def main_ranks(results: Iterable[Result]) -> list[str]:
+    """Every ranking but the method's halves, which have a table of their own."""
+    return [rank for rank in ranks_in(results) if rank not in ("surrogate", "activation")]
 
 
 def title_of(result: Result) -> str:
@@ -133,13 +107,13 @@ def table2(results: Sequence[Result], ranks: Sequence[str] | None = None) -> pd.
                 ("data set", ""): title_of(result),
                 ("ranking", ""): NAMES.get(rank, rank),
                 ("per person", OURS): _of_rank(result, rank, lambda run, r: r.times.per_person(len(run.eligible)), 3),
-                ("per person", PAPER): paper.per_person.get(rank),
+                ("per person", PAPER): _hundredths(paper.per_person.get(rank)),
                 ("per retraining", OURS): each,
-                ("per retraining", PAPER): paper.per_retraining.get(rank),
+                ("per retraining", PAPER): _hundredths(paper.per_retraining.get(rank)),
                 ("overhead", OURS): _of_rank(result, rank, lambda run, r: r.times.overhead(len(run.eligible)), 4),
-                ("overhead", PAPER): paper.overhead.get(rank),
-                ("plain loop, per retraining", OURS): plain,
-                ("plain loop ÷ engine", OURS): f"{plain.mean / each.mean:.0f} ×" if plain and each else None,
+                ("overhead", PAPER): _hundredths(paper.overhead.get(rank)),
+                ("plain loop, per retraining", ""): plain,
+                ("plain loop ÷ engine", ""): f"{plain.mean / each.mean:.0f} ×" if plain and each else None,
             })  # fmt: skip
     return _frame(rows)
 
@@ -281,6 +255,10 @@ def _counts(
         row[(NAMES.get(rank, rank), OURS)] = _of_rank(result, rank, count) if rank in result.rankings() else None
         row[(NAMES.get(rank, rank), PAPER)] = paper.get(rank)
     return row
+
+
+def _hundredths(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:.2f}"
 
 
 def _found(run: Run, ranking: RankResult) -> int:

@@ -63,11 +63,12 @@ def _named(name: str, seed: int, device: str) -> Ranking:
     from butfor.rank.combined import Combined
     from butfor.rank.distance import Distance
     from butfor.rank.gradient import Gradient
+    from butfor.rank.guided import Guided
     from butfor.rank.influence import Influence
     from butfor.rank.surrogate import Surrogate
 
     makers: dict[str, Callable[[], Ranking]] = {
-        "guided": lambda: Combined([Gradient(device=device), Combined()], by_rank=True, name="guided"),
+        "guided": lambda: Guided(device),
         "gradient": lambda: Gradient(device=device),
         "combined": Combined,
         "surrogate": Surrogate,

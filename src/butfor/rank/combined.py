@@ -1,4 +1,4 @@
-"""Rankings joined: the published score (surrogate and activation), and what guides the default search."""
+"""The published score: surrogate and activation similarity, each min–max normalised per person, averaged."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from butfor.rank.surrogate import Surrogate
 
 
 class Combined:
-    """The mean of several rankings, made comparable per person: min–max normalised as published, or `by_rank`,
-    by the share of rows a row beats, which one ranking's outliers cannot dominate."""
+    """The mean of several rankings' min–max normalised scores; by default the two published ones."""
 
-    def __init__(self, parts: Sequence[Ranking] | None = None, *, by_rank: bool = False, name: str = "combined") -> None:
+    name = "combined"
+
+    def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
         self.parts = parts or (Surrogate(), Activation())
-        self.by_rank = by_rank
-        self.name = name
 
     def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
         total = np.zeros((len(people), rows.n))
-        comparable = beaten if self.by_rank else normalised
         for part in self.parts:
-            total += comparable(checked_scores(part, network, rows, people))
+            total += normalised(checked_scores(part, network, rows, people))
         return total / len(self.parts)
 
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.recipe import Floats, Network, Rows
-from butfor.rank.influence import away, hessian, jacobian, lowest_eigenvalue, sufficient_damping
+from butfor.rank.influence import away, hessian, jacobian, lowest_eigenvalue, one_blas_thread, sufficient_damping
 
 INSTALL = 'pip install "butfor[dattri]"'
 
@@ -66,9 +66,12 @@ class Dattri:
 
     def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
         """`[people × n]`, in units of logit."""
-        with quietly():
-            _dattri("task")
+        require_dattri()
         problem = Problem.of(network, rows, self.damping)
+        return self.changes(network, rows, people, problem) * away(network, people)[:, None]
+
+    def changes(self, network: Network, rows: Rows, people: Floats, problem: Problem) -> NDArray[np.float64]:
+        """Δlogit for each flip, `[people × n]`, or the failure."""
         if problem.lowest <= 0:
             raise self._failure(problem, f"H's lowest eigenvalue is then {problem.lowest:.3g}, not above 0")
         try:
@@ -78,10 +81,10 @@ class Dattri:
         if not np.isfinite(changes).all():
             broken = (~np.isfinite(changes)).any(axis=1).sum()
             raise self._failure(problem, f"the scores of {broken} of {len(people)} people are not numbers")
-        lengths = [np.linalg.norm(jacobian(network, X), axis=1).max() for X in (people, rows.X)]
-        if np.abs(changes).max() > 2 * lengths[0] * lengths[1] / (rows.n * problem.lowest):
+        longest = [np.linalg.norm(jacobian(network, X), axis=1).max(initial=0) for X in (people, rows.X)]
+        if np.abs(changes).max(initial=0) > 2 * longest[0] * longest[1] / (rows.n * problem.lowest):
             raise self._failure(problem, "it diverged, the scores are larger than H's lowest eigenvalue allows")
-        return changes * away(network, people)[:, None]
+        return changes
 
     def _failure(self, problem: Problem, what: str) -> SettingError:
         return SettingError(
@@ -100,8 +103,9 @@ class Problem:
 
     @classmethod
     def of(cls, network: Network, rows: Rows, damping: float | None) -> Problem:
-        H = hessian(network, rows)
-        lowest = lowest_eigenvalue(H)
+        with one_blas_thread():
+            H = hessian(network, rows)
+            lowest = lowest_eigenvalue(H)
         damping = sufficient_damping(lowest) if damping is None else damping
         return cls(damping, lowest + damping, float(np.linalg.norm(H)) + damping)
 
@@ -130,7 +134,7 @@ def attribution_task(network: Network) -> Any:
 
     from butfor.learn.reference import initial_network
 
-    task = _dattri("task").AttributionTask
+    task = dattri_module("task").AttributionTask
     model = initial_network(network.recipe, network.weights[0].shape[1])
     tensors = [a for pair in zip(network.weights, network.biases, strict=True) for a in pair]
     kept = {name: torch.from_numpy(array) for name, array in zip(model.state_dict(), tensors, strict=True)}
@@ -149,7 +153,7 @@ def attributor(solver: str, network: Network, n: int, problem: Problem) -> Any:
     """dattri's attributor, with settings that suit networks of this size."""
     with quietly():
         task = attribution_task(network)
-        family = _dattri("algorithm.influence_function")
+        family = dattri_module("algorithm.influence_function")
         parameters = sum(array.size for array in (*network.weights, *network.biases))
         if solver == "explicit":
             return family.IFAttributorExplicit(task, regularization=problem.damping)
@@ -194,7 +198,13 @@ def quietly() -> Iterator[None]:
         yield
 
 
-def _dattri(module: str) -> Any:
+def require_dattri() -> None:
+    """Refuse with the line that installs it."""
+    with quietly():
+        dattri_module("task")
+
+
+def dattri_module(module: str) -> Any:
     from importlib import import_module
 
     try:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from butfor.population import Population
 from butfor.report.parallel import parallel_coordinates
 from butfor.report.svg import LIGHT
 from butfor.report.values import short, shown
-from butfor.verdict import Population, Verdict, signed
+from butfor.verdict import Verdict, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
