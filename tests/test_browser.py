@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from butfor.control import Collateral, SeedControl
 from butfor.population import Population
 from butfor.verdict import SCHEMA_VERSION, Verdict
 
@@ -41,7 +42,10 @@ def verdict(case: int, status: str) -> Verdict:
             "budget": 2, "attempts": 3, "confirmed": found, "rank": "combined", "protocol": "algorithm1",
             "closest_logit": -0.2, "flippable": 12, "training_rows": 90, "shared": False, "complete": True,
             "reason": "", "sensitive": "sex", "group": values["sex"], "person": values,
-            "course": [[1, -0.4], [2, -0.2]], "run": RUN,
+            "course": [[1, -0.4], [2, -0.2]], "run": RUN, "minimal": found, "first_size": 1,
+            "alternatives": [[3], [4, 5]] if found else [],
+            "control": asdict(SeedControl(20, 11, 9, 3, 1)) if found else None,
+            "collateral": asdict(Collateral(29, 4, 0.7, 0.71)) if found else None,
         }
     )  # fmt: skip
 
@@ -78,7 +82,7 @@ def in_view(browser: Any, anchor: str) -> bool:
 @pytest.mark.xdist_group("browser")
 def test_a_link_leads_to_the_person_and_back(browser, report):
     browser.get(report.as_uri())
-    for part in ("answer", "groups", "keystones", "people", "case-1", "case-2"):
+    for part in ("answer", "groups", "chance", "keystones", "people", "case-1", "case-2"):
         assert browser.find_element("id", part).is_displayed()
     assert not in_view(browser, "case-25")
     browser.find_element("css selector", "#people a[href='#case-25']").click()

@@ -74,6 +74,7 @@ def verdict(case: int | None, status: str = "found", *, flips: int = 1, columns:
         "reason": {"not_eligible": "the rule φ leaves this person out."}.get(status, ""),
         "group": values(case or 0)["sex"], "person": values(case or 0, columns),
         "course": [] if status == "not_eligible" else [[1, -0.3], [2, -0.1]], "run": RUN,
+        "minimal": False, "first_size": flips if found else 0, "alternatives": [], "control": None, "collateral": None,
     }  # fmt: skip
     return replace(Verdict.from_dict(record), **changes)
 

@@ -271,7 +271,7 @@ class LabelAudit:
                 allowed = np.flatnonzero(psi[person])
                 depth = self.protocol.depth(len(allowed), self.budget_)
                 drawn = self.rank.name == "chance"
-                order = allowed if drawn else allowed[np.argsort(-score[allowed], kind="stable")][:depth]
+                order = allowed[np.argsort(-score[allowed], kind="stable")][: None if drawn else depth]
                 rng = np.random.default_rng([self.random_state, person_key(situation.encoded[person])])
                 ranked = Ranked(order, self.budget_, rng, len(allowed), drawn)
                 away = -1.0 if situation.predictions[person] else 1.0

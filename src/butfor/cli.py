@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -47,14 +48,46 @@ def _fail(message: str) -> int:
     return 2
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Commands(click.Group):
+    """Loads a command's module when the command is called: `butfor --help` need not wait for torch."""
+
+    ELSEWHERE: ClassVar = {"paper": ("butfor.paper.command", "paper"), "bench": ("butfor.bench.command", "bench")}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self.ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.ELSEWHERE:
+            return super().get_command(ctx, name)
+        module, attribute = self.ELSEWHERE[name]
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+class Choices(click.Command):
+    """Names the choices in the help text, from the lists that define them."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from butfor.learn.engines import NAMES as ENGINES
+        from butfor.protocols import PROTOCOLS
+        from butfor.rank import NAMES as RANKS
+        from butfor.rules import PHI, PSI
+
+        choices = {"ranks": RANKS, "protocols": PROTOCOLS, "phi": PHI, "psi": PSI, "engines": ENGINES}
+        for option in self.params:
+            if isinstance(option, click.Option) and option.help:
+                option.help = option.help.format(**{k: ", ".join(v) for k, v in choices.items()})
+        super().format_options(ctx, formatter)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, package_name="butfor")
 def cli() -> None:
     """Which few training labels, had they been the other way, would have made the retrained network
     decide otherwise about this person?"""
 
 
-@cli.command()
+@cli.command(cls=Choices)
 @click.argument("table")
 @click.option("--label", help="The label column (for a table of your own).")
 @click.option("--positive", help="The label value that counts as class 1. Default: the larger of the two.")
@@ -79,6 +112,7 @@ def cli() -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the network and of the search.")
 @click.option("--split-seed", type=int, help="Seed of the 60/20/20 split.")
 @click.option("--seeds", type=int, default=20, show_default=True, help="Other seeds that put a find to the test.")
+@click.option("--tries", type=int, help="Attempts per person of the guided search. Default: about the budget.")
 @click.option("--alternatives", type=int, default=0, show_default=True, help="Further, disjoint flip sets to look for.")
 @click.option("--max-retrainings", type=int, help="Stop after that many retrainings in all.")
 @click.option("--engine", default="auto", show_default=True, help="What trains: {engines}.")
@@ -209,7 +243,7 @@ def _fitted_audit(data: Dataset, options: dict[str, Any]) -> Any:
         encoder=TableEncoder(options["encoding"] or ("embed" if embedded else "onehot"), setup.numeric),
         budget=setup.budget if options["budget"] is None else _budget(options["budget"]),
         rank=options["rank"],
-        protocol=options["protocol"],
+        protocol=_protocol(options["protocol"], options["tries"]),
         phi=options["phi"],
         psi=options["psi"],
         share=options["share"],
@@ -225,6 +259,16 @@ def _fitted_audit(data: Dataset, options: dict[str, Any]) -> Any:
     return labels.fit(
         data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val)
     )
+
+
+def _protocol(name: str, tries: int | None) -> Any:
+    from butfor.protocols import GuidedSearch
+
+    if tries is None:
+        return name
+    if name != "guided":
+        raise SettingError(f"--tries goes with --protocol guided; '{name}' has its own number of attempts.")
+    return GuidedSearch(tries)
 
 
 def _budget(text: str) -> float:
@@ -300,6 +344,8 @@ def _command(
         "--split-seed", str(labels.origin_["split_seed"]), "--seeds", str(labels.seeds),
         "--alternatives", str(labels.alternatives),
     ]  # fmt: skip
+    if options["tries"]:
+        words += ["--tries", str(options["tries"])]
     if labels.max_retrainings:
         words += ["--max-retrainings", str(labels.max_retrainings)]
     return shlex.join(words)
@@ -363,22 +409,6 @@ def _table(frame: Any, caption: str | None = None) -> None:
     for row in frame.itertuples(index=False):
         table.add_row(*(escape(str(cell)) for cell in row))
     console.print(table)
-
-
-def _spell_out_choices() -> None:
-    """Name the choices in the help text, from the lists that define them, without importing torch."""
-    from butfor.learn.engines import NAMES as ENGINES
-    from butfor.protocols import PROTOCOLS
-    from butfor.rank import NAMES as RANKS
-    from butfor.rules import PHI, PSI
-
-    choices = {"ranks": RANKS, "protocols": PROTOCOLS, "phi": PHI, "psi": PSI, "engines": ENGINES}
-    for option in audit.params:
-        if isinstance(option, click.Option) and option.help:
-            option.help = option.help.format(**{k: ", ".join(v) for k, v in choices.items()})
-
-
-_spell_out_choices()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ A plan hands out flip sets (`next`), hears what networks say (`saw`) and knows w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -59,6 +60,10 @@ class Guided(Plan):
     REACH = 3
     """Rows in the pool, as a multiple of the budget."""
     LEAST_POOL = 24
+    LEARNING = 3.0
+    """Weight of credit against the ranking."""
+    CHANGE = (0.1, 0.5)
+    """Share of a set that a further attempt changes, from and to."""
 
     def __init__(self, order: NDArray[np.int64], budget: int, tries: int, rng: np.random.Generator) -> None:
         self.pool = [int(row) for row in order[: max(self.LEAST_POOL, self.REACH * budget)]]
@@ -70,7 +75,7 @@ class Guided(Plan):
         self._best: tuple[float, FlipSet] | None = None
         self._sums: dict[int, float] = {}
         self._counts: dict[int, int] = {}
-        self._total, self._seen = 0.0, 0
+        self._total, self._squares, self._seen = 0.0, 0.0, 0
 
     def next(self) -> FlipSet | None:
         if self.done or len(self._tried) >= self.tries:
@@ -87,6 +92,7 @@ class Guided(Plan):
         if self._best is None or gain > self._best[0]:
             self._best = (gain, flips)
         self._total += gain
+        self._squares += gain * gain
         self._seen += 1
         for row in flips:
             self._sums[row] = self._sums.get(row, 0.0) + gain
@@ -107,7 +113,7 @@ class Guided(Plan):
 
     def _varied(self) -> FlipSet:
         base = list(self._best[1]) if self._best else self.pool[: self.budget]
-        out = max(1, round(self.rng.uniform(0.1, 0.5) * self.budget))
+        out = max(1, round(self.rng.uniform(*self.CHANGE) * self.budget))
         if len(base) > self.budget - out:
             leave = self._chosen(base, len(base) - (self.budget - out), best=False)
             base = [row for row in base if row not in leave]
@@ -131,10 +137,13 @@ class Guided(Plan):
         count = self._counts.get(row, 0)
         if not count or count == self._seen:
             return 0.0
+        spread = math.sqrt(max(self._squares / self._seen - (self._total / self._seen) ** 2, 0.0))
+        if spread == 0:
+            return 0.0
         inside = self._sums[row] / count
         outside = (self._total - self._sums[row]) / (self._seen - count)
-        # A few sightings say little: shrink towards no opinion.
-        return (inside - outside) * count / (count + 4) * 4
+        # In units of the gains' own spread; a few sightings say little, so shrink towards no opinion.
+        return self.LEARNING * (inside - outside) / spread * count / (count + 3)
 
 
 class Shrink(Plan):

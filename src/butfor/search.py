@@ -96,7 +96,7 @@ class JointSearch:
         """Search until everyone is found or out of attempts, the retrainings are spent, or Ctrl-C."""
         try:
             while (open_ := [p for p in pursuits if not p.complete]) and not self._spent():
-                self._step([p for p in open_ if p.claim is None], pursuits)
+                self._step(self._active(open_), pursuits)
                 self._confirm_when_worthwhile(open_)
                 self.watch.people(
                     sum(p.complete for p in pursuits), sum(p.found is not None or p.claim is not None for p in pursuits)
@@ -111,6 +111,12 @@ class JointSearch:
 
     def _spent(self) -> bool:
         return self.max_retrainings is not None and self.trainer.trained >= self.max_retrainings
+
+    def _active(self, open_: Sequence[Pursuit]) -> list[Pursuit]:
+        """Whose attempts come next. Where retrainings are limited, finding comes before shrinking."""
+        active = [p for p in open_ if p.claim is None]
+        searching = [p for p in active if p.shrinking is None]
+        return searching if searching and self.max_retrainings is not None else active
 
     def _step(self, active: Sequence[Pursuit], everyone: Sequence[Pursuit]) -> None:
         """Train the next attempts of the active, and look what they say."""

@@ -89,7 +89,8 @@ def search_course(verdict: Verdict) -> Figure:
 
 
 def group_shares(population: Population) -> Figure:
-    """Per protected group, the share of eligible people with a counterfactual dataset, and its interval."""
+    """Per protected group, the share of eligible people with a counterfactual dataset, its interval, and as a
+    ring the share without the fragile ones."""
     groups = population.by_group if len(population) else None
     count = 0 if groups is None else len(groups)
     figure, axes = _axes(70 + 34 * max(1, count), (190, 14, WIDTH - 80, 26 + 34 * max(1, count)))
@@ -97,6 +98,7 @@ def group_shares(population: Population) -> Figure:
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     rows = [] if groups is None else list(groups.iterrows())
+    tested = any(v.control for v in population)
     top = max([values["high"] for _, values in rows if values["eligible"]], default=1.0)
     axes.set_xlim(0, min(1.0, 1.1 * top))
     for k, (group, values) in enumerate(rows):
@@ -106,6 +108,9 @@ def group_shares(population: Population) -> Figure:
         if values["eligible"]:
             axes.plot([values["low"], values["high"]], [k, k], color=LIGHT["person"], lw=2, clip_on=False)
             axes.plot([values["share"]], [k], color=LIGHT["person"], marker="o", markersize=8, clip_on=False)
+            if tested:
+                ring = {"marker": "o", "markersize": 13, "mfc": "none", "mew": 1.5}
+                axes.plot([values["share_robust"]], [k], color=LIGHT["ink"], clip_on=False, **ring)
     axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
     axes.set_xlabel("found among the eligible, with 95 % interval", color=LIGHT["muted"], size=9)
     return figure
@@ -229,5 +234,6 @@ def _flip_counts(verdict: Verdict) -> str:
     sizes = sorted({k for k, _ in verdict.course})
     if not sizes:
         return ""
+    order = ", fewest first" if [k for k, _ in verdict.course] == sorted(k for k, _ in verdict.course) else ""
     one = f"{sizes[0]} label{'s' * (sizes[0] != 1)}"
-    return f" (each flips {one})" if len(sizes) == 1 else f" (flipping {sizes[0]} to {sizes[-1]} labels, fewest first)"
+    return f" (each flips {one})" if len(sizes) == 1 else f" (flipping {sizes[0]} to {sizes[-1]} labels{order})"

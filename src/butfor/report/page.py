@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from butfor.population import Population
-from butfor.report import charts, words
+from butfor.report import belief, charts, words
 from butfor.report.svg import THEME, inline_svg
 from butfor.report.values import comparison, short, shown
 from butfor.verdict import AFTER, BEFORE, Verdict, signed
@@ -73,6 +73,7 @@ def population_page(population: Population) -> str:
         sensitive=population.verdicts[0].sensitive if population.verdicts else "group",
         unfinished=sum(not v.complete for v in population),
         groups=_groups(population),
+        tested=belief.tested(population),
         contrast=_contrast(population),
         keystones=_keystones(population, anchored),
         charts=_population_charts(population),
@@ -164,6 +165,8 @@ def _groups(population: Population) -> list[dict[str, Any]]:
             "found": int(g["found"]),
             "share": f"{100 * g['share']:.1f} %" if g["eligible"] else "–",
             "interval": f"{100 * g['low']:.1f} – {100 * g['high']:.1f} %" if g["eligible"] else "–",
+            "robust": f"{100 * g['share_robust']:.1f} %" if g["eligible"] else "–",
+            "margin": f"{g['median_margin']:.2f}" if g["eligible"] else "–",
         }
         for group, g in population.by_group.iterrows()
     ]
@@ -179,6 +182,7 @@ def _contrast(population: Population) -> dict[str, Any] | None:
     return {
         "difference": f"{100 * population.difference():.1f} percentage points",
         "ratio": f"{population.ratio():.2f}",
+        "robust": f"{100 * (ordered['share_robust'].max() - ordered['share_robust'].min()):.1f} percentage points",
         "overlap": least["high"] >= most["low"],
     }
 
@@ -186,10 +190,12 @@ def _contrast(population: Population) -> dict[str, Any] | None:
 def _keystones(population: Population, anchored: Sequence[tuple[Verdict, str]]) -> dict[str, Any]:
     frame = population.keystones
     who: dict[Any, list[tuple[str, str]]] = {}
+    robust: Counter[Any] = Counter()
     for verdict, anchor in anchored:
         for row in verdict.flips.index:
             name = verdict.case if verdict.case is not None else f"row {shown(verdict.row, LONGEST)}"
             who.setdefault(row, []).append((str(name), anchor))
+            robust[row] += not verdict.fragile
     columns = [c for c in frame.columns if c not in ("people", "cases", BEFORE, AFTER)]
     columns.sort(key=lambda c: str(c) != population.verdicts[0].sensitive)  # stable: the protected one first
     columns = columns[:MOST_KEYSTONE_COLUMNS]
@@ -197,6 +203,7 @@ def _keystones(population: Population, anchored: Sequence[tuple[Verdict, str]]) 
         {
             "row": shown(row, LONGEST),
             "people": values["people"],
+            "robust": robust[row],
             "who": who[row][:MOST_KEYSTONE_PEOPLE],
             "more": max(0, len(who[row]) - MOST_KEYSTONE_PEOPLE),
             "before": values[BEFORE],
@@ -269,6 +276,12 @@ def _environment() -> Environment:
         THEME=THEME,
         STATUS=words.STATUS,
         SIGN=words.SIGN,
+        FRAGILE=words.FRAGILE,
+        LEAST_SEEDS=belief.LEAST_SEEDS,
+        seed_rows=belief.seed_rows,
+        steadiness=belief.steadiness,
+        further_sets=belief.further_sets,
+        agreement_words=belief.agreement_words,
         PROTOCOLS=words.PROTOCOLS,
         RANKINGS=words.RANKINGS,
         rule_words=words.rule_words,

@@ -13,7 +13,12 @@ STATUS = {
 SIGN = {"found": "◆", "not_found": "○", "not_eligible": "–"}
 """A status is told by its sign and its words; colour only repeats it."""
 
+FRAGILE = "≈"
+"""The sign of a finding that is about as frequent without any flip."""
+
 PROTOCOLS = {
+    "guided": "flip as many labels as the budget allows and retrain; exchange some of them to do better; once the "
+    "decision turns, take back every flip that is not needed (a budget of one label: try one after the other)",
     "algorithm1": "flip the best-ranked label and retrain; then the best two together, and so on up to the budget",
     "singles": "flip one label at a time and retrain: the best-ranked, then the second-ranked alone, and so "
     "on through the top tenth",
@@ -23,6 +28,8 @@ PROTOCOLS = {
 }
 
 RANKINGS = {
+    "guided": "by two scores averaged: the derivative of this decision with respect to each training label, through "
+    "training itself, and the published ranking ‘combined’; the first is left out where it does not predict well",
     "combined": "by two scores averaged: how much a simple linear model's answer about this person rests on "
     "the label, and how alike the network's neurons respond to the person and to that training row",
     "surrogate": "by how much a simple linear model's answer about this person rests on each label",

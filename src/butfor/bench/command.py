@@ -1,0 +1,79 @@
+"""`butfor bench`: the measurements from the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def bench(ctx: click.Context) -> None:
+    """How fast, as ratios measured in one run; and who finds most. Without a command: engines."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(engines)
+
+
+@bench.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@click.option("--quick", is_flag=True, help="Fewer repetitions and no scaling.")
+@click.option("--device", help="Also measure the stacked engine there, such as cuda.")
+@click.option("--memory", is_flag=True, help="Also measure the peak memory of an Adult audit.")
+@click.option("--exhaustive", is_flag=True, help="With --device: also flip every Adult label alone.")
+def engines(as_json: bool = False, **options: Any) -> None:
+    """The engines against the plain PyTorch loop, on Adult's shape and on German."""
+    from butfor.bench.engines import main
+
+    flags = [f"--{name}" for name, on in options.items() if on is True]
+    device = ["--device", options["device"]] if options.get("device") else []
+    main([*flags, *device, *(["--json"] if as_json else [])])
+
+
+@bench.command()
+@click.option("--datasets", help="Names, separated by commas.")
+@click.option("--sets", type=int, help="Random flip sets per data set.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+def agreement(datasets: str | None, sets: int | None, as_json: bool) -> None:
+    """How far the engines' networks are from the reference's, and what rounding alone does."""
+    from butfor.bench.agreement import main
+
+    given = [("--datasets", datasets), ("--sets", sets)]
+    main([word for name, value in given if value is not None for word in (name, str(value))] + ["--json"] * as_json)
+
+
+@bench.command("effectiveness")
+@click.option("--datasets", help="Names, separated by commas. Default: the six embedded ones.")
+@click.option("--ranks", help="Rankings, separated by commas. Default: all.")
+@click.option("--people", default=200, show_default=True, help="Eligible people per data set.")
+@click.option("--engine", default="auto", show_default=True, help="What trains.")
+@click.option("--device", help="A torch device, such as cuda.")
+@click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
+def effectiveness_command(
+    datasets: str | None, ranks: str | None, people: int, engine: str, device: str | None, as_json: bool
+) -> None:
+    """Who finds most with how many retrainings: every ranking and the guided search, same people."""
+    from butfor.bench.effectiveness import EMBEDDED, HEADER, RANKS, effectiveness, line
+
+    if not as_json:
+        click.echo(HEADER)
+    rows = effectiveness(
+        datasets.split(",") if datasets else EMBEDDED,
+        ranks=ranks.split(",") if ranks else RANKS,
+        people=people,
+        engine=engine,
+        device=device,
+        tell=lambda row: None if as_json else click.echo(line(row)),
+    )
+    if as_json:
+        click.echo(json.dumps([{k: v for k, v in row.items() if k != "flips_by_case"} for row in rows], indent=1))
+
+
+@bench.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+def influence(as_json: bool) -> None:
+    """Influence functions for one Student person: ours, dattri's, and where the published hours come from."""
+    from butfor.bench.influence import main
+
+    main(["--json"] * as_json)
