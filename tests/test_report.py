@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from butfor.control import Collateral, SeedControl
 from butfor.population import Population
-from butfor.report import charts, page
+from butfor.report import belief, charts, page
 from butfor.report.svg import inline_svg
 from butfor.report.values import comparison, differs, short, shown
 from butfor.verdict import SCHEMA_VERSION, Training, Verdict
@@ -44,6 +45,10 @@ RUN = {
     "confirmations": 4,
     "command": "butfor audit loans.csv --label 'approved' --sensitive sex",
 }
+
+COIN, ODD, STEADY = SeedControl(20, 11, 9, 3, 1), SeedControl(20, 20, 19, 1, 0), SeedControl(20, 2, 1, 1, 0)
+ROBUST = SeedControl(20, 17, 1, 16, 0)
+AGREEMENT = {"spearman": 0.617, "slope": 1.15, "flips": 12, "people": 8, "trusted": True}
 
 
 def values(k: int, columns: int = 4) -> dict[str, Any]:
@@ -159,6 +164,107 @@ def test_a_person_page_shows_the_rows_beside_the_person():
     )
 
 
+@pytest.mark.parametrize(
+    ("control", "meaning"),
+    [
+        (COIN, "close to a coin toss of training, not that this label drives it"),
+        (ODD, "the network audited is the odd one out"),
+        (STEADY, "turn the decision under the seed audited, not that this label drives it"),
+        (SeedControl(3, 3, 0, 3, 0), "it takes at least 5"),
+    ],
+)
+def test_a_fragile_finding_is_marked_and_explained(control, meaning):
+    assert control.fragile
+    seen = outline(verdict(1, control=control, collateral=Collateral(199, 26, 0.69, 0.715)).to_html())
+    before_the_headline = seen.text[: seen.text.index("turns 'bad credit'")]
+    assert "≈ fragile" in before_the_headline
+    for words in (control.sentence, meaning, "Is it more than chance?", "What “fragile” means here"):
+        assert words in seen.text
+    assert "26 of 199 other test people are decided otherwise too; test accuracy 69.0 % → 71.5 %." in seen.text
+    assert "Treat the decision as unsettled" in seen.text
+    assert "hinges on this label" not in seen.text
+    assert "reviewed blind" not in seen.text
+
+
+def test_a_robust_finding_says_so_without_a_mark():
+    seen = outline(verdict(1, flips=2, control=ROBUST).to_html())
+    assert ROBUST.sentence in seen.text
+    assert "So it is more than chance" in seen.text
+    assert "probability of less than 0.001" in seen.text
+    assert "≈" not in seen.text
+    assert "reviewed blind" in seen.text
+    assert "Run the audit again with other seeds" not in seen.text
+
+
+def test_without_other_seeds_the_page_says_so():
+    seen = outline(verdict(1).to_html())
+    assert "no other seeds were tried" in seen.text
+    assert "Run the audit again with other seeds" in seen.text
+    for absent in ("≈", "What else the flips change", "Could fewer do?", "Other flip sets", "Was the gradient right?"):
+        assert absent not in seen.text
+    for status in ("not_found", "not_eligible"):
+        assert "Is it more than chance?" not in outline(verdict(1, status).to_html()).text
+
+
+def test_the_picture_of_the_seeds_has_a_mark_per_seed():
+    for control in (COIN, ODD, ROBUST, SeedControl(1, 0, 0, 0, 0)):
+        for row, count in zip(belief.seed_rows(control), (control.with_flips, control.without_flips), strict=True):
+            assert (row["full"].count("M"), row["open"].count("M")) == (count, control.seeds - count)
+    bars = belief.seed_rows(SeedControl(100, 50, 0, 50, 0))
+    assert [bar["full"] for bar in bars] == ["M0 1h300.0v11H0z", ""]
+    html = verdict(1, control=COIN).to_html()
+    assert 'aria-label="With the flips: 11 of 20 seeds decide otherwise"' in html
+    assert 'aria-label="No flip: 9 of 20 seeds decide otherwise"' in html
+
+
+def test_shrinking_further_sets_and_the_gradients_test_are_told():
+    given = {"minimal": True, "first_size": 7, "alternatives": ((3, 17), (40,)), "run": RUN | {"agreement": AGREEMENT}}
+    seen = outline(verdict(1, flips=2, **given).to_html()).text
+    assert "shrunk from 7 flips to 2; no single one of these flips can be left out" in seen
+    assert "2 further sets turn the decision too" in seen
+    assert "positions among the training rows (from 0) 3, 17 40" in seen
+    assert "agree fairly: rank correlation +0.62 (1 is best)" in seen
+    assert "so the gradient was trusted (12 flips retrained, 8 people asked)" in seen
+    table = pd.DataFrame([values(k) for k in range(60)], index=[f"r{k}" for k in range(60)])
+    training = Training(table, pd.Series([0, 1] * 30, index=table.index), (table, pd.Series([0, 1] * 30)))
+    assert "training rows r3, r17 r40" in outline(verdict(1, flips=2, training=training, **given).to_html()).text
+    single = outline(verdict(1, minimal=True, run=RUN | {"agreement": AGREEMENT | {"trusted": False}}).to_html()).text
+    assert "a single flip, so there is nothing to leave out" in single
+    assert "agree poorly" in single
+    assert "left out of the ranking" in single
+
+
+def test_a_population_counts_and_marks_the_fragile():
+    controls = {0: COIN, 3: ROBUST, 6: STEADY}
+    people = Population([replace(v, control=controls.get(v.case)) for v in population()], RUN)
+    seen = outline(people.to_html()).text
+    assert "≈ 2 of the 3 found are fragile: their finding is no larger than the noise of other seeds, so 1 of" in seen
+    assert "≈ Fragile among them 2" in seen
+    assert seen.count("◆ found ≈ fragile") == 2
+    assert "1 of the people found was not put to this test and counts as not fragile" in seen
+    assert all(control.sentence in seen for control in controls.values())
+    for _, group in people.by_group.iterrows():
+        low, high = (f"{100 * group[k]:.1f}" for k in ("low", "high"))
+        assert f"{low} – {high} % {100 * group['share_robust']:.1f} % {group['median_margin']:.2f}" in seen
+    assert "Median distance from the boundary" in seen
+    assert "fragile findings gather near the boundary" in seen
+    assert people.warnings
+    assert all(warning in seen for warning in people.warnings)
+
+
+def test_a_population_of_fragile_findings_or_without_seeds_or_findings():
+    every = outline(Population([replace(v, control=COIN if v.found else None) for v in population()], RUN).to_html())
+    assert "so none of them remains" in every.text
+    assert "every finding here is fragile" in every.text
+    firm = outline(Population([replace(v, control=ROBUST if v.found else None) for v in population()], RUN).to_html())
+    assert "None of the 4 found is fragile" in firm.text
+    seen = outline(population().to_html())
+    assert "no other seeds were tried" in seen.text
+    for absent in ("≈", "Share without", "Ring:", "Without the fragile ones"):
+        assert absent not in seen.text
+    assert "nothing to put to the test" in outline(Population([verdict(1, "not_found")], RUN).to_html()).text
+
+
 def test_incomplete_unconfirmed_and_interrupted_are_flagged():
     assert "Incomplete." in outline(verdict(1, "not_found", complete=False).to_html()).text
     assert "Incomplete." not in outline(verdict(1, "not_found").to_html()).text
@@ -233,7 +339,11 @@ def test_200_people_stay_below_a_megabyte(columns, flips, monkeypatch):
         "inline_svg",
         lambda f, t, name: svg.replace("name", name) if f is drawn else inline_svg(f, t, name),
     )
-    people = Population([verdict(k, flips=flips, columns=columns) for k in range(200)], RUN)
+    others = tuple(tuple(range(start, start + flips)) for start in range(200, 500, flips))[:5]
+    beliefs = {"control": COIN, "collateral": Collateral(199, 9), "first_size": 40, "minimal": True}
+    people = Population(
+        [verdict(k, flips=flips, columns=columns, alternatives=others, **beliefs) for k in range(200)], RUN
+    )
     html = people.to_html()
     assert len(html.encode()) < 1_000_000
     seen = outline(html)
@@ -255,6 +365,9 @@ def test_the_notebook_fragment_is_no_document():
     assert "<html" not in html
     assert len(html) < 8_000
     assert verdict(1).sentence in outline(html).text
+    fragile = outline(verdict(1, control=COIN)._repr_html_()).text
+    assert "≈ fragile" in fragile
+    assert COIN.sentence in fragile
 
 
 def test_charts_are_figures_without_pyplot():

@@ -30,24 +30,25 @@ def steadiness(control: SeedControl) -> str:
 def seed_rows(control: SeedControl) -> list[dict[str, Any]]:
     """Two rows of marks, with the flips and without. Marks above each other are of one seed."""
     both = control.with_flips - control.only_with_flips
-    kinds = [
+    kinds: list[tuple[int, bool, bool]] = [
         (both, True, True),
         (control.only_with_flips, True, False),
         (control.only_without_flips, False, True),
     ]
     kinds.append((control.seeds - sum(count for count, *_ in kinds), False, False))
-    rows = []
-    for k, (name, count) in enumerate((("With the flips", control.with_flips), ("No flip", control.without_flips))):
-        filled = [kind[1 + k] for kind in kinds for _ in range(kind[0])]
-        rows.append({"name": name, "count": count, "seeds": control.seeds} | _picture(filled, count))
-    return rows
+    with_flips = [with_ for count, with_, _ in kinds for _ in range(count)]
+    without = [without for count, _, without in kinds for _ in range(count)]
+    return [
+        {"name": name, "count": sum(filled), "seeds": control.seeds} | _picture(filled)
+        for name, filled in (("With the flips", with_flips), ("No flip", without))
+    ]
 
 
-def _picture(filled: list[bool], count: int) -> dict[str, Any]:
+def _picture(filled: list[bool]) -> dict[str, Any]:
     if len(filled) > MOST_MARKS:
         width = MOST_MARKS * STEP
-        edge = round(width * count / len(filled), 1)
-        return {"width": width, "full": f"M0 1h{edge}v11H0z" if count else "", "open": f"M.5 1.5h{width - 1}v10H.5z"}
+        edge = round(width * sum(filled) / len(filled), 1)
+        return {"width": width, "full": f"M0 1h{edge}v11H0z" if edge else "", "open": f"M.5 1.5h{width - 1}v10H.5z"}
     return {
         "width": max(1, len(filled)) * STEP,
         "full": _marks((place for place, full in enumerate(filled) if full), 0.0, MARK),

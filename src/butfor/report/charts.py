@@ -109,7 +109,7 @@ def group_shares(population: Population) -> Figure:
             axes.plot([values["low"], values["high"]], [k, k], color=LIGHT["person"], lw=2, clip_on=False)
             axes.plot([values["share"]], [k], color=LIGHT["person"], marker="o", markersize=8, clip_on=False)
             if tested:
-                ring = {"marker": "o", "markersize": 13, "mfc": "none", "mew": 1.5}
+                ring: dict[str, Any] = {"marker": "o", "markersize": 13, "mfc": "none", "mew": 1.5}
                 axes.plot([values["share_robust"]], [k], color=LIGHT["ink"], clip_on=False, **ring)
     axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
     axes.set_xlabel("found among the eligible, with 95 % interval", color=LIGHT["muted"], size=9)

@@ -100,6 +100,8 @@ def comparison(
     verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = LONGEST
 ) -> Comparison:
     """The person beside the flipped rows; at most `flips` of them, and at most `lines` columns."""
+    if flips == 0 and lines == 0:
+        return Comparison((), (), len(verdict.flips), len(columns_of(verdict)))
     rows = verdict.flips.iloc[:flips]
     person, theirs = verdict.person.to_dict(), rows.to_dict("list")
     every = []

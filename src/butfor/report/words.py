@@ -29,7 +29,7 @@ PROTOCOLS = {
 
 RANKINGS = {
     "guided": "by two scores averaged: the derivative of this decision with respect to each training label, through "
-    "training itself, and the published ranking ‘combined’; the first is left out where it does not predict well",
+    "training itself, and the published ranking 'combined'; the first is left out where it does not predict well",
     "combined": "by two scores averaged: how much a simple linear model's answer about this person rests on "
     "the label, and how alike the network's neurons respond to the person and to that training row",
     "surrogate": "by how much a simple linear model's answer about this person rests on each label",
