@@ -3,12 +3,9 @@ retrain and look again, until the prediction changes or the protocol is through.
 
 from __future__ import annotations
 
-import hashlib
-import platform
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import __version__
+from butfor.conclude import conclude
 from butfor.control import Found, collaterals, seed_controls
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, listed
@@ -28,6 +26,7 @@ from butfor.ledger import Ledger
 from butfor.population import Population
 from butfor.progress import Watcher
 from butfor.protocols import Protocol, Ranked, as_protocol, budget_in_labels
+from butfor.provenance import data_hash, versions
 from butfor.rank import Ranking, as_ranking, checked_scores
 from butfor.rank.chance import person_key
 from butfor.rules import Rule, Situation, as_phi, as_psi, eligible, flippable, group_values
@@ -115,6 +114,9 @@ class LabelAudit:
                 f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}; "
                 f"got {_brief(sensitive_features)}."
             )
+        taken = [name for name in (BEFORE, AFTER) if name in X.columns]
+        if taken:
+            raise TableError(f"Column {listed(taken)} has a name that verdicts use for the flipped labels; rename it.")
         group_values(X[sensitive_features])
         self.sensitive_ = sensitive_features
         self.classes_ = two_classes(y.to_numpy())
@@ -176,7 +178,7 @@ class LabelAudit:
         by_person = {p.person: p for p in pursuits}
         verdicts = [
             replace(
-                self._verdict(situation, k, case, psi[k], by_person.get(k), run),
+                conclude(self, situation, k, case, psi[k], by_person.get(k), run),
                 alternatives=tuple(others.get(k, ())),
                 **beliefs.get(k, {}),
             )
@@ -194,7 +196,7 @@ class LabelAudit:
         self._check_fitted()
         return {
             "butfor": __version__,
-            "versions": _versions(),
+            "versions": versions(),
             "data": self.origin_ | {"sha256": self.data_hash_, "training_rows": self.rows_.n},
             "sensitive": str(self.sensitive_),
             "label_names": list(self.label_names_),
@@ -372,80 +374,6 @@ class LabelAudit:
         trainer.trained = 0
         watch.plan(len(pursuits), most, each * most)
 
-    # --- reporting ----------------------------------------------------------------------------------
-
-    def _verdict(
-        self, situation: Situation, k: int, case: int, psi: NDArray[np.bool_], pursuit: Pursuit | None,
-        run: dict[str, Any],
-    ) -> Verdict:  # fmt: skip
-        person: pd.Series = situation.people.iloc[k]
-        prediction = int(situation.predictions[k])
-        found = pursuit is not None and pursuit.found is not None
-        positions = pursuit.found if pursuit is not None and pursuit.found is not None else ()
-        status = "not_eligible" if pursuit is None else "found" if found else "not_found"
-        return Verdict(
-            status=status,
-            case=int(case),
-            row=situation.people.index[k],
-            person=person,
-            group=situation.people[self.sensitive_].iloc[k],
-            sensitive=str(self.sensitive_),
-            prediction=self.label_names_[prediction],
-            logit=float(situation.logits[k]),
-            counterfactual_prediction=self.label_names_[1 - prediction] if found else None,
-            counterfactual_logit=pursuit.found_logit if pursuit else None,
-            flips=self._flips(positions),
-            positions=positions,
-            training_rows=self.rows_.n,
-            budget=self.budget_,
-            flippable=int(psi.sum()),
-            attempts=pursuit.spent if pursuit else 0,
-            shared=bool(pursuit and pursuit.shared),
-            complete=pursuit is None or pursuit.complete,
-            confirmed=found,
-            rank=self.rank.name,
-            protocol=self.protocol.name,
-            closest_logit=pursuit.closest if pursuit else None,
-            course=tuple(pursuit.course) if pursuit else (),
-            reason=self._reason(pursuit, int(psi.sum())),
-            run=run,
-            minimal=found and (len(positions) == 1 or bool(pursuit and pursuit.minimal)),
-            first_size=pursuit.first_size if pursuit else 0,
-            training=self.training_,
-        )
-
-    def _flips(self, positions: Sequence[int]) -> pd.DataFrame:
-        rows = self.training_.X.iloc[list(positions)].copy()
-        labels = self.rows_.y[list(positions)].astype(np.int64)
-        rows.insert(0, BEFORE, [self.label_names_[label] for label in labels])
-        rows.insert(1, AFTER, [self.label_names_[1 - label] for label in labels])
-        rows.attrs = {}
-        return rows
-
-    def _reason(self, pursuit: Pursuit | None, allowed: int) -> str:
-        if pursuit is None:
-            if self.phi.text.startswith("stable_under_switch") and not any(c in self.phi.text for c in "&|"):
-                return (
-                    f"the prediction already changes when '{self.sensitive_}' alone is switched, which an "
-                    "inference-time check shows without any retraining (φ: stable_under_switch)."
-                )
-            return f"the rule φ ({self.phi.text}) leaves this person out."
-        if pursuit.found is not None:
-            return ""
-        if not allowed:
-            return f"The rule ψ ({self.psi.text}) allows no label to be flipped for this person."
-        if not pursuit.complete:
-            return "The search was stopped before it was through."
-        return "This does not show that the decision is fair."
-
-
-def data_hash(training: Training) -> str:
-    """sha256 over the training and validation rows and labels, as given."""
-    digest = hashlib.sha256()
-    for part in (training.X, training.y, *training.validation):
-        digest.update(part.to_csv(index=True).encode())
-    return digest.hexdigest()
-
 
 def _table(X: Any) -> pd.DataFrame:
     if isinstance(X, pd.DataFrame):
@@ -467,13 +395,3 @@ def _labels(X: pd.DataFrame, y: Any) -> pd.Series:
 def _brief(thing: Any) -> str:
     shape = getattr(thing, "shape", None)
     return f"{type(thing).__name__} of shape {shape}" if shape is not None else repr(thing)[:60]
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("numpy", "pandas", "scikit-learn", "torch", "numba"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

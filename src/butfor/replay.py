@@ -14,6 +14,7 @@ from butfor.encode import TableEncoder
 from butfor.errors import ButforError, ReplayError
 from butfor.learn.recipe import Floats, Recipe, Rows
 from butfor.learn.reference import train
+from butfor.provenance import data_hash
 from butfor.verdict import Training, check_schema, signed
 
 
@@ -90,7 +91,6 @@ class _Stage:
 
 def training_of(run: dict[str, Any]) -> Training:
     """The training rows a run block names, checked against its hash."""
-    from butfor.audit import data_hash
     from butfor.tables import load_table
 
     origin = dict(run["data"])

@@ -233,6 +233,7 @@ def every_label(engine: Engine, recipe: Recipe, rows: Rows, people: Floats) -> d
 STRAIGHT = 0.3
 """By how much the cost of a unit of work may differ from that of the largest size before it is explained."""
 
+# The likeliest causes by how the engine works; a run measures the ratio, not its cause.
 EXPLANATIONS = {
     ("rows", "dearer"): "what a step or a network costs whatever its rows (Adam, turning the weights, its arrays, "
     "its batch orders) is spread over fewer rows.",
@@ -273,6 +274,7 @@ def point(
     epochs = sizes.scaling_epochs
     recipe = Recipe(hidden, batch_size=batch_size, max_epochs=epochs, patience=epochs + 1)
     flip_sets = random_flip_sets(n, 1, networks)
+    engine.fit_many(replace(recipe, max_epochs=1), some, flip_sets, some.X_val[:1])  # compiles, fills the caches
     seconds = median(
         timed(lambda: engine.fit_many(recipe, some, flip_sets, some.X_val[:1])) for _ in range(sizes.scaling_rounds)
     )
@@ -296,7 +298,7 @@ def explanation(at: dict[str, Any], jobs: int) -> str | None:
     ratio = at["against_largest"]
     if abs(ratio - 1) <= STRAIGHT:
         return None
-    why = EXPLANATIONS[at["axis"], "dearer" if ratio > 1 else "cheaper"]
+    why = "probably " + EXPLANATIONS[at["axis"], "dearer" if ratio > 1 else "cheaper"]
     if at["axis"] == "networks" and at["networks"] < jobs:
         why = f"{at['networks']} networks keep {at['networks']} of {jobs} cores busy."
     return f"{at['axis']} = {at['value']}, {batch_in_words(at['batch_size'])}: {ratio:.2f} × per unit of work; {why}"

@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -260,11 +260,11 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     parser.add_argument("--dataset", default="student")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     record = influence_bench(given.dataset)
     print(json.dumps(record, indent=2) if given.json else table(record))
 
