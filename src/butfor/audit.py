@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from butfor import __version__
 from butfor.conclude import conclude
-from butfor.control import Found, collaterals, seed_controls
+from butfor.control import Collateral, Found, collaterals, seed_controls
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.engines import choose_engine
@@ -348,7 +348,10 @@ class LabelAudit:
             controls = seed_controls(engine, recipe, self.rows_, trainer.people, found, self.seeds, watch)
             labels = None if y is None else (_labels(X, y).to_numpy() == self.classes_[1])
             places = [cases[f.person] for f in found]
-            sides = collaterals(engine, recipe, self.rows_, self.encoder_.transform(X), labels, found, places, watch)
+            sides: Sequence[Collateral | None] = [None] * len(found)
+            if len(X) > 1:
+                table = self.encoder_.transform(X)
+                sides = collaterals(engine, recipe, self.rows_, table, labels, found, places, watch)
         except KeyboardInterrupt:
             watch.note("Stopped before the seed control was through: the verdicts stand without it.")
             return {}

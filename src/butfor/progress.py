@@ -61,8 +61,8 @@ class ConsoleWatcher(Watcher):
 
     def trained(self, networks: int) -> None:
         self._networks += networks
-        if self._bar:
-            self._bar.update(self._task, advance=networks)
+        if self._bar:  # shrinking and seed control come on top of the announced attempts
+            self._bar.update(self._task, advance=networks, total=max(self._most, self._networks))
         elif time.monotonic() - self._last_line > self.LOG_EVERY:
             self._last_line = time.monotonic()
             self.note(f"{self._words()}, {self._networks} of at most {self._most} retrainings")

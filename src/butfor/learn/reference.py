@@ -134,4 +134,7 @@ class ReferenceEngine:
     def _side_by_side(self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet]) -> list[Network]:
         from joblib import Parallel, delayed
 
-        return list(Parallel(n_jobs=self.jobs)(delayed(train)(recipe, rows, flips) for flips in flip_sets))
+        # Large arrays would otherwise arrive as read-only maps, which torch warns about.
+        return list(
+            Parallel(n_jobs=self.jobs, max_nbytes=None)(delayed(train)(recipe, rows, flips) for flips in flip_sets)
+        )
