@@ -257,3 +257,31 @@ def test_help_names_the_choices(capsys):
     assert code == 0
     for word in ("combined", "algorithm1", "stable_under_switch", "same_group", "fused"):
         assert word in out
+
+
+def test_ctrl_c_writes_what_is_done(tmp_path):
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    command = ["audit", "student", "--engine", "reference", "--protocol", "exhaustive", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "butfor.cli", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    for line in process.stderr:
+        if "retrainings" in line:  # the plan: the search begins
+            break
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Stopped early" in err
+    record = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert record["interrupted"]
+    assert len(record["people"]) == 130
+    assert any(not person["complete"] for person in record["people"])
