@@ -252,6 +252,20 @@ def test_files_that_are_no_record_are_refused(capsys, tmp_path, content):
     assert run(capsys, "replay", tmp_path / "nosuch.json")[0] == 2
 
 
+def test_a_device_that_is_not_there_falls_back_and_says_so(capsys):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    code, out, err = run(capsys, "audit", "salary", "--case", 4, "--device", "cuda", "--json")
+    assert code == 0
+    assert "Using the CPU instead" in err
+    assert json.loads(out)["run"]["engine"] == "fused"
+    code, _, err = run(capsys, "audit", "salary", "--case", 4, "--engine", "stacked", "--device", "cuda", "--quiet")
+    assert code == 2
+    assert "is not there" in err
+
+
 def test_help_names_the_choices(capsys):
     code, out, _ = run(capsys, "audit", "--help")
     assert code == 0

@@ -84,7 +84,8 @@ class LabelAudit:
         self.encoder = encoder or TableEncoder()
         self.budget = budget
         self.protocol = as_protocol(protocol)
-        self.rank = as_ranking(self.protocol.rank if rank is None else rank, random_state, device or "cpu")
+        self._ranking = self.protocol.rank if rank is None else rank
+        self.rank = as_ranking(self._ranking, random_state)
         self.phi: Rule = as_phi(phi)
         self.psi: Rule = as_psi(psi)
         self.share = self.protocol.shares if share is None else share
@@ -158,6 +159,9 @@ class LabelAudit:
         situation = self._situation(X.iloc[list(cases)])
         psi = flippable(self.psi, situation)
         engine = self._engine(watch)
+        device = str(getattr(engine, "device", "cpu"))
+        if device != "cpu":  # a ranking that trains does so where the engine does
+            self.rank = as_ranking(self._ranking, self.random_state, device)
         trainer = Trainer(engine, self.network_.recipe, self.rows_, situation.encoded, self.ledger, self.jobs)
         people = np.flatnonzero(eligible(self.phi, situation))
         agreement = self._prepared(trainer, situation.encoded[people], watch)

@@ -88,7 +88,7 @@ class ConsoleWatcher(Watcher):
 
 def duration(seconds: float) -> str:
     """Seconds in the unit a person would say."""
-    if seconds < 1:
+    if seconds < 1.5:
         return "a second"
     if seconds < 90:
         return f"{seconds:.0f} seconds"

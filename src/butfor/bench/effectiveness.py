@@ -43,6 +43,7 @@ class StepByStep:
 
     def __init__(self, engine: Engine) -> None:
         self.name, self.fit_many = engine.name, engine.fit_many
+        self.device = getattr(engine, "device", "cpu")
 
 
 class Contest:
@@ -50,7 +51,7 @@ class Contest:
 
     def __init__(self, name: str, people: int, engine: str, device: str | None, split_seed: int | None = None) -> None:
         self.data: Dataset = load_dataset(name, random_state=split_seed)
-        self.engine, self.device = StepByStep(choose_engine(engine, device)), device
+        self.engine = StepByStep(choose_engine(engine, device))
         self.cases = self._audit(None, "algorithm1").eligible_cases(self.data.X_test, people)
 
     def _audit(self, rank: str | None, protocol: str | Protocol, **settings: Any) -> LabelAudit:
@@ -58,7 +59,7 @@ class Contest:
         model = MLP(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
         audit = LabelAudit(
             model, encoder=TableEncoder("embed", setup.numeric), budget=setup.budget, rank=rank, protocol=protocol,
-            engine=self.engine, device=self.device, seeds=0, **settings,
+            engine=self.engine, seeds=0, **settings,
         )  # fmt: skip
         validation = (data.X_val, data.y_val)
         return audit.fit(data.X_train, data.y_train, sensitive_features=data.sensitive, validation=validation)
