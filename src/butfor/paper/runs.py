@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 from butfor.audit import LabelAudit
 from butfor.data import DATASETS, Dataset, load_dataset
-from butfor.data.catalogue import spec_named
 from butfor.encode import TableEncoder
 from butfor.errors import ButforError, SettingError
 from butfor.learn.engines import choose_engine
 from butfor.learn.mlp import MLP
 from butfor.learn.reference import train
 from butfor.paper.results import PersonResult, RankResult, Result, Run, Setting, Times, read_result
+from butfor.paper.settings import published_setting
 from butfor.paper.stopwatch import LineWatcher, TimedEngine, TimedRanking, machine_in_words, versions
 from butfor.progress import Watcher
 from butfor.protocols import as_protocol
@@ -56,19 +56,6 @@ class Machinery:
     jobs: int | None = None
     ledger: Path | None = None
     data_home: Path | None = None
-
-
-CHOSEN = {"student": (8, "standard", 4, 4), "german": (128, "minmax", 3, 3)}
-"""Batch size, scaling of numbers, split seed and embedding seed that the paper leaves open: of those that
-`butfor paper sweep` tries, the ones nearest to the published #φ, n_ψ and ground truth. No ranking had a say."""
-
-
-def published_setting(name: str) -> Setting:
-    """The setting a set is run with unless another one is asked for."""
-    setup = spec_named(name).setup
-    if name in CHOSEN:
-        return Setting(*CHOSEN[name], setup.hidden, setup.max_epochs, setup.budget)
-    return Setting(setup.batch_size, setup.numeric, setup.random_state, 0, setup.hidden, setup.max_epochs, setup.budget)
 
 
 def protocol_of(budget: int) -> str:

@@ -16,6 +16,7 @@ import pandas as pd
 from butfor.data.catalogue import SPECS
 from butfor.paper.published import PUBLISHED, named
 from butfor.paper.results import RankResult, Result, Run, Spread
+from butfor.paper.settings import published_setting
 
 OURS, PAPER = "ours", "paper"
 NAMES = {
@@ -167,8 +168,7 @@ def setup(results: Sequence[Result] = ()) -> pd.DataFrame:
     used = {result.dataset: result.setting for result in results}
     rows = []
     for spec in SPECS.values():
-        setting = used.get(spec.name)
-        batch = spec.setup.batch_size if setting is None else setting.batch_size
+        setting = used.get(spec.name) or published_setting(spec.name)
         rows.append({
             ("data set", ""): spec.name,
             ("protected", ""): spec.sensitive,
@@ -177,10 +177,10 @@ def setup(results: Sequence[Result] = ()) -> pd.DataFrame:
             ("inputs", ""): spec.inputs,
             ("hidden", ""): f"{len(spec.setup.hidden)}×{spec.setup.hidden[0]}",
             ("epochs at most", ""): spec.setup.max_epochs,
-            ("batch", ""): "full" if batch is None else str(batch),
-            ("numbers", ""): spec.setup.numeric if setting is None else setting.numeric,
-            ("split seed", ""): spec.setup.random_state if setting is None else setting.split_seed,
-            ("embedding seed", ""): 0 if setting is None else setting.embedding_seed,
+            ("batch", ""): str(setting.batch_size or "full"),
+            ("numbers", ""): setting.numeric,
+            ("split seed", ""): setting.split_seed,
+            ("embedding seed", ""): setting.embedding_seed,
         })  # fmt: skip
     return _frame(rows)
 
