@@ -102,9 +102,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Which encoded columns a raw column became."""
         return self._block(column).columns
 
-    def is_categorical(self, column: Hashable) -> bool:
-        return self._block(column).codes is not None
-
     def _block(self, column: Hashable) -> _Block:
         check_is_fitted(self)
         if column not in self.blocks_:

@@ -12,13 +12,13 @@ from butfor.learn.mlp import MLP
 def accuracies(catalogue: pd.DataFrame) -> list[float | None]:
     """One accuracy per row of the catalogue; None where the set is not at hand."""
     at_hand = [balance is not None for balance in catalogue["label_balance"]]
-    return [test_accuracy(name) if here else None for name, here in zip(catalogue["name"], at_hand, strict=True)]
+    return [accuracy_of(name) if here else None for name, here in zip(catalogue["name"], at_hand, strict=True)]
 
 
-def test_accuracy(name: str) -> float:
-    """Published split, encoding, layers and batch size; seed 0."""
+def accuracy_of(name: str, encoder: TableEncoder | None = None) -> float:
+    """Published split, layers, batch size and, unless another encoder is given, encoding; seed 0."""
     data = load_dataset(name)
-    encoder = TableEncoder("embed", data.setup.numeric).fit(data.X_train)
+    encoder = (encoder or TableEncoder("embed", data.setup.numeric)).fit(data.X_train)
     model = MLP(data.setup.hidden, max_epochs=data.setup.max_epochs, batch_size=data.setup.batch_size)
     validation = (encoder.transform(data.X_val), data.y_val)
     model.fit(encoder.transform(data.X_train), data.y_train, validation=validation)

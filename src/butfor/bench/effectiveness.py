@@ -49,8 +49,8 @@ class StepByStep:
 class Contest:
     """One data set and a group of people, under changing rankings and protocols."""
 
-    def __init__(self, name: str, people: int, engine: str, device: str | None, split_seed: int | None = None) -> None:
-        self.data: Dataset = load_dataset(name, random_state=split_seed)
+    def __init__(self, name: str, people: int, engine: str, device: str | None) -> None:
+        self.data: Dataset = load_dataset(name)
         self.engine = StepByStep(choose_engine(engine, device))
         self.cases = self._audit(None, "algorithm1").eligible_cases(self.data.X_test, people)
 
