@@ -326,10 +326,13 @@ class LabelAudit:
             for person in going:
                 left[person, list(sets[person][-1])] = False
             again = self._pursuits(situation, np.array(going, dtype=np.int64), left)
-            self._search(trainer, left, again, watch)
+            interrupted = self._search(trainer, left, again, watch)
             for pursuit in again:
                 if pursuit.found:
                     sets[pursuit.person].append(pursuit.found)
+            if interrupted:
+                watch.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
+                break
             going = [p.person for p in again if p.found]
         return {person: found[1:] for person, found in sets.items()}
 

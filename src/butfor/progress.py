@@ -48,7 +48,8 @@ class ConsoleWatcher(Watcher):
     def plan(self, people: int, retrainings: int, seconds: float) -> None:
         self._people, self._most = people, retrainings
         about = f", about {duration(seconds)} at most" if retrainings else ""
-        self.note(f"{people} eligible people, at most {retrainings} retrainings{about} (Ctrl-C keeps what is done).")
+        who = "1 eligible person" if people == 1 else f"{people} eligible people"
+        self.note(f"{who}, at most {retrainings} retrainings{about} (Ctrl-C keeps what is done).")
         if self.console.is_terminal and retrainings:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
