@@ -1,14 +1,19 @@
 """Plans as games against an oracle that knows which flip sets work."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from butfor.effects import Effects
 from butfor.errors import SettingError
 from butfor.learn.reference import train
 from butfor.plans import Guided, Listed, Shrink
 from butfor.protocols import GuidedSearch
+from butfor.search import JointSearch, Pursuit
+from butfor.trainer import Trainer
 from conftest import fitted
 
 
@@ -153,17 +158,110 @@ def test_guided_finds_more_than_algorithm_1(compas):
     assert len(population.found) > len(published.found)
 
 
-def test_where_training_is_rough_the_gradient_is_left_out():
-    from butfor.rank.gradient import Agreement
+def retrained(audit, sets, people):
+    return np.array([train(audit.network_.recipe, audit.rows_, flips).logits(people) for flips in sets])
+
+
+def test_whatever_moves_decisions_furthest_leads():
+    from butfor.rank.combined import beaten
+    from butfor.rank.guided import LEADERS
     from butfor.rank.guided import Guided as GuidedRanking
 
     audit, data = fitted("salary", protocol="guided")
     people = audit.encoder_.transform(data.X_test)
+    psi = np.ones((len(people), audit.rows_.n), bool)
     ranking = GuidedRanking()
-    blended = ranking.score(audit.network_, audit.rows_, people)
-    ranking.agreement = Agreement(0.05, 0.1, 12)
-    from butfor.rank.combined import beaten
+    given = (audit.network_, audit.rows_, people)
+    figures = ranking.prepare(lambda sets: retrained(audit, sets, people), *given, psi, 3)
+    assert ranking.leader == figures["leader"] == max(LEADERS, key=figures["gains"].get)
+    away = np.where(audit.network_.logits(people) > 0, -1, 1)
+    for leader in LEADERS:
+        order = np.argsort(-GuidedRanking(leader).score(*given), axis=1, kind="stable")
+        moved = [
+            (train(audit.network_.recipe, audit.rows_, tuple(order[k, :3])).logits(people[k : k + 1])[0]
+             - audit.network_.logits(people[k : k + 1])[0]) * away[k]
+            for k in range(figures["people"])
+        ]  # fmt: skip
+        assert np.mean(moved) == pytest.approx(figures["gains"][leader], abs=1e-3)
+    alone = beaten(ranking.published.score(*given))
+    assert np.array_equal(GuidedRanking("published").score(*given), alone)
+    assert not np.array_equal(GuidedRanking("both").score(*given), alone)
+    assert not np.array_equal(GuidedRanking("gradient").score(*given), alone)
 
-    alone = beaten(ranking.published.score(audit.network_, audit.rows_, people))
-    assert np.array_equal(ranking.score(audit.network_, audit.rows_, people), alone)
-    assert not np.array_equal(blended, alone)
+
+# --- effects learned from retrainings -------------------------------------------------------------------
+
+
+def test_effects_are_learned_through_noise():
+    rng = np.random.default_rng(3)
+    true = np.exp(-np.arange(40) / 30) * 0.05 + rng.normal(0, 0.03, 40)
+    effects = Effects(list(range(100, 140)), 10, -1.0)
+    seen = [tuple(int(100 + r) for r in rng.choice(40, 10, replace=False)) for _ in range(300)]
+
+    def gain(flips):
+        return -1.0 + true[[row - 100 for row in flips]].sum()
+
+    for flips in seen:
+        effects.saw(flips, gain(flips) + rng.normal(0, 0.05))
+    assert np.corrcoef(effects.worth(), true)[0, 1] > 0.9
+    unseen = [tuple(int(100 + r) for r in rng.choice(40, 10, replace=False)) for _ in range(200)]
+    forecasts = np.array([effects.forecast(flips) for flips in unseen])
+    errors = np.array([gain(flips) + rng.normal(0, 0.05) for flips in unseen]) - forecasts[:, 0]
+    assert np.abs(errors).mean() < 0.06
+    assert 0.8 < errors.std() / forecasts[:, 1].mean() < 1.25  # as unsure as it should be
+
+
+def test_before_anything_is_seen_the_ranking_is_all_there_is():
+    effects = Effects([5, 3, 8, 1], 2, -0.5)
+    effects.saw((3, 5), -0.1)
+    assert list(np.argsort(-effects.worth())) == [0, 1, 2, 3]
+    assert effects.forecast((3, 5))[0] == pytest.approx(-0.1, abs=0.02)
+    assert effects.forecast(())[0] == pytest.approx(-0.5, abs=0.02)
+
+
+# --- attempts in common ---------------------------------------------------------------------------------
+
+
+class Bar:
+    """An engine without training: each row moves each person by a fixed amount."""
+
+    name, width = "bar", 4
+
+    def __init__(self, start, effects):
+        self.start, self.effects, self.sets = start, effects, []
+
+    def fit_many(self, recipe, rows, flip_sets, people, progress=None):
+        self.sets += flip_sets
+        moved = [[self.effects[p, list(flips)].sum() for p in range(len(self.start))] for flips in flip_sets]
+        return SimpleNamespace(logits=self.start + np.array(moved))
+
+
+def common_search(starts, pool, **settings):
+    effects = np.tile(np.linspace(0.06, 0.01, 40), (len(starts), 1))
+    engine = Bar(np.array(starts), effects)
+    trainer = Trainer(engine, None, None, np.zeros((len(starts), 1)))
+    trainer.confirm = lambda flips: trainer._confirmed.update({f: trainer._logits[f] for f in flips})
+    pursuits = [
+        Pursuit(k, Guided(np.arange(40), 4, 8 * pool, np.random.default_rng(k), start), 1.0, start)
+        for k, start in enumerate(starts)
+    ]
+    psi = np.ones((len(starts), 40), bool)
+    search = JointSearch(trainer, psi, 4, share=False, shrink=True, pool=pool, **settings)
+    search.run(pursuits)
+    return pursuits, search
+
+
+def test_attempts_in_common_go_to_those_who_are_near():
+    pursuits, search = common_search([-0.26, -0.3, -3.0, -4.0, -5.0], pool=60)
+    assert search.attempts == sum(p.spent for p in pursuits) == 60
+    near, far = pursuits[:2], pursuits[2:]
+    assert min(p.spent for p in near) > 3 * max(p.spent for p in far)
+    assert all(p.spent >= 1 and p.complete for p in pursuits)
+
+
+def test_everyone_has_a_first_attempt_and_what_works_is_shrunk():
+    pursuits, search = common_search([-0.1, -0.15, -3.0, -4.0], pool=8)
+    assert [p.found is not None for p in pursuits] == [True, True, False, False]
+    assert [len(p.found) for p in pursuits[:2]] == [2, 3]
+    assert all(p.minimal for p in pursuits[:2])
+    assert search.attempts == 8

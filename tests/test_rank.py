@@ -11,6 +11,7 @@ from butfor.rank.activation import Activation
 from butfor.rank.combined import Combined
 from butfor.rank.distance import Distance
 from butfor.rank.surrogate import Surrogate
+from conftest import fitted
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +129,31 @@ def test_scores_that_cannot_be_sorted_are_refused(subject):
         Surrogate(ridge=0)
     with pytest.raises(SettingError, match="decay"):
         Activation(decay=2)
+
+
+def test_an_audit_ranks_by_what_it_was_told_whatever_the_engines_device():
+    from butfor.learn.reference import ReferenceEngine
+
+    audit, data = fitted("salary", protocol="singles", rank="combined", share=False)
+    audit.engine = ReferenceEngine(1)
+    audit.engine.device = "elsewhere"
+    for name in ("distance", "chance", "surrogate"):
+        told = audit.searching(name, "singles", share=False).explain_all(data.X_test)
+        plain, _ = fitted("salary", protocol="singles", rank=name, share=False, engine="reference")
+        alone = plain.explain_all(data.X_test)
+        assert told.run["rank"] == name
+        assert [v.course for v in told] == [v.course for v in alone]
+    assert audit.explain_all(data.X_test).run["rank"] == "combined"
+
+
+def test_rankings_that_train_do_so_where_the_engine_does(subject):
+    from butfor.rank.gradient import Gradient
+
+    ranking = as_ranking("guided")
+    ranking.train_on("elsewhere")
+    network, rows, people = subject
+    with pytest.raises(RuntimeError, match="elsewhere"):
+        ranking.score(network, rows, people)
+    told = Gradient(device="cpu")
+    told.train_on("elsewhere")
+    assert told.score(network, rows, people).shape == (len(people), rows.n)

@@ -48,7 +48,7 @@ RUN = {
 
 COIN, ODD, STEADY = SeedControl(20, 11, 9, 3, 1), SeedControl(20, 20, 19, 1, 0), SeedControl(20, 2, 1, 1, 0)
 ROBUST = SeedControl(20, 17, 1, 16, 0)
-AGREEMENT = {"spearman": 0.617, "slope": 1.15, "flips": 12, "people": 8, "trusted": True}
+AGREEMENT = {"spearman": 0.617, "slope": 1.15, "flips": 12, "people": 8, "poor": False, "leader": "both"}
 
 
 def values(k: int, columns: int = 4) -> dict[str, Any]:
@@ -229,14 +229,16 @@ def test_shrinking_further_sets_and_the_gradients_test_are_told():
     assert "2 further sets turn the decision too" in seen
     assert "positions among the training rows (from 0) 3, 17 40" in seen
     assert "agree fairly: rank correlation +0.62 (1 is best)" in seen
-    assert "so the gradient was trusted (12 flips retrained, 8 people asked)" in seen
+    assert "(12 flips retrained, 8 people asked)" in seen
+    assert "the gradient and the published ranking together moved decisions furthest and led the search" in seen
     table = pd.DataFrame([values(k) for k in range(60)], index=[f"r{k}" for k in range(60)])
     training = Training(table, pd.Series([0, 1] * 30, index=table.index), (table, pd.Series([0, 1] * 30)))
     assert "training rows r3, r17 r40" in outline(verdict(1, flips=2, training=training, **given).to_html()).text
-    single = outline(verdict(1, minimal=True, run=RUN | {"agreement": AGREEMENT | {"trusted": False}}).to_html()).text
+    rough = AGREEMENT | {"poor": True, "leader": "published"}
+    single = outline(verdict(1, minimal=True, run=RUN | {"agreement": rough}).to_html()).text
     assert "a single flip, so there is nothing to leave out" in single
     assert "agree poorly" in single
-    assert "left out of the ranking" in single
+    assert "the published ranking alone moved decisions furthest" in single
 
 
 def test_a_population_counts_and_marks_the_fragile():

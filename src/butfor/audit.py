@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +86,7 @@ class LabelAudit:
         self.encoder = encoder or TableEncoder()
         self.budget = budget
         self.protocol = as_protocol(protocol)
-        self._ranking = self.protocol.rank if rank is None else rank
-        self.rank = as_ranking(self._ranking, random_state)
+        self.rank = as_ranking(self.protocol.rank if rank is None else rank, random_state)
         self.phi: Rule = as_phi(phi)
         self.psi: Rule = as_psi(psi)
         self.share = self.protocol.shares if share is None else share
@@ -159,12 +160,11 @@ class LabelAudit:
         situation = self._situation(X.iloc[list(cases)])
         psi = flippable(self.psi, situation)
         engine = self._engine(watch)
-        device = str(getattr(engine, "device", "cpu"))
-        if device != "cpu":  # a ranking that trains does so where the engine does
-            self.rank = as_ranking(self._ranking, self.random_state, device)
+        if hasattr(self.rank, "train_on"):
+            self.rank.train_on(str(getattr(engine, "device", "cpu")))
         trainer = Trainer(engine, self.network_.recipe, self.rows_, situation.encoded, self.ledger, self.jobs)
         people = np.flatnonzero(eligible(self.phi, situation))
-        agreement = self._prepared(trainer, situation.encoded[people], watch)
+        agreement = self._prepared(trainer, situation.encoded[people], psi[people], people, watch)
         pursuits = self._pursuits(situation, people, psi)
         with watch:
             self._announce(pursuits, psi, trainer, watch)
@@ -174,6 +174,7 @@ class LabelAudit:
         run = self.run_record() | {
             "engine": trainer.engine.name,
             "retrainings": trainer.trained,
+            "needed": trainer.needed,
             "recalled": trainer.recalled,
             "confirmations": trainer.confirmations,
             "agreement": agreement,
@@ -194,6 +195,22 @@ class LabelAudit:
         """The positions in X of the people φ admits, in order, `most` of them at the most."""
         self._check_fitted()
         return [int(case) for case in np.flatnonzero(eligible(self.phi, self._situation(X)))[:most]]
+
+    def searching(
+        self,
+        rank: str | Ranking | None = None,
+        protocol: str | Protocol | None = None,
+        *,
+        share: bool | None = None,
+        max_retrainings: int | None = None,
+    ) -> LabelAudit:
+        """This audit, with the same network, under another search. What is not named is as in `LabelAudit(...)`."""
+        other = copy(self)
+        other.protocol = as_protocol(protocol or "guided")
+        other.rank = as_ranking(rank or other.protocol.rank, self.random_state)
+        other.share = other.protocol.shares if share is None else share
+        other.max_retrainings = max_retrainings
+        return other
 
     def run_record(self) -> dict[str, Any]:
         """Everything needed to run this audit again."""
@@ -270,8 +287,9 @@ class LabelAudit:
     def _pursuits(self, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[Pursuit]:
         """One search per eligible person, the ranking cut off where the protocol cannot reach."""
         pursuits = []
-        for start in range(0, len(people), BLOCK):
-            block = people[start : start + BLOCK]
+        logits = self.network_.logits(situation.encoded)
+        for first in range(0, len(people), BLOCK):
+            block = people[first : first + BLOCK]
             scores = checked_scores(self.rank, self.network_, self.rows_, situation.encoded[block])
             for person, score in zip(block, scores, strict=True):
                 allowed = np.flatnonzero(psi[person])
@@ -279,20 +297,27 @@ class LabelAudit:
                 drawn = self.rank.name == "chance"
                 order = allowed[np.argsort(-score[allowed], kind="stable")][: None if drawn else depth]
                 rng = np.random.default_rng([self.random_state, person_key(situation.encoded[person])])
-                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn)
                 away = -1.0 if situation.predictions[person] else 1.0
-                pursuits.append(Pursuit(int(person), self.protocol.plan(ranked), away))
+                start = away * float(logits[person])
+                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn, start)
+                pursuits.append(Pursuit(int(person), self.protocol.plan(ranked), away, float(logits[person])))
         return pursuits
 
-    def _prepared(self, trainer: Trainer, people: Floats, watch: Watcher) -> dict[str, Any] | None:
+    def _prepared(
+        self, trainer: Trainer, people: Floats, psi: NDArray[np.bool_], places: NDArray[np.int64], watch: Watcher
+    ) -> dict[str, Any] | None:
         """Let the ranking look at a few real retrainings first, where it wants to."""
         if not hasattr(self.rank, "prepare") or not len(people):
             return None
-        figures: dict[str, Any] = self.rank.prepare(trainer.engine, self.network_, self.rows_, people)
-        if not figures["trusted"]:
+        figures: dict[str, Any] = self.rank.prepare(
+            lambda sets: trainer.retrain(sets)[:, places], self.network_, self.rows_, people, psi, self.budget_
+        )
+        if figures["poor"]:
+            lead = {"both": "both rankings", "gradient": "the training gradient", "published": "the published ranking"}
             watch.note(
-                f"Training is rough here: predicted and real effects of a flip agree poorly (rank correlation "
-                f"{figures['spearman']:.2f}). The search leans on the published ranking instead."
+                f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
+                f"{figures['spearman']:.2f}). The search goes by {lead[figures['leader']]}, which moved decisions "
+                "furthest in a trial."
             )
         return figures
 
@@ -305,6 +330,7 @@ class LabelAudit:
             share=self.share,
             shrink=self.protocol.shrinks,
             max_retrainings=self.max_retrainings,
+            pool=self.protocol.pool([p.plan for p in pursuits]),
             watch=watch,
         )
         search.run(pursuits)
@@ -377,11 +403,11 @@ class LabelAudit:
         if not most:
             watch.plan(len(pursuits), 0, 0.0)
             return
-        trainer.fit([()], Watcher())  # compiles what must be compiled, so that the next one is timed fairly
+        train = partial(trainer.engine.fit_many, trainer.recipe, trainer.rows, people=trainer.people[:1])
+        train(flip_sets=[()])  # compiles what must be compiled, so that the next ones are timed fairly
         started = time.perf_counter()
-        trainer.engine.fit_many(trainer.recipe, trainer.rows, [()] * trainer.width, trainer.people[:1])
+        train(flip_sets=[()] * trainer.width)
         each = (time.perf_counter() - started) / trainer.width
-        trainer.trained = 0
         watch.plan(len(pursuits), most, each * most)
 
 

@@ -1,17 +1,18 @@
 """Plans: what one person's search tries next, given what it has seen.
 
 A plan hands out flip sets (`next`), hears what networks say (`saw`) and knows when it is through (`done`).
-`Listed` walks down a fixed list, `Guided` improves on the best set seen, `Shrink` makes a set that works smaller.
+`Listed` walks down a fixed list, `Guided` learns which labels matter, `Shrink` makes a set that works smaller.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.effects import Effects
 from butfor.learn.recipe import FlipSet
 
 
@@ -26,9 +27,18 @@ class Plan:
     def saw(self, flips: FlipSet, gain: float, works: bool) -> None:
         """A network trained on `flips` gives a logit of `gain`, counted towards the other decision."""
 
+    def promise(self, typical: float, spread: float) -> float:
+        """Whose turn it is where attempts are scarce: the highest first. `typical` is how far first attempts move
+        people, and `spread` how much that differs."""
+        return math.inf
+
     def strongest_first(self, flips: FlipSet) -> list[int]:
         """The rows of a flip set, those believed to matter most first."""
         return list(flips)
+
+    def of_size(self, size: int) -> FlipSet | None:
+        """A set of that many rows which may work, not proposed before; None where the plan knows no better."""
+        return None
 
 
 class Listed(Plan):
@@ -48,40 +58,31 @@ class Listed(Plan):
 
 
 class Guided(Plan):
-    """Spend the whole budget at once, then improve on the best set seen so far.
+    """Spend the whole budget at once, and learn from every retraining which labels matter.
 
     The first attempt flips the top `budget` rows of the ranking together: more flips move a decision further,
-    and a set that works is shrunk afterwards. Every further attempt takes the best set seen (the person's own
-    or, with sharing, anybody's that ψ allows), puts some of its rows back and flips others from the top of
-    the ranking instead. Rows are chosen by their place in the ranking and by the company they were seen in:
-    `credit` is how much better sets with the row did than sets without it.
+    and a set that works is shrunk afterwards. Every further attempt flips the rows that are best by a draw from
+    what is believed of their effects (see `butfor.effects`), after all networks seen so far: the person's own and,
+    with sharing, anybody's that ψ allows.
     """
 
     REACH = 3
     """Rows in the pool, as a multiple of the budget."""
     LEAST_POOL = 24
-    LEARNING = 3.0
-    """Weight of credit against the ranking."""
-    CHANGE = (0.1, 0.5)
-    """Share of a set that a further attempt changes, from and to."""
 
-    def __init__(self, order: NDArray[np.int64], budget: int, tries: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, order: NDArray[np.int64], budget: int, tries: int, rng: np.random.Generator, start: float = -1.0
+    ) -> None:
         self.pool = [int(row) for row in order[: max(self.LEAST_POOL, self.REACH * budget)]]
         self.budget = min(budget, len(order))
         self.tries = tries
         self.rng = rng
+        self.effects = Effects(self.pool, self.budget, start)
         self._rank = {int(row): place for place, row in enumerate(order)}
         self._tried: set[FlipSet] = set()
-        self._best: tuple[float, FlipSet] | None = None
-        self._sums: dict[int, float] = {}
-        self._counts: dict[int, int] = {}
-        self._total, self._squares, self._seen = 0.0, 0.0, 0
 
     def next(self) -> FlipSet | None:
-        if self.done or len(self._tried) >= self.tries:
-            self.done = True
-            return None
-        flips = self._proposal()
+        flips = None if self.done or len(self._tried) >= self.tries else self._proposal()
         if flips is None:
             self.done = True
             return None
@@ -89,85 +90,78 @@ class Guided(Plan):
         return flips
 
     def saw(self, flips: FlipSet, gain: float, works: bool) -> None:
-        if self._best is None or gain > self._best[0]:
-            self._best = (gain, flips)
-        self._total += gain
-        self._squares += gain * gain
-        self._seen += 1
-        for row in flips:
-            self._sums[row] = self._sums.get(row, 0.0) + gain
-            self._counts[row] = self._counts.get(row, 0) + 1
+        self.effects.saw(flips, gain)
+
+    def promise(self, typical: float, spread: float) -> float:
+        """How near the next attempt may come to the other decision: one draw, above 0 beyond it."""
+        expected = self.effects.start + typical
+        if self._tried:
+            expected, spread = self.effects.forecast(self._best(self.effects.worth()))
+        return expected + spread * float(self.rng.standard_normal())
 
     def strongest_first(self, flips: FlipSet) -> list[int]:
-        return sorted(flips, key=lambda row: self._rank.get(row, len(self._rank)))
+        worth, place = self.effects.worth(), self.effects.place
+        behind = float(worth.min(initial=0.0))
+        return sorted(flips, key=lambda row: (-worth[place[row]] if row in place else -behind, self._rank.get(row, -1)))
 
     def _proposal(self) -> FlipSet | None:
         """A set not tried before; None where the pool has no more."""
         if not self._tried:
             return _sorted(self.pool[: self.budget])
         for _ in range(20):
-            flips = self._varied()
+            flips = self._best(self.effects.drawn(self.rng))
+            if flips not in self._tried:
+                return flips
+        for _ in range(20):  # beliefs are too firm for anything new: any set at all
+            flips = _sorted([int(row) for row in self.rng.choice(self.pool, self.budget, replace=False)])
             if flips not in self._tried:
                 return flips
         return None
 
-    def _varied(self) -> FlipSet:
-        base = list(self._best[1]) if self._best else self.pool[: self.budget]
-        out = max(1, round(self.rng.uniform(*self.CHANGE) * self.budget))
-        if len(base) > self.budget - out:
-            leave = self._chosen(base, len(base) - (self.budget - out), best=False)
-            base = [row for row in base if row not in leave]
-        others = [row for row in self.pool if row not in base]
-        return _sorted([*base, *self._chosen(others, min(self.budget - len(base), len(others)), best=True)])
+    def of_size(self, size: int) -> FlipSet | None:
+        for _ in range(20):
+            flips = self._best(self.effects.drawn(self.rng), size)
+            if flips not in self._tried:
+                self._tried.add(flips)
+                return flips
+        return None
 
-    def _chosen(self, rows: list[int], count: int, best: bool) -> set[int]:
-        """`count` of the rows drawn at random, the better (or the worse) ones more often."""
-        if count <= 0:
-            return set()
-        # Gumbel noise on log-weights draws without replacement in proportion to the weights.
-        worth = np.array([self._worth(row) for row in rows])
-        keys = (worth if best else -worth) + self.rng.gumbel(size=len(rows))
-        return {rows[k] for k in np.argsort(-keys)[:count]}
-
-    def _worth(self, row: int) -> float:
-        """Log-weight of a row: down by one for each budget's length in the ranking, up with its credit."""
-        return -self._rank.get(row, len(self._rank)) / self.budget + self._credit(row)
-
-    def _credit(self, row: int) -> float:
-        count = self._counts.get(row, 0)
-        if not count or count == self._seen:
-            return 0.0
-        spread = math.sqrt(max(self._squares / self._seen - (self._total / self._seen) ** 2, 0.0))
-        if spread == 0:
-            return 0.0
-        inside = self._sums[row] / count
-        outside = (self._total - self._sums[row]) / (self._seen - count)
-        # In units of the gains' own spread; a few sightings say little, so shrink towards no opinion.
-        return self.LEARNING * (inside - outside) / spread * count / (count + 3)
+    def _best(self, worth: NDArray[np.float64], size: int | None = None) -> FlipSet:
+        return _sorted([self.pool[k] for k in np.argsort(-worth, kind="stable")[: size or self.budget]])
 
 
 class Shrink(Plan):
-    """Drop flips while the set still works: first by halves from the weak end, then one by one.
+    """Drop flips while the set still works: by halves from the weak end, then one by one. Leaving out one at a time
+    also shows which flips weigh least, and by that order halves are tried again. When nothing more can be left out,
+    `other` proposes sets of one flip less that need not be part of this one, `OTHERS` of them.
 
     When it is `done`, every set that leaves out a single flip of `smallest` was tried and does not work."""
 
-    def __init__(self, strongest_first: Sequence[int]) -> None:
+    OTHERS = 12
+
+    def __init__(
+        self, strongest_first: Sequence[int], other: Callable[[int], FlipSet | None] = lambda size: None
+    ) -> None:
         self._ordered = list(strongest_first)
-        self._working: dict[FlipSet, float] = {_sorted(self._ordered): 0.0}
-        self._known: dict[FlipSet, bool] = {_sorted(self._ordered): True}
+        self._other, self._others = other, 0
+        whole = _sorted(self._ordered)
+        self._gains: dict[FlipSet, float] = {whole: 0.0}
+        self._working: set[FlipSet] = {whole}
         self._fails = 0
         """Longest prefix known to fail: the empty one is the data as it is."""
+        self._whole: FlipSet | None = None
+        """The set of which every flip was left out, one at a time."""
         self._queue: list[FlipSet] = []
         self._waiting: set[FlipSet] = set()
         self._advance()
 
     @property
     def smallest(self) -> FlipSet:
-        return min(self._working, key=lambda flips: (len(flips), -self._working[flips]))
+        return min(self._working, key=lambda flips: (len(flips), -self._gains[flips]))
 
     def smallest_first(self) -> list[FlipSet]:
         """The sets that work, fewest flips first, then the clearest."""
-        return sorted(self._working, key=lambda flips: (len(flips), -self._working[flips]))
+        return sorted(self._working, key=lambda flips: (len(flips), -self._gains[flips]))
 
     def next(self) -> FlipSet | None:
         if not self._queue:
@@ -177,9 +171,9 @@ class Shrink(Plan):
         return flips
 
     def saw(self, flips: FlipSet, gain: float, works: bool) -> None:
-        self._known[flips] = works
+        self._gains[flips] = gain
         if works:
-            self._working[flips] = gain
+            self._working.add(flips)
         self._waiting.discard(flips)
         if not self._waiting and not self._queue:
             self._advance()
@@ -190,12 +184,26 @@ class Shrink(Plan):
         if len(best) == 1:
             self.done = True
             return
-        if not set(best) <= set(self._ordered):  # somebody else's set, in which nothing is known of the order
+        if self._whole and set(best) < set(self._whole):
+            self._ordered, self._fails = self._heaviest_first(best, self._whole), 0
+        elif not set(best) <= set(self._ordered):  # somebody else's set, in which nothing is known of the order
             self._ordered, self._fails = list(best), 0
+        self._whole = None
         halves = self._halfway(best)
-        asked = [halves] if halves else self._one_less(best)
-        self._queue = [flips for flips in asked if flips not in self._known]
+        if halves:
+            self._queue = [halves]
+        else:
+            self._whole = best
+            self._queue = [flips for row in best if (flips := _without(best, row)) not in self._gains]
+        if not self._queue and self._others < self.OTHERS:
+            self._others += 1
+            proposed = self._other(len(best) - 1)
+            self._queue = [proposed] if proposed and proposed not in self._gains else []
         self.done = not self._queue
+
+    def _heaviest_first(self, best: FlipSet, whole: FlipSet) -> list[int]:
+        """The rows of `best`; first those without which `whole` falls back furthest."""
+        return sorted(best, key=lambda row: self._gains[_without(whole, row)])
 
     def _halfway(self, best: FlipSet) -> FlipSet | None:
         """Bisection over prefixes of the strongest rows, while the smallest set is such a prefix."""
@@ -207,13 +215,14 @@ class Shrink(Plan):
             if middle == self._fails:
                 return None
             prefix = _sorted(ordered[:middle])
-            if self._known.get(prefix) is not False:
+            if prefix not in self._gains:
                 return prefix
             self._fails = middle
-
-    def _one_less(self, best: FlipSet) -> list[FlipSet]:
-        return [tuple(row for row in best if row != left_out) for left_out in best]
 
 
 def _sorted(rows: Sequence[int]) -> FlipSet:
     return tuple(sorted(rows))
+
+
+def _without(flips: FlipSet, left_out: int) -> FlipSet:
+    return tuple(row for row in flips if row != left_out)

@@ -7,7 +7,7 @@ Each protocol turns the ranked, flippable rows of one person into attempts. The 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar
@@ -28,13 +28,15 @@ class Ranked:
     """One person's flippable training rows, best first, as far down as the protocol's `depth` reaches.
 
     `flippable` counts all of them. `drawn`: the ranking is pure chance, so that attempts are independent
-    draws from all rows instead of a walk down one fixed order."""
+    draws from all rows instead of a walk down one fixed order. `start`: the person's logit, counted towards the
+    other decision and so below 0."""
 
     order: NDArray[np.int64]
     budget: int
     rng: np.random.Generator
     flippable: int
     drawn: bool = False
+    start: float = -1.0
 
 
 class Protocol:
@@ -62,6 +64,10 @@ class Protocol:
     def depth(self, flippable: int, budget: int) -> int:
         """How far down the ranking attempts can reach."""
         raise NotImplementedError
+
+    def pool(self, plans: Sequence[Plan]) -> int | None:
+        """Attempts for all people together, where these are not fixed for each."""
+        return None
 
 
 class Algorithm1(Protocol):
@@ -164,7 +170,8 @@ class GuidedSearch(Protocol):
     """The one to use: the whole budget at once, the best set seen improved upon, and what works shrunk.
 
     With a budget of one label it tries the flippable labels one by one, all of them where they are few.
-    `tries`: attempts per person before shrinking; by default as many as Algorithm 1 takes, at least `LEAST`."""
+    `tries`: attempts per person on average before shrinking; by default as many as Algorithm 1 takes, at least
+    `LEAST`. They are spent where they promise most: one person may take up to `PATIENCE` times as many."""
 
     name = "guided"
     shares = True
@@ -172,6 +179,7 @@ class GuidedSearch(Protocol):
     rank = "guided"
     LEAST = 8
     FEW = 2000
+    PATIENCE = 8
 
     def __init__(self, tries: int | None = None) -> None:
         if tries is not None and tries < 1:
@@ -181,7 +189,8 @@ class GuidedSearch(Protocol):
     def plan(self, person: Ranked) -> Plan:
         if person.budget == 1 or len(person.order) < 2:
             return Listed(((int(row),) for row in person.order[: self.most(person.flippable, 1)]), person.order)
-        return Guided(person.order, person.budget, self.most(person.flippable, person.budget), person.rng)
+        tries = self.PATIENCE * self.most(person.flippable, person.budget)
+        return Guided(person.order, person.budget, tries, person.rng, person.start)
 
     def most(self, flippable: int, budget: int) -> int:
         if budget == 1:
@@ -190,6 +199,10 @@ class GuidedSearch(Protocol):
 
     def depth(self, flippable: int, budget: int) -> int:
         return min(flippable, max(self.FEW, Guided.REACH * budget))
+
+    def pool(self, plans: Sequence[Plan]) -> int | None:
+        tries = [plan.tries // self.PATIENCE for plan in plans if isinstance(plan, Guided)]
+        return sum(tries) + len(plans) - len(tries) if tries else None
 
 
 PROTOCOLS: dict[str, Protocol] = {

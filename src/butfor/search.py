@@ -37,6 +37,8 @@ class Pursuit:
     plan: Plan
     away: float
     """Which way the logit must go: −1 for a person now in class 1, +1 for class 0."""
+    logit: float = 0.0
+    """Before any flip."""
     spent: int = 0
     course: list[tuple[int, float]] = field(default_factory=list)
     closest: float | None = None
@@ -63,7 +65,9 @@ class Pursuit:
         """Take note of what a network trained on an allowed flip set says about the person."""
         if self.closest is None or (logit - self.closest) * self.away > 0:
             self.closest = logit
-        self.current.saw(flips, logit * self.away, self.changed(logit))
+        for plan in (self.plan, self.shrinking):
+            if plan is not None:
+                plan.saw(flips, logit * self.away, self.changed(logit))
 
     @property
     def current(self) -> Plan:
@@ -74,7 +78,11 @@ class JointSearch:
     """Runs pursuits to their ends. `psi [people × rows]` says whose labels may be flipped for whom.
 
     `share`: ask every network about everyone. `shrink`: make a found flip set smaller while it still works.
+    `pool`: attempts for all together, spent where they promise most; without it, everyone has their plan's.
     Whoever has a claim waits until enough have one, so that the reference confirms many side by side."""
+
+    LEARNING = 8
+    """Attempts made ahead at the most where the next ones depend on what these bring."""
 
     def __init__(
         self,
@@ -85,22 +93,31 @@ class JointSearch:
         share: bool,
         shrink: bool = False,
         max_retrainings: int | None = None,
+        pool: int | None = None,
         watch: Watcher | None = None,
     ) -> None:
         self.trainer, self.psi, self.budget = trainer, psi, budget
         self.share, self.shrink, self.max_retrainings = share, shrink, max_retrainings
+        self.pool, self.attempts = pool, 0
+        self.ahead = trainer.width if pool is None else min(trainer.width, self.LEARNING)
+        """Attempts made at once, if there are people enough or not."""
+        self.first_moves: list[float] = []
         self.watch = watch or Watcher()
         self.interrupted = False
 
     def run(self, pursuits: Sequence[Pursuit]) -> None:
         """Search until everyone is found or out of attempts, the retrainings are spent, or Ctrl-C."""
         try:
+            self._ask_about_known(pursuits)
             while (open_ := [p for p in pursuits if not p.complete]) and not self._spent():
-                self._step(self._active(open_), pursuits)
+                active = self._active(open_)
+                if active:
+                    self._step(active, open_)
+                elif not any(p.claim for p in open_):
+                    break
                 self._confirm_when_worthwhile(open_)
-                self.watch.people(
-                    sum(p.complete for p in pursuits), sum(p.found is not None or p.claim is not None for p in pursuits)
-                )
+                through = sum(p.complete or p.plan.done for p in pursuits)
+                self.watch.people(through, sum(p.found is not None or p.claim is not None for p in pursuits))
         except KeyboardInterrupt:
             self.interrupted = True
         for pursuit in pursuits:
@@ -108,19 +125,53 @@ class JointSearch:
                 self._claim_smallest(pursuit)
         while claiming := [p for p in pursuits if p.claim is not None]:
             self._confirm(claiming)
+        for pursuit in pursuits:
+            pursuit.complete |= pursuit.plan.done and pursuit.found is None
+
+    def _ask_about_known(self, pursuits: Sequence[Pursuit]) -> None:
+        """Networks that were trained before the search began may have answers already."""
+        if not self.share or not self.trainer.all_known:
+            return
+        self._ask_everyone(pursuits, {}, self.trainer.all_known)
+        for pursuit in pursuits:
+            self._conclude(pursuit)
 
     def _spent(self) -> bool:
         return self.max_retrainings is not None and self.trainer.trained >= self.max_retrainings
 
-    def _active(self, open_: Sequence[Pursuit]) -> list[Pursuit]:
-        """Whose attempts come next. Where retrainings are limited, finding comes before shrinking."""
-        active = [p for p in open_ if p.claim is None]
-        searching = [p for p in active if p.shrinking is None]
-        return searching if searching and self.max_retrainings is not None else active
+    def _pool_empty(self, kept_back: int = 0) -> bool:
+        return self.pool is not None and self.attempts + kept_back >= self.pool
 
-    def _step(self, active: Sequence[Pursuit], everyone: Sequence[Pursuit]) -> None:
+    def _active(self, open_: Sequence[Pursuit]) -> list[Pursuit]:
+        """Whose attempts come next. Where retrainings are limited, finding comes before shrinking.
+
+        Whoever is out of attempts stays open: the networks of others may still bring an answer."""
+        searching = [p for p in open_ if p.claim is None and p.shrinking is None and not p.plan.done]
+        shrinking = [p for p in open_ if p.claim is None and p.shrinking is not None]
+        if self.pool is not None:
+            if self._pool_empty():
+                for pursuit in searching:
+                    pursuit.plan.done = True
+            searching = self._most_promising([p for p in searching if not p.plan.done])
+        return searching if searching and self.max_retrainings is not None else searching + shrinking
+
+    def _most_promising(self, searching: list[Pursuit]) -> list[Pursuit]:
+        """The quarter that seems nearest to another decision; at the end, whoever has had no attempt yet."""
+        fresh = [p for p in searching if not p.spent]
+        if self._pool_empty(kept_back=len(fresh)):
+            return fresh
+        typical = self._typical()
+        promise = {p.person: p.plan.promise(*typical) for p in searching}
+        some = math.ceil(len(searching) / 4)
+        return sorted(searching, key=lambda p: -promise[p.person])[:some]
+
+    def _typical(self) -> tuple[float, float]:
+        """How far people's first attempts moved them: mean and standard deviation."""
+        return (float(np.mean(self.first_moves)), float(np.std(self.first_moves))) if self.first_moves else (0.0, 0.0)
+
+    def _step(self, active: Sequence[Pursuit], open_: Sequence[Pursuit]) -> None:
         """Train the next attempts of the active, and look what they say."""
-        tries = self._next_attempts(active)
+        tries = self._next_attempts(active, {p for p in open_ if not p.spent and p.found is None and p.claim is None})
         wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
         new = [flips for flips in wanted if not self.trainer.known(flips)]
         self.trainer.fit(new, self.watch)
@@ -134,27 +185,32 @@ class JointSearch:
             if pursuit.found is None:
                 pursuit.claim = self._own_claim(pursuit)
         if self.share and new:
-            self._ask_everyone([p for p in everyone if not p.complete], tries, new)
-        for pursuit in active:
-            self._conclude(pursuit)
+            self._ask_everyone(open_, tries, new)
+        for pursuit in open_:
+            if pursuit.claim is None:
+                self._conclude(pursuit)
 
-    def _next_attempts(self, active: Sequence[Pursuit]) -> dict[int, list[FlipSet]]:
+    def _next_attempts(self, active: Sequence[Pursuit], untried: set[Pursuit]) -> dict[int, list[FlipSet]]:
         """Each person's next attempts: one, and more while that keeps the engine busy."""
         tries: dict[int, list[FlipSet]] = {p.person: [] for p in active}
         new: set[FlipSet] = set()
         room = math.inf if self.max_retrainings is None else self.max_retrainings - self.trainer.trained
-        wanted = min(room, self.trainer.width)
+        wanted = min(room, self.ahead)
         asking = list(active)
+        kept_back = len(untried) - sum(p in untried for p in active)  # everyone's first attempt
         while asking and (not new or len(new) < wanted):
             still = []
             for pursuit in asking:
                 if len(new) >= room:
                     break
+                if pursuit.shrinking is None and self._pool_empty(kept_back):
+                    continue
                 flips = pursuit.current.next()
                 if flips is None:
                     continue
                 still.append(pursuit)
                 tries[pursuit.person].append(flips)
+                self.attempts += pursuit.shrinking is None
                 if not self.trainer.known(flips):
                     new.add(flips)
             asking = still
@@ -168,6 +224,8 @@ class JointSearch:
             flips = pursuit.queue.pop(0)
             logit = float(self.trainer.logits(flips)[pursuit.person])
             pursuit.spent += 1
+            if pursuit.spent == 1:
+                self.first_moves.append((logit - pursuit.logit) * pursuit.away)
             pursuit.course.append((len(flips), logit))
             pursuit.saw(flips, logit)
             if pursuit.changed(logit) and flips not in pursuit.rejected:
@@ -197,7 +255,7 @@ class JointSearch:
             return
         if pursuit.claim is None and pursuit.found is None:
             pursuit.claim = self._own_claim(pursuit) or self._offered_claim(pursuit)
-        if pursuit.claim is None:
+        if pursuit.claim is None and not self.share:
             pursuit.complete = pursuit.plan.done
 
     def _offered_claim(self, pursuit: Pursuit) -> Claim | None:
@@ -226,7 +284,7 @@ class JointSearch:
     def _confirm_when_worthwhile(self, open_: Sequence[Pursuit]) -> None:
         claiming = [p for p in open_ if p.claim is not None]
         distinct = {p.claim.flips for p in claiming if p.claim}
-        nobody_else = all(p.claim is not None or p.complete for p in open_)
+        nobody_else = all(p.claim or p.complete or (p.plan.done and p.shrinking is None) for p in open_)
         if claiming and (nobody_else or len(distinct) >= 4 * self.trainer.jobs):
             self._confirm(claiming)
 
@@ -245,7 +303,7 @@ class JointSearch:
                 pursuit.first_size, pursuit.shared = len(claim.flips), claim.shared
             pursuit.found, pursuit.found_logit = claim.flips, logit
             if self.shrink and pursuit.shrinking is None:
-                pursuit.shrinking = Shrink(pursuit.plan.strongest_first(claim.flips))
+                pursuit.shrinking = Shrink(pursuit.plan.strongest_first(claim.flips), pursuit.plan.of_size)
                 pursuit.queue.clear()
                 self._conclude(pursuit)
             else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from butfor.learn.recipe import Engine, FlipSet, Floats, Recipe, Rows
 from butfor.learn.reference import ReferenceEngine, available_cores
 from butfor.ledger import Ledger
@@ -33,6 +35,7 @@ class Trainer:
         self.jobs = jobs or available_cores()
         self.trained = self.recalled = self.confirmations = 0
         self._logits: dict[FlipSet, Floats] = {}
+        self._looked_at: set[FlipSet] = set()
         self._confirmed: dict[FlipSet, Floats] = {}
 
     @property
@@ -43,6 +46,10 @@ class Trainer:
     def known(self, flips: FlipSet) -> bool:
         return flips in self._logits
 
+    @property
+    def all_known(self) -> list[FlipSet]:
+        return list(self._logits)
+
     def fit(self, flip_sets: Sequence[FlipSet], watch: Watcher) -> None:
         """Train the flip sets, by the engine."""
         self._logits.update(self._trained_by(self.engine, flip_sets, watch))
@@ -50,7 +57,18 @@ class Trainer:
 
     def logits(self, flips: FlipSet) -> Floats:
         """What the network trained on a flip set says about each person."""
+        self._looked_at.add(flips)
         return self._logits[flips]
+
+    @property
+    def needed(self) -> int:
+        """Networks whose answers were looked at; the others were trained ahead of time."""
+        return len(self._looked_at)
+
+    def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
+        """What the networks trained on the flip sets say, `[sets × people]`; each is trained once."""
+        self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)], Watcher())
+        return np.array([self.logits(flips) for flips in flip_sets])
 
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
         """Train the flip sets again with the reference, each once."""

@@ -58,16 +58,19 @@ def effectiveness_command(
 
     if not as_json:
         click.echo(HEADER)
-    rows = effectiveness(
+    rows = []
+    for row in effectiveness(
         datasets.split(",") if datasets else EMBEDDED,
         ranks=ranks.split(",") if ranks else RANKS,
         people=people,
         engine=engine,
         device=device,
-        tell=lambda row: None if as_json else click.echo(line(row)),
-    )
+    ):
+        rows.append(row)
+        if not as_json:
+            click.echo(line(row))
     if as_json:
-        click.echo(json.dumps([{k: v for k, v in row.items() if k != "flips_by_case"} for row in rows], indent=1))
+        click.echo(json.dumps(rows, indent=1))
 
 
 @bench.command()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,20 @@ from butfor.encode import TableEncoder
 from butfor.learn.engines import choose_engine
 from butfor.learn.mlp import MLP
 from butfor.learn.recipe import Engine
-from butfor.population import Population
 from butfor.protocols import GuidedSearch, Protocol
 
 RANKS = (
     "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "influence-gn", "chance",
     "gradient",
 )  # fmt: skip
+RIVALS = ("combined", "distance")
+"""Whose retrainings the guided search is given, those of the one that finds more."""
 PEOPLE = 200
 EMBEDDED = ("salary", "student", "german", "compas", "default", "adult")
 
 
 class StepByStep:
-    """An engine that is never given attempts ahead of time, so that only what was needed counts as retrained."""
+    """An engine that is never given attempts ahead of time, so that each retraining teaches the next one."""
 
     width = 1
 
@@ -51,25 +52,24 @@ class Contest:
 
     def __init__(self, name: str, people: int, engine: str, device: str | None) -> None:
         self.data: Dataset = load_dataset(name)
-        self.engine = StepByStep(choose_engine(engine, device))
-        self.cases = self._audit(None, "algorithm1").eligible_cases(self.data.X_test, people)
-
-    def _audit(self, rank: str | None, protocol: str | Protocol, **settings: Any) -> LabelAudit:
         data, setup = self.data, self.data.setup
         model = MLP(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
-        audit = LabelAudit(
-            model, encoder=TableEncoder("embed", setup.numeric), budget=setup.budget, rank=rank, protocol=protocol,
-            engine=self.engine, seeds=0, **settings,
-        )  # fmt: skip
+        self.engine = choose_engine(engine, device)
+        self.base = LabelAudit(
+            model, encoder=TableEncoder("embed", setup.numeric), budget=setup.budget, engine=self.engine, seeds=0
+        )
         validation = (data.X_val, data.y_val)
-        return audit.fit(data.X_train, data.y_train, sensitive_features=data.sensitive, validation=validation)
+        self.base.fit(data.X_train, data.y_train, sensitive_features=data.sensitive, validation=validation)
+        self.cases = self.base.eligible_cases(data.X_test, people)
 
     def row(self, rank: str | None, protocol: str | Protocol, note: str = "", **settings: Any) -> dict[str, Any]:
         """One line of the table."""
         started = time.perf_counter()
-        audit = self._audit(rank, protocol, **settings)
+        audit = self.base.searching(rank, protocol, **settings)
+        if isinstance(audit.protocol, GuidedSearch):
+            audit.engine = StepByStep(self.engine)
         population = audit.explain_all(self.data.X_test, cases=self.cases)
-        sizes = [len(v.positions) for v in population.found]
+        sizes = {v.case: len(v.positions) for v in population.found}
         return {
             "dataset": self.data.name,
             "ranking": audit.rank.name,
@@ -77,45 +77,42 @@ class Contest:
             "people": len(self.cases),
             "found": len(population.found),
             "one_shot": population.one_shot,
-            "mean_flips": round(float(np.mean(sizes)), 2) if sizes else None,
-            "retrainings": population.run["retrainings"],
+            "mean_flips": round(float(np.mean(list(sizes.values()))), 2) if sizes else None,
+            "retrainings": population.run["needed"],
             "seconds": round(time.perf_counter() - started, 1),
-            "flips_by_case": _flips_by_case(population),
+            "flips_by_case": sizes,
         }
 
-    def rows(self, ranks: Sequence[str], tell: Callable[[dict[str, Any]], None]) -> list[dict[str, Any]]:
-        table: list[dict[str, Any]] = []
-
-        def add(*arguments: Any, **settings: Any) -> dict[str, Any]:
-            table.append(self.row(*arguments, **settings))
-            tell(table[-1])
-            return table[-1]
-
-        single = self.data.setup.budget == 1
+    def rows(self, ranks: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The table, line by line: the rankings, then the guided search."""
+        if self.data.setup.budget == 1:
+            for rank in ranks:
+                yield self.row(rank, "singles", share=False)
+            yield self.row("combined", "exhaustive")
+            yield self.row(None, "guided")
+            return
+        rivals = []
         for rank in ranks:
-            add(rank, "singles" if single else "algorithm1", share=False)
-        if single:
-            add("combined", "exhaustive")
-            add(None, "guided")
-        else:
-            rivals = [row for row in table if row["ranking"] in ("combined", "distance")]
-            cost = max(rivals, key=lambda row: row["found"])["retrainings"]
-            budget = self.data.setup.budget
-            add(None, GuidedSearch(max(1, budget // 5)), "a quarter of the retrainings", max_retrainings=cost // 4)
-            add(None, GuidedSearch(max(1, 3 * budget // 4)), "as many retrainings", max_retrainings=cost)
-        return table
-
-
-def _flips_by_case(population: Population) -> dict[int | None, int]:
-    return {v.case: len(v.positions) for v in population.found}
+            row = self.row(rank, "algorithm1", share=False)
+            rivals += [row] if rank in RIVALS else []
+            yield row
+        if not rivals:
+            return
+        cost = max(rivals, key=lambda row: row["found"])["retrainings"]
+        for note, cap, searching in (
+            ("a quarter of the retrainings", cost // 4, 0.8), ("as many retrainings", cost, 0.6),
+        ):  # fmt: skip
+            tries = max(1, round(searching * cap / len(self.cases)))
+            yield self.row(None, GuidedSearch(tries), note, max_retrainings=cap)
 
 
 def effectiveness(
     names: Sequence[str], *, ranks: Sequence[str] = RANKS, people: int = PEOPLE, engine: str = "auto",
-    device: str | None = None, tell: Callable[[dict[str, Any]], None] = lambda row: None,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """The rows of all the data sets."""
-    return [row for name in names for row in Contest(name, people, engine, device).rows(ranks, tell)]
+    device: str | None = None,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """The rows of all the data sets, as they come."""
+    for name in names:
+        yield from Contest(name, people, engine, device).rows(ranks)
 
 
 def line(row: dict[str, Any]) -> str:
@@ -143,13 +140,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     print(HEADER, flush=True)
     for name in given.datasets.split(","):
-        rows = effectiveness(
-            [name], ranks=given.ranks.split(","), people=given.people, engine=given.engine, device=given.device,
-            tell=lambda row: print(line(row), flush=True),
-        )  # fmt: skip
-        if given.out:
-            given.out.mkdir(parents=True, exist_ok=True)
-            (given.out / f"effectiveness-{name}.json").write_text(json.dumps(rows, indent=1))
+        rows = []
+        for row in effectiveness(
+            [name], ranks=given.ranks.split(","), people=given.people, engine=given.engine, device=given.device
+        ):
+            print(line(row), flush=True)
+            rows.append(row)
+            if given.out:
+                given.out.mkdir(parents=True, exist_ok=True)
+                (given.out / f"effectiveness-{name}.json").write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

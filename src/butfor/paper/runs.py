@@ -15,7 +15,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +30,6 @@ from butfor.paper.results import PersonResult, RankResult, Result, Run, Setting,
 from butfor.paper.settings import published_setting
 from butfor.paper.stopwatch import LineWatcher, TimedEngine, TimedRanking, machine_in_words, versions
 from butfor.progress import Watcher
-from butfor.protocols import as_protocol
 from butfor.rank import Ranking, as_ranking
 from butfor.verdict import plain
 
@@ -137,15 +135,13 @@ class Evaluation:
 
     def ground_truth(self, watch: Watcher) -> list[int]:
         """Who has a counterfactual dataset of one label at all: every flippable label is tried."""
-        audit = copy(self.base)  # the same network: f need not be trained again
-        audit.protocol, audit.share = as_protocol("exhaustive"), True
+        audit = self.base.searching("combined", "exhaustive")
         return [int(v.case or 0) for v in self._explained(audit, watch).found]
 
     def search(self, run: Run, ranking: Ranking, watch: Watcher) -> None:
         """Run one ranking and enter it into `run`."""
         timed = TimedRanking(ranking)
-        audit = copy(self.base)
-        audit.rank = timed
+        audit = self.base.searching(timed, self.base.protocol, share=False)
         self.engine.reset()
         population = self._explained(audit, watch)
         counts = population.run

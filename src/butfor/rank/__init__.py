@@ -2,7 +2,8 @@
 
 Every ranking has a `name` and one method, ``score(network, rows, people) -> [people × training rows]``,
 higher meaning "flip first". Scores of one person do not depend on who else is asked about.
-A plain function with that signature is a ranking too.
+A plain function with that signature is a ranking too. One that trains networks itself has `train_on(device)`,
+which an audit calls with its engine's device before it asks for scores.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ NAMES = (
 )  # fmt: skip
 
 
-def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0, device: str = "cpu") -> Ranking:
+def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> Ranking:
     """A ranking from its name, from an object with `score`, or from a plain function.
 
-    `seed` is for the one that draws, `device` for those that train."""
+    `seed` is for the one that draws."""
     if isinstance(given, str):
         if given not in NAMES:
             raise SettingError(f"There is no ranking '{given}'; choose one of {', '.join(NAMES)}.")
-        return _named(given, seed, device)
+        return _named(given, seed)
     if hasattr(given, "score"):
         return cast(Ranking, given)
     if callable(given):
@@ -57,7 +58,7 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0, devi
     raise SettingError(f"rank={given!r} is neither a ranking's name nor an object with a `score` method.")
 
 
-def _named(name: str, seed: int, device: str) -> Ranking:
+def _named(name: str, seed: int) -> Ranking:
     from butfor.rank.activation import Activation
     from butfor.rank.chance import Chance
     from butfor.rank.combined import Combined
@@ -68,8 +69,8 @@ def _named(name: str, seed: int, device: str) -> Ranking:
     from butfor.rank.surrogate import Surrogate
 
     makers: dict[str, Callable[[], Ranking]] = {
-        "guided": lambda: Guided(device),
-        "gradient": lambda: Gradient(device=device),
+        "guided": Guided,
+        "gradient": Gradient,
         "combined": Combined,
         "surrogate": Surrogate,
         "surrogate-signed": lambda: Surrogate(signed=True),

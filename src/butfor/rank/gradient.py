@@ -12,7 +12,7 @@ How far to trust the predictions is measured, not assumed: see `smoothness`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.recipe import Engine, FlipSet, Floats, Network, Recipe, Rows
+from butfor.learn.recipe import FlipSet, Floats, Network, Recipe, Rows
 
 if TYPE_CHECKING:
     import torch
@@ -116,13 +116,14 @@ class Gradient:
 
     `epochs`: epochs considered for early stopping's choice; 1 holds the kept epoch fixed. `tolerance`: how far
     (in validation loss) a predicted difference between epochs must go before it is believed. `device`: where to
-    train and differentiate. `memory_limit`: bytes of training states kept.
+    train and differentiate; None leaves it to the audit, which names its engine's. `memory_limit`: bytes of training
+    states kept.
     """
 
     name = "gradient"
 
     def __init__(
-        self, epochs: int = 8, tolerance: float = 5e-4, device: str = "cpu", memory_limit: int = MEMORY_LIMIT
+        self, epochs: int = 8, tolerance: float = 5e-4, device: str | None = None, memory_limit: int = MEMORY_LIMIT
     ) -> None:
         if epochs < 1:
             raise SettingError(f"epochs={epochs} must be at least 1.")
@@ -130,11 +131,16 @@ class Gradient:
             raise SettingError(f"tolerance={tolerance} must be above 0.")
         self.epochs, self.tolerance = epochs, tolerance
         self.device, self.memory_limit = device, memory_limit
+        self._engine_device = "cpu"
+
+    def train_on(self, device: str) -> None:
+        self._engine_device = device
 
     def score(self, network: Network, rows: Rows, people: Floats) -> Numbers:
         result = label_gradients(
-            network.recipe, rows, people, epochs=self.epochs, device=self.device, memory_limit=self.memory_limit
-        )
+            network.recipe, rows, people, epochs=self.epochs, device=self.device or self._engine_device,
+            memory_limit=self.memory_limit,
+        )  # fmt: skip
         return result.flip_effects(self.tolerance) * away(network.logits(people))[:, None]
 
 
@@ -197,24 +203,18 @@ def sample_rows(predicted: Numbers, count: int, seed: int = 0) -> NDArray[np.int
     return np.sort(np.concatenate([top, drawn]))
 
 
-def smoothness(
-    engine: Engine,
-    recipe: Recipe,
-    rows: Rows,
-    people: Floats,
-    scores: Numbers,
-    flips: FlipSet = (),
-    *,
-    count: int = 40,
-    seed: int = 0,
-) -> Smoothness:
+Retrain = Callable[[Sequence[FlipSet]], Numbers]
+"""Flip sets → what the networks trained on them say about the people, `[sets × people]`."""
+
+
+def smoothness(retrain: Retrain, scores: Numbers, flips: FlipSet = (), *, count: int = 40, seed: int = 0) -> Smoothness:
     """Retrain with `count` sampled labels turned one at a time, on top of `flips`, and compare.
 
     `scores [people × n]` are predicted effects away from the class predicted at `flips`, as `Gradient.score`
     gives them."""
     tried = sample_rows(scores, count, seed)
     singles = [tuple(sorted(set(flips) ^ {int(row)})) for row in tried]
-    logits = engine.fit_many(recipe, rows, [flips, *singles], people).logits
+    logits = retrain([flips, *singles])
     real = ((logits[1:] - logits[0]) * away(logits[0])).T
     predicted = scores[:, tried]
     each = tuple(agreement(*pair) for pair in zip(predicted, real, strict=True))

@@ -1,8 +1,9 @@
-"""What the default search ranks by: the exact training gradient and the published score, half each.
+"""What the default search ranks by: the exact training gradient, the published score, or the mean of both.
 
-The gradient looks ahead through training but can be rough; the published score is blind to training but
-local. Before it is used, the gradient is put to the test on a few real retrainings; where its predictions do
-not agree with them, it is left out.
+The gradient looks ahead through training but can be rough; the published score is blind to training but local.
+Which of the three leads is decided by a trial: for a few of the people, each flips its best labels, the whole budget at
+once, and the one that moves them furthest is used for all. The gradient's predictions for single labels are compared
+with retrainings too, so that a verdict can say how far to trust them.
 """
 
 from __future__ import annotations
@@ -12,54 +13,84 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.recipe import Engine, Floats, Network, Rows
+from butfor.learn.recipe import FlipSet, Floats, Network, Rows
 from butfor.rank.chance import person_key
 from butfor.rank.combined import Combined, beaten
-from butfor.rank.gradient import Agreement, Gradient, smoothness
+from butfor.rank.gradient import Gradient, Retrain, away, smoothness
 
 SAMPLE, FLIPS = 8, 12
-"""People and labels on which predictions are compared with retrainings."""
+"""People of the trial, and labels on which single predictions are compared with retrainings."""
 POOR = 0.2
-"""Mean rank correlation below which the gradient is not trusted."""
+"""Mean rank correlation below which single predictions are called poor."""
+LEADERS = ("both", "gradient", "published")
 
 
 class Guided:
-    """The mean of two rankings, by the share of rows each row beats."""
+    """A mean of two rankings, by the share of rows each row beats, or one of them alone: see `leader`."""
 
     name = "guided"
 
-    def __init__(self, device: str = "cpu") -> None:
-        self.gradient = Gradient(device=device)
+    def __init__(self, leader: str = "both") -> None:
+        self.gradient = Gradient()
         self.published = Combined()
-        self.agreement: Agreement | None = None
+        self.leader = leader
         self._scored: dict[int, NDArray[np.floating[Any]]] = {}
 
-    def prepare(self, engine: Engine, network: Network, rows: Rows, people: Floats) -> dict[str, Any]:
-        """Put the gradient to the test on some of the people; what came out goes into the record."""
-        sample = people[:SAMPLE]
-        scores = self.gradient.score(network, rows, sample)
-        self._scored = {person_key(x): score for x, score in zip(sample, scores, strict=True)}
-        self.agreement = smoothness(engine, network.recipe, rows, sample, scores, count=FLIPS).overall
+    def train_on(self, device: str) -> None:
+        self.gradient.train_on(device)
+
+    def prepare(
+        self, retrain: Retrain, network: Network, rows: Rows, people: Floats, psi: NDArray[np.bool_], budget: int
+    ) -> dict[str, Any]:
+        """Hold the trial with the first of the people; what came out goes into the record. `retrain` answers about
+        all of them."""
+        sample, psi = people[:SAMPLE], psi[:SAMPLE]
+        predicted = self.gradient.score(network, rows, sample)
+        self._scored = {person_key(x): score for x, score in zip(sample, predicted, strict=True)}
+        sets = [
+            flips
+            for leader in LEADERS
+            for flips in _best_sets(self._led_by(leader, network, rows, sample), psi, budget)
+        ]
+        logits = retrain(sets)[:, : len(sample)]
+        before = network.logits(sample)
+        own = logits.reshape(len(LEADERS), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
+        gains = ((own - before) * away(before)).mean(axis=1)
+        self.leader = LEADERS[int(np.argmax(gains))]
+        singles = smoothness(lambda flips: retrain(flips)[:, : len(sample)], predicted, count=FLIPS).overall
         return {
-            "spearman": round(self.agreement.spearman, 3),
-            "slope": round(self.agreement.slope, 3),
-            "flips": self.agreement.flips,
+            "spearman": round(singles.spearman, 3),
+            "slope": round(singles.slope, 3),
+            "flips": singles.flips,
             "people": len(sample),
-            "trusted": self.trusted,
+            "poor": singles.spearman < POOR,
+            "leader": self.leader,
+            "gains": {leader: round(float(gain), 4) for leader, gain in zip(LEADERS, gains, strict=True)},
         }
 
-    @property
-    def trusted(self) -> bool:
-        return self.agreement is None or self.agreement.spearman >= POOR
-
     def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
-        published = beaten(self.published.score(network, rows, people))
-        if not self.trusted:
-            return published
+        return self._led_by(self.leader, network, rows, people)
+
+    def _led_by(self, leader: str, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
+        parts = []
+        if leader != "published":
+            parts.append(beaten(self._gradient_scores(network, rows, people)))
+        if leader != "gradient":
+            parts.append(beaten(self.published.score(network, rows, people)))
+        return np.mean(parts, axis=0)
+
+    def _gradient_scores(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.floating[Any]]:
         missing = np.array([person_key(x) not in self._scored for x in people], dtype=bool)
         scores = np.empty((len(people), rows.n), np.float32)
         if missing.any():
             scores[missing] = self.gradient.score(network, rows, people[missing])
         for k in np.flatnonzero(~missing):
             scores[k] = self._scored[person_key(people[k])]
-        return (beaten(scores) + published) / 2
+        return scores
+
+
+def _best_sets(scores: NDArray[np.float64], psi: NDArray[np.bool_], budget: int) -> list[FlipSet]:
+    """Each person's `budget` best rows of those that may be flipped."""
+    order = np.argsort(np.where(psi, -scores, np.inf), axis=1, kind="stable")
+    counts = np.minimum(budget, psi.sum(axis=1))
+    return [tuple(sorted(map(int, rows[:count]))) for rows, count in zip(order, counts, strict=True)]

@@ -71,16 +71,23 @@ def further_sets(verdict: Verdict) -> dict[str, Any]:
     return {"sets": sets, "more": len(verdict.alternatives) - len(sets), "labelled": index is not None}
 
 
+LEADERS = {
+    "both": "the gradient and the published ranking together",
+    "gradient": "the gradient alone",
+    "published": "the published ranking alone",
+}
+
+
 def agreement_words(figures: dict[str, Any]) -> str:
     """How well predicted and real effects of single flips agree, and what the search made of it."""
     rank = figures["spearman"]
-    how = "poorly" if not figures["trusted"] else "well" if rank >= 0.7 else "fairly"
-    made = "so the gradient was trusted" if figures["trusted"] else "so the gradient was left out of the ranking"
+    how = "poorly" if figures["poor"] else "well" if rank >= 0.7 else "fairly"
     people = "1 person" if figures["people"] == 1 else f"{figures['people']} people"
     flips = "1 flip" if figures["flips"] == 1 else f"{figures['flips']} flips"
     return (
         f"predicted and real effects of single flips agree {how}: rank correlation {signed(rank)} (1 is best), "
-        f"real effects {figures['slope']:.2f} × the predicted ones; {made} ({flips} retrained, {people} asked)"
+        f"real effects {figures['slope']:.2f} × the predicted ones ({flips} retrained, {people} asked). With the whole "
+        f"budget, {LEADERS[figures['leader']]} moved decisions furthest and led the search"
     )
 
 

@@ -1,0 +1,107 @@
+"""What each label does to one person's decision, learned from the retrainings seen so far.
+
+The model is a straight line: the logit moves by the sum of the flipped labels' effects, and by noise, because
+training is rough. Before anything is seen, all that is known of a label's effect is its place in a ranking: the
+effect shrinks down the ranking, by a scale that is unknown, and each label differs from that by its own amount. Every
+network that was trained, for whomever, adds an observation. What comes out is a normal distribution over effects, from
+which a search draws (Thompson sampling): labels that might be strong get their chance in proportion to how likely
+they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.learn.recipe import FlipSet
+
+Vector = NDArray[np.float64]
+
+
+class Effects:
+    """Beliefs about the effects of the rows of a `pool`, the best ranked first; sets have up to `budget` of them.
+
+    Gains are logits counted towards the other decision; `start` is that of the unchanged data."""
+
+    SHIFT, SCALE = 0, 1
+    """Places of the two parameters that precede the rows' own: a shift common to all retrainings (the unchanged
+    network is one draw of training's noise itself), and the scale of the ranking's effects."""
+    FALL = 3.0
+    """Budgets' lengths down the ranking until the expected effect has fallen to 1/e."""
+    OWN = 0.5
+    """How far a row's effect differs from what its rank makes expect, as a share of that (one standard deviation)."""
+    NOISE = 0.15
+    """Noise of training to begin with, as a share of what a full set does."""
+
+    def __init__(self, pool: list[int], budget: int, start: float) -> None:
+        self.place = {row: k for k, row in enumerate(pool)}
+        self.start = start
+        self.expected = np.exp(-np.arange(len(pool)) / (self.FALL * budget))
+        size = len(pool) + 2
+        # In units of one expected effect: noise variance over a row's own variance, from the shares above.
+        ridge = (self.NOISE * budget / self.OWN) ** 2
+        self._precision = np.zeros((size, size))
+        self._precision[np.arange(2, size), np.arange(2, size)] = ridge
+        self._precision[self.SHIFT, self.SHIFT] = self._precision[self.SCALE, self.SCALE] = 1e-3
+        self._moment = np.zeros(size)
+        self._squares, self._count = 0.0, 0
+        self._solved: tuple[Vector, NDArray[np.float64], float] | None = None
+        self._news: list[tuple[FlipSet, float]] = [((), 0.0)]
+
+    def saw(self, flips: FlipSet, gain: float) -> None:
+        """A network trained on `flips` gave this gain."""
+        self._news.append((flips, gain - self.start))
+
+    def _take_in(self) -> None:
+        features = np.zeros((len(self._news), len(self._moment)))
+        for k, (flips, _) in enumerate(self._news):
+            features[k] = self._features(flips)
+        moved = np.array([moved for _, moved in self._news])
+        self._precision += features.T @ features
+        self._moment += features.T @ moved
+        self._squares += float(moved @ moved)
+        self._count += len(moved)
+        self._news.clear()
+
+    def _features(self, flips: FlipSet) -> Vector:
+        features = np.zeros(len(self._moment))
+        rows = [self.place[row] for row in flips if row in self.place]
+        features[self.SHIFT] = 1.0
+        features[self.SCALE] = self.expected[rows].sum()
+        features[[row + 2 for row in rows]] = 1.0
+        return features
+
+    def _posterior(self) -> tuple[Vector, NDArray[np.float64], float]:
+        """Mean, the inverse of the precision's Cholesky factor (transposed), and the noise's deviation."""
+        if self._news or self._solved is None:
+            self._take_in()
+            factor = np.linalg.cholesky(self._precision)
+            inverse = np.linalg.inv(factor).T
+            mean = inverse @ (inverse.T @ self._moment)
+            left = max(self._squares - float(mean @ self._moment), 0.0)
+            # One pseudo-observation: a full set's usual noise, so that few observations do not look exact.
+            usual = self.NOISE * max(abs(float(mean[self.SCALE])) * self.expected.sum() / 3, 0.1)
+            noise = float(np.sqrt((left + usual**2) / (self._count + 1)))
+            self._solved = mean, inverse, noise
+        return self._solved
+
+    def worth(self) -> Vector:
+        """The expected effect of each row of the pool."""
+        mean, _, _ = self._posterior()
+        rows: Vector = mean[self.SCALE] * self.expected + mean[2:]
+        return rows
+
+    def drawn(self, rng: np.random.Generator) -> Vector:
+        """Effects of the rows as they may be: one draw."""
+        mean, inverse, noise = self._posterior()
+        draw = mean + noise * (inverse @ rng.standard_normal(len(mean)))
+        # The scale is about all rows together: its own doubt would only blur the comparison between them.
+        rows: Vector = mean[self.SCALE] * self.expected + draw[2:]
+        return rows
+
+    def forecast(self, flips: FlipSet) -> tuple[float, float]:
+        """The gain to expect of a set, and its standard deviation, noise of training included."""
+        mean, inverse, noise = self._posterior()
+        features = self._features(flips)
+        spread = noise * float(np.sqrt(1 + ((features @ inverse) ** 2).sum()))
+        return self.start + float(features @ mean), spread
