@@ -1,5 +1,6 @@
 """Plans as games against an oracle that knows which flip sets work."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -236,17 +237,25 @@ class Bar:
         return SimpleNamespace(logits=self.start + np.array(moved))
 
 
-def common_search(starts, pool, **settings):
+def agree(trainer, flips):
+    """A reference that says what the engine says."""
+    trainer._confirmed.update({f: trainer._logits[f] for f in flips})
+
+
+def common_search(starts, pool, share=False, empty=0, confirm=agree, **settings):
+    """A search for people with these logits; the last `empty` of them have no label that may be flipped."""
     effects = np.tile(np.linspace(0.06, 0.01, 40), (len(starts), 1))
     engine = Bar(np.array(starts), effects)
     trainer = Trainer(engine, None, None, np.zeros((len(starts), 1)))
-    trainer.confirm = lambda flips: trainer._confirmed.update({f: trainer._logits[f] for f in flips})
+    trainer.confirm = partial(confirm, trainer)
     pursuits = [
         Pursuit(k, Guided(np.arange(40), 4, 8 * pool, np.random.default_rng(k), start), 1.0, start)
         for k, start in enumerate(starts)
     ]
     psi = np.ones((len(starts), 40), bool)
-    search = JointSearch(trainer, psi, 4, share=False, shrink=True, pool=pool, **settings)
+    for k in range(len(starts) - empty, len(starts)):
+        pursuits[k].plan, psi[k] = Listed(iter(())), False
+    search = JointSearch(trainer, psi, 4, share=share, shrink=True, pool=pool, **settings)
     search.run(pursuits)
     return pursuits, search
 
@@ -265,3 +274,63 @@ def test_everyone_has_a_first_attempt_and_what_works_is_shrunk():
     assert [len(p.found) for p in pursuits[:2]] == [2, 3]
     assert all(p.minimal for p in pursuits[:2])
     assert search.attempts == 8
+
+
+def test_someone_without_flippable_labels_does_not_hold_up_the_others():
+    pursuits, search = common_search([-3.0, -4.0, -2.0], pool=17, share=True, empty=1)
+    assert search.attempts == 17
+    assert [p.spent for p in pursuits][2] == 0
+    assert all(p.complete and p.found is None for p in pursuits)
+    assert pursuits[2].closest is None
+
+
+def test_what_was_interrupted_is_not_complete():
+    class Interrupted(Bar):
+        width = 64
+
+        def fit_many(self, *given, **named):
+            raise KeyboardInterrupt
+
+    engine = Interrupted(np.array([-1.0]), np.zeros((1, 40)))
+    trainer = Trainer(engine, None, None, np.zeros((1, 1)))
+    pursuit = Pursuit(0, Listed(iter([(1,), (2,)])), 1.0, -1.0)
+    search = JointSearch(trainer, np.ones((1, 40), bool), 4, share=True)
+    search.run([pursuit])
+    assert search.interrupted
+    assert not pursuit.complete
+
+
+def test_ctrl_c_while_confirming_loses_nothing_and_reports_nothing_unconfirmed():
+    calls = []
+
+    def confirm(trainer, flips):
+        calls.append(flips)
+        raise KeyboardInterrupt
+
+    pursuits, search = common_search([-0.1, -3.0], pool=8, confirm=confirm)
+    assert len(calls) == 2  # once while searching, and once more at the end
+    assert search.interrupted
+    assert [p.found for p in pursuits] == [None, None]
+    assert not pursuits[0].complete
+
+
+def test_a_set_that_the_reference_rejects_is_not_shrunk_to():
+    def confirm(trainer, flips):
+        for f in flips:  # the reference wants three flips where the engine is content with two
+            trainer._confirmed[f] = trainer._logits[f] - (0.5 if len(f) < 3 else 0.0)
+
+    pursuits, _ = common_search([-0.1], pool=4, confirm=confirm)
+    (pursuit,) = pursuits
+    assert len(pursuit.found) == 3
+    assert pursuit.minimal
+    assert pursuit.complete
+
+
+def test_the_limit_is_not_used_up_by_the_trial():
+    audit, data = fitted("compas", protocol="guided", max_retrainings=20)
+    population = audit.explain_all(data.X_test, cases=audit.eligible_cases(data.X_test, 10))
+    assert population.run["retrainings"] == 20
+    assert population.run["agreement"] is None
+    assert sum(v.attempts for v in population) >= 10
+    with pytest.raises(SettingError, match="max_retrainings=0"):
+        audit.searching(max_retrainings=0)

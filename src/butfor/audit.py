@@ -90,8 +90,7 @@ class LabelAudit:
         self.phi: Rule = as_phi(phi)
         self.psi: Rule = as_psi(psi)
         self.share = self.protocol.shares if share is None else share
-        if max_retrainings is not None and max_retrainings < 1:
-            raise SettingError(f"max_retrainings={max_retrainings} must be at least 1.")
+        _check_limit(max_retrainings)
         for name, value in (("seeds", seeds), ("alternatives", alternatives)):
             if value < 0:
                 raise SettingError(f"{name}={value} must be 0 or more.")
@@ -205,6 +204,7 @@ class LabelAudit:
         max_retrainings: int | None = None,
     ) -> LabelAudit:
         """This audit, with the same network, under another search. What is not named is as in `LabelAudit(...)`."""
+        _check_limit(max_retrainings)
         other = copy(self)
         other.protocol = as_protocol(protocol or "guided")
         other.rank = as_ranking(rank or other.protocol.rank, self.random_state)
@@ -307,8 +307,10 @@ class LabelAudit:
         self, trainer: Trainer, people: Floats, psi: NDArray[np.bool_], places: NDArray[np.int64], watch: Watcher
     ) -> dict[str, Any] | None:
         """Let the ranking look at a few real retrainings first, where it wants to."""
-        if not hasattr(self.rank, "prepare") or not len(people):
+        if not (hasattr(self.rank, "prepare") and hasattr(self.rank, "trial")) or not len(people):
             return None
+        if self.max_retrainings is not None and 2 * self.rank.trial(len(people)) > self.max_retrainings:
+            return None  # what is left would be too little to search with
         figures: dict[str, Any] = self.rank.prepare(
             lambda sets: trainer.retrain(sets)[:, places], self.network_, self.rows_, people, psi, self.budget_
         )
@@ -348,18 +350,20 @@ class LabelAudit:
         sets: dict[int, list[FlipSet]] = {p.person: [p.found] for p in pursuits if p.found}
         left = psi.copy()
         going = list(sets)
-        for _ in range(self.alternatives):
-            for person in going:
-                left[person, list(sets[person][-1])] = False
-            again = self._pursuits(situation, np.array(going, dtype=np.int64), left)
-            interrupted = self._search(trainer, left, again, watch)
-            for pursuit in again:
-                if pursuit.found:
-                    sets[pursuit.person].append(pursuit.found)
-            if interrupted:
-                watch.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
-                break
-            going = [p.person for p in again if p.found]
+        try:
+            for _ in range(self.alternatives):
+                for person in going:
+                    left[person, list(sets[person][-1])] = False
+                again = self._pursuits(situation, np.array(going, dtype=np.int64), left)
+                interrupted = self._search(trainer, left, again, watch)
+                for pursuit in again:
+                    if pursuit.found:
+                        sets[pursuit.person].append(pursuit.found)
+                if interrupted:
+                    raise KeyboardInterrupt
+                going = [p.person for p in again if p.found]
+        except KeyboardInterrupt:
+            watch.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
         return {person: found[1:] for person, found in sets.items()}
 
     def _beliefs(
@@ -399,7 +403,7 @@ class LabelAudit:
         if self.budget_ == 1 and pursuits:  # single labels: equal ones are trained once
             most = min(most, int(psi[[p.person for p in pursuits]].any(axis=0).sum()))
         if self.max_retrainings is not None:
-            most = min(most, self.max_retrainings)
+            most = min(most, max(0, self.max_retrainings - trainer.trained))
         if not most:
             watch.plan(len(pursuits), 0, 0.0)
             return
@@ -409,6 +413,11 @@ class LabelAudit:
         train(flip_sets=[()] * trainer.width)
         each = (time.perf_counter() - started) / trainer.width
         watch.plan(len(pursuits), most, each * most)
+
+
+def _check_limit(max_retrainings: int | None) -> None:
+    if max_retrainings is not None and max_retrainings < 1:
+        raise SettingError(f"max_retrainings={max_retrainings} must be at least 1.")
 
 
 def _table(X: Any) -> pd.DataFrame:

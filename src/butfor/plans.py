@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ class Plan:
         people, and `spread` how much that differs."""
         return math.inf
 
+    def opening(self) -> list[FlipSet]:
+        """The first attempt, as far as it is known, without taking it."""
+        return []
+
     def strongest_first(self, flips: FlipSet) -> list[int]:
         """The rows of a flip set, those believed to matter most first."""
         return list(flips)
@@ -46,12 +51,18 @@ class Listed(Plan):
 
     def __init__(self, attempts: Iterator[FlipSet], order: Sequence[int] | NDArray[np.int64] = ()) -> None:
         self._attempts = attempts
+        self._ahead: list[FlipSet] = []
         self._rank = {int(row): place for place, row in enumerate(order)}
 
     def next(self) -> FlipSet | None:
-        flips = next(self._attempts, None)
+        flips = self._ahead.pop() if self._ahead else next(self._attempts, None)
         self.done = flips is None
         return flips
+
+    def opening(self) -> list[FlipSet]:
+        if not self._ahead:
+            self._ahead = list(islice(self._attempts, 1))
+        return list(self._ahead)
 
     def strongest_first(self, flips: FlipSet) -> list[int]:
         return sorted(flips, key=lambda row: self._rank.get(row, len(self._rank)))
@@ -91,6 +102,9 @@ class Guided(Plan):
 
     def saw(self, flips: FlipSet, gain: float, works: bool) -> None:
         self.effects.saw(flips, gain)
+
+    def opening(self) -> list[FlipSet]:
+        return [_sorted(self.pool[: self.budget])]
 
     def promise(self, typical: float, spread: float) -> float:
         """How near the next attempt may come to the other decision: one draw, above 0 beyond it."""
@@ -140,12 +154,15 @@ class Shrink(Plan):
     OTHERS = 12
 
     def __init__(
-        self, strongest_first: Sequence[int], other: Callable[[int], FlipSet | None] = lambda size: None
+        self,
+        strongest_first: Sequence[int],
+        gain: float = 0.0,
+        other: Callable[[int], FlipSet | None] = lambda size: None,
     ) -> None:
         self._ordered = list(strongest_first)
         self._other, self._others = other, 0
         whole = _sorted(self._ordered)
-        self._gains: dict[FlipSet, float] = {whole: 0.0}
+        self._gains: dict[FlipSet, float] = {whole: gain}
         self._working: set[FlipSet] = {whole}
         self._fails = 0
         """Longest prefix known to fail: the empty one is the data as it is."""
@@ -162,6 +179,17 @@ class Shrink(Plan):
     def smallest_first(self) -> list[FlipSet]:
         """The sets that work, fewest flips first, then the clearest."""
         return sorted(self._working, key=lambda flips: (len(flips), -self._gains[flips]))
+
+    def minimal(self, flips: FlipSet) -> bool:
+        """Whether every set that leaves out one of these flips is known not to work."""
+        fewer = [_without(flips, row) for row in flips] if len(flips) > 1 else []
+        return all(flips in self._gains and flips not in self._working for flips in fewer)
+
+    def reject(self, flips: FlipSet) -> None:
+        """Works by the engine, but not by the reference: it does not work."""
+        self._working.discard(flips)
+        if not self._waiting and not self._queue:
+            self._advance()
 
     def next(self) -> FlipSet | None:
         if not self._queue:
@@ -195,7 +223,7 @@ class Shrink(Plan):
         else:
             self._whole = best
             self._queue = [flips for row in best if (flips := _without(best, row)) not in self._gains]
-        if not self._queue and self._others < self.OTHERS:
+        while not self._queue and self._others < self.OTHERS:
             self._others += 1
             proposed = self._other(len(best) - 1)
             self._queue = [proposed] if proposed and proposed not in self._gains else []

@@ -58,7 +58,7 @@ class Protocol:
         raise NotImplementedError
 
     def most(self, flippable: int, budget: int) -> int:
-        """How many attempts one person can take at most."""
+        """How many attempts one person can take at most; where attempts are one pool, on average."""
         raise NotImplementedError
 
     def depth(self, flippable: int, budget: int) -> int:
@@ -167,7 +167,7 @@ class Exhaustive(Protocol):
 
 
 class GuidedSearch(Protocol):
-    """The one to use: the whole budget at once, the best set seen improved upon, and what works shrunk.
+    """The one to use: the whole budget at once, sets that learn from every retraining, and what works shrunk.
 
     With a budget of one label it tries the flippable labels one by one, all of them where they are few.
     `tries`: attempts per person on average before shrinking; by default as many as Algorithm 1 takes, at least

@@ -100,8 +100,10 @@ class JointSearch:
         self.share, self.shrink, self.max_retrainings = share, shrink, max_retrainings
         self.pool, self.attempts = pool, 0
         self.ahead = trainer.width if pool is None else min(trainer.width, self.LEARNING)
-        """Attempts made at once, if there are people enough or not."""
+        """Attempts made side by side, several of one person where there are too few people."""
         self.first_moves: list[float] = []
+        self._underway: set[int] = set()
+        """Whose attempts are handed out and not yet looked at."""
         self.watch = watch or Watcher()
         self.interrupted = False
 
@@ -120,21 +122,37 @@ class JointSearch:
                 self.watch.people(through, sum(p.found is not None or p.claim is not None for p in pursuits))
         except KeyboardInterrupt:
             self.interrupted = True
+        try:
+            self._settle(pursuits)
+        except KeyboardInterrupt:  # claims that nobody has confirmed are not reported
+            self.interrupted = True
         for pursuit in pursuits:
-            if pursuit.shrinking is not None and not pursuit.complete and pursuit.claim is None:
-                self._claim_smallest(pursuit)
-        while claiming := [p for p in pursuits if p.claim is not None]:
+            shrink = pursuit.shrinking
+            if shrink is not None and pursuit.found is not None:
+                pursuit.minimal, pursuit.complete = shrink.minimal(pursuit.found), shrink.done
+            elif pursuit.found is None:
+                pursuit.complete = pursuit.plan.done and not pursuit.claim and pursuit.person not in self._underway
+
+    def _settle(self, pursuits: Sequence[Pursuit]) -> None:
+        """No more networks: confirm what is claimed, each person's smallest set first."""
+        while True:
+            for pursuit in pursuits:
+                if pursuit.claim is None and not pursuit.complete:
+                    if pursuit.shrinking is not None:
+                        self._claim_smallest(pursuit)
+                    else:
+                        self._conclude(pursuit)
+            claiming = [p for p in pursuits if p.claim is not None]
+            if not claiming:
+                return
             self._confirm(claiming)
-        for pursuit in pursuits:
-            pursuit.complete |= pursuit.plan.done and pursuit.found is None
 
     def _ask_about_known(self, pursuits: Sequence[Pursuit]) -> None:
-        """Networks that were trained before the search began may have answers already."""
-        if not self.share or not self.trainer.all_known:
-            return
-        self._ask_everyone(pursuits, {}, self.trainer.all_known)
-        for pursuit in pursuits:
-            self._conclude(pursuit)
+        """Networks that were trained before the search began may have answers already. What is somebody's own first
+        attempt anyway is left to that."""
+        known = [flips for flips in self.trainer.all_known if flips]
+        if self.share and known:
+            self._ask_everyone(pursuits, {p.person: p.plan.opening() for p in pursuits}, known)
 
     def _spent(self) -> bool:
         return self.max_retrainings is not None and self.trainer.trained >= self.max_retrainings
@@ -146,7 +164,7 @@ class JointSearch:
         """Whose attempts come next. Where retrainings are limited, finding comes before shrinking.
 
         Whoever is out of attempts stays open: the networks of others may still bring an answer."""
-        searching = [p for p in open_ if p.claim is None and p.shrinking is None and not p.plan.done]
+        searching = self._searching(open_)
         shrinking = [p for p in open_ if p.claim is None and p.shrinking is not None]
         if self.pool is not None:
             if self._pool_empty():
@@ -154,6 +172,10 @@ class JointSearch:
                     pursuit.plan.done = True
             searching = self._most_promising([p for p in searching if not p.plan.done])
         return searching if searching and self.max_retrainings is not None else searching + shrinking
+
+    @staticmethod
+    def _searching(open_: Sequence[Pursuit]) -> list[Pursuit]:
+        return [p for p in open_ if p.claim is None and p.shrinking is None and not p.plan.done]
 
     def _most_promising(self, searching: list[Pursuit]) -> list[Pursuit]:
         """The quarter that seems nearest to another decision; at the end, whoever has had no attempt yet."""
@@ -171,10 +193,12 @@ class JointSearch:
 
     def _step(self, active: Sequence[Pursuit], open_: Sequence[Pursuit]) -> None:
         """Train the next attempts of the active, and look what they say."""
-        tries = self._next_attempts(active, {p for p in open_ if not p.spent and p.found is None and p.claim is None})
+        tries = self._next_attempts(active, sum(not p.spent for p in self._searching(open_) if p not in active))
+        self._underway = {person for person, attempts in tries.items() if attempts}
         wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
         new = [flips for flips in wanted if not self.trainer.known(flips)]
         self.trainer.fit(new, self.watch)
+        self._underway.clear()
         for pursuit in active:
             pursuit.queue += tries[pursuit.person]
             if pursuit.shrinking is not None:
@@ -190,14 +214,14 @@ class JointSearch:
             if pursuit.claim is None:
                 self._conclude(pursuit)
 
-    def _next_attempts(self, active: Sequence[Pursuit], untried: set[Pursuit]) -> dict[int, list[FlipSet]]:
-        """Each person's next attempts: one, and more while that keeps the engine busy."""
+    def _next_attempts(self, active: Sequence[Pursuit], kept_back: int) -> dict[int, list[FlipSet]]:
+        """Each person's next attempts: one, and more while that keeps the engine busy. `kept_back`: attempts of the
+        pool that belong to those who have had none."""
         tries: dict[int, list[FlipSet]] = {p.person: [] for p in active}
         new: set[FlipSet] = set()
         room = math.inf if self.max_retrainings is None else self.max_retrainings - self.trainer.trained
         wanted = min(room, self.ahead)
         asking = list(active)
-        kept_back = len(untried) - sum(p in untried for p in active)  # everyone's first attempt
         while asking and (not new or len(new) < wanted):
             still = []
             for pursuit in asking:
@@ -235,7 +259,7 @@ class JointSearch:
     def _ask_everyone(self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
         """Whoever's ψ allows the flip set of a network that was trained for somebody else may profit."""
         logits = np.array([self.trainer.logits(flips) for flips in new])
-        allowed = np.array([len(f) <= self.budget and self.psi[:, list(f)].all(axis=1) for f in new])
+        allowed = np.array([self.psi[:, list(f)].all(axis=1) & (len(f) <= self.budget) for f in new])
         for pursuit in open_:
             own = set(tries.get(pursuit.person, ()))
             for k in map(int, np.flatnonzero(allowed[:, pursuit.person])):
@@ -266,18 +290,23 @@ class JointSearch:
         return None
 
     def _claim_smallest(self, pursuit: Pursuit) -> None:
-        """Claim the smallest working set that is smaller than the confirmed one; complete if there is none."""
-        assert pursuit.shrinking is not None
-        assert pursuit.found is not None
-        smaller = [
+        """Claim the smallest working set: one that is smaller than the confirmed one, or as small and, unlike it,
+        known to be minimal. Where there is none, this is the end."""
+        shrink, found = pursuit.shrinking, pursuit.found
+        assert shrink is not None
+        assert found is not None
+        better = [
             flips
-            for flips in pursuit.shrinking.smallest_first()
-            if len(flips) < len(pursuit.found) and flips not in pursuit.rejected
+            for flips in shrink.smallest_first()
+            if flips not in pursuit.rejected
+            and (
+                len(flips) < len(found) or (len(flips) == len(found) and shrink.minimal(flips) > shrink.minimal(found))
+            )
         ]
-        if smaller:
-            pursuit.claim = Claim(smaller[0], shrunk=True)
+        if better:
+            pursuit.claim = Claim(better[0], shrunk=True)
         else:
-            self._end(pursuit)
+            pursuit.complete = True
 
     # --- what the reference says --------------------------------------------------------------------
 
@@ -297,19 +326,19 @@ class JointSearch:
             logit = float(self.trainer.confirmed_logits(claim.flips)[pursuit.person])
             if not pursuit.changed(logit):
                 pursuit.rejected.add(claim.flips)
+                if pursuit.shrinking is not None:
+                    pursuit.shrinking.reject(claim.flips)
                 self._conclude(pursuit)
                 continue
             if not claim.shrunk:
                 pursuit.first_size, pursuit.shared = len(claim.flips), claim.shared
             pursuit.found, pursuit.found_logit = claim.flips, logit
             if self.shrink and pursuit.shrinking is None:
-                pursuit.shrinking = Shrink(pursuit.plan.strongest_first(claim.flips), pursuit.plan.of_size)
+                gain = float(self.trainer.logits(claim.flips)[pursuit.person]) * pursuit.away
+                order = pursuit.plan.strongest_first(claim.flips)
+                pursuit.shrinking = Shrink(order, gain, pursuit.plan.of_size)
                 pursuit.queue.clear()
-                self._conclude(pursuit)
+            if pursuit.shrinking is None:
+                pursuit.complete = True
             else:
-                self._end(pursuit)
-
-    def _end(self, pursuit: Pursuit) -> None:
-        pursuit.complete = True
-        shrink = pursuit.shrinking
-        pursuit.minimal = shrink is not None and shrink.done and pursuit.found == shrink.smallest
+                self._conclude(pursuit)

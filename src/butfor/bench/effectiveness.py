@@ -100,7 +100,7 @@ class Contest:
             return
         cost = max(rivals, key=lambda row: row["found"])["retrainings"]
         for note, cap, searching in (
-            ("a quarter of the retrainings", cost // 4, 0.8), ("as many retrainings", cost, 0.6),
+            ("a quarter of the retrainings", max(1, cost // 4), 0.8), ("as many retrainings", cost, 0.6),
         ):  # fmt: skip
             tries = max(1, round(searching * cap / len(self.cases)))
             yield self.row(None, GuidedSearch(tries), note, max_retrainings=cap)

@@ -1,7 +1,8 @@
 """Rankings: which training labels to flip first for a person. One ranking per file.
 
 Every ranking has a `name` and one method, ``score(network, rows, people) -> [people × training rows]``,
-higher meaning "flip first". Scores of one person do not depend on who else is asked about.
+higher meaning "flip first". Scores of one person do not depend on who else is asked about, except through the
+trial that "guided" holds (`prepare`).
 A plain function with that signature is a ranking too. One that trains networks itself has `train_on(device)`,
 which an audit calls with its engine's device before it asks for scores.
 """

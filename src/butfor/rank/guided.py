@@ -34,10 +34,17 @@ class Guided:
         self.gradient = Gradient()
         self.published = Combined()
         self.leader = leader
+        self._subject: tuple[Network, Rows] | None = None
         self._scored: dict[int, NDArray[np.floating[Any]]] = {}
+        """The gradient's scores of the people asked about last, by `person_key`, for this subject."""
 
     def train_on(self, device: str) -> None:
         self.gradient.train_on(device)
+
+    @staticmethod
+    def trial(people: int) -> int:
+        """How many retrainings `prepare` takes at the most."""
+        return len(LEADERS) * min(people, SAMPLE) + FLIPS + 1
 
     def prepare(
         self, retrain: Retrain, network: Network, rows: Rows, people: Floats, psi: NDArray[np.bool_], budget: int
@@ -45,8 +52,7 @@ class Guided:
         """Hold the trial with the first of the people; what came out goes into the record. `retrain` answers about
         all of them."""
         sample, psi = people[:SAMPLE], psi[:SAMPLE]
-        predicted = self.gradient.score(network, rows, sample)
-        self._scored = {person_key(x): score for x, score in zip(sample, predicted, strict=True)}
+        predicted = self._gradient_scores(network, rows, sample)
         sets = [
             flips
             for leader in LEADERS
@@ -80,13 +86,15 @@ class Guided:
         return np.mean(parts, axis=0)
 
     def _gradient_scores(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.floating[Any]]:
-        missing = np.array([person_key(x) not in self._scored for x in people], dtype=bool)
-        scores = np.empty((len(people), rows.n), np.float32)
-        if missing.any():
-            scores[missing] = self.gradient.score(network, rows, people[missing])
-        for k in np.flatnonzero(~missing):
-            scores[k] = self._scored[person_key(people[k])]
-        return scores
+        if self._subject is None or self._subject[0] is not network or self._subject[1] is not rows:
+            self._subject, self._scored = (network, rows), {}
+        keys = [person_key(x) for x in people]
+        missing = [k for k, key in enumerate(keys) if key not in self._scored]
+        if missing:
+            known = {key: self._scored[key] for key in keys if key in self._scored}  # no more than one block is kept
+            scores = self.gradient.score(network, rows, people[missing])
+            self._scored = known | {keys[k]: score for k, score in zip(missing, scores, strict=True)}
+        return np.array([self._scored[key] for key in keys])
 
 
 def _best_sets(scores: NDArray[np.float64], psi: NDArray[np.bool_], budget: int) -> list[FlipSet]:
