@@ -81,6 +81,9 @@ class JointSearch:
     `pool`: attempts for all together, spent where they promise most; without it, everyone has their plan's.
     Whoever has a claim waits until enough have one, so that the reference confirms many side by side."""
 
+    FIRST_ROUND, ROUND = 1 / 4, 1 / 8
+    """Share of the people who get an attempt of the pool in one round. Smaller rounds learn more from each other; the
+    first attempts need no learning."""
     LEARNING = 8
     """Attempts made ahead at the most where the next ones depend on what these bring."""
 
@@ -178,14 +181,14 @@ class JointSearch:
         return [p for p in open_ if p.claim is None and p.shrinking is None and not p.plan.done]
 
     def _most_promising(self, searching: list[Pursuit]) -> list[Pursuit]:
-        """The quarter that seems nearest to another decision; at the end, whoever has had no attempt yet."""
+        """Everyone once; from then on, in small rounds, those who seem nearest to another decision."""
         fresh = [p for p in searching if not p.spent]
-        if self._pool_empty(kept_back=len(fresh)):
-            return fresh
+        if fresh and self._pool_empty(kept_back=len(fresh)):
+            return fresh  # what is left of the pool is theirs
         typical = self._typical()
-        promise = {p.person: p.plan.promise(*typical) for p in searching}
-        some = math.ceil(len(searching) / 4)
-        return sorted(searching, key=lambda p: -promise[p.person])[:some]
+        promise = {p.person: p.plan.promise(*typical) for p in fresh or searching}
+        share = self.FIRST_ROUND if fresh else self.ROUND
+        return sorted(fresh or searching, key=lambda p: -promise[p.person])[: math.ceil(len(searching) * share)]
 
     def _typical(self) -> tuple[float, float]:
         """How far people's first attempts moved them: mean and standard deviation."""
@@ -220,7 +223,8 @@ class JointSearch:
         tries: dict[int, list[FlipSet]] = {p.person: [] for p in active}
         new: set[FlipSet] = set()
         room = math.inf if self.max_retrainings is None else self.max_retrainings - self.trainer.trained
-        wanted = min(room, self.ahead)
+        first = self.pool is not None and any(not p.spent for p in active if p.shrinking is None)
+        wanted = min(room, 1 if first else self.ahead)  # nothing is known before the first one
         asking = list(active)
         while asking and (not new or len(new) < wanted):
             still = []

@@ -86,6 +86,8 @@ def evaluation_page(
     )  # fmt: skip
 
 
+WIDE = 14
+"""Columns beyond which a table is set tighter."""
 CAPTIONS = {
     "overlap": "Venn diagrams: people found by the method, random sampling and L2",
     "ablation": "Venn diagrams: people found by the combined score and by each half alone",
@@ -140,7 +142,8 @@ def table_html(frame: pd.DataFrame) -> Markup:
             below += Markup('<th class="n quiet">{}</th>').format(kind) if kind else Markup("")
     head = top if not below else Markup("{}</tr><tr>{}").format(top, below)
     body = Markup("").join(_body_row(columns, row) for row in frame.itertuples(index=False))
-    return Markup("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(head, body)
+    css = Markup(' class="wide"') if len(columns) > WIDE else Markup("")
+    return Markup("<table{}><thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(css, head, body)
 
 
 def _body_row(columns: Sequence[tuple[str, str]], row: Sequence[Any]) -> Markup:

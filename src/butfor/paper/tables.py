@@ -253,7 +253,8 @@ def _counts(
     row: dict[tuple[str, str], Any] = {}
     for rank in ranks:
         row[(NAMES.get(rank, rank), OURS)] = _of_rank(result, rank, count) if rank in result.rankings() else None
-        row[(NAMES.get(rank, rank), PAPER)] = paper.get(rank)
+        if rank in NAMES:
+            row[(NAMES[rank], PAPER)] = paper.get(rank)
     return row
 
 

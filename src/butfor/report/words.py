@@ -28,8 +28,8 @@ PROTOCOLS = {
 }
 
 RANKINGS = {
-    "guided": "by two scores averaged: the derivative of this decision with respect to each training label, through "
-    "training itself, and the published ranking 'combined'; the first is left out where it does not predict well",
+    "guided": "by the derivative of this decision with respect to each training label, through training itself, by the "
+    "published ranking 'combined', or by both averaged, whichever moved some of the people furthest in a trial",
     "combined": "by two scores averaged: how much a simple linear model's answer about this person rests on "
     "the label, and how alike the network's neurons respond to the person and to that training row",
     "surrogate": "by how much a simple linear model's answer about this person rests on each label",
@@ -38,6 +38,7 @@ RANKINGS = {
     "distance": "the training rows most similar to the person first",
     "chance": "at random, as a baseline",
     "influence": "by an estimate of each label's influence on this decision",
+    "influence-gn": "by an estimate of each label's influence on this decision (Gauss–Newton form)",
     "gradient": "by the derivative of this decision with respect to each training label",
 }
 
