@@ -211,9 +211,18 @@ def test_a_changed_record_does_not_replay(salary_population):
         Verdict.from_dict(record)
 
 
-def test_data_given_in_python_replays_from_the_verdict_only(salary_population):
+def test_a_record_about_an_embedded_set_replays_by_itself(salary_population):
     verdict = salary_population[4]
     assert verdict.replay()
+    assert Verdict.from_json(verdict.to_json()).replay()
+
+
+def test_a_table_given_in_python_replays_from_the_verdict_only():
+    data = butfor.load_dataset("salary")
+    data.X_train.attrs.clear()
+    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=20), encoder=butfor.TableEncoder("embed", "raw"), budget=3)
+    audit.fit(data.X_train, data.y_train, sensitive_features="Sex", validation=(data.X_val, data.y_val))
+    verdict = audit.explain_all(data.X_test).verdicts[0]
     with pytest.raises(ReplayError, match="given in Python"):
         Verdict.from_json(verdict.to_json()).replay()
 

@@ -38,12 +38,7 @@ def load_table(
                 f"'{source}' is an embedded data set with its published label, protected attribute and columns: "
                 f"leave out {' and '.join([*fixed, *(['--sensitive'] if sensitive is not None else [])])}."
             )
-        data = load_dataset(str(source), random_state=split_seed)
-        origin = {
-            "table": data.name,
-            "split_seed": data.setup.random_state if split_seed is None else split_seed,
-        }
-        return _remember(data, origin)
+        return load_dataset(str(source), random_state=split_seed)
     if label is None or sensitive is None:
         missing = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
         if not Path(source).exists():

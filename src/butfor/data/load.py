@@ -75,12 +75,17 @@ def load_dataset(name: str, random_state: int | None = None, *, data_home: str |
         part.attrs["label_names"] = spec.label_names
         return part
 
+    def inputs(rows: list[int]) -> pd.DataFrame:
+        part = X.iloc[rows].copy()
+        part.attrs["origin"] = {"table": spec.name, "split_seed": seed}  # what a verdict is replayed from
+        return part
+
     return Dataset(
-        X_train=X.iloc[train].copy(),
+        X_train=inputs(train),
         y_train=labels(train),
-        X_val=X.iloc[val].copy(),
+        X_val=inputs(val),
         y_val=labels(val),
-        X_test=X.iloc[test].copy(),
+        X_test=inputs(test),
         y_test=labels(test),
         name=spec.name,
         sensitive=spec.sensitive,

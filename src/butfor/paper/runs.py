@@ -85,8 +85,6 @@ def run_dataset(
     machinery = machinery or Machinery()
     setting = setting or published_setting(name)
     data = load_dataset(name, setting.split_seed, data_home=machinery.data_home)
-    for X in (data.X_train, data.X_val, data.X_test):
-        X.attrs["origin"] = {"table": name, "split_seed": setting.split_seed}
     machine = machine_in_words(machinery.engine, machinery.device)
     result = Result(name, setting, protocol_of(setting.budget), sample, "", machine, versions())
     if known is not None and known.agrees_with(result):
