@@ -412,7 +412,7 @@ class LabelAudit:
         started = time.perf_counter()
         train(flip_sets=[()] * trainer.width)
         each = (time.perf_counter() - started) / trainer.width
-        watch.plan(len(pursuits), most, each * most)
+        watch.plan(len(pursuits), trainer.trained + most, each * most)
 
 
 def _check_limit(max_retrainings: int | None) -> None:
