@@ -86,7 +86,7 @@ def agreement_words(figures: dict[str, Any]) -> str:
     flips = "1 flip" if figures["flips"] == 1 else f"{figures['flips']} flips"
     return (
         f"predicted and real effects of single flips agree {how}: rank correlation {signed(rank)} (1 is best), "
-        f"real effects {figures['slope']:.2f} × the predicted ones ({flips} retrained, {people} asked). With the whole "
+        f"real effects {figures['slope']:.2f} × the predicted ones ({flips} retrained, {people} asked); with the whole "
         f"budget, {LEADERS[figures['leader']]} moved decisions furthest and led the search"
     )
 
