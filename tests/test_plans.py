@@ -284,6 +284,22 @@ def test_someone_without_flippable_labels_does_not_hold_up_the_others():
     assert pursuits[2].closest is None
 
 
+@pytest.mark.parametrize("pool", [4, 5, 6, 9])
+def test_a_search_ends_though_the_reference_rejects_every_claim(pool, monkeypatch):
+    steps = []
+    step = JointSearch._step
+    monkeypatch.setattr(JointSearch, "_step", lambda *given: (steps.append(1), step(*given)))
+
+    def confirm(trainer, flips):
+        assert len(steps) < 200
+        trainer._confirmed.update({f: np.full(4, -1.0) for f in flips})
+
+    pursuits, search = common_search([-0.1, -0.12, -0.14, -0.16], pool=pool, share=True, confirm=confirm)
+    assert len(steps) < 200
+    assert search.attempts == pool
+    assert all(p.found is None and p.complete for p in pursuits)
+
+
 def test_what_was_interrupted_is_not_complete():
     class Interrupted(Bar):
         width = 64
