@@ -249,7 +249,7 @@ def common_search(starts, pool, share=False, empty=0, confirm=agree, **settings)
     trainer = Trainer(engine, None, None, np.zeros((len(starts), 1)))
     trainer.confirm = partial(confirm, trainer)
     pursuits = [
-        Pursuit(k, Guided(np.arange(40), 4, 8 * pool, np.random.default_rng(k), start), 1.0, start)
+        Pursuit(k, Guided(np.arange(40), 4, 8 * pool, np.random.default_rng(k), start), 1.0)
         for k, start in enumerate(starts)
     ]
     psi = np.ones((len(starts), 40), bool)
@@ -309,7 +309,7 @@ def test_what_was_interrupted_is_not_complete():
 
     engine = Interrupted(np.array([-1.0]), np.zeros((1, 40)))
     trainer = Trainer(engine, None, None, np.zeros((1, 1)))
-    pursuit = Pursuit(0, Listed(iter([(1,), (2,)])), 1.0, -1.0)
+    pursuit = Pursuit(0, Listed(iter([(1,), (2,)])), 1.0)
     search = JointSearch(trainer, np.ones((1, 40), bool), 4, share=True)
     search.run([pursuit])
     assert search.interrupted

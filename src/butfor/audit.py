@@ -31,6 +31,7 @@ from butfor.protocols import Protocol, Ranked, as_protocol, budget_in_labels
 from butfor.provenance import data_hash, versions
 from butfor.rank import Ranking, as_ranking, checked_scores
 from butfor.rank.chance import person_key
+from butfor.rank.guided import LEADERS
 from butfor.rules import Rule, Situation, as_phi, as_psi, eligible, flippable, group_values
 from butfor.search import JointSearch, Pursuit
 from butfor.trainer import Trainer
@@ -298,9 +299,8 @@ class LabelAudit:
                 order = allowed[np.argsort(-score[allowed], kind="stable")][: None if drawn else depth]
                 rng = np.random.default_rng([self.random_state, person_key(situation.encoded[person])])
                 away = -1.0 if situation.predictions[person] else 1.0
-                start = away * float(logits[person])
-                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn, start)
-                pursuits.append(Pursuit(int(person), self.protocol.plan(ranked), away, float(logits[person])))
+                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn, start=away * float(logits[person]))
+                pursuits.append(Pursuit(int(person), self.protocol.plan(ranked), away))
         return pursuits
 
     def _prepared(
@@ -315,11 +315,10 @@ class LabelAudit:
             lambda sets: trainer.retrain(sets)[:, places], self.network_, self.rows_, people, psi, self.budget_
         )
         if figures["poor"]:
-            lead = {"both": "both rankings", "gradient": "the training gradient", "published": "the published ranking"}
             watch.note(
                 f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
-                f"{figures['spearman']:.2f}). The search goes by {lead[figures['leader']]}, which moved decisions "
-                "furthest in a trial."
+                f"{figures['spearman']:.2f}). The search goes by {LEADERS[figures['leader']]}, which moved "
+                "decisions furthest in a trial."
             )
         return figures
 

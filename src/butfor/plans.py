@@ -28,9 +28,8 @@ class Plan:
     def saw(self, flips: FlipSet, gain: float, works: bool) -> None:
         """A network trained on `flips` gives a logit of `gain`, counted towards the other decision."""
 
-    def promise(self, typical: float, spread: float) -> float:
-        """Whose turn it is where attempts are scarce: the highest first. `typical` is how far first attempts move
-        people, and `spread` how much that differs."""
+    def promise(self) -> float:
+        """Whose turn it is where attempts are scarce: the highest first."""
         return math.inf
 
     def opening(self) -> list[FlipSet]:
@@ -78,17 +77,17 @@ class Guided(Plan):
     """
 
     REACH = 3
-    """Rows in the pool, as a multiple of the budget."""
-    LEAST_POOL = 24
+    """Candidate rows, as a multiple of the budget."""
+    LEAST_CANDIDATES = 24
 
     def __init__(
         self, order: NDArray[np.int64], budget: int, tries: int, rng: np.random.Generator, start: float = -1.0
     ) -> None:
-        self.pool = [int(row) for row in order[: max(self.LEAST_POOL, self.REACH * budget)]]
+        self.candidates = [int(row) for row in order[: max(self.LEAST_CANDIDATES, self.REACH * budget)]]
         self.budget = min(budget, len(order))
         self.tries = tries
         self.rng = rng
-        self.effects = Effects(self.pool, self.budget, start)
+        self.effects = Effects(self.candidates, self.budget, start)
         self._rank = {int(row): place for place, row in enumerate(order)}
         self._tried: set[FlipSet] = set()
 
@@ -104,13 +103,14 @@ class Guided(Plan):
         self.effects.saw(flips, gain)
 
     def opening(self) -> list[FlipSet]:
-        return [_sorted(self.pool[: self.budget])]
+        return [_sorted(self.candidates[: self.budget])]
 
-    def promise(self, typical: float, spread: float) -> float:
-        """How near the next attempt may come to the other decision: one draw, above 0 beyond it."""
-        expected = self.effects.start + typical
-        if self._tried:
-            expected, spread = self.effects.forecast(self._best(self.effects.worth()))
+    def promise(self) -> float:
+        """How near the next attempt may come to the other decision: one draw, above 0 beyond it. Before the first
+        attempt, how near the person is now."""
+        if not self._tried:
+            return self.effects.start
+        expected, spread = self.effects.forecast(self._best(self.effects.worth()))
         return expected + spread * float(self.rng.standard_normal())
 
     def strongest_first(self, flips: FlipSet) -> list[int]:
@@ -119,15 +119,15 @@ class Guided(Plan):
         return sorted(flips, key=lambda row: (-worth[place[row]] if row in place else -behind, self._rank.get(row, -1)))
 
     def _proposal(self) -> FlipSet | None:
-        """A set not tried before; None where the pool has no more."""
+        """A set not tried before; None where the candidates allow no more."""
         if not self._tried:
-            return _sorted(self.pool[: self.budget])
+            return _sorted(self.candidates[: self.budget])
         for _ in range(20):
             flips = self._best(self.effects.drawn(self.rng))
             if flips not in self._tried:
                 return flips
         for _ in range(20):  # beliefs are too firm for anything new: any set at all
-            flips = _sorted([int(row) for row in self.rng.choice(self.pool, self.budget, replace=False)])
+            flips = _sorted([int(row) for row in self.rng.choice(self.candidates, self.budget, replace=False)])
             if flips not in self._tried:
                 return flips
         return None
@@ -141,7 +141,7 @@ class Guided(Plan):
         return None
 
     def _best(self, worth: NDArray[np.float64], size: int | None = None) -> FlipSet:
-        return _sorted([self.pool[k] for k in np.argsort(-worth, kind="stable")[: size or self.budget]])
+        return _sorted([self.candidates[k] for k in np.argsort(-worth, kind="stable")[: size or self.budget]])
 
 
 class Shrink(Plan):

@@ -37,8 +37,6 @@ class Pursuit:
     plan: Plan
     away: float
     """Which way the logit must go: −1 for a person now in class 1, +1 for class 0."""
-    logit: float = 0.0
-    """Before any flip."""
     spent: int = 0
     course: list[tuple[int, float]] = field(default_factory=list)
     closest: float | None = None
@@ -104,7 +102,6 @@ class JointSearch:
         self.pool, self.attempts = pool, 0
         self.ahead = trainer.width if pool is None else min(trainer.width, self.LEARNING)
         """Attempts made side by side, several of one person where there are too few people."""
-        self.first_moves: list[float] = []
         self._underway: set[int] = set()
         """Whose attempts are handed out and not yet looked at."""
         self.watch = watch or Watcher()
@@ -185,14 +182,9 @@ class JointSearch:
         fresh = [p for p in searching if not p.spent]
         if fresh and self._pool_empty(kept_back=len(fresh)):
             return fresh  # what is left of the pool is theirs
-        typical = self._typical()
-        promise = {p.person: p.plan.promise(*typical) for p in fresh or searching}
+        promise = {p.person: p.plan.promise() for p in fresh or searching}
         share = self.FIRST_ROUND if fresh else self.ROUND
         return sorted(fresh or searching, key=lambda p: -promise[p.person])[: math.ceil(len(searching) * share)]
-
-    def _typical(self) -> tuple[float, float]:
-        """How far people's first attempts moved them: mean and standard deviation."""
-        return (float(np.mean(self.first_moves)), float(np.std(self.first_moves))) if self.first_moves else (0.0, 0.0)
 
     def _step(self, active: Sequence[Pursuit], open_: Sequence[Pursuit]) -> None:
         """Train the next attempts of the active, and look what they say."""
@@ -252,8 +244,6 @@ class JointSearch:
             flips = pursuit.queue.pop(0)
             logit = float(self.trainer.logits(flips)[pursuit.person])
             pursuit.spent += 1
-            if pursuit.spent == 1:
-                self.first_moves.append((logit - pursuit.logit) * pursuit.away)
             pursuit.course.append((len(flips), logit))
             pursuit.saw(flips, logit)
             if pursuit.changed(logit) and flips not in pursuit.rejected:

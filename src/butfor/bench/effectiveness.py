@@ -22,10 +22,12 @@ import numpy as np
 from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
 from butfor.encode import TableEncoder
+from butfor.errors import SettingError
 from butfor.learn.engines import choose_engine
 from butfor.learn.mlp import MLP
 from butfor.learn.recipe import Engine
 from butfor.protocols import GuidedSearch, Protocol
+from butfor.rank import as_ranking
 
 RANKS = (
     "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "influence-gn", "chance",
@@ -111,6 +113,10 @@ def effectiveness(
     device: str | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """The rows of all the data sets, as they come."""
+    if people < 1:
+        raise SettingError(f"people={people} must be at least 1.")
+    for rank in ranks:
+        as_ranking(rank)  # refuses an unknown name now, not after an hour
     for name in names:
         yield from Contest(name, people, engine, device).rows(ranks)
 

@@ -22,7 +22,12 @@ SAMPLE, FLIPS = 8, 12
 """People of the trial, and labels on which single predictions are compared with retrainings."""
 POOR = 0.2
 """Mean rank correlation below which single predictions are called poor."""
-LEADERS = ("both", "gradient", "published")
+LEADERS = {
+    "both": "the gradient and the published ranking together",
+    "gradient": "the gradient alone",
+    "published": "the published ranking alone",
+}
+"""Who may lead the search, in words."""
 
 
 class Guided:
@@ -62,7 +67,7 @@ class Guided:
         before = network.logits(sample)
         own = logits.reshape(len(LEADERS), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
         gains = ((own - before) * away(before)).mean(axis=1)
-        self.leader = LEADERS[int(np.argmax(gains))]
+        self.leader = list(LEADERS)[int(np.argmax(gains))]
         singles = smoothness(lambda flips: retrain(flips)[:, : len(sample)], predicted, count=FLIPS).overall
         return {
             "spearman": round(singles.spearman, 3),

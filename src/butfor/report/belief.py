@@ -7,6 +7,7 @@ from typing import Any
 
 from butfor.control import SeedControl
 from butfor.population import Population
+from butfor.rank.guided import LEADERS
 from butfor.report.values import shown
 from butfor.verdict import Verdict, signed
 
@@ -69,13 +70,6 @@ def further_sets(verdict: Verdict) -> dict[str, Any]:
         more = len(positions) - len(names)
         sets.append(", ".join(names) + (f" and {more} more" if more else ""))
     return {"sets": sets, "more": len(verdict.alternatives) - len(sets), "labelled": index is not None}
-
-
-LEADERS = {
-    "both": "the gradient and the published ranking together",
-    "gradient": "the gradient alone",
-    "published": "the published ranking alone",
-}
 
 
 def agreement_words(figures: dict[str, Any]) -> str:
