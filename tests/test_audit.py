@@ -8,10 +8,11 @@ import pytest
 
 import butfor
 from butfor.errors import ReplayError, SettingError, TableError
-from butfor.learn.recipe import Recipe
-from butfor.learn.reference import ReferenceEngine, train
-from butfor.population import Population, wilson
-from butfor.verdict import Verdict
+from butfor.mlp.learner import NetworkEngine
+from butfor.mlp.recipe import Recipe
+from butfor.mlp.reference import fit_many, train
+from butfor.result.population import Population, wilson
+from butfor.result.verdict import Verdict
 from conftest import fitted, odd_table
 
 
@@ -44,17 +45,17 @@ def test_whatever_a_ranking_finds_enumeration_finds_too(rank, salary_population)
 
 def test_enumeration_is_what_retraining_every_label_by_hand_gives(salary, salary_population):
     audit, data = salary
-    X = audit.encoder_.transform(data.X_test)
-    before = audit.network_.predict(X)
+    X = audit.model_.encoder.transform(data.X_test)
+    before = audit.model_.network.predict(X)
     by_hand = set()
-    for row in range(audit.rows_.n):
-        after = train(audit.network_.recipe, audit.rows_, (row,)).predict(X)
+    for row in range(audit.model_.rows.n):
+        after = train(audit.model_.network.recipe, audit.model_.rows, (row,)).predict(X)
         for v in salary_population.eligible:
             person, training = data.X_test.iloc[v.case], data.X_train.iloc[row]
             allowed = (
                 person["Sex"] == training["Sex"]
-                and audit.rows_.y[row] == before[v.case]
-                and audit.training_predictions_[row] == before[v.case]
+                and audit.model_.rows.y[row] == before[v.case]
+                and (audit.training_logits_ > 0)[row] == before[v.case]
             )
             if allowed and after[v.case] != before[v.case]:
                 by_hand.add(v.case)
@@ -67,7 +68,7 @@ def test_enumeration_is_what_retraining_every_label_by_hand_gives(salary, salary
 @pytest.mark.parametrize("protocol", ["algorithm1", "singles", "attempts"])
 def test_the_engine_does_not_change_the_answer(protocol):
     populations = []
-    for engine in ("reference", "fused", "stacked"):
+    for engine in ("joblib", "fused", "stacked"):
         audit, data = fitted("salary", protocol=protocol, budget=2, engine=engine, share=False)
         populations.append(audit.explain_all(data.X_test, cases=[2, 4, 6]))
     for other in populations[1:]:
@@ -97,18 +98,18 @@ def test_sharing_finds_no_fewer_people_with_no_more_retrainings():
 
 
 def test_every_find_is_confirmed_by_the_reference():
-    class Liar:
+    class Liar(NetworkEngine):
         """An engine that claims every flip changes everything."""
 
         name = "liar"
         width = 4
 
         def fit_many(self, recipe, rows, flip_sets, people, progress=None):
-            fits = ReferenceEngine().fit_many(recipe, rows, flip_sets, people)
-            base = ReferenceEngine().fit_many(recipe, rows, [()], people)
+            fits = fit_many(recipe, rows, flip_sets, people)
+            base = fit_many(recipe, rows, [()], people)
             return dataclasses.replace(fits, logits=np.where(base.logits > 0, -1.0, 1.0) * np.ones_like(fits.logits))
 
-    honest, data = fitted("salary", protocol="exhaustive", engine="reference")
+    honest, data = fitted("salary", protocol="exhaustive", engine="joblib")
     liar, _ = fitted("salary", protocol="exhaustive", engine=Liar())
     cases = [4, 5, 6]
     assert found_cases(liar.explain_all(data.X_test, cases=cases)) == {4, 6}
@@ -125,14 +126,14 @@ def test_retrainings_can_be_limited_and_the_rest_is_marked():
 
 
 def test_an_interrupted_search_keeps_what_is_done():
-    class Interrupted:
+    class Interrupted(NetworkEngine):
         name, width, calls = "interrupted", 1, 0
 
         def fit_many(self, recipe, rows, flip_sets, people, progress=None):
             self.calls += 1
             if self.calls == 7:
                 raise KeyboardInterrupt
-            return ReferenceEngine().fit_many(recipe, rows, flip_sets, people)
+            return fit_many(recipe, rows, flip_sets, people)
 
     audit, data = fitted("salary", protocol="exhaustive", engine=Interrupted())
     population = audit.explain_all(data.X_test, cases=[4, 5])
@@ -158,7 +159,8 @@ def test_a_found_verdict_tells_the_whole_story(salary, salary_population):
     X, y = v.dataset()
     assert X.equals(data.X_train)
     assert list(y.index[y != data.y_train]) == [row]
-    retrained = train(audit.network_.recipe, audit.rows_, v.positions).logits(audit.encoder_.transform(data.X_test))
+    encoded = audit.model_.encoder.transform(data.X_test)
+    retrained = train(audit.model_.network.recipe, audit.model_.rows, v.positions).logits(encoded)
     assert v.counterfactual_logit == pytest.approx(retrained[4], abs=1e-6)
 
 
@@ -176,7 +178,7 @@ def test_the_other_two_results_are_not_called_fair(salary_population):
 def test_records_survive_json_and_replay_from_it_alone(salary, tmp_path):
     audit, _ = salary
     # as the command line has it: tables that remember where they came from
-    from butfor.tables import load_table
+    from butfor.data.table import load_table
 
     remembered = load_table("salary")
     again = butfor.LabelAudit(
@@ -203,7 +205,7 @@ def test_a_changed_record_does_not_replay(salary_population):
     other_row = (verdict.positions[0] + 1) % verdict.training_rows
     record = verdict.to_dict()
     record["flips"][0]["position"] = other_row
-    from butfor.replay import replay
+    from butfor.result.replay import replay
 
     assert not replay(record, training=verdict.training).agrees
     record["schema_version"] = 99
@@ -240,8 +242,8 @@ def test_populations_add_up(salary_population):
     keystones = salary_population.keystones
     assert keystones["people"].sum() == sum(len(v.positions) for v in salary_population.found)
     assert list(keystones["people"]) == sorted(keystones["people"], reverse=True)
-    with pytest.raises(SettingError, match="no verdict about person 77"):
-        salary_population[77]
+    with pytest.raises(KeyError, match="no verdict about person 77"):
+        salary_population.about(77)
 
 
 def test_intervals_are_wilson_intervals():
@@ -262,11 +264,11 @@ def test_a_protected_attribute_of_three_values():
     audit.fit(X.iloc[:400], y.iloc[:400], sensitive_features="protected group?")
     population = audit.explain_all(X.iloc[400:])
     assert set(population.by_group.index) == {"αλφα", "b & c", "<none>"}
-    encoded = audit.encoder_.transform(X.iloc[400:])
+    before = audit.model_.logits(X.iloc[400:]) > 0
     stable = np.ones(200, dtype=bool)
     for value in ("αλφα", "b & c", "<none>"):
         other = X.iloc[400:].assign(**{"protected group?": value})
-        stable &= audit.network_.predict(audit.encoder_.transform(other)) == audit.network_.predict(encoded)
+        stable &= (audit.model_.logits(other) > 0) == before
     assert [v.status != "not_eligible" for v in population] == list(stable)
     assert population.verdicts[0].prediction in ("True", "False")
 
@@ -275,10 +277,10 @@ def test_without_validation_rows_a_stratified_share_is_set_aside():
     table = odd_table(400)
     audit = butfor.LabelAudit(butfor.MLP(hidden=(4,), max_epochs=5))
     audit.fit(table.drop(columns="granted"), table["granted"], sensitive_features="région")
-    assert audit.rows_.n == 300
-    assert len(audit.training_.X) == 300
-    assert len(audit.rows_.y_val) == 100
-    assert np.array_equal(audit.encoder_.transform(audit.training_.X), audit.rows_.X)
+    assert audit.model_.rows.n == 300
+    assert len(audit.table_.X) == 300
+    assert len(audit.model_.rows.y_val) == 100
+    assert np.array_equal(audit.model_.encoder.transform(audit.table_.X), audit.model_.rows.X)
 
 
 def test_an_empty_psi_is_said_not_searched():
@@ -290,8 +292,8 @@ def test_an_empty_psi_is_said_not_searched():
 
 
 def test_a_ranking_of_ones_own_is_recorded_by_name():
-    def newest_first(network, rows, people):
-        return np.tile(np.arange(rows.n, dtype=float), (len(people), 1))
+    def newest_first(model, table, people):
+        return np.tile(np.arange(table.n, dtype=float), (len(people), 1))
 
     audit, data = fitted("salary", rank=newest_first, protocol="singles")
     assert audit.explain(data.X_test.iloc[[4]]).rank == "newest_first"
@@ -300,8 +302,11 @@ def test_a_ranking_of_ones_own_is_recorded_by_name():
 @pytest.mark.parametrize(
     ("wrong", "error", "said"),
     [
-        (lambda X, y: {"sensitive_features": "age"}, TableError, "must name a column"),
-        (lambda X, y: {"sensitive_features": X["Sex"]}, TableError, "must name a column"),
+        (lambda X, y: {"sensitive_features": "age"}, TableError, "names 'age', not a column"),
+        (lambda X, y: {"sensitive_features": X["Sex"].iloc[:5]}, TableError, "each of its 30 rows"),
+        (lambda X, y: {"sensitive_features": X["Sex"].iloc[::-1]}, TableError, "index of sensitive_features"),
+        (lambda X, y: {"y": y.iloc[::-1]}, TableError, "same rows in another order"),
+        (lambda X, y: {"y": y.reset_index(drop=True)}, TableError, "other rows"),
         (lambda X, y: {"y": y.iloc[:5]}, TableError, "30 rows but there are 5 labels"),
         (lambda X, y: {"y": y.where(y.index != y.index[2])}, TableError, "label of row"),
         (lambda X, y: {"y": y * 0}, TableError, "one class only"),
@@ -327,12 +332,16 @@ def test_questions_that_cannot_be_answered_are_refused(salary):
         audit.explain_all(data.X_test, cases=[11])
     with pytest.raises(TableError, match="'Sex' is missing"):
         audit.explain(data.X_test.iloc[[0]].drop(columns="Sex"))
-    with pytest.raises(SettingError, match="max_retrainings"):
-        butfor.LabelAudit(max_retrainings=0)
-    with pytest.raises(SettingError, match="no engine 'turbo'"):
-        butfor.LabelAudit(engine="turbo").fit(
-            data.X_train, data.y_train, sensitive_features="Sex", validation=(data.X_val, data.y_val)
-        ).explain(data.X_test.iloc[[0]])
+    wrong_settings = (
+        ({"max_retrainings": 0}, "max_retrainings"), ({"engine": "turbo"}, "no engine"), ({"jobs": 0}, "jobs=0"),
+        ({"seeds": -1}, "seeds=-1"), ({"rank": "best"}, "no ranking"), ({"protocol": "fast"}, "no protocol"),
+        ({"phi": "nobody"}, "no rule"), ({"budget": 0}, "budget=0"),
+    )  # fmt: skip
+    for wrong, said in wrong_settings:
+        with pytest.raises(SettingError, match=said):  # when it is fitted, before anything is trained
+            butfor.LabelAudit(**wrong).fit(
+                data.X_train, data.y_train, sensitive_features="Sex", validation=(data.X_val, data.y_val)
+            )
 
 
 def test_a_series_is_a_person_too(salary):

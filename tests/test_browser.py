@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from butfor.control import Collateral, SeedControl
-from butfor.population import Population
-from butfor.verdict import SCHEMA_VERSION, Verdict
+from butfor.result.control import Collateral, SeedControl
+from butfor.result.population import Population
+from butfor.result.record import SCHEMA_VERSION
+from butfor.result.verdict import Verdict
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")

@@ -136,7 +136,7 @@ def test_parquet_and_options(capsys, tmp_path):
     )  # fmt: skip
     assert (code, err) == (0, "")
     record = json.loads(out)
-    learner = record["run"]["learner"]
+    learner = record["run"]["learner"]["recipe"]
     assert (learner["hidden"], learner["batch_size"], learner["max_epochs"], learner["seed"]) == (
         [6, 5],
         32,
@@ -189,7 +189,17 @@ def bad_tables(tmp_path):
         ("good.csv --label grantd --sensitive région", "there is no column 'grantd'"),
         ("good.csv --label granted --sensitive gender", "there is no column 'gender'"),
         ("good.csv L S --drop height", "there is no column 'height'"),
-        ("good.csv L S --drop région", "must stay a column"),
+        ("good.csv L --sensitive granted", "is the label"),
+        ("good.csv L --sensitive région,member --drop member", "drop all or none"),
+        ("good.csv L S --model magic", "There is no model 'magic'"),
+        ("good.csv L S --model no.such:thing", "cannot be loaded: ModuleNotFoundError"),
+        ("good.csv L S --model os:path", "cannot be made"),
+        ("good.csv L S --model os:getcwd", "neither a scikit-learn classifier nor a learner"),
+        ("good.csv L S --model sklearn.cluster:KMeans", "is not a classifier"),
+        ("good.csv L S --model sklearn.ensemble:RandomForestClassifier", "random_state=0"),
+        ("good.csv L S --model forest --hidden 4", "--hidden belong to --model mlp"),
+        ("good.csv L S --model knn --rank gradient", "needs a butfor.MLP"),
+        ("good.csv L S --model knn --engine fused", "does not train KNeighborsClassifier"),
         ("good.csv L S --positive maybe", "'maybe' is not a value"),
         ("good.csv L --sensitive Income_(k€),_net", "too many for a protected attribute"),
         ("good.csv L S --case 4000", "There is no person 4000"),
@@ -279,7 +289,7 @@ def test_ctrl_c_writes_what_is_done(tmp_path):
     import sys
     import time
 
-    command = ["audit", "student", "--engine", "reference", "--protocol", "exhaustive", "--out", str(tmp_path / "out")]
+    command = ["audit", "student", "--engine", "joblib", "--protocol", "exhaustive", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(
         [sys.executable, "-m", "butfor.cli", *command],
         stdout=subprocess.PIPE,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from butfor.control import Collateral, SeedControl
-from butfor.learn.recipe import Recipe
-from butfor.learn.reference import train
+from butfor.mlp.recipe import Recipe
+from butfor.mlp.reference import train
+from butfor.result.control import Collateral, SeedControl
 from conftest import fitted
 
 
@@ -18,13 +18,13 @@ def controlled():
 
 def test_seed_counts_are_those_of_retraining_by_hand(controlled):
     audit, data, population = controlled
-    X = audit.encoder_.transform(data.X_test)
+    X = audit.model_.encoder.transform(data.X_test)
     for verdict in population.found:
         with_, without = [], []
         for seed in range(1, 7):
-            recipe = Recipe.from_dict(audit.network_.recipe.to_dict() | {"seed": seed})
+            recipe = Recipe.from_dict(audit.model_.network.recipe.to_dict() | {"seed": seed})
             for flips, counts in (((), without), (verdict.positions, with_)):
-                logit = train(recipe, audit.rows_, flips).logits(X)[verdict.case]
+                logit = train(recipe, audit.model_.rows, flips).logits(X)[verdict.case]
                 counts.append((logit > 0) != (verdict.logit > 0))
         control = verdict.control
         assert (control.seeds, control.with_flips, control.without_flips) == (6, sum(with_), sum(without))
@@ -34,10 +34,10 @@ def test_seed_counts_are_those_of_retraining_by_hand(controlled):
 
 def test_collateral_is_counted_on_the_other_people(controlled):
     audit, data, population = controlled
-    X = audit.encoder_.transform(data.X_test)
-    before = audit.network_.predict(X)
+    X = audit.model_.encoder.transform(data.X_test)
+    before = audit.model_.network.predict(X)
     for verdict in population.found:
-        after = train(audit.network_.recipe, audit.rows_, verdict.positions).predict(X)
+        after = train(audit.model_.network.recipe, audit.model_.rows, verdict.positions).predict(X)
         assert verdict.collateral.others == 10
         assert verdict.collateral.changed == (before != after).sum() - 1
         assert verdict.collateral.accuracy_before == pytest.approx((before == data.y_test).mean())

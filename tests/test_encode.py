@@ -72,12 +72,17 @@ def test_an_embedding_depends_on_seed_and_name_not_on_position(people):
 
 
 @pytest.mark.parametrize("categorical", ["onehot", "embed", "ordinal"])
-def test_switching_equals_encoding_the_switched_person(people, categorical):
+def test_numbers_are_summed_by_the_column_they_belong_to(people, categorical):
     encoder = TableEncoder(categorical).fit(people)
-    other = people.assign(job="nurse")
-    assert np.array_equal(encoder.switch(encoder.transform(people), "job", "nurse"), encoder.transform(other))
-    older = people.assign(age=35)
-    assert np.array_equal(encoder.switch(encoder.transform(people), "age", 35), encoder.transform(older))
+    encoded = encoder.transform(people)
+    alone = [TableEncoder(categorical).fit_transform(people[[column]]).sum(axis=1) for column in people.columns]
+    assert encoder.by_column(encoded) == pytest.approx(np.column_stack(alone), abs=1e-5)
+
+
+def test_doubles_where_they_are_asked_for(people):
+    assert TableEncoder(dtype="float64").fit_transform(people).dtype == np.float64
+    with pytest.raises(SettingError, match="float32, float64"):
+        TableEncoder(dtype="int8").fit(people)
 
 
 def test_columns_are_found_by_name(people):
@@ -141,5 +146,3 @@ def test_bad_training_tables_and_settings_are_refused(people):
         TableEncoder("hash").fit(people)
     with pytest.raises(SettingError, match="standard, minmax, raw"):
         TableEncoder(numeric="log").fit(people)
-    with pytest.raises(TableError, match="no column 'height'"):
-        TableEncoder().fit(people).switch(np.zeros((1, 7)), "height", 1)

@@ -9,10 +9,10 @@ import pytest
 from sklearn.datasets import make_classification
 
 from butfor.errors import SettingError
-from butfor.learn import fused
-from butfor.learn.fused import FusedEngine
-from butfor.learn.recipe import Fits, Network, Recipe, Rows
-from butfor.learn.reference import initial_network, train
+from butfor.mlp import fused
+from butfor.mlp.fused import FusedEngine
+from butfor.mlp.recipe import Fits, Network, Recipe, Rows
+from butfor.mlp.reference import initial_network, train
 
 # One worker compiles for all tests of this file.
 pytestmark = pytest.mark.xdist_group("fused")

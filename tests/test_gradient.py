@@ -8,10 +8,9 @@ import torch
 
 import butfor
 from butfor.errors import SettingError
-from butfor.learn.recipe import Recipe, Rows
-from butfor.learn.reference import ReferenceEngine, train
-from butfor.learn.unroll import Unrolled
-from butfor.rank import checked_scores
+from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.reference import fit_many, train
+from butfor.mlp.unroll import Unrolled
 from butfor.rank.gradient import Agreement, Gradient, agreement, label_gradients, sample_rows, smoothness
 
 RECIPE = Recipe(hidden=(6, 5), activation="tanh", learning_rate=0.01, max_epochs=8, batch_size=16)
@@ -31,8 +30,8 @@ def people():
     return np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
 
 
-def retrained_by(engine, recipe, rows, people):
-    return lambda flip_sets: engine.fit_many(recipe, rows, flip_sets, people).logits
+def retrained_by(fit, recipe, rows, people):
+    return lambda flip_sets: fit(recipe, rows, flip_sets, people).logits
 
 
 def finite_differences(recipe, rows, outcome, at, step=1e-5):
@@ -132,12 +131,12 @@ def test_a_training_that_diverges_depends_on_no_label(rows, people):
 def test_the_ranking_predicts_the_effect_of_a_flip(rows, people):
     network = train(RECIPE, rows)
     ranking = Gradient(epochs=1)
-    scores = checked_scores(ranking, network, rows, people)
+    scores = ranking.score_network(network, rows, people)
     assert ranking.name == "gradient"
     result = label_gradients(RECIPE, rows, people)
     away = np.where(network.predict(people) == 1, -1, 1)
     assert scores == pytest.approx(away[:, None] * (1 - 2 * rows.y) * result.gradient, abs=1e-6)
-    figure = smoothness(retrained_by(ReferenceEngine(), RECIPE, rows, people), scores, count=12)
+    figure = smoothness(retrained_by(fit_many, RECIPE, rows, people), scores, count=12)
     assert figure.overall.flips == 12
     assert len(figure.by_person) == 3
     assert figure.overall.spearman > 0.9
@@ -157,7 +156,7 @@ def test_chances_follow_the_predicted_validation_losses(rows, people):
 
 
 def test_on_german_it_follows_the_reference_and_predicts_retrainings():
-    from butfor.learn.fused import FusedEngine
+    from butfor.mlp.fused import FusedEngine
 
     data = butfor.load_dataset("german")
     encoder = butfor.TableEncoder("embed", data.setup.numeric).fit(data.X_train)
@@ -170,8 +169,10 @@ def test_on_german_it_follows_the_reference_and_predicts_retrainings():
     assert np.abs(result.logits - network.logits(people)).max() < 1e-4
     figures = {}
     for epochs in (1, 8):
-        scores = Gradient(epochs=epochs).score(network, german, people)
-        figures[epochs] = smoothness(retrained_by(FusedEngine(), recipe, german, people), scores, count=60).overall
+        scores = Gradient(epochs=epochs).score_network(network, german, people)
+        figures[epochs] = smoothness(
+            retrained_by(FusedEngine().fit_many, recipe, german, people), scores, count=60
+        ).overall
     assert figures[1].spearman > 0.4
     assert figures[8].spearman > figures[1].spearman
 

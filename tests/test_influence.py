@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from butfor.errors import SettingError
-from butfor.learn.recipe import Network, Recipe, Rows
-from butfor.learn.reference import train
-from butfor.rank import checked_scores
+from butfor.mlp.recipe import Network, Recipe, Rows
+from butfor.mlp.reference import train
 from butfor.rank.dattri_baselines import INSTALL, SOLVERS, Dattri, flip_labels
 from butfor.rank.influence import (
     DAMPING,
@@ -96,9 +95,9 @@ def test_gauss_newton_through_the_rows_or_through_the_parameters():
 @pytest.mark.parametrize("form", FORMS)
 def test_a_score_per_person_and_row_whoever_else_is_asked(form):
     network, rows, people = subject()
-    together = checked_scores(Influence(form=form), network, rows, people)
+    together = Influence(form=form).score_network(network, rows, people)
     assert together.shape == (7, 120)
-    assert Influence(form=form).score(network, rows, people[3:4])[0] == pytest.approx(together[3], rel=1e-9)
+    assert Influence(form=form).score_network(network, rows, people[3:4])[0] == pytest.approx(together[3], rel=1e-9)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -107,8 +106,8 @@ def test_permuting_the_training_rows_permutes_the_scores(form):
     order = np.random.default_rng(1).permutation(rows.n)
     shuffled = Rows(rows.X[order], rows.y[order], rows.X_val, rows.y_val)
     ranking = Influence(form=form)
-    straight = ranking.score(network, rows, people)[:, order]
-    assert ranking.score(network, shuffled, people) == pytest.approx(straight, rel=1e-6, abs=1e-12)
+    straight = ranking.score_network(network, rows, people)[:, order]
+    assert ranking.score_network(network, shuffled, people) == pytest.approx(straight, rel=1e-6, abs=1e-12)
 
 
 def logistic_regression(X, y):
@@ -132,7 +131,7 @@ def test_at_a_minimum_the_prediction_is_the_retrained_effect():
     network = Network((weights,), (bias,), Recipe(hidden=(), batch_size=None), 1, 1, 0.0)
     away = np.where(network.predict(people) == 1, -1, 1)
     for form in FORMS:
-        predicted = Influence(damping=0, form=form).score(network, rows, people)
+        predicted = Influence(damping=0, form=form).score_network(network, rows, people)
         for row in (0, 1, 2, 77, 1999):
             change = logistic_regression(X.astype(np.float64), rows.labels((row,))) - theta
             real = away * (people.astype(np.float64) @ change[:4] + change[4])
@@ -143,15 +142,15 @@ def test_the_default_damping_outweighs_the_most_negative_eigenvalue():
     network, rows, people = subject(epochs=3)
     lowest = lowest_eigenvalue(hessian(network, rows))
     assert lowest < 0
-    given = Influence(damping=DAMPING - lowest).score(network, rows, people)
-    assert Influence().score(network, rows, people) == pytest.approx(given, rel=1e-9)
+    given = Influence(damping=DAMPING - lowest).score_network(network, rows, people)
+    assert Influence().score_network(network, rows, people) == pytest.approx(given, rel=1e-9)
 
 
 def test_too_little_damping_is_refused_with_the_eigenvalue():
     network, rows, people = subject(epochs=3)
     lowest = lowest_eigenvalue(hessian(network, rows))
     with pytest.raises(SettingError, match=f"damping=0.001 .* lowest eigenvalue is {lowest:.3g}"):
-        Influence(damping=0.001).score(network, rows, people)
+        Influence(damping=0.001).score_network(network, rows, people)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -159,14 +158,14 @@ def test_a_singular_matrix_is_refused_never_nan(form):
     network, rows, people = subject()
     twice = Rows(np.repeat(rows.X[:, :1], 5, axis=1), rows.y, rows.X_val, rows.y_val)
     with pytest.raises(SettingError, match="damping=0 leaves"):
-        Influence(damping=0, form=form).score(network, twice, people)
+        Influence(damping=0, form=form).score_network(network, twice, people)
 
 
 def test_diverged_weights_are_refused():
     network, rows, people = subject()
     broken = Network((network.weights[0] * np.nan, *network.weights[1:]), network.biases, network.recipe, 1, 1, 0.0)
     with pytest.raises(SettingError, match="diverged"):
-        Influence().score(broken, rows, people)
+        Influence().score_network(broken, rows, people)
 
 
 def test_settings_are_checked():
@@ -194,7 +193,7 @@ def test_flip_labels_make_a_rows_gradient_the_flips():
 def test_without_dattri_the_install_line_is_shown():
     network, rows, people = subject()
     with pytest.raises(SettingError, match="pip install") as refusal:
-        Dattri("cg").score(network, rows, people)
+        Dattri("cg").score_network(network, rows, people)
     assert INSTALL in str(refusal.value)
 
 
@@ -202,8 +201,8 @@ def test_without_dattri_the_install_line_is_shown():
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_dattri_agrees_with_the_exact_influence(solver):
     network, rows, people = subject()
-    exact = Influence().score(network, rows, people)
-    scores = checked_scores(Dattri(solver), network, rows, people)
+    exact = Influence().score_network(network, rows, people)
+    scores = Dattri(solver).score_network(network, rows, people)
     if solver == "arnoldi":  # half of a Krylov space, by construction an approximation
         assert np.corrcoef(scores.ravel(), exact.ravel())[0, 1] > 0.8
     else:
@@ -214,4 +213,4 @@ def test_dattri_agrees_with_the_exact_influence(solver):
 def test_dattri_failures_are_sentences():
     network, rows, people = subject(epochs=3)
     with pytest.raises(SettingError, match=r"dattri-lissa failed with damping=0\.001"):
-        Dattri("lissa", damping=0.001).score(network, rows, people)
+        Dattri("lissa", damping=0.001).score_network(network, rows, people)

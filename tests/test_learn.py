@@ -11,9 +11,9 @@ from torch import nn
 
 from butfor import MLP, TableEncoder, load_dataset
 from butfor.errors import ButforError, SettingError, TableError
-from butfor.learn.linearize import linearize
-from butfor.learn.recipe import Recipe, Rows, pack, unpack
-from butfor.learn.reference import train
+from butfor.mlp.linearize import linearize
+from butfor.mlp.recipe import Recipe, Rows, pack, unpack
+from butfor.mlp.reference import train
 
 
 def rows_of(name: str, categorical: str = "embed") -> tuple[Rows, np.ndarray]:

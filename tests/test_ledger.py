@@ -1,47 +1,88 @@
 """The ledger: nothing is trained twice, nothing half-written, and other data is another page."""
 
+import sqlite3
 import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from butfor import MLP, FusedEngine, JoblibEngine, Table, TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.recipe import Recipe, Rows
-from butfor.ledger import Ledger
+from butfor.mlp.learner import MLPLearner
+from butfor.search.ledger import Ledger
 from conftest import fitted
 
 
-def test_what_is_remembered_is_not_trained_again(tmp_path):
+@pytest.mark.parametrize("engine", ["fused", "joblib"])
+def test_what_is_remembered_is_not_trained_again_but_what_is_found_is_confirmed(tmp_path, engine):
     runs = []
     for _ in range(2):
-        audit, data = fitted("salary", protocol="exhaustive", engine="fused", ledger=tmp_path / "l.sqlite")
+        audit, data = fitted("salary", protocol="exhaustive", engine=engine, ledger=tmp_path / "l.sqlite")
         runs.append(audit.explain_all(data.X_test))
     assert runs[0].run["recalled"] == 0
-    assert runs[1].run["recalled"] == runs[0].run["retrainings"] + runs[0].run["confirmations"]
+    assert runs[1].run["recalled"] == runs[0].run["retrainings"]
+    assert runs[1].run["confirmations"] == len({v.positions for v in runs[1].found})
     assert [v.positions for v in runs[0]] == [v.positions for v in runs[1]]
     assert [v.counterfactual_logit for v in runs[0]] == [v.counterfactual_logit for v in runs[1]]
 
 
-def test_other_data_people_settings_or_engine_are_another_page(tmp_path):
+def test_a_resumed_audit_is_the_same_audit(tmp_path):
+    """Recalled answers come back in the order asked for, not in the file's."""
+    runs = []
+    for ledger in (None, tmp_path / "l.sqlite", tmp_path / "l.sqlite"):
+        audit, data = fitted("german", budget=4, ledger=ledger)
+        runs.append(audit.explain_all(data.X_test, cases=range(40)))
+    assert runs[2].run["recalled"] == runs[1].run["retrainings"]
+    for other in runs[1:]:
+        assert [v.positions for v in other] == [v.positions for v in runs[0]]
+        assert [v.course for v in other] == [v.course for v in runs[0]]
+
+
+def test_altered_answers_are_not_reported_as_found(tmp_path):
+    audit, data = fitted("salary", protocol="exhaustive", engine="fused", ledger=tmp_path / "l.sqlite")
+    honest = audit.explain_all(data.X_test)
+    db = sqlite3.connect(tmp_path / "l.sqlite", isolation_level=None)
+    for sign in (-1, 1):
+        answers = np.full(len(data.X_test), 5.0 * sign, np.float32).tobytes()
+        db.execute("UPDATE networks SET logits = ?", (answers,))
+        misled = audit.explain_all(data.X_test)
+        assert {v.case for v in misled.found} <= {v.case for v in honest.found}
+
+
+def subject(**changed):
+    X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 1.0]})
+    given = {
+        "learner": MLPLearner(MLP()), "table": Table(X, pd.Series([0, 1, 0]), (X, pd.Series([0, 1, 0]))),
+        "people": X[:1], "engine": FusedEngine(1),
+    }  # fmt: skip
+    return given | changed
+
+
+def test_other_data_people_settings_or_engine_are_another_page(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "l.sqlite")
-    X, y = np.zeros((3, 2), np.float32), np.array([0, 1, 0], np.float32)
-    rows, recipe, people = Rows(X, y, X, y), Recipe(), X[:1]
-    page = ledger.page(recipe, rows, people, "fused")
+    page = ledger.page(**subject())
     page.write({(1,): np.array([0.5], np.float32)})
-    assert page.recall([(1,), (2,)]) == {(1,): np.array([0.5], np.float32)}
-    for other in (
-        ledger.page(Recipe(seed=1), rows, people, "fused"),
-        ledger.page(recipe, Rows(X, 1 - y, X, y), people, "fused"),
-        ledger.page(recipe, rows, people + 1, "fused"),
-        ledger.page(recipe, rows, people, "reference"),
+    assert ledger.page(**subject()).recall([(1,), (2,)]) == {(1,): np.array([0.5], np.float32)}
+    table, people = subject()["table"], subject()["people"]
+    elsewhere = FusedEngine(1)
+    elsewhere.device = "cuda"
+    for changed in (
+        {"learner": MLPLearner(MLP(random_state=1))},
+        {"learner": MLPLearner(MLP(), TableEncoder("embed"))},
+        {"table": Table(table.X, 1 - table.y, table.validation)},
+        {"people": people + 1},
+        {"engine": JoblibEngine()},
+        {"engine": elsewhere},
     ):
-        assert other.recall([(1,)]) == {}
+        assert ledger.page(**subject(**changed)).recall([(1,)]) == {}
+    monkeypatch.setattr("butfor.search.ledger.versions", lambda: {"torch": "another"})
+    assert ledger.page(**subject()).recall([(1,)]) == {}
 
 
 def test_many_flip_sets_are_recalled(tmp_path):
-    X, y = np.zeros((3, 2), np.float32), np.array([0, 1, 0], np.float32)
-    page = Ledger(tmp_path / "l.sqlite").page(Recipe(), Rows(X, y, X, y), X, "fused")
+    page = Ledger(tmp_path / "l.sqlite").page(**subject())
     page.write({(k,): np.full(3, k, np.float32) for k in range(2000)})
     known = page.recall([(k,) for k in range(2500)])
     assert len(known) == 2000
@@ -51,10 +92,8 @@ def test_many_flip_sets_are_recalled(tmp_path):
 def test_a_killed_writer_leaves_whole_records(tmp_path):
     code = f"""
 import os, numpy as np
-from butfor.ledger import Ledger
-from butfor.learn.recipe import Recipe, Rows
-X = np.zeros((3, 2), np.float32)
-page = Ledger({str(tmp_path / "l.sqlite")!r}).page(Recipe(), Rows(X, X[:, 0], X, X[:, 0]), X, "fused")
+from butfor.search.ledger import Ledger, Page
+page = Page(Ledger({str(tmp_path / "l.sqlite")!r})._db, "key")
 page.write({{(1,): np.ones(3)}})
 page.db.execute("BEGIN IMMEDIATE")
 page.db.execute("INSERT INTO networks VALUES ('x', 'y', x'00')")

@@ -105,7 +105,7 @@ def test_the_runs_need_neither_click_nor_numba():
     blocked = "click rich numba matplotlib jinja2"
     code = (
         f"import sys; sys.modules.update(dict.fromkeys('{blocked}'.split())); import butfor.paper.runs as r; "
-        "from butfor.learn.engines import choose_engine; choose_engine('stacked', 'cpu'); print(r.PEOPLE)"
+        "from butfor.learn.engines import network_engine; network_engine('stacked', 'cpu'); print(r.PEOPLE)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "200", done.stderr

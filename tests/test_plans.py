@@ -1,20 +1,22 @@
 """Plans as games against an oracle that knows which flip sets work."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from butfor.effects import Effects
 from butfor.errors import SettingError
-from butfor.learn.reference import train
-from butfor.plans import Guided, Listed, Shrink
-from butfor.protocols import GuidedSearch
-from butfor.search import JointSearch, Pursuit
-from butfor.trainer import Trainer
+from butfor.mlp.reference import train
+from butfor.rank.combined import beaten
+from butfor.search import GuidedSearch
+from butfor.search.effects import Effects
+from butfor.search.guided import Leaders, Learned
+from butfor.search.joint import JointSearch, Pursuit
+from butfor.search.plans import Listed
+from butfor.search.shrink import Shrink
+from butfor.search.trainer import Trainer
 from conftest import fitted
 
 
@@ -76,7 +78,7 @@ def test_shrinking_takes_a_smaller_set_from_somebody_else():
 
 def test_guided_spends_the_budget_first_and_never_repeats_itself():
     order = np.arange(200)
-    plan = Guided(order, 10, 40, np.random.default_rng(0))
+    plan = Learned(order, 10, 40, np.random.default_rng(0))
     tried = play(plan, lambda flips: False, gain=lambda flips: -sum(flips) / 100)
     assert tried[0] == tuple(range(10))
     assert len(tried) == len(set(tried)) == 40
@@ -87,7 +89,7 @@ def test_guided_learns_what_works():
     effects = np.linspace(1, -0.5, 60) + np.random.default_rng(9).normal(0.3, 1, 60)  # the ranking knows half of it
 
     def best(seed, learns):
-        plan = Guided(np.arange(60), 10, 28, np.random.default_rng(seed))
+        plan = Learned(np.arange(60), 10, 28, np.random.default_rng(seed))
         gains = []
         while (flips := plan.next()) is not None:
             gains.append(effects[list(flips)].sum())
@@ -99,7 +101,7 @@ def test_guided_learns_what_works():
 
 
 def test_a_small_pool_ends_the_plan():
-    plan = Guided(np.array([4, 9]), 5, 50, np.random.default_rng(0))
+    plan = Learned(np.array([4, 9]), 5, 50, np.random.default_rng(0))
     assert play(plan, lambda flips: False) == [(4, 9)]
     listed = Listed(iter([(1,), (2,)]))
     assert play(listed, lambda flips: False) == [(1,), (2,)]
@@ -134,10 +136,10 @@ def test_what_guided_reports_is_minimal(compas):
     for verdict in several[:2]:
         assert verdict.minimal
         assert len(verdict.positions) <= verdict.first_size <= verdict.budget
-        x = audit.encoder_.transform(data.X_test.iloc[[verdict.case]])
+        x = audit.model_.encoder.transform(data.X_test.iloc[[verdict.case]])
         for left_out in verdict.positions:
             fewer = tuple(row for row in verdict.positions if row != left_out)
-            again = train(audit.network_.recipe, audit.rows_, fewer).logits(x)[0]
+            again = train(audit.model_.network.recipe, audit.model_.rows, fewer).logits(x)[0]
             assert (again > 0) == (verdict.logit > 0)
 
 
@@ -148,8 +150,8 @@ def test_alternatives_share_no_row_and_work(compas):
     for verdict in having[:3]:
         (other,) = verdict.alternatives
         assert not set(other) & set(verdict.positions)
-        x = audit.encoder_.transform(data.X_test.iloc[[verdict.case]])
-        assert (train(audit.network_.recipe, audit.rows_, other).logits(x)[0] > 0) != (verdict.logit > 0)
+        x = audit.model_.encoder.transform(data.X_test.iloc[[verdict.case]])
+        assert (train(audit.model_.network.recipe, audit.model_.rows, other).logits(x)[0] > 0) != (verdict.logit > 0)
 
 
 def test_guided_finds_more_than_algorithm_1(compas):
@@ -160,34 +162,31 @@ def test_guided_finds_more_than_algorithm_1(compas):
 
 
 def retrained(audit, sets, people):
-    return np.array([train(audit.network_.recipe, audit.rows_, flips).logits(people) for flips in sets])
+    encoded = audit.model_.encoded(people)
+    return np.array([train(audit.model_.network.recipe, audit.model_.rows, flips).logits(encoded) for flips in sets])
 
 
 def test_whatever_moves_decisions_furthest_leads():
-    from butfor.rank.combined import beaten
-    from butfor.rank.guided import LEADERS
-    from butfor.rank.guided import Guided as GuidedRanking
-
     audit, data = fitted("salary", protocol="guided")
-    people = audit.encoder_.transform(data.X_test)
-    psi = np.ones((len(people), audit.rows_.n), bool)
-    ranking = GuidedRanking()
-    given = (audit.network_, audit.rows_, people)
+    people = data.X_test
+    psi = np.ones((len(people), audit.table_.n), bool)
+    ranking = Leaders.of(audit.model_)
+    given = (audit.model_, audit.table_, people)
     figures = ranking.prepare(lambda sets: retrained(audit, sets, people), *given, psi, 3)
-    assert ranking.leader == figures["leader"] == max(LEADERS, key=figures["gains"].get)
-    away = np.where(audit.network_.logits(people) > 0, -1, 1)
-    for leader in LEADERS:
-        order = np.argsort(-GuidedRanking(leader).score(*given), axis=1, kind="stable")
+    assert ranking.candidates == ["both", "gradient", "published"]
+    assert ranking.leader == figures["leader"] == max(ranking.candidates, key=figures["gains"].get)
+    before = audit.model_.logits(people)
+    for leader in ranking.candidates:
+        order = np.argsort(-Leaders(ranking.parts, leader).score(*given), axis=1, kind="stable")
         moved = [
-            (train(audit.network_.recipe, audit.rows_, tuple(order[k, :3])).logits(people[k : k + 1])[0]
-             - audit.network_.logits(people[k : k + 1])[0]) * away[k]
+            (retrained(audit, [tuple(order[k, :3])], people)[0, k] - before[k]) * (-1 if before[k] > 0 else 1)
             for k in range(figures["people"])
-        ]  # fmt: skip
+        ]
         assert np.mean(moved) == pytest.approx(figures["gains"][leader], abs=1e-3)
-    alone = beaten(ranking.published.score(*given))
-    assert np.array_equal(GuidedRanking("published").score(*given), alone)
-    assert not np.array_equal(GuidedRanking("both").score(*given), alone)
-    assert not np.array_equal(GuidedRanking("gradient").score(*given), alone)
+    alone = beaten(ranking.parts["published"].score(*given))
+    assert np.array_equal(Leaders(ranking.parts, "published").score(*given), alone)
+    assert not np.array_equal(Leaders(ranking.parts, "both").score(*given), alone)
+    assert not np.array_equal(Leaders(ranking.parts, "gradient").score(*given), alone)
 
 
 # --- effects learned from retrainings -------------------------------------------------------------------
@@ -231,10 +230,15 @@ class Bar:
     def __init__(self, start, effects):
         self.start, self.effects, self.sets = start, effects, []
 
-    def fit_many(self, recipe, rows, flip_sets, people, progress=None):
-        self.sets += flip_sets
-        moved = [[self.effects[p, list(flips)].sum() for p in range(len(self.start))] for flips in flip_sets]
-        return SimpleNamespace(logits=self.start + np.array(moved))
+    by_definition = False
+
+    def bind(self, learner, table, people):
+        return self.train
+
+    def train(self, trainings, progress=None):
+        self.sets += [flips for flips, _ in trainings]
+        moved = [[self.effects[p, list(flips)].sum() for p in range(len(self.start))] for flips, _ in trainings]
+        return self.start + np.array(moved)
 
 
 def agree(trainer, flips):
@@ -249,7 +253,7 @@ def common_search(starts, pool, share=False, empty=0, confirm=agree, **settings)
     trainer = Trainer(engine, None, None, np.zeros((len(starts), 1)))
     trainer.confirm = partial(confirm, trainer)
     pursuits = [
-        Pursuit(k, Guided(np.arange(40), 4, 8 * pool, np.random.default_rng(k), start), 1.0)
+        Pursuit(k, Learned(np.arange(40), 4, 8 * pool, np.random.default_rng(k), start), 1.0)
         for k, start in enumerate(starts)
     ]
     psi = np.ones((len(starts), 40), bool)
@@ -304,7 +308,7 @@ def test_what_was_interrupted_is_not_complete():
     class Interrupted(Bar):
         width = 64
 
-        def fit_many(self, *given, **named):
+        def train(self, *given):
             raise KeyboardInterrupt
 
     engine = Interrupted(np.array([-1.0]), np.zeros((1, 40)))

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from butfor.errors import SettingError
-from butfor.protocols import PROTOCOLS, Attempts, Ranked, as_protocol, budget_in_labels
+from butfor.search import PROTOCOLS, Attempts, as_protocol, budget_in_labels
+from butfor.search.protocols import Ranked
 
 
 def attempts(name: str, flippable: int, budget: int, drawn: bool = False, seed: int = 0) -> list[tuple[int, ...]]:

@@ -13,12 +13,14 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from butfor.control import Collateral, SeedControl
-from butfor.population import Population
 from butfor.report import belief, charts, page
 from butfor.report.svg import inline_svg
 from butfor.report.values import comparison, differs, short, shown
-from butfor.verdict import SCHEMA_VERSION, Training, Verdict
+from butfor.result.control import Collateral, SeedControl
+from butfor.result.population import Population
+from butfor.result.record import SCHEMA_VERSION
+from butfor.result.verdict import Verdict
+from butfor.seam import Table
 
 NASTY = [
     "<script>alert(1)</script>",
@@ -232,7 +234,7 @@ def test_shrinking_further_sets_and_the_gradients_test_are_told():
     assert "(12 flips retrained, 8 people asked)" in seen
     assert "the gradient and the published ranking together moved decisions furthest and led the search" in seen
     table = pd.DataFrame([values(k) for k in range(60)], index=[f"r{k}" for k in range(60)])
-    training = Training(table, pd.Series([0, 1] * 30, index=table.index), (table, pd.Series([0, 1] * 30)))
+    training = Table(table, pd.Series([0, 1] * 30, index=table.index), (table, pd.Series([0, 1] * 30)))
     assert "training rows r3, r17 r40" in outline(verdict(1, flips=2, training=training, **given).to_html()).text
     rough = AGREEMENT | {"poor": True, "leader": "published"}
     single = outline(verdict(1, minimal=True, run=RUN | {"agreement": rough}).to_html()).text
@@ -397,7 +399,7 @@ def test_charts_are_figures_without_pyplot():
 
 def test_parallel_coordinates_use_the_training_range():
     table = pd.DataFrame([values(k) for k in range(40)])
-    given = Training(table, pd.Series([0, 1] * 20), (table, pd.Series([0, 1] * 20)))
+    given = Table(table, pd.Series([0, 1] * 20), (table, pd.Series([0, 1] * 20)))
     texts = [t.get_text() for t in charts.parallel_coordinates(verdict(5, training=given)).axes[0].texts]
     assert {"20", "59"} <= set(texts)
     alone = [t.get_text() for t in charts.parallel_coordinates(verdict(5)).axes[0].texts]

@@ -1,23 +1,27 @@
 """φ and ψ: what the published rules mean, how rules compose, and how they are read from text."""
 
+import dataclasses
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from butfor import rules
 from butfor.errors import SettingError
+from butfor.situation import group_values
 
 
 @pytest.fixture(scope="module")
 def situation(salary):
     audit, data = salary
-    return audit._situation(data.X_test)
+    return audit._situation(data.X_test, data.X_test["Sex"].to_numpy(dtype=object))
 
 
 def test_phi_switches_the_protected_attribute(situation):
     s = situation
     other = s.people.assign(Sex=1 - s.people["Sex"])
-    stable = s.network.predict(s.encoder.transform(other)) == s.predictions
+    stable = (s.model.logits(other) > 0) == (s.predictions == 1)
     assert np.array_equal(rules.stable_under_switch()(s), stable)
     assert 0 < stable.sum() < len(stable)
 
@@ -26,10 +30,10 @@ def test_the_published_psi_row_by_row(situation):
     s = situation
     allowed = rules.flippable(rules.as_psi("published"), s)
     for person in range(len(s.people)):
-        for row in range(s.rows.n):
+        for row in range(s.table.n):
             expected = (
-                s.people["Sex"].iloc[person] == s.table["Sex"].iloc[row]
-                and s.rows.y[row] == s.predictions[person]
+                s.people["Sex"].iloc[person] == s.table.X["Sex"].iloc[row]
+                and s.table.zero_one[row] == s.predictions[person]
                 and s.training_predictions[row] == s.predictions[person]
             )
             assert allowed[person, row] == expected
@@ -62,13 +66,40 @@ def test_rules_are_read_from_text(situation, text, rule):
 
 def test_label_names_are_understood(situation):
     name = situation.label_names[1]
-    assert np.array_equal(rules.as_phi(f"predicted({name})")(situation), situation.predictions == 1)
+    assert np.array_equal(rules.as_phi(f"predicted({name!r})")(situation), situation.predictions == 1)
+
+
+def test_labels_that_are_no_text_are_named_by_their_value(situation):
+    named = dataclasses.replace(situation, label_names=("granted = False", "granted = True"))
+    assert np.array_equal(rules.as_phi("predicted(False)")(named), named.predictions == 0)
+    swapped = dataclasses.replace(situation, label_names=("label = 1", "label = 0"))
+    assert np.array_equal(rules.as_phi("predicted(0)")(swapped), swapped.predictions == 1)
+
+
+@pytest.mark.parametrize("value", ["bad, (credit)", "it's", 'a "b"', "x & y", "True", "two words"])
+def test_any_value_can_be_named_and_read_back(situation, value):
+    named = dataclasses.replace(situation, label_names=("other", value))
+    rule = rules.predicted(value) & rules.everyone()
+    assert np.array_equal(rules.as_phi(rule.text)(named), named.predictions == 1)
+
+
+def test_rules_survive_pickling(situation):
+    rule = rules.as_phi("stable_under_switch(Sex) & ~(predicted(0) | in_group(Sex, 1))")
+    again = pickle.loads(pickle.dumps(rule))
+    assert again.text == rule.text
+    assert np.array_equal(again(situation), rule(situation))
+
+
+def test_the_reason_names_the_column_that_was_switched(situation):
+    assert "'Rank' alone is switched" in rules.stable_under_switch("Rank").reason(situation)
+    assert "'Sex' alone is switched" in rules.stable_under_switch().reason(situation)
+    assert "predicted(1)" in rules.predicted(1).reason(situation)
 
 
 def test_callables_and_masks_are_rules(situation):
     rich = rules.as_phi(lambda s: s.people["Year"] > 5)
     assert np.array_equal(rules.eligible(rich, situation), situation.people["Year"].to_numpy() > 5)
-    mask = np.arange(situation.rows.n) < 3
+    mask = np.arange(situation.table.n) < 3
     assert rules.flippable(rules.as_psi(mask), situation).sum() == 3 * len(situation.people)
 
 
@@ -76,12 +107,17 @@ def test_callables_and_masks_are_rules(situation):
     ("text", "said"),
     [
         ("nobody", "no rule 'nobody'"),
-        ("everyone &", "name is missing"),
-        ("(everyone", "')' is missing"),
-        ("everyone everyone", "not expected"),
+        ("everyone &", "cannot be read"),
+        ("(everyone", "cannot be read"),
+        ("everyone everyone", "cannot be read"),
+        ("predicted(bad credit)", "near 'bad credit)'"),
         ("in_group(Sex)", "does not take 1 argument"),
-        ("every#one", "cannot read"),
-        ("", "name is missing"),
+        ("in_group(Sex, value=1)", "is not a rule"),
+        ("predicted(print())", "put it in quotes"),
+        ("__import__('os')", "no rule '__import__'"),
+        ("every?one", "cannot be read"),
+        ("~" * 5000 + "everyone", "nested too deeply"),
+        ("", "cannot be read"),
     ],
 )
 def test_text_that_is_no_rule_is_explained(text, said):
@@ -103,4 +139,4 @@ def test_rules_about_what_is_not_there_are_refused(situation):
     with pytest.raises(SettingError, match="shape"):
         rules.eligible(rules.as_phi(np.array([True, False])), situation)
     with pytest.raises(SettingError, match="too many for a protected attribute"):
-        rules.group_values(pd.Series(range(30), name="age"))
+        group_values(pd.Series(range(30)), "age")

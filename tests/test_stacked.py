@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from butfor.errors import EngineError, SettingError
-from butfor.learn import onelaunch, stacked
-from butfor.learn.recipe import Fits, Recipe, Rows
-from butfor.learn.reference import ReferenceEngine, train
-from butfor.learn.stacked import StackedEngine, float32_products, stack_size
+from butfor.mlp import onelaunch, stacked
+from butfor.mlp.recipe import Fits, Recipe, Rows
+from butfor.mlp.reference import fit_many, train
+from butfor.mlp.stacked import StackedEngine, float32_products, stack_size
 
 SHORT = {"max_epochs": 12, "patience": 3, "learning_rate": 0.02}
 FLIPS = [(), (3,), (0, 17, 40), (5, 99), (98,), (10, 11, 12, 13, 14)]
@@ -58,7 +58,7 @@ def part(fits: Fits, which: list[int]) -> Fits:
 def test_trains_what_the_reference_trains(activation, batch_size, hidden):
     recipe = Recipe(hidden, activation, batch_size=batch_size, **SHORT)
     work = (recipe, table(), FLIPS, people())
-    assert_alike(StackedEngine().fit_many(*work), ReferenceEngine().fit_many(*work))
+    assert_alike(StackedEngine().fit_many(*work), fit_many(*work))
 
 
 def test_networks_leave_the_stack_as_they_stop_and_stay_as_if_alone():
@@ -113,8 +113,11 @@ def test_the_process_keeps_its_settings():
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     state = torch.random.get_rng_state()
     StackedEngine().fit_many(Recipe((4,), **SHORT), table(), FLIPS, people())
-    with float32_products(allow_tf32=True):
-        assert torch.get_float32_matmul_precision() == "high"
+    torch.set_float32_matmul_precision("high")
+    with float32_products():
+        assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.get_float32_matmul_precision() == "high"
+    torch.set_float32_matmul_precision(precision)
     assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (threads, precision)
     assert torch.equal(torch.random.get_rng_state(), state)
 
@@ -162,7 +165,7 @@ def test_one_launch_trains_what_the_reference_trains(activation, batch_size, hid
     recipe = Recipe(hidden, activation, batch_size=batch_size, **SHORT)
     work = (recipe, table(), FLIPS, people())
     assert onelaunch.can_train(recipe, table(), torch.device("cuda"))
-    assert_alike(StackedEngine("cuda").fit_many(*work), ReferenceEngine().fit_many(*work), within=5e-5)
+    assert_alike(StackedEngine("cuda").fit_many(*work), fit_many(*work), within=5e-5)
 
 
 @needs_cuda
@@ -200,4 +203,4 @@ def test_an_interrupted_launch_ends():
 @pytest.mark.parametrize("hidden", [(), (9,), (40, 6)], ids=lambda hidden: f"depth{len(hidden)}")
 def test_stacked_tensors_on_cuda_train_what_the_reference_trains(hidden):
     work = (Recipe(hidden, batch_size=32, **SHORT), table(), FLIPS, people())
-    assert_alike(StackedEngine("cuda", one_launch=False).fit_many(*work), ReferenceEngine().fit_many(*work))
+    assert_alike(StackedEngine("cuda", one_launch=False).fit_many(*work), fit_many(*work))

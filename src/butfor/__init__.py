@@ -1,5 +1,5 @@
 """butfor: which few training labels, had they been the other way, would have made the retrained
-network decide otherwise about this person?
+model decide otherwise about this person?
 
 The public names are below. They are imported when first used, so that `import butfor` loads
 neither torch, numba nor matplotlib.
@@ -10,38 +10,72 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
+    "DATASETS": "butfor.data",
+    "Engine": "butfor.seam",
+    "FusedEngine": "butfor.mlp.fused",
+    "GuidedSearch": "butfor.search",
+    "JoblibEngine": "butfor.learn.joblib_engine",
     "LabelAudit": "butfor.audit",
-    "MLP": "butfor.learn.mlp",
-    "Population": "butfor.population",
+    "Learner": "butfor.seam",
+    "MLP": "butfor.mlp.mlp",
+    "Model": "butfor.seam",
+    "Population": "butfor.result.population",
+    "Protocol": "butfor.search",
+    "Ranking": "butfor.rank",
+    "StackedEngine": "butfor.mlp.stacked",
+    "Table": "butfor.seam",
     "TableEncoder": "butfor.encode",
-    "Verdict": "butfor.verdict",
+    "Training": "butfor.seam",
+    "Verdict": "butfor.result.verdict",
     "load_dataset": "butfor.data",
+    "replay": "butfor.result.replay",
 }
-_MODULES = ("errors", "rank", "rules")
+_MODULES = ("errors", "rank", "rules", "search")
 
 __all__ = [
+    "DATASETS",
     "MLP",
+    "Engine",
+    "FusedEngine",
+    "GuidedSearch",
+    "JoblibEngine",
     "LabelAudit",
+    "Learner",
+    "Model",
     "Population",
+    "Protocol",
+    "Ranking",
+    "StackedEngine",
+    "Table",
     "TableEncoder",
+    "Training",
     "Verdict",
     "errors",
     "load_dataset",
     "rank",
+    "replay",
     "rules",
+    "search",
 ]
 
 if TYPE_CHECKING:
-    from butfor import errors, rank, rules
+    from butfor import errors, rank, rules, search
     from butfor.audit import LabelAudit
-    from butfor.data import load_dataset
+    from butfor.data import DATASETS, load_dataset
     from butfor.encode import TableEncoder
-    from butfor.learn.mlp import MLP
-    from butfor.population import Population
-    from butfor.verdict import Verdict
+    from butfor.learn.joblib_engine import JoblibEngine
+    from butfor.mlp.fused import FusedEngine
+    from butfor.mlp.mlp import MLP
+    from butfor.mlp.stacked import StackedEngine
+    from butfor.rank import Ranking
+    from butfor.result.population import Population
+    from butfor.result.replay import replay
+    from butfor.result.verdict import Verdict
+    from butfor.seam import Engine, Learner, Model, Table, Training
+    from butfor.search import GuidedSearch, Protocol
 
 
 def __getattr__(name: str) -> Any:

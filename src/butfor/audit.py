@@ -4,173 +4,202 @@ retrain and look again, until the prediction changes or the protocol is through.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from butfor import __version__
-from butfor.conclude import conclude
-from butfor.control import Collateral, Found, collaterals, seed_controls
-from butfor.encode import TableEncoder
-from butfor.errors import SettingError, TableError, listed
-from butfor.learn.engines import choose_engine
-from butfor.learn.mlp import MLP, split_off_validation, two_classes
-from butfor.learn.recipe import Engine, FlipSet, Floats, Network, Rows
-from butfor.learn.reference import train
-from butfor.ledger import Ledger
-from butfor.population import Population
+from butfor.errors import LearnerError, SettingError, TableError, listed
+from butfor.frames import as_labels, as_person, as_table, as_weights, like_training
+from butfor.learn.engines import check_engine, choose_engine
+from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, suited_mlp
 from butfor.progress import Watcher
-from butfor.protocols import Protocol, Ranked, as_protocol, budget_in_labels
 from butfor.provenance import data_hash, versions
-from butfor.rank import Ranking, as_ranking, checked_scores
-from butfor.rank.chance import person_key
-from butfor.rank.guided import LEADERS
-from butfor.rules import Rule, Situation, as_phi, as_psi, eligible, flippable, group_values
-from butfor.search import JointSearch, Pursuit
-from butfor.trainer import Trainer
-from butfor.verdict import AFTER, BEFORE, Training, Verdict
+from butfor.rank import as_ranking, checked_scores, refuse_unaccepted
+from butfor.rank.ranking import parameters
+from butfor.result.conclude import Conclusions
+from butfor.result.control import Collateral, Found, collaterals, seed_controls
+from butfor.result.population import Population
+from butfor.result.record import AFTER, BEFORE
+from butfor.result.verdict import Verdict
+from butfor.rules import as_phi, as_psi, eligible, flippable
+from butfor.seam import FlipSet, Learner, Table, away, person_keys
+from butfor.search import as_protocol, budget_in_labels
+from butfor.search.guided import leader_words
+from butfor.search.joint import JointSearch, Pursuit
+from butfor.search.ledger import Ledger
+from butfor.search.protocols import Ranked
+from butfor.search.trainer import Trainer
+from butfor.situation import Sensitive, Situation
 
 BLOCK = 256
 """People scored at once: their scores against every training row must fit in memory."""
 
+Keep = type("Keep", (), {"__repr__": lambda self: "as it is"})
+KEEP: Any = Keep()
+"""What `searching` leaves as it is."""
 
-class LabelAudit:
+
+class LabelAudit(BaseEstimator):
     """Which few training labels decide about a person?
 
     Parameters
     ----------
-    model : the network to audit; its settings are the learning algorithm, everything fixed.
-    encoder : how the table becomes numbers; a `TableEncoder` with its defaults where None.
+    model : what to audit: any scikit-learn classifier or pipeline, `butfor.MLP`, or a `butfor.Learner`. Its settings
+        are the learning algorithm, everything fixed; it is cloned, whether fitted or not. None: a network that suits
+        the table.
+    encoder : how a table becomes numbers for a network or for an estimator without preprocessing of its own; a
+        `TableEncoder` where None. "passthrough" hands the raw table to the estimator whatever it holds.
     budget : labels that may be flipped, a share (0.001, rounded up) or a count (3).
     rank : a ranking's name (see `butfor.rank.NAMES`), or an object with `score`, or a function. None: the
         protocol's own.
-    protocol : "guided", or a published one: "algorithm1", "singles", "attempts", "exhaustive".
+    protocol : "guided", or a published one: "algorithm1", "singles", "attempts", "exhaustive"; or a `butfor.Protocol`.
     phi, psi : who may be audited and which labels may be flipped: rules, their text, callables or masks.
-    share : ask every trained network about everyone. None: as the protocol has it.
-    max_retrainings : stop after that many networks, whoever is still waiting.
+    share : ask every trained model about everyone. None: as the protocol has it.
+    max_retrainings : stop after that many trainings, whoever is still waiting.
     seeds : other seeds under which every found verdict is put to the test; 0 for none.
     alternatives : further flip sets, sharing no row with each other, to look for where one was found.
-    engine, device, jobs : what trains; see `butfor.learn.engines`.
-    ledger : a file that remembers every network's answers, so that nothing is trained twice, also not
+    engine, device, jobs : what trains: a name (see `butfor.learn.engines`) or a `butfor.Engine`.
+    ledger : a file that remembers every model's answers, so that nothing is trained twice, also not
         after an interruption.
     random_state : seed of whatever the search draws. The model has a seed of its own.
+
+    After `fit`, `model_` is f, `learner_` what trained it, `table_` what it was trained on.
     """
 
     def __init__(
         self,
-        model: MLP | None = None,
+        model: Any = None,
         *,
-        encoder: TableEncoder | None = None,
+        encoder: Any = None,
         budget: float = 0.001,
-        rank: str | Ranking | Callable[..., Any] | None = None,
-        protocol: str | Protocol = "guided",
+        rank: Any = None,
+        protocol: Any = "guided",
         phi: Any = "stable_under_switch",
         psi: Any = "published",
         share: bool | None = None,
         max_retrainings: int | None = None,
         seeds: int = 20,
         alternatives: int = 0,
-        engine: str | Engine = "auto",
+        engine: Any = "auto",
         device: str | None = None,
         jobs: int | None = None,
         ledger: str | Path | None = None,
         random_state: int = 0,
     ) -> None:
-        self.model = model or MLP()
-        self.encoder = encoder or TableEncoder()
+        self.model = model
+        self.encoder = encoder
         self.budget = budget
-        self.protocol = as_protocol(protocol)
-        self.rank = as_ranking(self.protocol.rank if rank is None else rank, random_state)
-        self.phi: Rule = as_phi(phi)
-        self.psi: Rule = as_psi(psi)
-        self.share = self.protocol.shares if share is None else share
-        _check_limit(max_retrainings)
-        for name, value in (("seeds", seeds), ("alternatives", alternatives)):
-            if value < 0:
-                raise SettingError(f"{name}={value} must be 0 or more.")
-        self.max_retrainings, self.seeds, self.alternatives = max_retrainings, seeds, alternatives
-        self.engine, self.device, self.jobs = engine, device, jobs
-        self.ledger = Ledger(ledger) if ledger is not None else None
+        self.rank = rank
+        self.protocol = protocol
+        self.phi = phi
+        self.psi = psi
+        self.share = share
+        self.max_retrainings = max_retrainings
+        self.seeds = seeds
+        self.alternatives = alternatives
+        self.engine = engine
+        self.device = device
+        self.jobs = jobs
+        self.ledger = ledger
         self.random_state = random_state
 
     def fit(
         self,
-        X: pd.DataFrame,
-        y: pd.Series,
+        X: Any,
+        y: Any,
         *,
-        sensitive_features: Hashable,
-        validation: tuple[pd.DataFrame, pd.Series] | None = None,
+        sensitive_features: Any,
+        sample_weight: Any = None,
+        validation: tuple[Any, Any] | None = None,
         label_names: tuple[str, str] | None = None,
     ) -> LabelAudit:
-        """Train f on the table. `sensitive_features` names the protected column, which stays in X."""
-        X, y = _table(X), _labels(X, y)
-        if not isinstance(sensitive_features, Hashable) or sensitive_features not in X.columns:
-            raise TableError(
-                f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}; "
-                f"got {_brief(sensitive_features)}."
-            )
+        """Train f on the table.
+
+        `sensitive_features` names the protected column, or several, which stay in X; or it holds one value per row
+        beside X, and the model is blind to it. `validation` rows steer a network's early stopping; where a network is
+        given none, a share of X is set aside for it."""
+        self._check_settings()
+        X = as_table(X)
+        y = as_labels(X, y)
         taken = [name for name in (BEFORE, AFTER) if name in X.columns]
         if taken:
             raise TableError(f"Column {listed(taken)} has a name that verdicts use for the flipped labels; rename it.")
-        group_values(X[sensitive_features])
-        self.sensitive_ = sensitive_features
-        self.classes_ = two_classes(y.to_numpy())
-        self.label_names_ = label_names or y.attrs.get("label_names") or tuple(str(c) for c in self.classes_)
-        self.budget_ = budget_in_labels(self.budget, len(X))
-        self.encoder_ = self.encoder.fit(X)
-        self._learn(X, y, validation)
+        sensitive = Sensitive.of(sensitive_features, X)
+        self.learner_: Learner = as_learner(suited_mlp(len(X)) if self.model is None else self.model, self.encoder)
+        self.table_, kept = self._prepared(X, y, validation, as_weights(X, sample_weight))
+        self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
+        self.classes_ = self.table_.classes
+        names = label_names or y.attrs.get("label_names") or tuple(str(c) for c in self.classes_)
+        self.label_names_: tuple[str, str] = (str(names[0]), str(names[1]))
+        self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
+        self.data_hash_ = data_hash(self.table_)
+        self.budget_ = budget_in_labels(self.budget, self.table_.n)
+        self.model_ = first_model(self.learner_, self.table_)
+        self.training_logits_ = self.model_.logits(self.table_.X)
+        self.seeded_ = seed_matters(self.learner_, self.table_, self.model_)
+        self._choose_search()
         return self
 
-    def explain(self, person: pd.DataFrame | pd.Series, *, watch: Watcher | None = None) -> Verdict:
+    def explain(self, person: Any, *, sensitive_features: Any = None, watch: Watcher | None = None) -> Verdict:
         """The verdict about one person: one row of a table with the training columns."""
-        frame = person.to_frame().T if isinstance(person, pd.Series) else person
-        if not isinstance(frame, pd.DataFrame) or len(frame) != 1:
-            raise TableError(
-                f"explain takes one person, a table of one row (X.iloc[[36]]); got {_brief(person)}. "
-                "For several people use explain_all."
-            )
-        return replace(self.explain_all(frame, watch=watch).verdicts[0], case=None)
+        self._check_fitted()
+        frame = as_person(person, self.table_.X)
+        beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
+        return replace(self.explain_all(frame, sensitive_features=beside, watch=watch)[0], case=None)
 
     def explain_all(
         self,
-        X: pd.DataFrame,
-        y: pd.Series | None = None,
+        X: Any,
+        y: Any = None,
         *,
+        sensitive_features: Any = None,
         cases: Sequence[int] | None = None,
         watch: Watcher | None = None,
     ) -> Population:
         """Verdicts about all rows of X, or about those at the positions `cases`.
 
-        The other rows of X serve to count collateral changes and, with their labels `y`, accuracy. Ctrl-C ends
+        `sensitive_features` holds one value per row of X where the model is blind to the protected attribute. The other
+        rows of X serve to count collateral changes and, with their labels `y`, accuracy. Ctrl-C ends
         the search early; what is done is returned, and the rest is marked incomplete."""
         self._check_fitted()
+        X = as_table(X)
+        labels = None if y is None else as_labels(X, y)
         cases = range(len(X)) if cases is None else cases
         outside = [case for case in cases if not 0 <= case < len(X)]
         if outside:
             raise SettingError(f"There is no person {outside[0]}: the table has people 0 to {len(X) - 1}.")
+        X = like_training(X, self.table_.X)
+        groups = self.sensitive_.of_people(X, sensitive_features)
         watch = watch or Watcher()
         started = time.perf_counter()
-        situation = self._situation(X.iloc[list(cases)])
-        psi = flippable(self.psi, situation)
-        engine = self._engine(watch)
-        if hasattr(self.rank, "train_on"):
-            self.rank.train_on(str(getattr(engine, "device", "cpu")))
-        trainer = Trainer(engine, self.network_.recipe, self.rows_, situation.encoded, self.ledger, self.jobs)
-        people = np.flatnonzero(eligible(self.phi, situation))
-        agreement = self._prepared(trainer, situation.encoded[people], psi[people], people, watch)
-        pursuits = self._pursuits(situation, people, psi)
-        with watch:
+        situation = self._situation(X.iloc[list(cases)], groups[list(cases)])
+        psi = flippable(self.psi_, situation)
+        people = np.flatnonzero(eligible(self.phi_, situation))
+        engine = choose_engine(self.engine, self.learner_, self.device, self.jobs, watch.note)
+        if hasattr(self.rank_, "train_on"):
+            self.rank_.train_on(str(getattr(engine, "device", "cpu")))
+        with ExitStack() as opened:
+            ledger = opened.enter_context(closing(self._ledger())) if self.ledger is not None else None
+            trainer = Trainer(engine, self.learner_, self.table_, situation.people, ledger, self.jobs)
+            agreement = self._trial(trainer, situation, people, psi, watch)
+            pursuits = self._pursuits(situation, people, psi)
+            opened.enter_context(watch)
             self._announce(pursuits, psi, trainer, watch)
             interrupted = self._search(trainer, psi, pursuits, watch)
-            others = {} if interrupted else self._other_sets(trainer, situation, psi, pursuits, watch)
-            beliefs = {} if interrupted else self._beliefs(trainer, situation, X, y, cases, pursuits, watch)
+            extra: dict[int, dict[str, Any]] = {}
+            if not interrupted:
+                extra = self._other_sets(trainer, situation, psi, pursuits, watch)
+                for person, belief in self._beliefs(trainer, situation, X, labels, cases, pursuits, watch).items():
+                    extra.setdefault(person, {}).update(belief)
         run = self.run_record() | {
             "engine": trainer.engine.name,
             "retrainings": trainer.trained,
@@ -180,144 +209,187 @@ class LabelAudit:
             "agreement": agreement,
             "seconds": round(time.perf_counter() - started, 3),
         }
-        by_person = {p.person: p for p in pursuits}
-        verdicts = [
-            replace(
-                conclude(self, situation, k, case, psi[k], by_person.get(k), run),
-                alternatives=tuple(others.get(k, ())),
-                **beliefs.get(k, {}),
-            )
-            for k, case in enumerate(cases)
-        ]
-        return Population(verdicts, run, interrupted=interrupted)
+        conclusions = Conclusions(
+            situation, self.budget_, self.rank_.name, self.protocol_.name, self.phi_, self.psi_, run
+        )
+        return Population(conclusions.verdicts(cases, psi, pursuits, extra), run, interrupted=interrupted)
 
-    def eligible_cases(self, X: pd.DataFrame, most: int | None = None) -> list[int]:
+    def eligible_cases(self, X: Any, most: int | None = None, *, sensitive_features: Any = None) -> list[int]:
         """The positions in X of the people φ admits, in order, `most` of them at the most."""
         self._check_fitted()
-        return [int(case) for case in np.flatnonzero(eligible(self.phi, self._situation(X)))[:most]]
+        X = like_training(as_table(X), self.table_.X)
+        situation = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
+        return [int(case) for case in np.flatnonzero(eligible(self.phi_, situation))[:most]]
+
+    def flippable_labels(self, X: Any, *, sensitive_features: Any = None) -> list[int]:
+        """For each row of X, how many training labels ψ allows to flip."""
+        self._check_fitted()
+        if not len(X):
+            return []
+        X = like_training(as_table(X), self.table_.X)
+        situation = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
+        return [int(count) for count in flippable(self.psi_, situation).sum(axis=1)]
 
     def searching(
-        self,
-        rank: str | Ranking | None = None,
-        protocol: str | Protocol | None = None,
-        *,
-        share: bool | None = None,
-        max_retrainings: int | None = None,
+        self, rank: Any = KEEP, protocol: Any = KEEP, *, share: Any = KEEP, max_retrainings: Any = KEEP
     ) -> LabelAudit:
-        """This audit, with the same network, under another search. What is not named is as in `LabelAudit(...)`."""
-        _check_limit(max_retrainings)
+        """This audit, with the same model, under another search. What is not named stays as it is."""
         other = copy(self)
-        other.protocol = as_protocol(protocol or "guided")
-        other.rank = as_ranking(rank or other.protocol.rank, self.random_state)
-        other.share = other.protocol.shares if share is None else share
-        other.max_retrainings = max_retrainings
+        named = {"rank": rank, "protocol": protocol, "share": share, "max_retrainings": max_retrainings}
+        for name, value in named.items():
+            if value is not KEEP:
+                setattr(other, name, value)
+        other._check_settings()
+        other._choose_search()
         return other
 
     def run_record(self) -> dict[str, Any]:
-        """Everything needed to run this audit again."""
+        """What is needed to run this audit again; `not_rebuildable` names what a record cannot carry."""
         self._check_fitted()
+        data = {"sha256": self.data_hash_, "training_rows": self.table_.n, "set_aside": self.table_.set_aside}
         return {
             "butfor": __version__,
             "versions": versions(),
-            "data": self.origin_ | {"sha256": self.data_hash_, "training_rows": self.rows_.n},
-            "sensitive": str(self.sensitive_),
+            "data": self.origin_ | data | {"validated": self.table_.validation is not None},
+            "sensitive": self.sensitive_.name,
+            "blind": self.sensitive_.blind,
             "label_names": list(self.label_names_),
-            "encoder": self.encoder_.get_params(),
-            "learner": self.network_.recipe.to_dict(),
+            "learner": self.learner_.record(),
+            "learner_name": self.learner_.name,
+            "seeded": self.seeded_,
             "budget": self.budget_,
-            "rank": self.rank.name,
-            "protocol": self.protocol.name,
-            "share": self.share,
-            "phi": self.phi.text,
-            "psi": self.psi.text,
+            "rank": self.rank_.name,
+            "rank_parameters": parameters(self.rank_),
+            "protocol": self.protocol_.name,
+            "protocol_parameters": parameters(self.protocol_),
+            "share": self.share_,
+            "phi": self.phi_.text,
+            "psi": self.psi_.text,
             "max_retrainings": self.max_retrainings,
             "seeds": self.seeds,
             "alternatives": self.alternatives,
             "random_state": self.random_state,
+            "not_rebuildable": self._not_rebuildable(),
         }
 
     # --- fitting ------------------------------------------------------------------------------------
 
-    def _learn(self, X: pd.DataFrame, y: pd.Series, validation: tuple[pd.DataFrame, pd.Series] | None) -> None:
-        recipe = self.model.recipe()
-        labels = (y.to_numpy() == self.classes_[1]).astype(np.float32)
-        encoded = self.encoder_.transform(X)
-        if validation is None:
-            at = np.arange(len(X), dtype=np.float32)[:, None]
-            parts = split_off_validation(
-                at, labels, None, None, fraction=self.model.validation_fraction, seed=recipe.seed
-            )
-            train_at, val_at = parts.X[:, 0].astype(np.int64), parts.X_val[:, 0].astype(np.int64)
-            validation = (X.iloc[val_at], y.iloc[val_at])
-            X, y, labels, encoded = X.iloc[train_at], y.iloc[train_at], labels[train_at], encoded[train_at]
-            self.budget_ = budget_in_labels(self.budget, len(X))
-        X_val, y_val = _table(validation[0]), _labels(validation[0], validation[1])
-        unknown = set(y_val.unique()) - set(self.classes_)
-        if unknown:
-            raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
-        self.rows_ = Rows(
-            encoded,
-            labels,
-            self.encoder_.transform(X_val),
-            (y_val.to_numpy() == self.classes_[1]).astype(np.float32),
-        )
-        self.training_ = Training(X, y, (X_val, y_val))
-        self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
-        self.data_hash_ = data_hash(self.training_)
-        self.network_: Network = train(recipe, self.rows_)
-        self.training_predictions_ = self.network_.predict(self.rows_.X)
+    def _check_settings(self) -> None:
+        """Refuse settings that cannot be, before anything is trained."""
+        as_protocol(self.protocol)
+        if self.rank is not None:
+            as_ranking(self.rank)
+        as_phi(self.phi)
+        as_psi(self.psi)
+        budget_in_labels(self.budget, 2**62)
+        check_engine(self.engine, self.jobs)
+        if self.max_retrainings is not None and self.max_retrainings < 1:
+            raise SettingError(f"max_retrainings={self.max_retrainings} must be at least 1.")
+        for name in ("seeds", "alternatives"):
+            if getattr(self, name) < 0:
+                raise SettingError(f"{name}={getattr(self, name)} must be 0 or more.")
+
+    def _choose_search(self) -> None:
+        """Settings as the objects they name; the ranking must accept the model."""
+        self.protocol_ = as_protocol(self.protocol)
+        self.phi_, self.psi_ = as_phi(self.phi), as_psi(self.psi)
+        self.share_ = self.protocol_.shares if self.share is None else self.share
+        if self.rank is None:
+            self.rank_ = self.protocol_.ranking(self.model_)
+        else:
+            self.rank_ = as_ranking(self.rank, self.random_state)
+            refuse_unaccepted(self.rank_, self.model_, self.learner_.name)
+
+    def _prepared(
+        self, X: pd.DataFrame, y: pd.Series, validation: tuple[Any, Any] | None, weight: NDArray[np.float64] | None
+    ) -> tuple[Table, NDArray[np.int64]]:
+        """The training table, and the positions of its rows in X."""
+        everything, split = np.arange(len(X)), getattr(self.learner_, "split", None)
+        if split is None:
+            if validation is not None:
+                raise SettingError(
+                    f"{self.learner_.name} takes no validation rows: leave validation out, or add them to X."
+                )
+            return Table(X, y, weight=weight), everything
+        if weight is not None:
+            raise LearnerError(f"{self.learner_.name} takes no sample_weight; leave it out.")
+        if validation is not None:
+            X_val = as_table(validation[0])
+            y_val = as_labels(X_val, validation[1], "validation labels")
+            table = Table(X, y, (X_val, y_val))
+            unknown = set(y_val.unique()) - set(table.classes)
+            if unknown:
+                raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
+            return table, everything
+        kept, aside = split(Table(X, y).zero_one)
+        return Table(X.iloc[kept], y.iloc[kept], (X.iloc[aside], y.iloc[aside]), whole=(X, y, kept)), kept
+
+    def _not_rebuildable(self) -> list[str]:
+        lost = gaps(self.learner_)
+        for name, rule in (("phi", self.phi_), ("psi", self.psi_)):
+            if not rule.rebuildable:
+                lost.append(f"{name}: {rule.text}, which is a function or a mask")
+        for name, thing in (("rank", self.rank_), ("protocol", self.protocol_)):
+            if type(thing).__module__.split(".")[0] != "butfor" or hasattr(thing, "function"):
+                lost.append(f"{name}: {thing.name}, which is the user's own code")
+        return lost
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "network_"):
-            raise SettingError("This audit has no network yet: call fit(X, y, sensitive_features=...) first.")
+        if not hasattr(self, "model_"):
+            raise SettingError("This audit has no model yet: call fit(X, y, sensitive_features=...) first.")
 
     # --- searching ----------------------------------------------------------------------------------
 
-    def _situation(self, people: pd.DataFrame) -> Situation:
+    def _situation(self, people: pd.DataFrame, groups: NDArray[np.object_]) -> Situation:
         return Situation(
-            network=self.network_, rows=self.rows_, encoder=self.encoder_, table=self.training_.X,
-            people=people, encoded=self.encoder_.transform(people), sensitive=self.sensitive_,
-            label_names=self.label_names_, training_predictions=self.training_predictions_,
+            model=self.model_, table=self.table_, people=people, sensitive=self.sensitive_, groups=groups,
+            label_names=self.label_names_, training_logits=self.training_logits_,
         )  # fmt: skip
 
-    def _engine(self, watch: Watcher) -> Engine:
-        if isinstance(self.engine, str):
-            return choose_engine(self.engine, self.device, self.jobs, watch.note)
-        return self.engine
+    def _ledger(self) -> Ledger:
+        lost = gaps(self.learner_)
+        if lost and hasattr(self.learner_, "estimator"):
+            raise SettingError(
+                f"A ledger tells models apart by their records, and this one's lacks {listed(lost)}; leave it out."
+            )
+        return Ledger(self.ledger or "")
 
     def _pursuits(self, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[Pursuit]:
         """One search per eligible person, the ranking cut off where the protocol cannot reach."""
         pursuits = []
-        logits = self.network_.logits(situation.encoded)
+        keys = person_keys(self.model_, situation.people)
+        directions = away(situation.logits)
         for first in range(0, len(people), BLOCK):
             block = people[first : first + BLOCK]
-            scores = checked_scores(self.rank, self.network_, self.rows_, situation.encoded[block])
+            scores = checked_scores(self.rank_, self.model_, self.table_, situation.people.iloc[block])
             for person, score in zip(block, scores, strict=True):
                 allowed = np.flatnonzero(psi[person])
-                depth = self.protocol.depth(len(allowed), self.budget_)
-                drawn = self.rank.name == "chance"
+                depth = self.protocol_.depth(len(allowed), self.budget_)
+                drawn = self.rank_.name == "chance"
                 order = allowed[np.argsort(-score[allowed], kind="stable")][: None if drawn else depth]
-                rng = np.random.default_rng([self.random_state, person_key(situation.encoded[person])])
-                away = -1.0 if situation.predictions[person] else 1.0
-                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn, start=away * float(logits[person]))
-                pursuits.append(Pursuit(int(person), self.protocol.plan(ranked), away))
+                rng = np.random.default_rng([self.random_state, keys[person]])
+                out = float(directions[person])
+                start = out * float(situation.logits[person])
+                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn, start=start)
+                pursuits.append(Pursuit(int(person), self.protocol_.plan(ranked), out))
         return pursuits
 
-    def _prepared(
-        self, trainer: Trainer, people: Floats, psi: NDArray[np.bool_], places: NDArray[np.int64], watch: Watcher
+    def _trial(
+        self, trainer: Trainer, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_], watch: Watcher
     ) -> dict[str, Any] | None:
         """Let the ranking look at a few real retrainings first, where it wants to."""
-        if not (hasattr(self.rank, "prepare") and hasattr(self.rank, "trial")) or not len(people):
+        if not (hasattr(self.rank_, "prepare") and hasattr(self.rank_, "trial")) or not len(people):
             return None
-        if self.max_retrainings is not None and 2 * self.rank.trial(len(people)) > self.max_retrainings:
+        if self.max_retrainings is not None and 2 * self.rank_.trial(len(people)) > self.max_retrainings:
             return None  # what is left would be too little to search with
-        figures: dict[str, Any] = self.rank.prepare(
-            lambda sets: trainer.retrain(sets)[:, places], self.network_, self.rows_, people, psi, self.budget_
-        )
+        figures: dict[str, Any] = self.rank_.prepare(
+            lambda sets: trainer.retrain(sets)[:, people], self.model_, self.table_, situation.people.iloc[people],
+            psi[people], self.budget_,
+        )  # fmt: skip
         if figures["poor"]:
             watch.note(
                 f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
-                f"{figures['spearman']:.2f}). The search goes by {LEADERS[figures['leader']]}, which moved "
+                f"{figures['spearman']:.2f}). The search goes by {leader_words(figures)}, which moved "
                 "decisions furthest in a trial."
             )
         return figures
@@ -328,10 +400,10 @@ class LabelAudit:
             trainer,
             psi,
             self.budget_,
-            share=self.share,
-            shrink=self.protocol.shrinks,
+            share=self.share_,
+            shrink=self.protocol_.shrinks,
             max_retrainings=self.max_retrainings,
-            pool=self.protocol.pool([p.plan for p in pursuits]),
+            pool=self.protocol_.pool([p.plan for p in pursuits]),
             watch=watch,
         )
         search.run(pursuits)
@@ -344,7 +416,7 @@ class LabelAudit:
         psi: NDArray[np.bool_],
         pursuits: Sequence[Pursuit],
         watch: Watcher,
-    ) -> dict[int, list[FlipSet]]:
+    ) -> dict[int, dict[str, Any]]:
         """Per person found, further flip sets without any row that was used before."""
         sets: dict[int, list[FlipSet]] = {p.person: [p.found] for p in pursuits if p.found}
         left = psi.copy()
@@ -363,79 +435,47 @@ class LabelAudit:
                 going = [p.person for p in again if p.found]
         except KeyboardInterrupt:
             watch.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
-        return {person: found[1:] for person, found in sets.items()}
+        return {person: {"alternatives": tuple(found[1:])} for person, found in sets.items()}
 
     def _beliefs(
-        self,
-        trainer: Trainer,
-        situation: Situation,
-        X: pd.DataFrame,
-        y: pd.Series | None,
-        cases: Sequence[int],
-        pursuits: Sequence[Pursuit],
-        watch: Watcher,
-    ) -> dict[int, dict[str, Any]]:
-        """Per person found: seed control and collateral, by the fast engine."""
+        self, trainer: Trainer, situation: Situation, X: pd.DataFrame, y: pd.Series | None, cases: Sequence[int],
+        pursuits: Sequence[Pursuit], watch: Watcher,
+    ) -> dict[int, dict[str, Any]]:  # fmt: skip
+        """Per person found: seed control, where seeds matter, and collateral, by the engine."""
         found = [Found(p.person, p.found, int(situation.predictions[p.person])) for p in pursuits if p.found]
         if not self.seeds or not found:
             return {}
-        engine, recipe = trainer.engine, trainer.recipe
+        beliefs: dict[int, dict[str, Any]] = {f.person: {} for f in found}
         try:
-            controls = seed_controls(engine, recipe, self.rows_, trainer.people, found, self.seeds, watch)
-            labels = None if y is None else (_labels(X, y).to_numpy() == self.classes_[1])
-            places = [cases[f.person] for f in found]
-            sides: Sequence[Collateral | None] = [None] * len(found)
+            if self.seeded_:
+                controls = seed_controls(trainer.train, self._own_seed() + 1, found, self.seeds, watch)
+                for f, control in zip(found, controls, strict=True):
+                    beliefs[f.person]["control"] = control
             if len(X) > 1:
-                table = self.encoder_.transform(X)
-                sides = collaterals(engine, recipe, self.rows_, table, labels, found, places, watch)
+                labels = None if y is None else (y.to_numpy() == self.classes_[1])
+                ask = trainer.engine.bind(self.learner_, self.table_, X)
+                sides: Sequence[Collateral] = collaterals(ask, labels, found, [cases[f.person] for f in found], watch)
+                for f, side in zip(found, sides, strict=True):
+                    beliefs[f.person]["collateral"] = side
         except KeyboardInterrupt:
             watch.note("Stopped before the seed control was through: the verdicts stand without it.")
             return {}
-        return {
-            f.person: {"control": control, "collateral": side}
-            for f, control, side in zip(found, controls, sides, strict=True)
-        }
+        return beliefs
+
+    def _own_seed(self) -> int:
+        """The learner's seed as far as it has one; other seeds are counted from it."""
+        recipe = getattr(self.learner_, "recipe", None)
+        return 0 if recipe is None else int(recipe.seed)
 
     def _announce(self, pursuits: Sequence[Pursuit], psi: NDArray[np.bool_], trainer: Trainer, watch: Watcher) -> None:
-        """Say what the search will cost, from the time one training takes here."""
-        most = sum(self.protocol.most(int(psi[p.person].sum()), self.budget_) for p in pursuits)
+        """Say what the search will cost, from the time a training takes here. Nothing is trained for it but one model,
+        and that only where somebody listens and nothing was trained yet."""
+        most = sum(self.protocol_.most(int(psi[p.person].sum()), self.budget_) for p in pursuits)
         if self.budget_ == 1 and pursuits:  # single labels: equal ones are trained once
             most = min(most, int(psi[[p.person for p in pursuits]].any(axis=0).sum()))
         if self.max_retrainings is not None:
             most = min(most, max(0, self.max_retrainings - trainer.trained))
-        if not most:
-            watch.plan(len(pursuits), 0, 0.0)
+        if not most or not watch.listens:
+            watch.plan(len(pursuits), most and trainer.trained + most, 0.0)
             return
-        train = partial(trainer.engine.fit_many, trainer.recipe, trainer.rows, people=trainer.people[:1])
-        train(flip_sets=[()])  # compiles what must be compiled, so that the next ones are timed fairly
-        started = time.perf_counter()
-        train(flip_sets=[()] * trainer.width)
-        each = (time.perf_counter() - started) / trainer.width
-        watch.plan(len(pursuits), trainer.trained + most, each * most)
-
-
-def _check_limit(max_retrainings: int | None) -> None:
-    if max_retrainings is not None and max_retrainings < 1:
-        raise SettingError(f"max_retrainings={max_retrainings} must be at least 1.")
-
-
-def _table(X: Any) -> pd.DataFrame:
-    if isinstance(X, pd.DataFrame):
-        return X
-    raise TableError(f"An audit needs a pandas DataFrame, so that it can name columns and rows; got {_brief(X)}.")
-
-
-def _labels(X: pd.DataFrame, y: Any) -> pd.Series:
-    series = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y), index=X.index, name="label")
-    if len(series) != len(X):
-        raise TableError(f"The table has {len(X)} rows but there are {len(series)} labels.")
-    if series.isna().any():
-        raise TableError(
-            f"The label of row {series.index[series.isna().to_numpy()][0]} is missing; fill it in or drop it."
-        )
-    return series
-
-
-def _brief(thing: Any) -> str:
-    shape = getattr(thing, "shape", None)
-    return f"{type(thing).__name__} of shape {shape}" if shape is not None else repr(thing)[:60]
+        watch.plan(len(pursuits), trainer.trained + most, most * trainer.time_of_one())

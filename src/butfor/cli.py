@@ -17,9 +17,10 @@ from butfor import __version__
 from butfor.errors import ButforError, SettingError
 
 if TYPE_CHECKING:
+    from butfor import LabelAudit
     from butfor.data import Dataset
-    from butfor.population import Population
-    from butfor.verdict import Verdict
+    from butfor.result.population import Population
+    from butfor.result.verdict import Verdict
 
 FIRST = 200
 """People audited where nobody says which: as many as the published evaluation has."""
@@ -69,11 +70,14 @@ class Choices(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from butfor.learn.engines import NAMES as ENGINES
-        from butfor.protocols import PROTOCOLS
+        from butfor.learn.named import NAMES as MODELS
         from butfor.rank import NAMES as RANKS
         from butfor.rules import PHI, PSI
+        from butfor.search import PROTOCOLS
 
-        choices = {"ranks": RANKS, "protocols": PROTOCOLS, "phi": PHI, "psi": PSI, "engines": ENGINES}
+        choices = {
+            "models": MODELS, "ranks": RANKS, "protocols": PROTOCOLS, "phi": PHI, "psi": PSI, "engines": ENGINES,
+        }  # fmt: skip
         for option in self.params:
             if isinstance(option, click.Option) and option.help:
                 option.help = option.help.format(**{k: ", ".join(v) for k, v in choices.items()})
@@ -83,7 +87,7 @@ class Choices(click.Command):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, package_name="butfor")
 def cli() -> None:
-    """Which few training labels, had they been the other way, would have made the retrained network
+    """Which few training labels, had they been the other way, would have made the retrained model
     decide otherwise about this person?"""
 
 
@@ -91,8 +95,21 @@ def cli() -> None:
 @click.argument("table")
 @click.option("--label", help="The label column (for a table of your own).")
 @click.option("--positive", help="The label value that counts as class 1. Default: the larger of the two.")
-@click.option("--sensitive", help="The column with the protected attribute (for a table of your own).")
-@click.option("--drop", default="", help="Columns to leave out, separated by commas.")
+@click.option(
+    "--sensitive",
+    help="The column with the protected attribute (for a table of your own), or several, separated by commas.",
+)
+@click.option(
+    "--drop",
+    default="",
+    help="Columns not to learn from, separated by commas. A dropped protected attribute still forms the groups.",
+)
+@click.option(
+    "--model",
+    default="mlp",
+    show_default=True,
+    help="What to audit: {models}; or package.module:name, an estimator of your own or a function that makes one.",
+)
 @click.option("--case", "single", type=int, multiple=True, help="A person: a position in the test split. Repeatable.")
 @click.option("--cases", help=f"A range of people, such as 0:200. Default: the first {FIRST} of the test split.")
 @click.option("--budget", help="Labels that may be flipped: a share (0.1%) or a count (3). Default: 0.1%.")
@@ -103,13 +120,13 @@ def cli() -> None:
 @click.option(
     "--share/--no-share",
     default=None,
-    help="Ask every network about everyone. Default: as the protocol has it.",
+    help="Ask every trained model about everyone. Default: as the protocol has it.",
 )
-@click.option("--hidden", help="Widths of the hidden layers, such as 32,32, or 'none'.")
-@click.option("--batch-size", help="Rows per training step, or 'full'.")
-@click.option("--epochs", type=int, help="Training epochs at most.")
+@click.option("--hidden", help="The mlp's hidden layers, such as 32,32, or 'none'.")
+@click.option("--batch-size", help="The mlp's rows per training step, or 'full'.")
+@click.option("--epochs", type=int, help="The mlp's training epochs at most.")
 @click.option("--encoding", type=click.Choice(["onehot", "embed", "ordinal"]), help="How categories become numbers.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the network and of the search.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the model and of the search.")
 @click.option("--split-seed", type=int, help="Seed of the 60/20/20 split.")
 @click.option("--seeds", type=int, default=20, show_default=True, help="Other seeds that put a find to the test.")
 @click.option("--tries", type=int, help="Attempts per person of the guided search. Default: about the budget.")
@@ -117,7 +134,7 @@ def cli() -> None:
 @click.option("--max-retrainings", type=int, help="Stop after that many retrainings in all.")
 @click.option("--engine", default="auto", show_default=True, help="What trains: {engines}.")
 @click.option("--device", help="A torch device, such as cuda.")
-@click.option("--jobs", type=int, help="Networks trained at a time on the CPU. Default: one per core.")
+@click.option("--jobs", type=int, help="Models trained at a time on the CPU. Default: one per core.")
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -137,6 +154,7 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
 
     \b
     butfor audit german --case 36
+    butfor audit german --model boosting
     butfor audit loans.csv --label approved --sensitive sex --budget 0.1% --out report/
 
     An embedded set is audited with its published settings, a file with settings that suit its size.
@@ -148,12 +166,10 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     people = _cases(single, cases, len(data.X_test))
     watch = Watcher() if quiet else ConsoleWatcher()
     if not quiet:
-        accuracy = (labels.network_.predict(labels.encoder_.transform(data.X_test)) == data.y_test).mean()
-        watch.note(
-            f"{data.name}: {len(data.X_train)} training rows, {labels.rows_.d} inputs; the network is right about "
-            f"{100 * accuracy:.0f} % of {len(data.X_test)} test rows. Asking about {len(people)} of them."
-        )
-    population = labels.explain_all(data.X_test, data.y_test, cases=people, watch=watch)
+        for line in _introduction(data, labels, len(people)):
+            watch.note(line)
+    beside = data.groups["test"] if data.groups else None
+    population = labels.explain_all(data.X_test, data.y_test, sensitive_features=beside, cases=people, watch=watch)
     population.run["command"] = _command(table, single, cases, people, labels, options)
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
@@ -171,17 +187,20 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
 
 @cli.command()
 @click.argument("file", type=click.Path(path_type=Path))
-def replay(file: Path) -> int:
+@click.option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
+def replay(file: Path, model: str | None) -> int:
     """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare.
 
     Exit code 1 if any disagrees."""
-    from butfor.replay import replay_all
-    from butfor.verdict import read_record
+    from butfor.learn.named import model_named
+    from butfor.result.record import read_record
+    from butfor.result.replay import replay_all
 
     record = read_record(file)
+    given = None if model is None else model_named(model)
     found = [person for person in record.get("people", [record]) if person["status"] == "found"]
     disagreeing = 0
-    for outcome in replay_all(found):
+    for outcome in replay_all(found, given):
         click.echo(outcome.sentence)
         disagreeing += not outcome.agrees
     click.echo(f"{len(found) - disagreeing} of {len(found)} counterfactual datasets agree.")
@@ -216,7 +235,7 @@ def datasets(accuracy: bool, as_json: bool) -> None:
 
 
 def _load(table: str, options: dict[str, Any]) -> Dataset:
-    from butfor.tables import load_table
+    from butfor.data.table import load_table
 
     return load_table(
         table,
@@ -228,20 +247,13 @@ def _load(table: str, options: dict[str, Any]) -> Dataset:
     )
 
 
-def _fitted_audit(data: Dataset, options: dict[str, Any]) -> Any:
-    from butfor import MLP, LabelAudit, TableEncoder
+def _fitted_audit(data: Dataset, options: dict[str, Any]) -> LabelAudit:
+    from butfor import LabelAudit
 
-    setup, embedded = data.setup, data.licence != ""
-    model = MLP(
-        hidden=setup.hidden if options["hidden"] is None else _hidden(options["hidden"]),
-        max_epochs=setup.max_epochs if options["epochs"] is None else options["epochs"],
-        batch_size=setup.batch_size if options["batch_size"] is None else _batch_size(options["batch_size"]),
-        random_state=options["seed"],
-    )
     labels = LabelAudit(
-        model,
-        encoder=TableEncoder(options["encoding"] or ("embed" if embedded else "onehot"), setup.numeric),
-        budget=setup.budget if options["budget"] is None else _budget(options["budget"]),
+        _model(data, options),
+        encoder=_encoder(data, options),
+        budget=data.setup.budget if options["budget"] is None else _budget(options["budget"]),
         rank=options["rank"],
         protocol=_protocol(options["protocol"], options["tries"]),
         phi=options["phi"],
@@ -256,13 +268,66 @@ def _fitted_audit(data: Dataset, options: dict[str, Any]) -> Any:
         ledger=options["resume"],
         random_state=options["seed"],
     )
-    return labels.fit(
-        data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val)
+    validation = (data.X_val, data.y_val) if options["model"] == "mlp" else None
+    beside = data.sensitive if data.groups is None else data.groups["train"]
+    return labels.fit(data.X_train, data.y_train, sensitive_features=beside, validation=validation)
+
+
+def _model(data: Dataset, options: dict[str, Any]) -> Any:
+    from butfor import MLP
+    from butfor.learn.named import model_named
+
+    if options["model"] != "mlp":
+        ours = [
+            f"--{name.replace('_', '-')}" for name in ("hidden", "batch_size", "epochs") if options[name] is not None
+        ]
+        if ours:
+            raise SettingError(f"{' and '.join(ours)} belong to --model mlp; leave out for '{options['model']}'.")
+        return model_named(options["model"], options["seed"])
+    setup = data.setup
+    return MLP(
+        hidden=setup.hidden if options["hidden"] is None else _hidden(options["hidden"]),
+        max_epochs=setup.max_epochs if options["epochs"] is None else options["epochs"],
+        batch_size=setup.batch_size if options["batch_size"] is None else _batch_size(options["batch_size"]),
+        random_state=options["seed"],
     )
 
 
+def _encoder(data: Dataset, options: dict[str, Any]) -> Any:
+    """The published encoding for our network on an embedded set; else what was asked for, or what the audit chooses."""
+    from butfor import TableEncoder
+
+    if options["model"] == "mlp":
+        published = "embed" if data.licence else "onehot"
+        return TableEncoder(options["encoding"] or published, data.setup.numeric)
+    return TableEncoder(options["encoding"], dtype="float64") if options["encoding"] else None
+
+
+def _introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
+    """What is audited, before anything is searched."""
+    accuracy = ((labels.model_.logits(data.X_test) > 0) == data.y_test).mean()
+    lines = [
+        f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {labels.learner_.name} is "
+        f"right about {100 * accuracy:.0f} % of {len(data.X_test)} test rows. Asking about {people} of them."
+    ]
+    if labels.table_.validation is None:
+        lines.append(
+            f"The {len(data.X_val)} validation rows of the split are not used: this model does not stop early."
+        )
+    margin = getattr(labels.learner_, "margin", "decision_function")
+    if margin != "decision_function":
+        lines.append(f"{labels.learner_.name} has no decision_function; its margin is {margin}.")
+    if labels.sensitive_.blind:
+        lines.append(f"The model does not see '{labels.sensitive_.name}': no switch of it can change a decision.")
+    if not labels.seeded_:
+        lines.append(
+            f"{labels.learner_.name} has no seed that matters here: the same labels always give the same model."
+        )
+    return lines
+
+
 def _protocol(name: str, tries: int | None) -> Any:
-    from butfor.protocols import GuidedSearch
+    from butfor.search import GuidedSearch
 
     if tries is None:
         return name
@@ -321,28 +386,34 @@ def _command(
     single: tuple[int, ...],
     cases: str | None,
     people: list[int],
-    labels: Any,
+    labels: LabelAudit,
     options: dict[str, Any],
 ) -> str:
     """The command that runs this audit again, with what the defaults were spelled out."""
     import shlex
 
-    recipe = labels.network_.recipe
     words = ["butfor", "audit", table]
-    for name in ("label", "positive", "sensitive", "drop"):
+    for name in ("label", "positive", "sensitive", "drop", "rank"):
         if options[name]:
             words += [f"--{name}", options[name]]
     for case in single:
         words += ["--case", str(case)]
     if cases is not None or not single:
         words += ["--cases", cases or f"0:{len(people)}"]
+    words += ["--model", options["model"]]
+    if options["model"] == "mlp":
+        model, encoder = labels.model, labels.encoder
+        words += [
+            "--hidden", ",".join(map(str, model.hidden)) or "none", "--batch-size", str(model.batch_size or "full"),
+            "--epochs", str(model.max_epochs), "--encoding", encoder.categorical,
+        ]  # fmt: skip
+    elif options["encoding"]:
+        words += ["--encoding", options["encoding"]]
     words += [
-        "--budget", str(labels.budget_), "--rank", labels.rank.name, "--protocol", labels.protocol.name,
-        "--phi", labels.phi.text, "--psi", labels.psi.text, "--share" if labels.share else "--no-share",
-        "--hidden", ",".join(map(str, recipe.hidden)) or "none", "--batch-size", str(recipe.batch_size or "full"),
-        "--epochs", str(recipe.max_epochs), "--encoding", labels.encoder_.categorical, "--seed", str(recipe.seed),
-        "--split-seed", str(labels.origin_["split_seed"]), "--seeds", str(labels.seeds),
-        "--alternatives", str(labels.alternatives),
+        "--budget", str(labels.budget_), "--protocol", labels.protocol_.name,
+        "--phi", labels.phi_.text, "--psi", labels.psi_.text, "--share" if labels.share_ else "--no-share",
+        "--seed", str(options["seed"]), "--split-seed", str(labels.origin_["split_seed"]),
+        "--seeds", str(labels.seeds), "--alternatives", str(labels.alternatives),
     ]  # fmt: skip
     if options["tries"]:
         words += ["--tries", str(options["tries"])]
@@ -365,13 +436,13 @@ def write_files(result: Verdict | Population, population: Population, directory:
 
 
 def _print(result: Verdict | Population) -> None:
-    from butfor.verdict import Verdict
+    from butfor.result.verdict import Verdict
 
     click.echo(result.sentence)
     if isinstance(result, Verdict):
-        for part in (result.control, result.collateral):
-            if part:
-                click.echo(part.sentence)
+        for line in (result.belief, result.collateral.sentence if result.collateral else ""):
+            if line:
+                click.echo(line)
         if result.found:
             person = result.person.to_frame(f"person {result.case}")
             beside = person.join(result.flips.T.rename(columns=lambda row: f"training row {row}"), how="right")

@@ -23,6 +23,7 @@ from butfor.errors import SettingError, TableError, listed
 
 CATEGORICAL = ("onehot", "embed", "ordinal")
 NUMERIC = ("standard", "minmax", "raw")
+DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +51,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     numeric : "standard", mean 0 and standard deviation 1 over the training rows; "minmax", from 0 to 1;
         "raw", as they are.
     random_state : seed of the embeddings. Each column's depends on its name, not on its position.
+    dtype : "float32", as networks have it, or "float64".
     """
 
-    def __init__(self, categorical: str = "onehot", numeric: str = "standard", random_state: int = 0) -> None:
+    def __init__(
+        self, categorical: str = "onehot", numeric: str = "standard", random_state: int = 0, dtype: str = "float32"
+    ) -> None:
         self.categorical = categorical
         self.numeric = numeric
         self.random_state = random_state
+        self.dtype = dtype
 
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Learn scales and categories from the training rows."""
@@ -63,6 +68,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise SettingError(f"categorical='{self.categorical}' is not one of {', '.join(CATEGORICAL)}.")
         if self.numeric not in NUMERIC:
             raise SettingError(f"numeric='{self.numeric}' is not one of {', '.join(NUMERIC)}.")
+        if self.dtype not in DTYPES:
+            raise SettingError(f"dtype='{self.dtype}' is not one of {', '.join(DTYPES)}.")
         frame = _as_frame(X)
         if frame.shape[0] == 0 or frame.shape[1] == 0:
             raise TableError(f"The table has {frame.shape[0]} rows and {frame.shape[1]} columns: nothing to fit.")
@@ -77,11 +84,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.n_features_out_ = at
         return self
 
-    def transform(self, X: Any) -> NDArray[np.float32]:
-        """Encoded rows, float32 `[rows × n_features_out_]`."""
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Encoded rows, `[rows × n_features_out_]`."""
         check_is_fitted(self)
         frame = self._aligned(_as_frame(X))
-        out = np.empty((len(frame), self.n_features_out_), np.float32)
+        out = np.empty((len(frame), self.n_features_out_), self.dtype)
         for column, block in self.blocks_.items():
             out[:, block.columns] = _encode(frame[column], block)
         return out
@@ -91,22 +98,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.array([name for block in self.blocks_.values() for name in block.names], dtype=object)
 
-    def switch(self, encoded: NDArray[np.float32], column: Hashable, value: Any) -> NDArray[np.float32]:
-        """A copy of encoded rows in which `column` has `value` and everything else is as it was."""
-        block = self._block(column)
-        switched = np.array(encoded, dtype=np.float32)
-        switched[..., block.columns] = _encode(pd.Series([value], name=column), block)[0]
-        return switched
-
-    def columns_of(self, column: Hashable) -> slice:
-        """Which encoded columns a raw column became."""
-        return self._block(column).columns
-
-    def _block(self, column: Hashable) -> _Block:
+    def by_column(self, encoded: NDArray[Any]) -> NDArray[Any]:
+        """Numbers per encoded column `[rows × n_features_out_]`, summed over those that a raw column became."""
         check_is_fitted(self)
-        if column not in self.blocks_:
-            raise TableError(f"There is no column '{column}'; the table has {listed(self.blocks_)}.")
-        return self.blocks_[column]
+        return np.stack([encoded[:, block.columns].sum(axis=1) for block in self.blocks_.values()], axis=1)
 
     def _fit_column(self, values: pd.Series, at: int) -> _Block:
         name = str(values.name)

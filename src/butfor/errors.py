@@ -4,6 +4,7 @@
     ├── TableError          a table's cell, column or label cannot be used
     ├── SettingError        an option or argument cannot be used
     ├── DatasetError        a data set is unknown, missing or altered
+    ├── LearnerError        the model given cannot be audited, or its training failed
     ├── EngineError         a training engine cannot take the work
     └── ReplayError         a recorded verdict cannot be run again
 
@@ -30,6 +31,10 @@ class SettingError(ButforError, ValueError):
 
 class DatasetError(ButforError, ValueError):
     """A named data set is unknown, cannot be had, or is not the published one."""
+
+
+class LearnerError(ButforError, ValueError):
+    """The model given cannot be audited, or its training failed."""
 
 
 class EngineError(ButforError, RuntimeError):

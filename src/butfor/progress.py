@@ -10,6 +10,9 @@ from typing import Any
 class Watcher:
     """Hears what a search does. This one says nothing."""
 
+    listens = False
+    """Whether anybody wants to know what the search will cost."""
+
     def plan(self, people: int, retrainings: int, seconds: float) -> None:
         """Before the search: how many people, retrainings at most, and the estimated time."""
 
@@ -35,6 +38,7 @@ class ConsoleWatcher(Watcher):
     """A rich progress bar where stderr is a terminal; elsewhere a line every `LOG_EVERY` seconds."""
 
     LOG_EVERY = 30.0
+    listens = True
 
     def __init__(self) -> None:
         from rich.console import Console

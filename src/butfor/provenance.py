@@ -1,4 +1,4 @@
-"""What a record says about where it came from: the data's hash and the versions that were at work."""
+"""Where a result came from: the data's hash and the versions that were at work."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import hashlib
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from butfor.verdict import Training
+from butfor.seam import Table
+
+PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "torch", "numba", "xgboost", "lightgbm", "skorch")
 
 
-def data_hash(training: Training) -> str:
-    """sha256 over the training and validation rows and labels, as given."""
+def data_hash(table: Table) -> str:
+    """sha256 over the training and validation rows and labels, as given, and over the weights where there are some."""
     digest = hashlib.sha256()
-    for part in (training.X, training.y, *training.validation):
+    for part in (table.X, table.y, *(table.validation or ())):
         digest.update(part.to_csv(index=True).encode())
+    if table.weight is not None:
+        digest.update(table.weight.tobytes())
     return digest.hexdigest()
 
 
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for package in ("numpy", "pandas", "scikit-learn", "torch", "numba"):
+    for package in PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -2,179 +2,220 @@
 
 A rule looks at a `Situation` and answers with a mask: φ one entry per person, ψ one row per person
 and one column per training row. Rules compose with ``&``, ``|`` and ``~``, can be written as text
-(``"stable_under_switch & predicted(bad credit)"``), and a callable or a boolean mask will do too.
+(``"stable_under_switch & predicted('bad credit')"``), and a callable or a boolean mask will do too.
 """
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.encode import TableEncoder
 from butfor.errors import SettingError, listed
-from butfor.learn.recipe import Floats, Network, Rows
+from butfor.situation import Situation, group_values
 
 Mask = NDArray[np.bool_]
 
-MOST_GROUPS = 20
-"""A protected attribute with more values is a number in disguise: switching to each makes no sense."""
-
-
-@dataclass(frozen=True, eq=False)
-class Situation:
-    """What a rule may look at: the network, its training rows, and the people."""
-
-    network: Network
-    rows: Rows
-    encoder: TableEncoder
-    table: pd.DataFrame
-    people: pd.DataFrame
-    encoded: Floats
-    sensitive: Hashable
-    label_names: tuple[str, str]
-    training_predictions: NDArray[np.int64]
-
-    @cached_property
-    def logits(self) -> Floats:
-        return self.network.logits(self.encoded)
-
-    @cached_property
-    def predictions(self) -> NDArray[np.int64]:
-        return (self.logits > 0).astype(np.int64)
-
-    def column(self, name: Hashable | None) -> Hashable:
-        """The named column, or the protected one; refused where the table has none of that name."""
-        column = self.sensitive if name is None else name
-        if column not in self.table.columns:
-            raise SettingError(f"A rule names column '{column}'; the table has {listed(self.table.columns)}.")
-        return column
-
 
 class Rule:
-    """A named predicate over a `Situation`."""
+    """A named predicate over a `Situation`. `rebuildable`: its text says all there is to it."""
 
-    def __init__(self, text: str, decide: Callable[[Situation], Any]) -> None:
-        self.text = text
-        self._decide = decide
+    text: str
+    rebuildable = True
+    joined = False
+    """Whether it must stand in parentheses beside another operator."""
 
     def __call__(self, situation: Situation) -> Mask:
-        return np.asarray(self._decide(situation), dtype=bool)
+        raise NotImplementedError
+
+    def reason(self, situation: Situation) -> str:
+        """Why somebody was left out."""
+        return f"the rule φ ({self.text}) leaves this person out."
 
     def __and__(self, other: Rule) -> Rule:
-        return Rule(f"{self._inner()} & {other._inner()}", lambda s: self(s) & other(s))
+        return _Joined("&", self, other)
 
     def __or__(self, other: Rule) -> Rule:
-        return Rule(f"{self._inner()} | {other._inner()}", lambda s: self(s) | other(s))
+        return _Joined("|", self, other)
 
     def __invert__(self) -> Rule:
-        return Rule(f"~{self._inner()}", lambda s: ~self(s))
+        return _Not(self)
 
     def __repr__(self) -> str:
         return self.text
 
-    def _inner(self) -> str:
-        return f"({self.text})" if re.search(r"[&|]", self.text) else self.text
+    @property
+    def inner(self) -> str:
+        return f"({self.text})" if self.joined else self.text
+
+
+class _Named(Rule):
+    """One of the rules below, with its arguments."""
+
+    def __init__(self, name: str, decide: Callable[..., Any], *arguments: Any) -> None:
+        self.name, self.decide = name, decide
+        self.arguments = tuple(a for a in arguments if a is not None)
+        self.text = f"{name}({', '.join(map(_argument, self.arguments))})" if self.arguments else name
+
+    def __call__(self, situation: Situation) -> Mask:
+        return np.asarray(self.decide(situation, *self.arguments), dtype=bool)
+
+    def reason(self, situation: Situation) -> str:
+        if self.decide is not _stable_under_switch:
+            return super().reason(situation)
+        column = self.arguments[0] if self.arguments else situation.sensitive.name
+        return (
+            f"the prediction already changes when '{column}' alone is switched, which an "
+            f"inference-time check shows without any retraining (φ: {self.text})."
+        )
+
+
+class _Joined(Rule):
+    joined = True
+
+    def __init__(self, operator: str, left: Rule, right: Rule) -> None:
+        self.operator, self.left, self.right = operator, left, right
+        self.text = f"{left.inner} {operator} {right.inner}"
+        self.rebuildable = left.rebuildable and right.rebuildable
+
+    def __call__(self, situation: Situation) -> Mask:
+        left, right = self.left(situation), self.right(situation)
+        return left & right if self.operator == "&" else left | right
+
+
+class _Not(Rule):
+    def __init__(self, rule: Rule) -> None:
+        self.rule, self.text, self.rebuildable = rule, f"~{rule.inner}", rule.rebuildable
+
+    def __call__(self, situation: Situation) -> Mask:
+        return ~self.rule(situation)
+
+
+class _Function(Rule):
+    """A user's function of the situation."""
+
+    rebuildable = False
+
+    def __init__(self, function: Callable[[Situation], Any]) -> None:
+        self.function, self.text = function, getattr(function, "__name__", "a callable")
+
+    def __call__(self, situation: Situation) -> Mask:
+        return np.asarray(self.function(situation), dtype=bool)
+
+
+class _Given(Rule):
+    """A user's mask."""
+
+    rebuildable = False
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask, self.text = mask, f"a mask with {int(mask.sum())} of {mask.size} set"
+
+    def __call__(self, situation: Situation) -> Mask:
+        return self.mask
 
 
 # --- φ: may this person be audited? ----------------------------------------------------------------
 
 
 def stable_under_switch(column: Hashable | None = None) -> Rule:
-    """The prediction stays the same whatever the person's `column` says (published φ)."""
+    """The prediction stays the same whatever the person's `column` says (published φ). By default the protected
+    attribute's; it holds for everyone where the model is blind to that."""
+    return _Named("stable_under_switch", _stable_under_switch, column)
 
-    def decide(s: Situation) -> Mask:
-        name = s.column(column)
-        stable = np.ones(len(s.encoded), dtype=bool)
-        for value in group_values(s.table[name]):
-            stable &= s.network.predict(s.encoder.switch(s.encoded, name, value)) == s.predictions
-        return stable
 
-    return Rule(_call("stable_under_switch", column), decide)
+def _stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
+    stable = np.ones(len(s.people), dtype=bool)
+    for people in s.switched(column):
+        stable &= (s.model.logits(people) > 0) == (s.predictions == 1)
+    return stable
 
 
 def in_group(column: Hashable, value: Any) -> Rule:
     """The person's `column` is `value`."""
+    return _Named("in_group", _in_group, column, value)
 
-    def decide(s: Situation) -> Mask:
-        name = s.column(column)
-        known = group_values(s.table[name])
-        if str(value) not in [str(v) for v in known]:
-            raise SettingError(f"Rule in_group: column '{name}' has no value '{value}', only {listed(known)}.")
-        return s.people[name].astype(str).to_numpy() == str(value)
 
-    return Rule(_call("in_group", column, value), decide)
+def _in_group(s: Situation, column: Hashable, value: Any) -> Mask:
+    beside = s.sensitive.blind and str(column) == s.sensitive.name
+    known = group_values(s.sensitive.values if beside else s.table.X[s.column(column)], str(column))
+    if str(value) not in [str(v) for v in known]:
+        raise SettingError(f"Rule in_group: '{column}' has no value '{value}', only {listed(known)}.")
+    ours = s.groups if beside else s.people[column].astype(object).to_numpy()
+    return np.array([str(v) == str(value) for v in ours], dtype=bool)
 
 
 def predicted(value: Any) -> Rule:
-    """The network decides `value` (a label's name, or 0 or 1) about the person."""
+    """The model decides `value` (a label's name or value, else 0 or 1) about the person."""
+    return _Named("predicted", _predicted, value)
 
-    def decide(s: Situation) -> Mask:
-        names = [*s.label_names, "0", "1"]
-        if str(value) not in names:
-            raise SettingError(f"Rule predicted: '{value}' is not a label; the labels are {listed(s.label_names)}.")
-        return s.predictions == names.index(str(value)) % 2
 
-    return Rule(_call("predicted", value), decide)
+def _predicted(s: Situation, value: Any) -> Mask:
+    # A label that is no text is named "column = value"; the value alone will do.
+    values = [name.rpartition(" = ")[2] for name in s.label_names]
+    for names in (list(s.label_names), values, ["0", "1"]):
+        if str(value) in names:
+            return np.asarray(s.predictions == names.index(str(value)))
+    raise SettingError(f"Rule predicted: '{value}' is not a label; the labels are {listed(s.label_names)}.")
 
 
 def everyone() -> Rule:
     """No condition on the person."""
-    return Rule("everyone", lambda s: np.ones(len(s.encoded), dtype=bool))
+    return _Named("everyone", _everyone)
+
+
+def _everyone(s: Situation) -> Mask:
+    return np.ones(len(s.people), dtype=bool)
 
 
 # --- ψ: may this training row's label be flipped for this person? -----------------------------------
 
 
 def same_group(column: Hashable | None = None) -> Rule:
-    """The training row has the person's value of `column`."""
+    """The training row has the person's value of `column`, by default of the protected attribute."""
+    return _Named("same_group", _same_group, column)
 
-    def decide(s: Situation) -> Mask:
-        name = s.column(column)
-        ours, theirs = s.people[name].astype(object).to_numpy(), s.table[name].astype(object).to_numpy()
-        return ours[:, None] == theirs[None, :]
 
-    return Rule(_call("same_group", column), decide)
+def _same_group(s: Situation, column: Hashable | None = None) -> Mask:
+    if column is None:
+        return np.asarray(s.groups[:, None] == s.sensitive.values[None, :])
+    ours, theirs = (frame[s.column(column)].astype(object).to_numpy() for frame in (s.people, s.table.X))
+    return np.asarray(ours[:, None] == theirs[None, :])
 
 
 def labelled_as_predicted() -> Rule:
-    """The training row's label is what the network decides about the person."""
-    return Rule("labelled_as_predicted", lambda s: s.rows.y[None, :] == s.predictions[:, None])
+    """The training row's label is what the model decides about the person."""
+    return _Named("labelled_as_predicted", _labelled_as_predicted)
+
+
+def _labelled_as_predicted(s: Situation) -> Mask:
+    return np.asarray(s.table.zero_one[None, :] == s.predictions[:, None])
 
 
 def correctly_predicted() -> Rule:
-    """The network decides about the training row what its label says."""
-    return Rule(
-        "correctly_predicted",
-        lambda s: np.broadcast_to(s.training_predictions == s.rows.y, (len(s.encoded), s.rows.n)),
-    )
+    """The model decides about the training row what its label says."""
+    return _Named("correctly_predicted", _correctly_predicted)
+
+
+def _correctly_predicted(s: Situation) -> Mask:
+    return np.broadcast_to(s.training_predictions == s.table.zero_one, (len(s.people), s.table.n))
 
 
 def everything() -> Rule:
     """No condition on the training row."""
-    return Rule("everything", lambda s: np.ones((len(s.encoded), s.rows.n), dtype=bool))
+    return _Named("everything", _everything)
+
+
+def _everything(s: Situation) -> Mask:
+    return np.ones((len(s.people), s.table.n), dtype=bool)
 
 
 def published_psi(column: Hashable | None = None) -> Rule:
     """The paper's ψ: rows of the person's group, labelled and predicted as the person is."""
     return same_group(column) & labelled_as_predicted() & correctly_predicted()
-
-
-def group_values(values: pd.Series) -> list[Any]:
-    """The values of a protected attribute among the training rows, sorted."""
-    found = list(pd.unique(values.astype(object)))
-    if len(found) > MOST_GROUPS:
-        raise SettingError(
-            f"Column '{values.name}' has {len(found)} different values, too many for a protected attribute: "
-            f"group it into at most {MOST_GROUPS} first (for example age into age bands)."
-        )
-    return sorted(found, key=lambda value: (type(value).__name__, value))
 
 
 # --- from text, callable or mask --------------------------------------------------------------------
@@ -206,12 +247,12 @@ def as_psi(given: Any) -> Rule:
 
 def eligible(phi: Rule, situation: Situation) -> Mask:
     """φ's answer, checked: `[people]`."""
-    return _shaped(phi, situation, (len(situation.encoded),), "phi")
+    return _shaped(phi, situation, (len(situation.people),), "phi")
 
 
 def flippable(psi: Rule, situation: Situation) -> Mask:
     """ψ's answer, checked: `[people × training rows]`."""
-    return _shaped(psi, situation, (len(situation.encoded), situation.rows.n), "psi")
+    return _shaped(psi, situation, (len(situation.people), situation.table.n), "psi")
 
 
 def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str) -> Mask:
@@ -226,81 +267,69 @@ def _as_rule(given: Any, names: dict[str, Callable[..., Rule]], option: str) -> 
     if isinstance(given, Rule):
         return given
     if isinstance(given, str):
-        return _Parser(given, names, option).rule()
+        return _parsed(given, names, option)
     if callable(given):
-        return Rule(getattr(given, "__name__", "a callable"), given)
+        return _Function(given)
     mask = np.asarray(given)
     if mask.dtype != bool:
         raise SettingError(f"{option} must be a rule, its text, a callable or a boolean mask, not {given!r}.")
-    return Rule(f"a mask with {int(mask.sum())} of {mask.size} set", lambda s: mask)
+    return _Given(mask)
 
 
-class _Parser:
-    """``a & ~(b | c(x, y))`` → Rule. ``&`` binds tighter than ``|``."""
+def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
+    """``a & ~(b | c(x, 'y, z'))`` → Rule, by Python's own grammar; what is no word is quoted."""
 
-    TOKEN = re.compile(r"\s*(?:([&|~()])|([a-z_]+)(?:\(([^()]*)\))?)\s*")
-
-    def __init__(self, text: str, names: dict[str, Callable[..., Rule]], option: str) -> None:
-        self.text, self.names, self.option = text, names, option
-        self.tokens: list[tuple[str, str, str | None]] = []
-        at = 0
-        while at < len(text):
-            match = self.TOKEN.match(text, at)
-            if not match or match.end() == at:
-                raise self._error(f"cannot read '{text[at:]}'")
-            self.tokens.append((match[1] or "", match[2] or "", match[3]))
-            at = match.end()
-
-    def rule(self) -> Rule:
-        rule = self._either()
-        if self.tokens:
-            raise self._error(f"'{self.tokens[0][0] or self.tokens[0][1]}' was not expected")
-        return rule
-
-    def _either(self) -> Rule:
-        rule = self._both()
-        while self._take("|"):
-            rule = rule | self._both()
-        return rule
-
-    def _both(self) -> Rule:
-        rule = self._single()
-        while self._take("&"):
-            rule = rule & self._single()
-        return rule
-
-    def _single(self) -> Rule:
-        if self._take("~"):
-            return ~self._single()
-        if self._take("("):
-            rule = self._either()
-            if not self._take(")"):
-                raise self._error("a ')' is missing")
-            return rule
-        if not self.tokens or not self.tokens[0][1]:
-            raise self._error("a rule's name is missing")
-        _, name, arguments = self.tokens.pop(0)
-        if name not in self.names:
-            raise self._error(f"there is no rule '{name}'")
-        given = [a.strip() for a in arguments.split(",")] if arguments and arguments.strip() else []
-        try:
-            return self.names[name](*given)
-        except TypeError:
-            raise self._error(f"rule '{name}' does not take {len(given)} argument(s)") from None
-
-    def _take(self, operator: str) -> bool:
-        if self.tokens and self.tokens[0][0] == operator:
-            self.tokens.pop(0)
-            return True
-        return False
-
-    def _error(self, problem: str) -> SettingError:
+    def refused(problem: str) -> SettingError:
         return SettingError(
-            f"{self.option} '{self.text}': {problem}. Rules are {', '.join(self.names)}, "
-            "joined by & | ~ and parentheses, for example predicted(yes) & in_group(sex, female)."
+            f"{option} '{text}': {problem}. Rules are {', '.join(names)}, joined by & | ~ and parentheses, values "
+            "that are more than a word in quotes, for example predicted('bad credit') & in_group(sex, female)."
         )
 
+    def rule(node: ast.expr) -> Rule:
+        match node:
+            case ast.BinOp(left, ast.BitAnd(), right):
+                return rule(left) & rule(right)
+            case ast.BinOp(left, ast.BitOr(), right):
+                return rule(left) | rule(right)
+            case ast.UnaryOp(ast.Invert(), operand):
+                return ~rule(operand)
+            case ast.Name(name):
+                return named(name, [])
+            case ast.Call(ast.Name(name), arguments, []):
+                return named(name, [value(argument) for argument in arguments])
+        raise refused(f"'{ast.unparse(node)}' is not a rule")
 
-def _call(name: str, *arguments: Any) -> str:
-    given = [str(a) for a in arguments if a is not None]
-    return f"{name}({', '.join(given)})" if given else name
+    def named(name: str, arguments: list[Any]) -> Rule:
+        if name not in names:
+            raise refused(f"there is no rule '{name}'")
+        try:
+            return names[name](*arguments)
+        except TypeError:
+            raise refused(f"rule '{name}' does not take {len(arguments)} argument(s)") from None
+
+    def value(node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(str() | bool() | int() | float()):
+                return node.value
+            case ast.Name(name):
+                return name
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)):
+                return -number
+        raise refused(f"'{ast.unparse(node)}' is not a value; put it in quotes")
+
+    try:
+        return rule(ast.parse(text.strip(), mode="eval").body)
+    except SyntaxError as error:
+        place = f" near '{text.strip()[max(0, (error.offset or 1) - 1) :][:20]}'" if error.offset else ""
+        raise refused(f"cannot be read{place}") from None
+    except (RecursionError, MemoryError, ValueError) as error:
+        if isinstance(error, SettingError):
+            raise
+        raise refused("is nested too deeply or holds what is no text") from None
+
+
+def _argument(value: Any) -> str:
+    """An argument as the parser reads it."""
+    if isinstance(value, str):
+        return value if value.isidentifier() and value not in ("True", "False", "None") else repr(value)
+    return repr(value.item() if isinstance(value, np.generic) else value)

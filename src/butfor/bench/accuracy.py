@@ -6,7 +6,7 @@ import pandas as pd
 
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
-from butfor.learn.mlp import MLP
+from butfor.mlp.mlp import MLP
 
 
 def accuracies(catalogue: pd.DataFrame) -> list[float | None]:

@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 
 from butfor.bench.engines import batch_in_words, encoded, machine, published, random_flip_sets
 from butfor.data import catalogue_frame
-from butfor.learn import reference
-from butfor.learn.engines import choose_engine
-from butfor.learn.recipe import Engine, FlipSet, Floats, Network, Recipe, Rows
-from butfor.learn.reference import ReferenceEngine, available_cores
+from butfor.learn.engines import network_engine
+from butfor.machine import available_cores
+from butfor.mlp import reference
+from butfor.mlp.learner import NetworkEngine
+from butfor.mlp.recipe import Network, Recipe, Rows
+from butfor.seam import FlipSet, Floats
 
 MINIBATCH = 128
 MINIBATCHES = {"salary": 8}
@@ -47,7 +49,7 @@ def agreement_bench(
     tell: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """One row per data set and batch size. `max_epochs` shortens the trainings, and with them the differences."""
-    trainer = choose_engine(engine, device)
+    trainer = network_engine(engine, device)
     table = []
     for name in datasets or at_hand():
         rows, people, setup = encoded(name)
@@ -69,10 +71,16 @@ def agreement_bench(
 
 
 def agreement(
-    engine: Engine, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int, floor: bool
+    engine: NetworkEngine,
+    recipe: Recipe,
+    rows: Rows,
+    flip_sets: Sequence[FlipSet],
+    people: Floats,
+    jobs: int,
+    floor: bool,
 ) -> dict[str, Any]:
     """The engine's networks against the reference's and, under `floor`, the reference's against its own."""
-    expected = Answers(ReferenceEngine(jobs).fit_many(recipe, rows, flip_sets, people))
+    expected = Answers(reference.fit_many(recipe, rows, flip_sets, people, jobs))
     record = difference(expected, Answers(engine.fit_many(recipe, rows, flip_sets, people)))
     record["floor"] = difference(expected, reordered(recipe, rows, flip_sets, people, jobs)) if floor else None
     return record
@@ -118,7 +126,7 @@ def reordered(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: 
         place = np.argsort(order)
         moved = Rows(rows.X[order], rows.y[order], rows.X_val, rows.y_val)
         turned = [tuple(sorted(int(place[row]) for row in flips)) for flips in flip_sets]
-        return Answers(ReferenceEngine(jobs).fit_many(recipe, moved, turned, people))
+        return Answers(reference.fit_many(recipe, moved, turned, people, jobs))
     from joblib import Parallel, delayed
 
     networks: list[Network] = Parallel(n_jobs=jobs if len(flip_sets) > jobs else 1)(

@@ -24,10 +24,11 @@ from butfor.data import Dataset, load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.learn.engines import choose_engine
-from butfor.learn.mlp import MLP
-from butfor.learn.recipe import Engine
-from butfor.protocols import GuidedSearch, Protocol
+from butfor.mlp.learner import MLPLearner
+from butfor.mlp.mlp import MLP
 from butfor.rank import as_ranking
+from butfor.seam import Engine
+from butfor.search import GuidedSearch, Protocol
 
 RANKS = (
     "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "influence-gn", "chance",
@@ -45,7 +46,8 @@ class StepByStep:
     width = 1
 
     def __init__(self, engine: Engine) -> None:
-        self.name, self.fit_many = engine.name, engine.fit_many
+        self.name, self.by_definition = engine.name, engine.by_definition
+        self.accepts, self.bind = engine.accepts, engine.bind
         self.device = getattr(engine, "device", "cpu")
 
 
@@ -56,7 +58,7 @@ class Contest:
         self.data: Dataset = load_dataset(name)
         data, setup = self.data, self.data.setup
         model = MLP(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
-        self.engine = choose_engine(engine, device)
+        self.engine = choose_engine(engine, MLPLearner(model), device)
         self.base = LabelAudit(
             model, encoder=TableEncoder("embed", setup.numeric), budget=setup.budget, engine=self.engine, seeds=0
         )
@@ -68,14 +70,14 @@ class Contest:
         """One line of the table."""
         started = time.perf_counter()
         audit = self.base.searching(rank, protocol, **settings)
-        if isinstance(audit.protocol, GuidedSearch):
+        if isinstance(audit.protocol_, GuidedSearch):
             audit.engine = StepByStep(self.engine)
         population = audit.explain_all(self.data.X_test, cases=self.cases)
         sizes = {v.case: len(v.positions) for v in population.found}
         return {
             "dataset": self.data.name,
-            "ranking": audit.rank.name,
-            "protocol": audit.protocol.name + (f" ({note})" if note else ""),
+            "ranking": audit.rank_.name,
+            "protocol": audit.protocol_.name + (f" ({note})" if note else ""),
             "people": len(self.cases),
             "found": len(population.found),
             "one_shot": population.one_shot,

@@ -1,6 +1,6 @@
 """How fast are the engines? The plain PyTorch loop against compiled code, on the same work in the same run.
 
-The loop is `butfor.learn.reference.train` on one thread: tensors in memory, indexed batches, no DataLoader, the
+The loop is `butfor.mlp.reference.train` on one thread: tensors in memory, indexed batches, no DataLoader, the
 whole table without a copy at full batch. It trains networks one after the other; the fused engine trains them
 on all cores. Both start from the same weights, follow the same batch orders for the same number of epochs, judge
 every epoch on the same validation rows and answer the same people. Loop and engine take turns, so that whatever
@@ -36,15 +36,18 @@ from butfor.data import load_dataset
 from butfor.data.catalogue import Setup
 from butfor.encode import TableEncoder
 from butfor.errors import EngineError
-from butfor.learn.engines import choose_engine
-from butfor.learn.recipe import Engine, FlipSet, Floats, Recipe, Rows
-from butfor.learn.reference import available_cores, one_thread, train
+from butfor.learn.engines import network_engine
+from butfor.machine import available_cores
+from butfor.mlp.learner import NetworkEngine
+from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.reference import one_thread, train
+from butfor.seam import FlipSet, Floats
 
 PARTS = ("speed", "exhaustive", "scaling")
 """What is measured where nobody says otherwise; "memory" and "gpu" come on top."""
 
 BASELINE = (
-    "butfor.learn.reference.train: plain PyTorch on one thread, tensors in memory, indexed batches, no DataLoader; "
+    "butfor.mlp.reference.train: plain PyTorch on one thread, tensors in memory, indexed batches, no DataLoader; "
     "same initial weights, batch orders, epochs, validation and people"
 )
 
@@ -91,9 +94,9 @@ def engines_bench(
         "speedup_minibatch": None, "speedup_full_batch": None, "gflops": None, "peak_share": None,
         "settings": settings(sizes, rows, jobs), "left_out": None,
     }  # fmt: skip
-    fused: Engine | None = None
+    fused: NetworkEngine | None = None
     try:
-        fused = choose_engine("fused", jobs=jobs)
+        fused = network_engine("fused", jobs=jobs)
     except EngineError as error:
         record["left_out"] = f"The fused engine, and with it speed, exhaustive, scaling and memory: {error}"
     if fused is not None:
@@ -147,7 +150,7 @@ def timed(work: Callable[[], Any]) -> float:
 # --- speed --------------------------------------------------------------------------------------------
 
 
-def speed(fused: Engine, jobs: int, rows: Rows, people: Floats, sizes: Sizes) -> dict[str, Any]:
+def speed(fused: NetworkEngine, jobs: int, rows: Rows, people: Floats, sizes: Sizes) -> dict[str, Any]:
     """Seconds per network and epoch, minibatch and full batch, and what they are of the core's peak."""
     recipe = Recipe(sizes.hidden, batch_size=sizes.batch_size, max_epochs=sizes.epochs, patience=sizes.epochs + 1)
     recipes = {"minibatch": recipe, "full_batch": replace(recipe, batch_size=None)}
@@ -201,7 +204,7 @@ def published(setup: Setup) -> Recipe:
     return Recipe(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
 
 
-def exhaustive(engine: Engine, sizes: Sizes) -> dict[str, Any]:
+def exhaustive(engine: NetworkEngine, sizes: Sizes) -> dict[str, Any]:
     """Every training label flipped alone, everyone in the test set answered; the loop from a sample."""
     rows, people, setup = encoded(sizes.exhaustive)
     recipe = published(setup)
@@ -216,7 +219,7 @@ def exhaustive(engine: Engine, sizes: Sizes) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def every_label(engine: Engine, recipe: Recipe, rows: Rows, people: Floats) -> dict[str, Any]:
+def every_label(engine: NetworkEngine, recipe: Recipe, rows: Rows, people: Floats) -> dict[str, Any]:
     """`changed`: for how many people some single label turns the decision, before the reference confirms it."""
     started = time.perf_counter()
     fits = engine.fit_many(recipe, rows, [(), *((row,) for row in range(rows.n))], people)
@@ -247,7 +250,7 @@ EXPLANATIONS = {
 }
 
 
-def scaling(engine: Engine, jobs: int, rows: Rows, sizes: Sizes) -> list[dict[str, Any]]:
+def scaling(engine: NetworkEngine, jobs: int, rows: Rows, sizes: Sizes) -> list[dict[str, Any]]:
     """Time against rows, networks and hidden width, one of them varied at a time."""
     n, K = sizes.scaling_rows[len(sizes.scaling_rows) // 2], sizes.scaling_networks[len(sizes.scaling_networks) // 2]
     axes: dict[str, list[tuple[int, int, int, tuple[int, ...]]]] = {
@@ -264,8 +267,8 @@ def scaling(engine: Engine, jobs: int, rows: Rows, sizes: Sizes) -> list[dict[st
 
 
 def point(
-    engine: Engine, rows: Rows, value: int, n: int, networks: int, hidden: tuple[int, ...], batch_size: int | None,
-    sizes: Sizes,
+    engine: NetworkEngine, rows: Rows, value: int, n: int, networks: int, hidden: tuple[int, ...],
+    batch_size: int | None, sizes: Sizes,
 ) -> dict[str, Any]:  # fmt: skip
     """One size, measured. Validation rows shrink with the training rows."""
     n = min(n, rows.n)
@@ -327,7 +330,7 @@ def peak_memory(sizes: Sizes) -> dict[str, Any]:
 def audit_for_memory(name: str, people: int, retrainings: int) -> dict[str, Any]:
     """Audit people by the fused engine, Algorithm 1 and the published ranking, and look at the high-water mark."""
     from butfor.audit import LabelAudit
-    from butfor.learn.mlp import MLP
+    from butfor.mlp.mlp import MLP
 
     data = load_dataset(name)
     setup = data.setup
@@ -369,7 +372,7 @@ def on_device(
     device: str, rows: Rows, people: Floats, setup: Setup, sizes: Sizes, all_rows: bool = False
 ) -> dict[str, Any]:
     """The stacked engine on the published training: full batch, early stopping, different flip sets."""
-    engine = choose_engine("stacked", device)
+    engine = network_engine("stacked", device)
     recipe = replace(published(setup), batch_size=None)
     flip_sets = random_flip_sets(rows.n, setup.budget, sizes.gpu_networks)
     engine.fit_many(replace(recipe, max_epochs=2), rows, flip_sets[:2], people)  # compiles

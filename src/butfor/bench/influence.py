@@ -30,12 +30,13 @@ from numpy.typing import NDArray
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.mlp import MLP
-from butfor.learn.recipe import Floats, Network, Rows
-from butfor.learn.reference import train
+from butfor.mlp.mlp import MLP
+from butfor.mlp.recipe import Network, Rows
+from butfor.mlp.reference import train
 from butfor.rank import dattri_baselines as baselines
 from butfor.rank.dattri_baselines import SOLVERS, Dattri, Problem
-from butfor.rank.influence import FORMS, Influence, away, factorised, hessian, jacobian
+from butfor.rank.influence import FORMS, Influence, factorised, hessian, jacobian
+from butfor.seam import Floats, away
 
 PUBLISHED_HOURS = {"dattri-explicit": 2, "dattri-cg": 3, "dattri-lissa": 70, "dattri-arnoldi": 1}
 """Per test input of Student, before any retraining; Arnoldi's is "just under"."""
@@ -48,7 +49,7 @@ def influence_bench(name: str = "student") -> dict[str, Any]:
     """Everything the table shows, as plain numbers."""
     network, rows, people = subject(name)
     person, problem = people[:1], Problem.of(network, rows, None)
-    exact = Influence().score(network, rows, person)[0]
+    exact = Influence().score_network(network, rows, person)[0]
     methods = [ours(form, network, rows, people, exact) for form in FORMS]
     methods += [theirs(solver, network, rows, person, problem, exact) for solver in SOLVERS]
     record = {"dataset": name, "n": rows.n, "people": len(people), "methods": methods}
@@ -75,8 +76,8 @@ def subject(name: str) -> tuple[Network, Rows, Floats]:
 def ours(form: str, network: Network, rows: Rows, people: Floats, exact: NDArray[np.float64]) -> dict[str, Any]:
     """Seconds for one person and for all, each from nothing."""
     ranking = Influence(form=form)
-    seconds, scores = timed(lambda: ranking.score(network, rows, people[:1]))
-    together, _ = timed(lambda: Influence(form=form).score(network, rows, people))
+    seconds, scores = timed(lambda: ranking.score_network(network, rows, people[:1]))
+    together, _ = timed(lambda: Influence(form=form).score_network(network, rows, people))
     return {
         "name": ranking.name, "status": "ok", "seconds": seconds, "seconds_all": together,
         "agreement": agreement(scores[0], exact), "published_hours": None,
@@ -93,7 +94,7 @@ def theirs(
     try:
         baselines.require_dattri()
         row["seconds"], changes = timed(lambda: ranking.changes(network, rows, person, problem))
-        row["agreement"] = agreement(changes[0] * away(network, person), exact)
+        row["agreement"] = agreement(changes[0] * away(network.logits(person)), exact)
         row["batch1"] = batch_of_one(solver, network, rows, person, problem)
     except SettingError as error:
         row["status"] = str(error)

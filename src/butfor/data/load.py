@@ -40,11 +40,13 @@ class Dataset:
     X_test: pd.DataFrame
     y_test: pd.Series
     name: str
-    sensitive: str
+    sensitive: str | list[str]
     label_names: tuple[str, str]
     setup: Setup
     source: str
     licence: str
+    groups: dict[str, pd.DataFrame] | None = None
+    """The protected attribute of the "train", "val" and "test" rows where it is not a column of theirs."""
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))

@@ -1,1 +1,1 @@
-"""The learning algorithm L: its definition (`reference`) and the engines that make it fast."""
+"""Learners beyond our network (any scikit-learn classifier), the engine for all of them, and which one trains."""

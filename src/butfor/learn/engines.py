@@ -1,65 +1,79 @@
-"""Which engine trains: by name, or chosen from what this machine has."""
+"""Which engine trains a learner: by name, or the fastest of this machine that accepts it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from butfor.errors import EngineError, SettingError
-from butfor.learn.recipe import Engine
+from butfor.learn.joblib_engine import JoblibEngine
+from butfor.mlp.learner import NetworkEngine
+from butfor.seam import Engine, Learner
 
-NAMES = ("auto", "reference", "fused", "stacked")
+NAMES = ("auto", "fused", "stacked", "joblib")
+
+Tell = Callable[[str], None]
 
 
 def choose_engine(
-    name: str = "auto",
+    given: str | Engine,
+    learner: Learner,
     device: str | None = None,
     jobs: int | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell = lambda line: None,
 ) -> Engine:
-    """The engine of that name. "auto" takes the GPU where torch sees one (or `device` names one),
-    else the fused CPU engine, else the reference; where it falls back it tells so in one line."""
-    if name not in NAMES:
-        raise SettingError(f"There is no engine '{name}'; choose one of {', '.join(NAMES)}.")
-    if jobs is not None and jobs < 1:
-        raise SettingError(f"jobs={jobs} must be at least 1.")
-    if device is not None and device != "cpu" and name in ("reference", "fused"):
-        raise SettingError(f"Engine '{name}' runs on the CPU only; for device '{device}' use engine 'stacked'.")
-    if name == "auto":
-        return _auto(device, jobs, tell or (lambda line: None))
+    """The engine of that name, or as it is, if it accepts the learner. "auto" takes the GPU where torch sees one (or
+    `device` names one), else compiled code, else the learner's own fit; where it falls back it tells so in one line."""
+    check_engine(given, jobs)
+    if not isinstance(given, str):
+        engine = given
+    elif given == "auto":
+        from butfor.mlp.learner import MLPLearner
+
+        engine = _fastest(device, jobs, tell) if isinstance(learner, MLPLearner) else JoblibEngine(jobs)
+    elif given == "joblib":
+        engine = JoblibEngine(jobs)
+    else:
+        engine = network_engine(given, device, jobs)
+    if not engine.accepts(learner):
+        raise SettingError(f"Engine '{engine.name}' does not train {learner.name}; use engine 'auto' or 'joblib'.")
+    return engine
+
+
+def network_engine(name: str, device: str | None = None, jobs: int | None = None) -> NetworkEngine:
+    """An engine for our network by its name."""
+    check_engine(name, jobs)
     if name == "stacked":
-        from butfor.learn.stacked import StackedEngine
+        from butfor.mlp.stacked import StackedEngine
 
         return StackedEngine(device=device or _best_device())
-    if name == "fused":
-        return _fused(jobs)
-    from butfor.learn.reference import ReferenceEngine
-
-    return ReferenceEngine()
-
-
-def _auto(device: str | None, jobs: int | None, tell: Callable[[str], None]) -> Engine:
-    if device not in (None, "cpu") or (device is None and _best_device() != "cpu"):
-        from butfor.learn.stacked import StackedEngine
-
-        try:
-            return StackedEngine(device=device or _best_device())
-        except EngineError as error:
-            tell(f"{error} Using the CPU instead.")
+    if device is not None and device != "cpu":
+        raise SettingError(f"Engine '{name}' runs on the CPU only; for device '{device}' use engine 'stacked'.")
     try:
-        return _fused(jobs)
-    except EngineError as error:
-        tell(f"{error} Using the plain PyTorch trainer instead; it is slow.")
-    from butfor.learn.reference import ReferenceEngine
-
-    return ReferenceEngine()
-
-
-def _fused(jobs: int | None) -> Engine:
-    try:
-        from butfor.learn.fused import FusedEngine
+        from butfor.mlp.fused import FusedEngine
     except ImportError as error:
         raise EngineError(f"Engine 'fused' needs numba ({error}): pip install numba.") from error
     return FusedEngine(jobs=jobs)
+
+
+def _fastest(device: str | None, jobs: int | None, tell: Tell) -> Engine:
+    if device not in (None, "cpu") or (device is None and _best_device() != "cpu"):
+        try:
+            return network_engine("stacked", device)
+        except EngineError as error:
+            tell(f"{error} Using the CPU instead.")
+    try:
+        return network_engine("fused", jobs=jobs)
+    except EngineError as error:
+        tell(f"{error} Using the plain PyTorch trainer instead; it is slow.")
+    return JoblibEngine(jobs)
+
+
+def check_engine(given: str | Engine, jobs: int | None = None) -> None:
+    """Refuse a name that no engine has, and a number of jobs that cannot be."""
+    if isinstance(given, str) and given not in NAMES:
+        raise SettingError(f"There is no engine '{given}'; choose one of {', '.join(NAMES)}.")
+    if jobs is not None and jobs < 1:
+        raise SettingError(f"jobs={jobs} must be at least 1.")
 
 
 def _best_device() -> str:

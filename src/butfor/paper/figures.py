@@ -21,7 +21,8 @@ from butfor.report import parallel
 from butfor.report.charts import WIDTH, _axes, _boundary, _box, _note
 from butfor.report.svg import LIGHT
 from butfor.report.values import columns_of, differs
-from butfor.verdict import Training, Verdict
+from butfor.result.verdict import Verdict
+from butfor.seam import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -249,5 +250,5 @@ def verdict_of(result: Result, case: int, rank: str, data_home: Path | None = No
     if record is None:
         return None
     data = load_dataset(result.dataset, result.setting.split_seed, data_home=data_home)
-    training = Training(data.X_train, data.y_train, (data.X_val, data.y_val))
+    training = Table(data.X_train, data.y_train, (data.X_val, data.y_val))
     return replace(Verdict.from_dict(record), training=training)

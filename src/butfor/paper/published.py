@@ -92,6 +92,3 @@ PUBLISHED: dict[str, Published] = {
         (195.81, 206.90, 206.32), (0.96, 0.79, 1.00), (5.73, 3.26, 9.35),
     ),
 }  # fmt: skip
-
-INFLUENCE_HOURS = {"explicit": 2.0, "cg": 3.0, "lissa": 70.0, "arnoldi": 1.0}
-"""Hours for one Student test input, before any retraining: "about 2 h, 3 h, 70 h and just under 1 h"."""

@@ -24,14 +24,15 @@ from butfor.data import DATASETS, Dataset, load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import ButforError, SettingError
 from butfor.learn.engines import choose_engine
-from butfor.learn.mlp import MLP
-from butfor.learn.reference import train
+from butfor.mlp.learner import MLPLearner
+from butfor.mlp.mlp import MLP
 from butfor.paper.results import PersonResult, RankResult, Result, Run, Setting, Times, read_result
 from butfor.paper.settings import published_setting
 from butfor.paper.stopwatch import LineWatcher, TimedEngine, TimedRanking, machine_in_words, versions
 from butfor.progress import Watcher
 from butfor.rank import Ranking, as_ranking
-from butfor.verdict import plain
+from butfor.result.record import plain
+from butfor.seam import Training
 
 if TYPE_CHECKING:
     from butfor import Population, Verdict
@@ -90,7 +91,7 @@ def run_dataset(
     if known is not None and known.agrees_with(result):
         result.runs = known.runs
     watcher = watcher or (lambda heading: Watcher())
-    engine = TimedEngine(choose_engine(machinery.engine, machinery.device, machinery.jobs))
+    engine = TimedEngine(choose_engine(machinery.engine, MLPLearner(MLP()), machinery.device, machinery.jobs))
     for seed in range(seeds):
         one = Evaluation(data, setting, seed, engine, machinery, sample)
         if seed == len(result.runs):
@@ -122,18 +123,18 @@ class Evaluation:
 
     def begin(self) -> Run:
         """The run before any ranking: what depends on the network f alone."""
+        base, X = self.base, self.data.X_test
         started = time.perf_counter()
-        train(self.base.network_.recipe, self.base.rows_)
+        base.learner_.fit(base.table_, base.table_.labels())
         plain_seconds = time.perf_counter() - started  # the second training: `fit` did the first
-        X = self.base.encoder_.transform(self.data.X_test)
-        accuracy = float((self.base.network_.predict(X) == self.data.y_test.to_numpy()).mean())
+        accuracy = float(((base.model_.logits(X) > 0) == self.data.y_test.to_numpy()).mean())
         # Whatever the engine compiles on first use is compiled now, off the clock.
-        self.engine.fit_many(self.base.network_.recipe, self.base.rows_, [()], self.base.rows_.X[:1])
+        self.engine.bind(base.learner_, base.table_, X.iloc[:1])([Training(())])
         return Run(self.seed, self.cases, self.n_psi(), accuracy, plain_seconds)
 
     def ground_truth(self, watch: Watcher) -> list[int]:
         """Who has a counterfactual dataset of one label at all: every flippable label is tried."""
-        audit = self.base.searching("combined", "exhaustive")
+        audit = self.base.searching("combined", "exhaustive", share=None)
         return [int(v.case or 0) for v in self._explained(audit, watch).found]
 
     def search(self, run: Run, ranking: Ranking, watch: Watcher) -> None:
@@ -177,11 +178,8 @@ class Evaluation:
 
     def n_psi(self) -> tuple[int, int]:
         """The fewest and the most labels that ψ allows to flip for one of the people."""
-        from butfor.rules import flippable
-
-        situation = self.base._situation(self.data.X_test.iloc[self.cases])
-        sizes = flippable(self.base.psi, situation).sum(axis=1)
-        return (int(sizes.min()), int(sizes.max())) if len(sizes) else (0, 0)
+        sizes = self.base.flippable_labels(self.data.X_test.iloc[self.cases])
+        return (min(sizes), max(sizes)) if sizes else (0, 0)
 
 
 def _person(verdict: Verdict) -> PersonResult:

@@ -3,47 +3,55 @@ progress in plain lines. No dependency beyond torch, for bare machines."""
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from butfor.learn.recipe import Engine, Fits, Floats, Network, Rows
+import pandas as pd
+
+from butfor.machine import available_cores
 from butfor.progress import Watcher
 from butfor.rank import Ranking, Scores
+from butfor.seam import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
 
 
-@dataclass
 class TimedEngine:
     """An engine with a stopwatch."""
 
-    engine: Engine
-    seconds: float = 0.0
-    networks: int = 0
-    name: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.name = self.engine.name
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.name, self.by_definition = engine.name, engine.by_definition
+        self.reset()
 
     @property
     def width(self) -> int:
         return self.engine.width
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.engine, name)
+    @property
+    def device(self) -> Any:
+        return getattr(self.engine, "device", "cpu")
 
     def reset(self) -> None:
         self.seconds, self.networks = 0.0, 0
 
-    def fit_many(self, recipe: Any, rows: Rows, flip_sets: Any, people: Floats, progress: Any = None) -> Fits:
-        started = time.perf_counter()
-        fits = self.engine.fit_many(recipe, rows, flip_sets, people, progress)
-        self.seconds += time.perf_counter() - started
-        self.networks += len(flip_sets)
-        return fits
+    def accepts(self, learner: Learner) -> bool:
+        return self.engine.accepts(learner)
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        train = self.engine.bind(learner, table, people)
+
+        def timed(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+            started = time.perf_counter()
+            answers = train(trainings, progress)
+            self.seconds += time.perf_counter() - started
+            self.networks += len(trainings)
+            return answers
+
+        return timed
 
 
 @dataclass
@@ -60,9 +68,9 @@ class TimedRanking:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.ranking, name)
 
-    def score(self, network: Network, rows: Rows, people: Floats) -> Scores:
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         started = time.perf_counter()
-        scores = self.ranking.score(network, rows, people)
+        scores = self.ranking.score(model, table, people)
         self.seconds += time.perf_counter() - started
         return scores
 
@@ -74,8 +82,7 @@ def machine_in_words(engine: str, device: str | None) -> str:
     on_gpu = engine in ("auto", "stacked") and device != "cpu"
     if on_gpu and torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{_processor()}, {cores} cores"
+    return f"{_processor()}, {available_cores()} cores"
 
 
 def _processor() -> str:
@@ -98,6 +105,7 @@ class LineWatcher(Watcher):
     """Progress in plain lines on stderr, one in `EVERY` seconds at the most."""
 
     EVERY = 20.0
+    listens = True
 
     def __init__(self, heading: str) -> None:
         self._networks = self._most = 0

@@ -24,6 +24,8 @@ import pandas as pd
 from butfor.data import Dataset, load_dataset
 from butfor.errors import ReplayError
 from butfor.learn.engines import choose_engine
+from butfor.mlp.learner import MLPLearner
+from butfor.mlp.mlp import MLP
 from butfor.paper.published import PUBLISHED, Published
 from butfor.paper.results import Setting
 from butfor.paper.runs import Evaluation, Machinery, published_setting
@@ -171,7 +173,7 @@ class Sweeper:
     def __init__(self, name: str, machinery: Machinery | None = None) -> None:
         self.name = name
         self.machinery = machinery = machinery or Machinery()
-        self.engine = TimedEngine(choose_engine(machinery.engine, machinery.device, machinery.jobs))
+        self.engine = TimedEngine(choose_engine(machinery.engine, MLPLearner(MLP()), machinery.device, machinery.jobs))
         self.data: Callable[[int], Dataset] = cache(
             lambda seed: load_dataset(name, seed, data_home=machinery.data_home)
         )

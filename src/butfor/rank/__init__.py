@@ -1,46 +1,26 @@
 """Rankings: which training labels to flip first for a person. One ranking per file.
 
-Every ranking has a `name` and one method, ``score(network, rows, people) -> [people × training rows]``,
-higher meaning "flip first". Scores of one person do not depend on who else is asked about, except through the
-trial that "guided" holds (`prepare`).
-A plain function with that signature is a ranking too. One that trains networks itself has `train_on(device)`,
-which an audit calls with its engine's device before it asks for scores.
+Every ranking has a `name` and one method, ``score(model, table, people) -> [people × training rows]``, higher meaning
+"flip first". It may say which models it can rank for: ``accepts(model) -> bool``, and in words, `needs`. Scores of one
+person do not depend on who else is asked about. A plain function with the signature of `score` is a ranking too, for
+every model. One that trains networks itself has `train_on(device)`, which an audit calls with its engine's device
+before it asks for scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import cast
 
 from butfor.errors import SettingError
-from butfor.learn.recipe import Floats, Network, Rows
+from butfor.rank.ranking import FunctionRanking, Ranking, Scores, accepts, checked_scores
+from butfor.seam import Model
 
-Scores = NDArray[np.floating[Any]]
-
-
-class Ranking(Protocol):
-    name: str
-
-    def score(self, network: Network, rows: Rows, people: Floats) -> Scores: ...
-
-
-class FunctionRanking:
-    """A user's function as a ranking."""
-
-    def __init__(self, function: Callable[[Network, Rows, Floats], Scores]) -> None:
-        self.function = function
-        self.name = getattr(function, "__name__", type(function).__name__)
-
-    def score(self, network: Network, rows: Rows, people: Floats) -> Scores:
-        return self.function(network, rows, people)
-
+__all__ = ["NAMES", "Ranking", "Scores", "accepts", "as_ranking", "checked_scores", "refuse_unaccepted"]
 
 NAMES = (
-    "guided", "gradient", "combined", "surrogate", "surrogate-signed", "activation", "distance",
-    "influence", "influence-gn", "chance",
+    "gradient", "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "influence-gn",
+    "leaves", "chance",
 )  # fmt: skip
 
 
@@ -65,12 +45,11 @@ def _named(name: str, seed: int) -> Ranking:
     from butfor.rank.combined import Combined
     from butfor.rank.distance import Distance
     from butfor.rank.gradient import Gradient
-    from butfor.rank.guided import Guided
     from butfor.rank.influence import Influence
+    from butfor.rank.leaves import Leaves
     from butfor.rank.surrogate import Surrogate
 
     makers: dict[str, Callable[[], Ranking]] = {
-        "guided": Guided,
         "gradient": Gradient,
         "combined": Combined,
         "surrogate": Surrogate,
@@ -79,23 +58,17 @@ def _named(name: str, seed: int) -> Ranking:
         "distance": Distance,
         "influence": Influence,
         "influence-gn": lambda: Influence(form="gauss-newton"),
+        "leaves": Leaves,
         "chance": lambda: Chance(seed),
     }
     return makers[name]()
 
 
-def checked_scores(ranking: Ranking, network: Network, rows: Rows, people: Floats) -> Scores:
-    """The scores, refused with a sentence where a ranking returned something that cannot be sorted."""
-    scores = np.asarray(ranking.score(network, rows, people))
-    if scores.shape != (len(people), rows.n):
+def refuse_unaccepted(ranking: Ranking, model: Model, name: str) -> None:
+    """One sentence where a ranking cannot rank for this model; `name` is the model's."""
+    if not accepts(ranking, model):
+        possible = [each for each in NAMES if accepts(as_ranking(each), model)]
         raise SettingError(
-            f"Ranking '{ranking.name}' returned scores of shape {scores.shape}; expected one row per person "
-            f"and one column per training row, {(len(people), rows.n)}."
+            f"Ranking '{ranking.name}' needs {getattr(ranking, 'needs', 'another model')}, and this is an audit of "
+            f"{name}; for that there are {', '.join(possible)}."
         )
-    if not np.isfinite(scores).all():
-        person, row = np.argwhere(~np.isfinite(scores))[0]
-        raise SettingError(
-            f"Ranking '{ranking.name}' returned {scores[person, row]} for person {person} and training row "
-            f"{row}; every score must be a finite number."
-        )
-    return scores

@@ -10,15 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.linearize import active_neurons
-from butfor.learn.recipe import Floats, Network, Rows
+from butfor.mlp.learner import NetworkModel
+from butfor.mlp.linearize import active_neurons
+from butfor.mlp.recipe import Network, Rows
+from butfor.rank.network import NetworkRanking
+from butfor.seam import Floats, Model
 
 
-class Activation:
+class Activation(NetworkRanking):
     """Share of (weighted) hidden neurons in the same state, from 0 to 1. `threshold` is the output above
     which a neuron counts as active; by default the one for the network's activation function."""
 
     name = "activation"
+    needs = "a butfor.MLP with hidden layers"
 
     def __init__(self, decay: float = 0.5, threshold: float | None = None) -> None:
         if not 0 < decay <= 1:
@@ -26,7 +30,10 @@ class Activation:
         self.decay = decay
         self.threshold = threshold
 
-    def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
+    def accepts(self, model: Model) -> bool:
+        return isinstance(model, NetworkModel) and bool(model.network.recipe.hidden)
+
+    def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
         if not network.recipe.hidden:
             raise SettingError("A network without hidden layers has no activation pattern to rank by.")
         ours, theirs = self._signs(network, people), self._signs(network, rows.X)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
-
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.recipe import Floats, Network, Rows
+from butfor.rank.ranking import AnyModel
+from butfor.seam import Model, Table, person_keys
 
 
-class Chance:
+class Chance(AnyModel):
     """Uniform scores, drawn per person from `seed` and the person's own values."""
 
     name = "chance"
@@ -18,11 +18,7 @@ class Chance:
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
-    def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
-        draws = [np.random.default_rng([self.seed, person_key(x)]).random(rows.n) for x in people]
-        return np.array(draws).reshape(len(people), rows.n)
-
-
-def person_key(x: Floats) -> int:
-    """A number that belongs to a person, whoever else is audited and in which order."""
-    return zlib.crc32(np.ascontiguousarray(x, dtype=np.float32).tobytes())
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        keys = person_keys(model, people)
+        draws = [np.random.default_rng([self.seed, key]).random(table.n) for key in keys]
+        return np.array(draws).reshape(len(people), table.n)

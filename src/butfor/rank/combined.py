@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.recipe import Floats, Network, Rows
-from butfor.rank import Ranking, Scores, checked_scores
 from butfor.rank.activation import Activation
+from butfor.rank.ranking import Ranking, Scores, accepts, checked_scores
 from butfor.rank.surrogate import Surrogate
+from butfor.seam import Model, Table
 
 
 class Combined:
@@ -21,10 +22,17 @@ class Combined:
     def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
         self.parts = parts or (Surrogate(), Activation())
 
-    def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
-        total = np.zeros((len(people), rows.n))
+    @property
+    def needs(self) -> str:
+        return " and ".join(dict.fromkeys(str(getattr(part, "needs", part.name)) for part in self.parts))
+
+    def accepts(self, model: Model) -> bool:
+        return all(accepts(part, model) for part in self.parts)
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        total = np.zeros((len(people), table.n))
         for part in self.parts:
-            total += normalised(checked_scores(part, network, rows, people))
+            total += normalised(checked_scores(part, model, table, people))
         return total / len(self.parts)
 
 

@@ -28,8 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.recipe import Floats, Network, Rows
-from butfor.rank.influence import away, hessian, jacobian, lowest_eigenvalue, one_blas_thread, sufficient_damping
+from butfor.mlp.recipe import Network, Rows
+from butfor.rank.influence import hessian, jacobian, lowest_eigenvalue, one_blas_thread, sufficient_damping
+from butfor.rank.network import NetworkRanking
+from butfor.seam import Floats, away
 
 INSTALL = 'pip install "butfor[dattri]"'
 
@@ -48,7 +50,7 @@ that H does not have, by which dattri's own default (keep all) would divide."""
 SOLVERS = ("explicit", "cg", "lissa", "arnoldi")
 
 
-class Dattri:
+class Dattri(NetworkRanking):
     """Predicted Δlogit away from the person's present class if label i were flipped, as dattri computes it.
 
     `solver` is one of `SOLVERS`; `damping` is added to H's diagonal. None means, as for `Influence`, 0.03 beyond
@@ -64,11 +66,11 @@ class Dattri:
             raise SettingError(f"damping={damping} must be a number from 0 up.")
         self.solver, self.damping, self.name = solver, damping, f"dattri-{solver}"
 
-    def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
+    def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
         """`[people × n]`, in units of logit."""
         require_dattri()
         problem = Problem.of(network, rows, self.damping)
-        return self.changes(network, rows, people, problem) * away(network, people)[:, None]
+        return self.changes(network, rows, people, problem) * away(network.logits(people))[:, None]
 
     def changes(self, network: Network, rows: Rows, people: Floats, problem: Problem) -> NDArray[np.float64]:
         """Δlogit for each flip, `[people × n]`, or the failure."""
@@ -132,7 +134,7 @@ def attribution_task(network: Network) -> Any:
     from torch.func import functional_call
     from torch.nn.functional import binary_cross_entropy_with_logits
 
-    from butfor.learn.reference import initial_network
+    from butfor.mlp.reference import initial_network
 
     task = dattri_module("task").AttributionTask
     model = initial_network(network.recipe, network.weights[0].shape[1])
@@ -185,7 +187,7 @@ def quietly() -> Iterator[None]:
     what it imports."""
     import torch
 
-    from butfor.learn.reference import one_thread
+    from butfor.mlp.reference import one_thread
 
     with (
         one_thread(),

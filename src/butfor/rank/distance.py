@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.recipe import Floats, Network, Rows
+from butfor.rank.numbers import numbers_of
+from butfor.rank.ranking import AnyModel
+from butfor.seam import Model, Table
 
 
-class Distance:
+class Distance(AnyModel):
     """Minus the Euclidean distance between the person and each training row."""
 
     name = "distance"
 
-    def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         from sklearn.metrics.pairwise import euclidean_distances
 
-        return -euclidean_distances(np.asarray(people, np.float64), rows.X.astype(np.float64))
+        rows, asked = numbers_of(model, table, people)
+        return -euclidean_distances(np.asarray(asked, np.float64), rows.astype(np.float64))

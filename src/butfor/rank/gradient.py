@@ -1,6 +1,6 @@
 """The exact training gradient: how a person's logit moves with each training label, through training itself.
 
-Training is a program, and `butfor.learn.unroll` differentiates it: Adam, batches and all. Two things are left to
+Training is a program, and `butfor.mlp.unroll` differentiates it: Adam, batches and all. Two things are left to
 first order. A flip moves its label by a whole 1. And early stopping chooses an epoch: its choice is constant until
 it jumps, so the derivative misses it, though that jump is often the largest effect a single flip has. So the
 validation losses are differentiated too. Of the epochs that came closest to being kept, each is weighed by how
@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.recipe import FlipSet, Floats, Network, Recipe, Rows
+from butfor.mlp.recipe import Network, Recipe, Rows
+from butfor.rank.network import NetworkRanking
+from butfor.seam import FlipSet, Floats, away
 
 if TYPE_CHECKING:
     import torch
@@ -88,7 +90,7 @@ def label_gradients(
     """
     import torch
 
-    from butfor.learn.unroll import Unrolled
+    from butfor.mlp.unroll import Unrolled
 
     labels = rows.labels(flips)
     run = Unrolled(recipe, rows, labels, device=device, dtype=dtype or torch.float32, memory_limit=memory_limit)
@@ -110,7 +112,7 @@ def label_gradients(
     )
 
 
-class Gradient:
+class Gradient(NetworkRanking):
     """The change of the person's logit, away from the present class, if label i were flipped: predicted to
     first order through the whole training (unit: logit).
 
@@ -121,6 +123,8 @@ class Gradient:
     """
 
     name = "gradient"
+    predicts = True
+    """Scores are predictions in units of logit, which retrainings can be compared with."""
 
     def __init__(
         self, epochs: int = 8, tolerance: float = 5e-4, device: str | None = None, memory_limit: int = MEMORY_LIMIT
@@ -136,17 +140,12 @@ class Gradient:
     def train_on(self, device: str) -> None:
         self._engine_device = device
 
-    def score(self, network: Network, rows: Rows, people: Floats) -> Numbers:
+    def score_network(self, network: Network, rows: Rows, people: Floats) -> Numbers:
         result = label_gradients(
             network.recipe, rows, people, epochs=self.epochs, device=self.device or self._engine_device,
             memory_limit=self.memory_limit,
         )  # fmt: skip
         return result.flip_effects(self.tolerance) * away(network.logits(people))[:, None]
-
-
-def away(logits: Numbers) -> Numbers:
-    """The direction out of the present class: −1 where class 1 is predicted, else +1."""
-    return np.where(logits > 0, -1.0, 1.0).astype(np.float32)
 
 
 # --- are the predictions true? ------------------------------------------------------------------------
@@ -186,11 +185,10 @@ def agreement(predicted: Numbers, real: Numbers) -> Agreement:
 
 
 def _spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    ranks = [rankdata(effects) - (len(effects) + 1) / 2 for effects in (one, other)]
-    spread = np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum())
-    return float(ranks[0] @ ranks[1] / spread) if spread else 0.0
+    varied = len(one) > 1 and np.ptp(one) > 0 and np.ptp(other) > 0
+    return float(spearmanr(one, other).statistic) if varied else 0.0
 
 
 def sample_rows(predicted: Numbers, count: int, seed: int = 0) -> NDArray[np.int64]:

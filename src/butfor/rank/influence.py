@@ -7,7 +7,7 @@ label i adds −(1 − 2yᵢ) Jᵢ / n to it, and with the curvature H of the lo
 
 That is a statement about a minimum. L stops early, long before one, and where it stops H has negative
 eigenvalues; there the formula answers a question nobody asked (where would Newton's step go?) and needs damping
-to answer at all. The derivative of what L really returns is the unrolled gradient (`butfor.learn.unroll`).
+to answer at all. The derivative of what L really returns is the unrolled gradient (`butfor.mlp.unroll`).
 
 All parameters together have the order of this file: layer by layer, each layer's [W b] row by row.
 Shapes: n training rows, P people, p parameters.
@@ -21,10 +21,16 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.recipe import Floats, Network, Rows
+from butfor.mlp.learner import NetworkModel
+from butfor.mlp.recipe import Network, Rows
+from butfor.rank import linear
+from butfor.rank.network import NetworkRanking
+from butfor.rank.ranking import Scores
+from butfor.seam import Floats, Model, Table, away
 
 Array = NDArray[np.float64]
 
@@ -38,7 +44,7 @@ BLOCK_BYTES = 2**26
 FORMS = {"hessian": "influence", "gauss-newton": "influence-gn"}
 
 
-class Influence:
+class Influence(NetworkRanking):
     """Predicted Δlogit away from the person's present class if label i were flipped.
 
     `form="hessian"` ("influence") has the exact Hessian H of the mean training loss at the kept weights,
@@ -48,6 +54,8 @@ class Influence:
     hand is taken as it is, and refused where it leaves such an eigenvalue.
 
     The matrix is made and factorised once for all people, and again only for another network or table.
+
+    For logistic regression and ridge classifiers, which do stop at their minimum, "influence" is theirs (`linear`).
     """
 
     def __init__(self, damping: float | None = None, form: str = "hessian") -> None:
@@ -58,7 +66,24 @@ class Influence:
         self.damping, self.form, self.name = damping, form, FORMS[form]
         self._solved: tuple[Network, Rows, Callable[[Array], Array]] | None = None
 
-    def score(self, network: Network, rows: Rows, people: Floats) -> Array:
+    predicts = True
+
+    @property
+    def needs(self) -> str:  # type: ignore[override]
+        linear_too = self.form == "hessian"
+        return "a butfor.MLP, logistic regression or ridge" if linear_too else "a butfor.MLP"
+
+    def accepts(self, model: Model) -> bool:
+        return isinstance(model, NetworkModel) or (self.form == "hessian" and linear.is_linear(model))
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+        if isinstance(model, NetworkModel):
+            return super().score(model, table, people)
+        with one_blas_thread():
+            effects = linear.flip_effects(model, table, people)
+        return effects * away(model.logits(people))[:, None]
+
+    def score_network(self, network: Network, rows: Rows, people: Floats) -> Array:
         """`[P × n]`, in units of logit."""
         with one_blas_thread():
             return self._score(network, rows, people)
@@ -69,7 +94,7 @@ class Influence:
         for block in row_blocks(rows.n, changes.shape[1]):
             scores[:, block] = changes @ jacobian(network, rows.X[block]).T
         scores *= (1 - 2 * rows.y) / rows.n
-        scores *= away(network, people)[:, None]
+        scores *= away(network.logits(people))[:, None]
         return scores
 
     def _solver(self, network: Network, rows: Rows) -> Callable[[Array], Array]:
@@ -85,11 +110,6 @@ class Influence:
         if damping > 0 and rows.n < network.recipe.parameters(rows.d):
             return through_rows(network, rows, damping)
         return factorised(gauss_newton(network, rows), damping)
-
-
-def away(network: Network, people: Floats) -> Array:
-    """The sign of a logit's change that leaves the present class, `[P]`."""
-    return np.where(network.predict(people) == 1, -1.0, 1.0)
 
 
 # --- solving ----------------------------------------------------------------------------------------
@@ -313,7 +333,7 @@ class Bending:
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """On cores that others use too, BLAS threads waiting for each other cost ten times what they save."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, "blas"):
         yield

@@ -6,13 +6,16 @@ The ridge prediction for x is Σ zᵢyᵢ with z = xᵀ(XᵀX + λI)⁻¹Xᵀ (s
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.recipe import Floats, Network, Rows
+from butfor.rank.numbers import Numbers, numbers_of
+from butfor.rank.ranking import AnyModel
+from butfor.seam import Model, Table, away
 
 
-class Surrogate:
+class Surrogate(AnyModel):
     """|zᵢ| as published; `signed=True` instead scores the change of the ridge prediction, away from
     the person's present class, if label i were flipped (unit: probability). For ridge regression itself
     flipping in that signed order is optimal; |zᵢ| lets rows of the wrong sign through."""
@@ -24,17 +27,16 @@ class Surrogate:
         self.signed = signed
         self.name = "surrogate-signed" if signed else "surrogate"
 
-    def weights(self, rows: Rows, people: Floats) -> NDArray[np.float64]:
+    def weights(self, rows: Numbers, people: Numbers) -> NDArray[np.float64]:
         """z, `[people × training rows]`: z·y is the ridge prediction."""
-        X = rows.X.astype(np.float64)
-        gram = X.T @ X + self.ridge * np.eye(rows.d)
+        X = rows.astype(np.float64)
+        gram = X.T @ X + self.ridge * np.eye(X.shape[1])
         return np.linalg.solve(gram, np.asarray(people, np.float64).T).T @ X.T
 
-    def score(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float64]:
-        z = self.weights(rows, people)
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        z = self.weights(*numbers_of(model, table, people))
         if not self.signed:
             return np.abs(z, out=z)
-        away = np.where(network.predict(people) == 1, -1.0, 1.0)
-        z *= away[:, None]
-        z *= (1 - 2 * rows.y)[None, :]
+        z *= away(model.logits(people))[:, None]
+        z *= (1 - 2 * table.zero_one)[None, :]
         return z

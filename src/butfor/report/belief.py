@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from butfor.control import SeedControl
-from butfor.population import Population
-from butfor.rank.guided import LEADERS
 from butfor.report.values import shown
-from butfor.verdict import Verdict, signed
+from butfor.result.control import SeedControl
+from butfor.result.population import Population
+from butfor.result.record import signed
+from butfor.result.verdict import Verdict
+from butfor.search.guided import leader_words
 
 SETTLED = 0.2
 """Up to this share of other seeds may decide otherwise without any flip before a decision is called unsteady."""
@@ -74,14 +75,16 @@ def further_sets(verdict: Verdict) -> dict[str, Any]:
 
 def agreement_words(figures: dict[str, Any]) -> str:
     """How well predicted and real effects of single flips agree, and what the search made of it."""
+    led = f"with the whole budget, {leader_words(figures)} moved decisions furthest and led the search"
     rank = figures["spearman"]
+    if rank is None:
+        return led
     how = "poorly" if figures["poor"] else "well" if rank >= 0.7 else "fairly"
     people = "1 person" if figures["people"] == 1 else f"{figures['people']} people"
     flips = "1 flip" if figures["flips"] == 1 else f"{figures['flips']} flips"
     return (
         f"predicted and real effects of single flips agree {how}: rank correlation {signed(rank)} (1 is best), "
-        f"real effects {figures['slope']:.2f} × the predicted ones ({flips} retrained, {people} asked); with the whole "
-        f"budget, {LEADERS[figures['leader']]} moved decisions furthest and led the search"
+        f"real effects {figures['slope']:.2f} × the predicted ones ({flips} retrained, {people} asked); {led}"
     )
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from butfor.population import Population
 from butfor.report.parallel import parallel_coordinates
 from butfor.report.svg import LIGHT
 from butfor.report.values import short, shown
-from butfor.verdict import Verdict, signed
+from butfor.result.population import Population
+from butfor.result.record import signed
+from butfor.result.verdict import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,11 +11,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from butfor.population import Population
 from butfor.report import belief, charts, words
 from butfor.report.svg import THEME, inline_svg
 from butfor.report.values import comparison, short, shown
-from butfor.verdict import AFTER, BEFORE, Verdict, signed
+from butfor.result.population import Population
+from butfor.result.record import AFTER, BEFORE, signed
+from butfor.result.verdict import Verdict
 
 ROOM = 850_000
 """Bytes for the person sections of a page about 200 people, so that the whole stays below 1 MB."""

@@ -14,7 +14,7 @@ import pandas as pd
 
 from butfor.report.svg import LIGHT
 from butfor.report.values import columns_of, differs, is_number, missing, short, shown
-from butfor.verdict import Verdict
+from butfor.result.verdict import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

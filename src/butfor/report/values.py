@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.verdict import AFTER, BEFORE, Verdict
+from butfor.result.record import AFTER, BEFORE
+from butfor.result.verdict import Verdict
 
 MISSING = "missing"
 LONGEST = 300

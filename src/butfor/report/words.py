@@ -28,8 +28,9 @@ PROTOCOLS = {
 }
 
 RANKINGS = {
-    "guided": "by the derivative of this decision with respect to each training label, through training itself, by the "
-    "published ranking 'combined', or by both averaged, whichever moved some of the people furthest in a trial",
+    "guided": "by several rankings that know this kind of model (for a network the derivative of the decision with "
+    "respect to each training label, through training itself, and the published ranking 'combined'), or by their "
+    "average, whichever moved some of the people furthest in a trial",
     "combined": "by two scores averaged: how much a simple linear model's answer about this person rests on "
     "the label, and how alike the network's neurons respond to the person and to that training row",
     "surrogate": "by how much a simple linear model's answer about this person rests on each label",
@@ -39,6 +40,7 @@ RANKINGS = {
     "chance": "at random, as a baseline",
     "influence": "by an estimate of each label's influence on this decision",
     "influence-gn": "by an estimate of each label's influence on this decision (Gauss–Newton form)",
+    "leaves": "by how often the model's trees put the person and each training row into one leaf",
     "gradient": "by the derivative of this decision with respect to each training label",
 }
 

@@ -22,10 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn import kernels
-from butfor.learn.kernels import LANES, TILE, Plan, Room
-from butfor.learn.recipe import ACTIVATIONS, Fits, FlipSet, Floats, Progress, Recipe, Rows
-from butfor.learn.reference import available_cores, batch_orders, initial_network
+from butfor.machine import available_cores
+from butfor.mlp import kernels
+from butfor.mlp.kernels import LANES, TILE, Plan, Room
+from butfor.mlp.learner import NetworkEngine
+from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
+from butfor.mlp.reference import batch_orders, initial_network
+from butfor.seam import FlipSet, Floats, Progress
 
 SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for all networks; a training that outlives them draws its own."""
@@ -35,7 +38,7 @@ Orders = NDArray[np.int32]
 _preparing = threading.Lock()
 
 
-class FusedEngine:
+class FusedEngine(NetworkEngine):
     """Trains `jobs` networks at a time (default: one per core) in compiled code."""
 
     name = "fused"

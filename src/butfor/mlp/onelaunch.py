@@ -42,8 +42,9 @@ import torch
 from torch import Tensor
 
 from butfor.errors import EngineError, SettingError
-from butfor.learn.recipe import ACTIVATIONS, Fits, FlipSet, Floats, Progress, Recipe, Rows
-from butfor.learn.reference import batch_orders
+from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
+from butfor.mlp.reference import batch_orders
+from butfor.seam import FlipSet, Floats, Progress
 
 SOURCE = Path(__file__).with_suffix(".cu")
 TILE, WIDEST, DEEPEST, MOST_INPUTS = 64, 32, 3, 64

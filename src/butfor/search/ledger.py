@@ -1,7 +1,7 @@
 """The ledger: what has been trained and found, in one sqlite file, so that nothing is computed twice.
 
-A network's answers depend on the encoded data, the learner's settings, the engine and the flip set;
-that is their key. Each write is one transaction: a run that is killed loses only what was not yet
+A model's answers depend on the data, the learner's settings, the engine with its device, the versions of what trains,
+and the flip set; that is their key. Each write is one transaction: a run that is killed loses only what was not yet
 written, and several runs may share a file.
 """
 
@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from butfor import __version__
 from butfor.errors import SettingError
-from butfor.learn.recipe import FlipSet, Floats, Recipe, Rows
+from butfor.provenance import data_hash, versions
+from butfor.seam import Engine, FlipSet, Floats, Learner, Table
 
 LOOKUP = 500
 """Keys per query: sqlite limits how many parameters one may have."""
@@ -38,11 +41,12 @@ class Ledger:
         except sqlite3.Error as error:
             raise SettingError(f"'{self.path}' cannot be used as a ledger ({error}); name another file.") from error
 
-    def page(self, recipe: Recipe, rows: Rows, people: Floats, engine: str) -> Page:
+    def page(self, learner: Learner, table: Table, people: pd.DataFrame, engine: Engine) -> Page:
         """The part of the ledger about one training table, learner, engine and group of people."""
-        digest = hashlib.sha256(json.dumps([recipe.to_dict(), engine]).encode())
-        for array in (rows.X, rows.y, rows.X_val, rows.y_val, np.ascontiguousarray(people, np.float32)):
-            digest.update(str(array.shape).encode() + array.tobytes())
+        device = str(getattr(engine, "device", "cpu"))
+        settings = [learner.record(), engine.name, device, {"butfor": __version__} | versions()]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        digest.update(data_hash(table).encode() + people.to_csv(index=False).encode())
         return Page(self._db, digest.hexdigest())
 
     def __len__(self) -> int:

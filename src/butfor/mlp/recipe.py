@@ -2,24 +2,20 @@
 
 `Recipe` holds L's settings, `Rows` the numbers it learns from, a *flip set* says which labels
 are turned, `Network` is one trained f, and `Fits` what an engine returns for many flip sets.
-Every engine is one method: ``fit_many(recipe, rows, flip_sets, people)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-
-Floats = NDArray[np.float32]
-FlipSet = tuple[int, ...]
-"""Positions of training rows whose labels are turned, ascending, each once."""
+from butfor.seam import Floats
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
 
@@ -126,7 +122,7 @@ class Network:
         import torch
         from torch.nn.functional import linear
 
-        from butfor.learn.reference import ACTIVATION_MODULES, one_thread
+        from butfor.mlp.reference import ACTIVATION_MODULES, one_thread
 
         act = ACTIVATION_MODULES[self.activation]()
         outputs = []
@@ -175,26 +171,3 @@ def pack(network: Network) -> Floats:
     """The inverse of `unpack`."""
     parts = [a.ravel() for pair in zip(network.weights, network.biases, strict=True) for a in pair]
     return np.concatenate(parts).astype(np.float32)
-
-
-Progress = Callable[[int], None]
-"""Called with the number of networks that just finished."""
-
-
-class Engine(Protocol):
-    """Trains L on `rows` once per flip set. All engines give the reference's result
-    up to the order of floating-point sums. `width`: how many networks it likes to train side by side."""
-
-    name: str
-
-    @property
-    def width(self) -> int: ...
-
-    def fit_many(
-        self,
-        recipe: Recipe,
-        rows: Rows,
-        flip_sets: Sequence[FlipSet],
-        people: Floats,
-        progress: Progress | None = None,
-    ) -> Fits: ...

@@ -5,7 +5,7 @@ labels. So one step of all of them is a handful of batched matrix products: forw
 Adam are written out by hand over tensors whose first axis is the network. A network that has
 stopped early leaves the stack at the end of its epoch.
 
-On CUDA, networks small enough for one streaming multiprocessor go to `butfor.learn.onelaunch`
+On CUDA, networks small enough for one streaming multiprocessor go to `butfor.mlp.onelaunch`
 instead, where a single kernel launch trains them all.
 
 Shapes: K networks, B rows in a batch, P numbers in a network, packed in PyTorch's order. Hidden
@@ -32,9 +32,11 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from butfor.errors import EngineError, SettingError
-from butfor.learn import onelaunch
-from butfor.learn.recipe import Fits, FlipSet, Floats, Progress, Recipe, Rows
-from butfor.learn.reference import batch_orders, initial_network, one_thread
+from butfor.mlp import onelaunch
+from butfor.mlp.learner import NetworkEngine
+from butfor.mlp.recipe import Fits, Recipe, Rows
+from butfor.mlp.reference import batch_orders, initial_network, one_thread
+from butfor.seam import FlipSet, Floats, Progress
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 """torch.optim.Adam's defaults."""
@@ -43,19 +45,16 @@ LARGEST_STACK = {"cpu": 64, "cuda": 1024}
 """Beyond this many, a stack gains nothing more and only leaves the caches."""
 
 
-class StackedEngine:
+class StackedEngine(NetworkEngine):
     """Trains stacks of networks on `device`; see the module's docstring.
 
-    `allow_tf32=True` lets CUDA round the factors of matrix products to 10 bits of mantissa, which
-    is faster where `onelaunch` does not apply and no longer the float32 training of the reference.
     `one_launch=False` keeps CUDA on the stacked tensors.
     """
 
     name = "stacked"
 
-    def __init__(self, device: str = "cpu", allow_tf32: bool = False, one_launch: bool = True) -> None:
+    def __init__(self, device: str = "cpu", one_launch: bool = True) -> None:
         self.device = _present(device)
-        self.allow_tf32 = allow_tf32
         self.one_launch = one_launch
 
     @property
@@ -71,11 +70,11 @@ class StackedEngine:
         progress: Progress | None = None,
     ) -> Fits:
         people = np.ascontiguousarray(people, dtype=np.float32)
-        if self.one_launch and not self.allow_tf32 and onelaunch.can_train(recipe, rows, self.device):
+        if self.one_launch and onelaunch.can_train(recipe, rows, self.device):
             start = packed_start(recipe, rows.d)
             return onelaunch.fit_many(recipe, rows, flip_sets, people, start, self.device, progress)
         size = stack_size(recipe, rows, len(people), self.device)
-        with one_thread(), float32_products(self.allow_tf32), torch.no_grad():
+        with one_thread(), float32_products(), torch.no_grad():
             data = _Data.of(rows, people, self.device)
             stacks = [
                 _train(recipe, data, flip_sets[first : first + size], progress)
@@ -103,10 +102,10 @@ def _present(device: str) -> torch.device:
 
 
 @contextmanager
-def float32_products(allow_tf32: bool) -> Iterator[None]:
-    """Matrix products in full float32, or in TF32 where allowed, whatever the process has set."""
+def float32_products() -> Iterator[None]:
+    """Matrix products in full float32, whatever the process has set."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
+    torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:

@@ -7,33 +7,31 @@ that this search, with this budget, found nothing.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
-from butfor.control import Collateral, SeedControl
-from butfor.errors import ReplayError
+from butfor.errors import SettingError
+from butfor.result.control import Collateral, SeedControl
+from butfor.result.record import (
+    AFTER,
+    BEFORE,
+    SCHEMA_VERSION,
+    check_schema,
+    percent,
+    plain,
+    read_record,
+    signed,
+    written,
+)
+from butfor.seam import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from butfor.replay import Replay
-
-SCHEMA_VERSION = 1
-BEFORE, AFTER = "label before", "label after"
-
-
-@dataclass(frozen=True, eq=False)
-class Training:
-    """The training rows as given, kept with a verdict so that D' can be handed out."""
-
-    X: pd.DataFrame
-    y: pd.Series
-    validation: tuple[pd.DataFrame, pd.Series]
+    from butfor.result.replay import Replay
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +84,12 @@ class Verdict:
     """How the verdict fares under other seeds; None where that was not asked for."""
     collateral: Collateral | None = None
     """What the flips do to the other people of the test table."""
-    training: Training | None = field(default=None, repr=False)
+    pulls: dict[str, float] | None = None
+    """How far each column pulls this person's logit, up or down, by the local linear model; None without one."""
+    training: Table | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        return self.sentence
+        return " ".join(part for part in (self.sentence, self.belief) if part)
 
     @property
     def found(self) -> bool:
@@ -99,6 +99,17 @@ class Verdict:
     def fragile(self) -> bool | None:
         """Whether the effect is no larger than seed noise; None where no seeds were tried."""
         return self.control.fragile if self.control else None
+
+    @property
+    def belief(self) -> str:
+        """What the seed control says of a find, in a sentence; also where it says nothing."""
+        if not self.found:
+            return ""
+        if self.control:
+            return self.control.sentence
+        if self.run.get("seeded") is False:
+            return "This learner has no seed: the same labels always give the same model."
+        return "Not tested under other seeds."
 
     @property
     def who(self) -> str:
@@ -111,8 +122,10 @@ class Verdict:
         who = self.who
         if self.status == "found":
             k = len(self.positions)
+            aside = self.run.get("data", {}).get("set_aside")
+            rest = f"; {aside} more rows were set aside to stop training early" if aside else ""
             return (
-                f"Flipping {k} of {self.training_rows} training labels ({percent(k / self.training_rows)}) turns "
+                f"Flipping {k} of {self.training_rows} training labels ({percent(k / self.training_rows)}{rest}) turns "
                 f"'{self.prediction}' into '{self.counterfactual_prediction}' for {who} (logit "
                 f"{signed(self.logit)} → {signed(self.counterfactual_logit or 0.0)}, confirmed by retraining)."
             )
@@ -126,18 +139,27 @@ class Verdict:
         ).strip()
 
     def dataset(self) -> tuple[pd.DataFrame, pd.Series]:
-        """D' = (X, y'): the training rows as given and the labels with the flips made."""
-        training = self.training or self._reloaded()
-        X, y = training.X, training.y.copy()
-        if self.positions:
-            values = list(pd.unique(y.astype(object)))
-            before = y.iloc[list(self.positions)]
-            y.iloc[list(self.positions)] = [values[0] if v == values[1] else values[1] for v in before]
-        return X, y
+        """D' = (X, y'): the whole table as given and its labels with the flips made."""
+        return (self.training or self._reloaded()).flipped(self.positions)
+
+    def local_weights(self) -> pd.DataFrame:
+        """What pulls this decision which way: per column the person's value and its pull on the logit, the strongest
+        first. With the row "(bias)" the pulls add up to the logit. For our network they are those of the linear
+        model that it is, exactly, around this person (ReLU), for logistic regression and ridge their own."""
+        if self.pulls is None:
+            raise SettingError(
+                "There is no local linear model of this decision: networks with ReLU, logistic regression and ridge "
+                "classifiers have one."
+            )
+        frame = pd.DataFrame(
+            {"value": [self.person.get(c) for c in self.pulls], "pull": list(self.pulls.values())},
+            index=pd.Index(list(self.pulls), name="column"),
+        )
+        return frame.sort_values("pull", key=abs, ascending=False, kind="stable")
 
     def replay(self) -> Replay:
-        """Train again from the record alone, with the reference, and compare."""
-        from butfor.replay import replay
+        """Train again from the record alone, with the learner's own fit, and compare."""
+        from butfor.result.replay import replay
 
         return replay(self.to_dict(), training=self.training)
 
@@ -180,6 +202,7 @@ class Verdict:
             "fragile": self.fragile,
             "control": self.control.to_dict() if self.control else None,
             "collateral": self.collateral.to_dict() if self.collateral else None,
+            "pulls": self.pulls,
             "sensitive": self.sensitive,
             "group": plain(self.group),
             "person": {str(k): plain(v) for k, v in self.person.items()},
@@ -227,6 +250,7 @@ class Verdict:
             alternatives=tuple(tuple(positions) for positions in record["alternatives"]),
             control=SeedControl.from_dict(record["control"]) if record["control"] else None,
             collateral=Collateral.from_dict(record["collateral"]) if record["collateral"] else None,
+            pulls=record.get("pulls"),
         )
 
     @classmethod
@@ -251,58 +275,7 @@ class Verdict:
 
         return person_fragment(self)
 
-    def _reloaded(self) -> Training:
-        from butfor.replay import training_of
+    def _reloaded(self) -> Table:
+        from butfor.result.replay import training_of
 
         return training_of(self.run)
-
-
-def read_record(text: str | Path) -> dict[str, Any]:
-    """A record from JSON text or from the file that a path names; refused with a sentence otherwise."""
-    where = "The text"
-    if isinstance(text, Path) or not text.lstrip().startswith(("{", "[")):
-        where = f"'{text}'"
-        try:
-            text = Path(text).read_text(encoding="utf-8")
-        except (OSError, UnicodeError) as error:
-            raise ReplayError(f"{where} cannot be read ({error}); name a JSON file that butfor wrote.") from error
-    try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ReplayError(f"{where} is not JSON ({error}); name a JSON file that butfor wrote.") from error
-    if not isinstance(record, dict) or "schema_version" not in record:
-        raise ReplayError(f"{where} is not a verdict: it has no schema_version. Name a JSON file that butfor wrote.")
-    return record
-
-
-def check_schema(record: dict[str, Any]) -> None:
-    if record.get("schema_version") != SCHEMA_VERSION:
-        raise ReplayError(
-            f"The record has schema_version {record.get('schema_version')}; this version of butfor reads "
-            f"{SCHEMA_VERSION}. Install the version named in its run block."
-        )
-
-
-def signed(logit: float) -> str:
-    """A logit with its sign, to two decimals, more where it is very close to 0."""
-    digits = 2 if abs(logit) >= 0.01 else 4
-    return f"{logit:+.{digits}f}".replace("-", "−")
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON knows it; a number that is not one becomes null."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
-
-
-def written(text: str, path: str | Path | None) -> str:
-    if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
-    return text

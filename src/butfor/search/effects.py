@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.recipe import FlipSet
+from butfor.seam import FlipSet
 
 Vector = NDArray[np.float64]
 

@@ -49,7 +49,7 @@ def load_table(
         frame,
         label=label,
         positive=positive,
-        sensitive=sensitive,
+        sensitive=_several(sensitive, frame),
         drop=drop,
         seed=split_seed or 0,
         name=str(source),
@@ -96,7 +96,7 @@ def split_frame(
     frame: pd.DataFrame,
     *,
     label: str,
-    sensitive: str,
+    sensitive: str | Sequence[str],
     positive: str | None = None,
     drop: Sequence[str] = (),
     seed: int = 0,
@@ -105,30 +105,42 @@ def split_frame(
     """A frame as a `Dataset`: label column apart, 60/20/20, as the published sets are split."""
     from sklearn.model_selection import train_test_split
 
-    for option, columns in (("--label", [label]), ("--sensitive", [sensitive]), ("--drop", list(drop))):
+    protected = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    for option, columns in (("--label", [label]), ("--sensitive", protected), ("--drop", list(drop))):
         absent = [c for c in columns if c not in frame.columns]
         if absent:
             raise TableError(
                 f"{option}: there is no column {listed(absent)}; the table has {listed(frame.columns, 30)}."
             )
-    if sensitive in drop or sensitive == label:
-        raise SettingError(f"--sensitive '{sensitive}' must stay a column of the table, other than the label.")
+    if label in protected:
+        raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
+    unseen = [c for c in protected if c in drop]
+    if unseen and len(unseen) < len(protected):
+        raise SettingError(f"--drop {listed(unseen)}: of several protected columns drop all or none.")
     if len(frame) < LEAST_ROWS:
         raise TableError(f"The table has {len(frame)} rows; at least {LEAST_ROWS} are needed to split it 60/20/20.")
     y, label_names = _labels(frame[label], positive)
     X = frame.drop(columns=[label, *drop])
+    if not X.shape[1]:
+        raise SettingError("--drop leaves no column to learn from.")
     TableEncoder("ordinal").fit(X)  # refuses a bad cell now, wherever the split would put it
     rest, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=seed)
     train, val = train_test_split(rest, test_size=0.25, random_state=seed)
+    places = (("train", train), ("val", val), ("test", test))
     parts = {
-        f"{kind}_{part}": values.iloc[rows].copy()
-        for part, rows in (("train", train), ("val", val), ("test", test))
-        for kind, values in (("X", X), ("y", y))
+        f"{kind}_{part}": values.iloc[rows].copy() for part, rows in places for kind, values in (("X", X), ("y", y))
     }
+    groups = {part: frame[protected].iloc[rows] for part, rows in places} if unseen else None
     return Dataset(
-        **parts, name=name, sensitive=sensitive, label_names=label_names,
+        **parts, name=name, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups,
+        label_names=label_names,
         setup=default_setup(len(train), seed), source=name, licence="",
     )  # fmt: skip
+
+
+def _several(names: str, frame: pd.DataFrame) -> str | list[str]:
+    """A column's name, which may have commas in it, or several separated by commas."""
+    return names if names in frame.columns else [c.strip() for c in names.split(",") if c.strip()] or names
 
 
 def default_setup(n: int, seed: int = 0) -> Setup:

@@ -29,7 +29,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from butfor.learn.recipe import Floats
+from butfor.seam import Floats
 
 Ints = NDArray[np.int64]
 

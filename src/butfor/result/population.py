@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pandas as pd
 
-from butfor.errors import ReplayError, SettingError
-from butfor.verdict import SCHEMA_VERSION, Verdict, check_schema, percent, plain, read_record, written
+from butfor.errors import ReplayError
+from butfor.result.record import SCHEMA_VERSION, check_schema, percent, plain, read_record, written
+from butfor.result.verdict import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,8 +24,11 @@ SMALL_GROUP = 10
 GROUP_COLUMNS = ["people", "eligible", "found", "share", "low", "high", "share_robust", "median_margin"]
 
 
-class Population:
-    """The verdicts about many people, and what they say together."""
+class Population(Sequence[Verdict]):
+    """The verdicts about many people, in the order asked for, and what they say together.
+
+    A sequence: `population[3]` is the fourth verdict. The verdict about the person at position 182 of the table is
+    `population.about(182)`."""
 
     def __init__(self, verdicts: Sequence[Verdict], run: dict[str, Any], interrupted: bool = False) -> None:
         self.verdicts = tuple(verdicts)
@@ -37,12 +41,23 @@ class Population:
     def __iter__(self) -> Iterator[Verdict]:
         return iter(self.verdicts)
 
-    def __getitem__(self, case: int) -> Verdict:
-        """The verdict about the person at position `case` of the rows that were asked about."""
+    @overload
+    def __getitem__(self, place: int) -> Verdict: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
+
+    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
+        if isinstance(place, int) and not -len(self) <= place < len(self):
+            raise IndexError(f"There is no verdict {place}: there are {len(self)}, numbered from 0.")
+        return self.verdicts[place]
+
+    def about(self, case: int) -> Verdict:
+        """The verdict about the person at position `case` of the table."""
         for verdict in self.verdicts:
             if verdict.case == case:
                 return verdict
-        raise SettingError(f"There is no verdict about person {case} among these {len(self)}.")
+        raise KeyError(f"There is no verdict about person {case} among these {len(self)}.")
 
     def __repr__(self) -> str:
         return self.sentence
@@ -164,18 +179,18 @@ class Population:
     @cached_property
     def keystones(self) -> pd.DataFrame:
         """Training rows by how many people's flip sets they are in: the labels to review first."""
-        counts: dict[Any, list[int | None]] = {}
-        rows: dict[Any, pd.Series] = {}
+        people: dict[int, list[int | None]] = {}
+        rows: dict[int, tuple[Any, pd.Series]] = {}
         for verdict in self.found:
-            for label, values in verdict.flips.iterrows():
-                counts.setdefault(label, []).append(verdict.case)
-                rows[label] = values
+            for position, (label, values) in zip(verdict.positions, verdict.flips.iterrows(), strict=True):
+                people.setdefault(position, []).append(verdict.case)
+                rows[position] = (label, values)
         if not rows:
             columns = ["people", "cases", *(self.verdicts[0].flips.columns if self.verdicts else [])]
             return pd.DataFrame(columns=columns).rename_axis("row")
-        frame = pd.DataFrame(rows).T
-        frame.insert(0, "people", [len(counts[label]) for label in frame.index])
-        frame.insert(1, "cases", [" ".join(map(str, counts[label])) for label in frame.index])
+        frame = pd.DataFrame([values for _, values in rows.values()], index=[label for label, _ in rows.values()])
+        frame.insert(0, "people", [len(cases) for cases in people.values()])
+        frame.insert(1, "cases", [" ".join(map(str, cases)) for cases in people.values()])
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
 
     def to_dict(self) -> dict[str, Any]:
@@ -226,11 +241,11 @@ class Population:
         return f"<p>{html.escape(self.sentence)}</p>{self.by_group.to_html(float_format='{:.3f}'.format)}"
 
 
-def wilson(found: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+def wilson(found: int, n: int) -> tuple[float, float]:
     """The 95 % Wilson score interval of a share; everything is possible where n is 0."""
     if n == 0:
         return 0.0, 1.0
-    share, z2 = found / n, z * z
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    from scipy.stats import binomtest
+
+    interval = binomtest(found, n).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)

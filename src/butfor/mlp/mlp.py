@@ -13,7 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.recipe import Floats, Network, Recipe, Rows
+from butfor.mlp.recipe import Network, Recipe, Rows
+from butfor.seam import Floats, two_classes
 
 
 class MLP(ClassifierMixin, BaseEstimator):
@@ -77,7 +78,7 @@ class MLP(ClassifierMixin, BaseEstimator):
         self.rows_ = split_off_validation(
             encoded, labels, X_val, y_val, fraction=self.validation_fraction, seed=recipe.seed
         )
-        from butfor.learn.reference import train
+        from butfor.mlp.reference import train
 
         self.network_: Network = train(recipe, self.rows_)
         self.best_epoch_ = self.network_.best_epoch
@@ -117,23 +118,6 @@ class MLP(ClassifierMixin, BaseEstimator):
         if unknown.size:
             raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
         return X_val, (y_val == self.classes_[1]).astype(np.float32)
-
-
-def two_classes(y: NDArray[Any]) -> NDArray[Any]:
-    """The two label values in sorted order, or an error that says how many there are."""
-    classes = np.unique(y)
-    if len(classes) == 1:
-        raise TableError(
-            f"The labels hold one class only ('{classes[0]}'): there is nothing to decide. "
-            "Check that the label column is the right one."
-        )
-    if len(classes) > 2:
-        # The first sentence is the one scikit-learn's own checks look for.
-        raise TableError(
-            "Only binary classification is supported. The type of the target is multiclass: "
-            f"the labels hold {len(classes)} values ({listed(classes)}). Group them into two."
-        )
-    return classes
 
 
 def split_off_validation(

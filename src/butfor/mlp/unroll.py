@@ -38,9 +38,10 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from butfor.errors import SettingError
-from butfor.learn.recipe import Floats, Network, Recipe, Rows, unpack
-from butfor.learn.reference import batch_orders, initial_network, one_thread
-from butfor.learn.stacked import BETA1, BETA2, EPSILON, float32_products
+from butfor.mlp.recipe import Network, Recipe, Rows, unpack
+from butfor.mlp.reference import batch_orders, initial_network, one_thread
+from butfor.mlp.stacked import BETA1, BETA2, EPSILON, float32_products
+from butfor.seam import Floats
 
 MEMORY_LIMIT = 2**30
 """Bytes of training states kept by default; a longer training is replayed in segments."""
@@ -432,5 +433,5 @@ def _capacity(p: int, number: int, memory_limit: int) -> int:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    with one_thread(), float32_products(allow_tf32=False):
+    with one_thread(), float32_products():
         yield

@@ -1,7 +1,7 @@
 """Protocols: given a person's ranking, which flip sets to try, in which order.
 
 Each protocol turns the ranked, flippable rows of one person into attempts. The search itself
-(`search.py`) trains the attempts of all people together and stops a person at the first success.
+(`joint.py`) trains the attempts of all people together and stops a person at the first success.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.recipe import FlipSet
-from butfor.plans import Guided, Listed, Plan
+from butfor.rank import Ranking, accepts, as_ranking
+from butfor.seam import FlipSet, Model
+from butfor.search.plans import Listed, Plan, flip_set
 
+USUAL = ("combined", "influence", "leaves", "surrogate-signed")
+"""Rankings in the order in which they are taken where nobody names one; the last ranks for every model."""
 MOST_PAIRS = 20_000
 """Beyond this many pairs of labels, enumerating them all is no longer a search one waits for."""
 
@@ -47,8 +50,10 @@ class Protocol:
     shares: ClassVar[bool] = False
     shrinks: ClassVar[bool] = False
     """Whether a flip set that works is made smaller before it is reported."""
-    rank: ClassVar[str] = "combined"
-    """The ranking used where nobody names one."""
+
+    def ranking(self, model: Model) -> Ranking:
+        """The ranking used where nobody names one: the published one, or the nearest to it that the model allows."""
+        return next(r for r in map(as_ranking, USUAL) if accepts(r, model))
 
     def plan(self, person: Ranked) -> Plan:
         """What one person's search tries."""
@@ -164,64 +169,6 @@ class Exhaustive(Protocol):
 
     def depth(self, flippable: int, budget: int) -> int:
         return flippable
-
-
-class GuidedSearch(Protocol):
-    """The one to use: the whole budget at once, sets that learn from every retraining, and what works shrunk.
-
-    With a budget of one label it tries the flippable labels one by one, all of them where they are few.
-    `tries`: attempts per person on average before shrinking; by default as many as Algorithm 1 takes, at least
-    `LEAST`. They are spent where they promise most: one person may take up to `PATIENCE` times as many."""
-
-    name = "guided"
-    shares = True
-    shrinks = True
-    rank = "guided"
-    LEAST = 8
-    FEW = 2000
-    PATIENCE = 8
-
-    def __init__(self, tries: int | None = None) -> None:
-        if tries is not None and tries < 1:
-            raise SettingError(f"tries={tries} must be at least 1.")
-        self.tries = tries
-
-    def plan(self, person: Ranked) -> Plan:
-        if person.budget == 1 or len(person.order) < 2:
-            return Listed(((int(row),) for row in person.order[: self.most(person.flippable, 1)]), person.order)
-        tries = self.PATIENCE * self.most(person.flippable, person.budget)
-        return Guided(person.order, person.budget, tries, person.rng, person.start)
-
-    def most(self, flippable: int, budget: int) -> int:
-        if budget == 1:
-            return min(flippable, self.tries or (flippable if flippable <= self.FEW else self.FEW // 10))
-        return self.tries or max(self.LEAST, min(budget, flippable))
-
-    def depth(self, flippable: int, budget: int) -> int:
-        return min(flippable, max(self.FEW, Guided.REACH * budget))
-
-    def pool(self, plans: Sequence[Plan]) -> int | None:
-        tries = [plan.tries // self.PATIENCE for plan in plans if isinstance(plan, Guided)]
-        return sum(tries) + len(plans) - len(tries) if tries else None
-
-
-PROTOCOLS: dict[str, Protocol] = {
-    p.name: p for p in (GuidedSearch(), Algorithm1(), Singles(), Attempts(), Exhaustive())
-}
-
-
-def as_protocol(given: str | Protocol) -> Protocol:
-    """A protocol from its name, or as it is."""
-    if isinstance(given, Protocol):
-        return given
-    if given not in PROTOCOLS:
-        raise SettingError(f"There is no protocol '{given}'; choose one of {', '.join(PROTOCOLS)}.")
-    return PROTOCOLS[given]
-
-
-def flip_set(rows: NDArray[np.int64]) -> FlipSet:
-    """Positions as a flip set: sorted, so that equal sets are recognised."""
-    return tuple(sorted(int(row) for row in rows))
 
 
 def budget_in_labels(budget: float, n: int) -> int:

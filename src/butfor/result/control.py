@@ -8,15 +8,14 @@ engines, whose agreement with the reference is measured in the documentation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from math import comb
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.recipe import Engine, FlipSet, Floats, Recipe, Rows
 from butfor.progress import Watcher
+from butfor.seam import Bound, FlipSet, Floats, Training
 
 ALPHA = 0.05
 """A verdict is fragile where chance alone explains its seed counts at this level."""
@@ -37,9 +36,10 @@ class SeedControl:
 
     @property
     def p_value(self) -> float:
+        from scipy.stats import binomtest
+
         discordant = self.only_with_flips + self.only_without_flips
-        tail = sum(comb(discordant, k) for k in range(self.only_with_flips, discordant + 1))
-        return float(tail / 2**discordant)
+        return float(binomtest(self.only_with_flips, discordant, alternative="greater").pvalue) if discordant else 1.0
 
     @property
     def fragile(self) -> bool:
@@ -96,19 +96,23 @@ class Found:
     prediction: int
 
 
-def seed_controls(
-    engine: Engine, recipe: Recipe, rows: Rows, people: Floats, found: Sequence[Found], seeds: int, watch: Watcher
-) -> list[SeedControl]:
-    """Retrain the unchanged data and every distinct flip set with each of `seeds` other seeds."""
+def seed_controls(train: Bound, first: int, found: Sequence[Found], seeds: int, watch: Watcher) -> list[SeedControl]:
+    """Retrain the unchanged data and every distinct flip set with each of `seeds` seeds from `first` on, all of them
+    in one go."""
     sets = list(dict.fromkeys([(), *(f.flips for f in found)]))
     place = {flips: k for k, flips in enumerate(sets)}
-    other = np.zeros((2, seeds, len(found)), dtype=bool)  # without, with
-    for s in range(seeds):
-        logits = engine.fit_many(replace(recipe, seed=recipe.seed + 1 + s), rows, sets, people, watch.trained).logits
-        for k, f in enumerate(found):
-            for changed, flips in enumerate(((), f.flips)):
-                other[changed, s, k] = (logits[place[flips], f.person] > 0) != bool(f.prediction)
-    return [_counts(other[0, :, k], other[1, :, k]) for k in range(len(found))]
+    trainings = [Training(flips, first + s) for s in range(seeds) for flips in sets]
+    logits = train(trainings, watch.trained).reshape(seeds, len(sets), -1)
+    controls = []
+    for f in found:
+        without, with_ = (_decides_otherwise(logits[:, place[flips], f.person], f) for flips in ((), f.flips))
+        controls.append(_counts(without, with_))
+    return controls
+
+
+def _decides_otherwise(logits: Floats, found: Found) -> NDArray[np.bool_]:
+    """Per seed; a training that diverged decides nothing."""
+    return np.isfinite(logits) & ((logits > 0) != bool(found.prediction))
 
 
 def _counts(without: NDArray[np.bool_], with_: NDArray[np.bool_]) -> SeedControl:
@@ -122,16 +126,16 @@ def _counts(without: NDArray[np.bool_], with_: NDArray[np.bool_]) -> SeedControl
 
 
 def collaterals(
-    engine: Engine, recipe: Recipe, rows: Rows, table: Floats, labels: Floats | None, found: Sequence[Found],
-    positions: Sequence[int], watch: Watcher,
-) -> list[Collateral]:  # fmt: skip
-    """What each flip set does to the encoded test `table`, in which found person k stands at `positions[k]`."""
+    train: Bound, labels: Floats | None, found: Sequence[Found], positions: Sequence[int], watch: Watcher
+) -> list[Collateral]:
+    """What each flip set does to the people that `train` asks about, among whom found person k stands at
+    `positions[k]`."""
     sets = list(dict.fromkeys([(), *(f.flips for f in found)]))
-    decisions = engine.fit_many(recipe, rows, sets, table, watch.trained).logits > 0
+    decisions = train([Training(flips) for flips in sets], watch.trained) > 0
     results = []
     for f, position in zip(found, positions, strict=True):
         before, after = decisions[0], decisions[sets.index(f.flips)]
         changed = before != after
         accuracies = (None, None) if labels is None else tuple(float((d == labels).mean()) for d in (before, after))
-        results.append(Collateral(len(table) - 1, int(changed.sum() - changed[position]), *accuracies))
+        results.append(Collateral(len(before) - 1, int(changed.sum() - changed[position]), *accuracies))
     return results

@@ -1,4 +1,4 @@
-"""Run a recorded verdict again: load the data it names, train with the reference, compare."""
+"""Run a recorded verdict again: load the data it names, train with the learner's own fit, compare."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from butfor.encode import TableEncoder
+from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError
-from butfor.learn.recipe import Floats, Recipe, Rows
-from butfor.learn.reference import train
+from butfor.learn.learners import as_learner, learner_of
 from butfor.provenance import data_hash
-from butfor.verdict import Training, check_schema, signed
+from butfor.result.record import check_schema, learner_record, signed
+from butfor.seam import Learner, Table
 
 
 @dataclass(frozen=True)
@@ -35,45 +34,42 @@ class Replay:
         return self.agrees
 
 
-def replay(record: dict[str, Any], training: Training | None = None) -> Replay:
-    """Retrain from a verdict's record. `training` stands in for data that the record cannot name."""
+def replay(record: dict[str, Any], training: Table | None = None, model: Any = None) -> Replay:
+    """Retrain from a verdict's record. `training` and `model` stand in for a table and a model that the record cannot
+    bring back."""
     check_schema(record)
-    return _Stage(record["run"], training).check(record)
+    return _Scene(record["run"], training, model).check(record)
 
 
-def replay_all(records: Sequence[dict[str, Any]]) -> Iterator[Replay]:
+def replay_all(records: Sequence[dict[str, Any]], model: Any = None) -> Iterator[Replay]:
     """Replay many records; those of one run share its data and its first training."""
-    stages: dict[str, _Stage] = {}
+    scenes: dict[str, _Scene] = {}
     for record in records:
         check_schema(record)
         run = record["run"]
-        key = json.dumps([run["data"], run["encoder"], run["learner"]], sort_keys=True)
-        if key not in stages:
-            stages[key] = _Stage(run)
-        yield stages[key].check(record)
+        key = json.dumps([run["data"], learner_record(run)], sort_keys=True)
+        if key not in scenes:
+            scenes[key] = _Scene(run, None, model)
+        yield scenes[key].check(record)
 
 
-class _Stage:
-    """The data, the encoder and the trained f of one run."""
+class _Scene:
+    """The data, the learner and the trained f of one run."""
 
-    def __init__(self, run: dict[str, Any], training: Training | None = None) -> None:
-        training = training or training_of(run)
-        self.table = training.X
-        self.encoder = encoder_of(run).fit(training.X)
-        y, y_val = (_zero_one(labels) for labels in (training.y, training.validation[1]))
-        X, X_val = (self.encoder.transform(table) for table in (training.X, training.validation[0]))
-        self.rows = Rows(X, y, X_val, y_val)
-        self.recipe = Recipe.from_dict(run["learner"])
-        self.network = train(self.recipe, self.rows)
+    def __init__(self, run: dict[str, Any], training: Table | None, model: Any) -> None:
+        self.learner: Learner = learner_of(learner_record(run)) if model is None else as_learner(model)
+        self.table = training or training_of(run)
+        self.f = self.learner.fit(self.table, self.table.labels())
         self.label_names: list[str] = run["label_names"]
 
     def check(self, record: dict[str, Any]) -> Replay:
-        person = self.encoder.transform(_person(record, self.table))
-        before = float(self.network.logits(person)[0])
+        person = _person(record, self.table.X)
+        before = float(self.f.logits(person)[0])
         positions = [flip["position"] for flip in record["flips"]]
         after = None
         if record["status"] == "found":
-            after = float(train(self.recipe, self.rows, positions).logits(person)[0])
+            retrained = self.learner.fit(self.table, self.table.labels(positions))
+            after = float(retrained.logits(person)[0])
         agrees = (self._name(before), self._name(after)) == (
             record["prediction"], record["counterfactual_prediction"],
         )  # fmt: skip
@@ -89,13 +85,12 @@ class _Stage:
         return None if logit is None else self.label_names[int(logit > 0)]
 
 
-def training_of(run: dict[str, Any]) -> Training:
+def training_of(run: dict[str, Any]) -> Table:
     """The training rows a run block names, checked against its hash."""
-    from butfor.tables import load_table
-
     origin = dict(run["data"])
-    expected, _ = origin.pop("sha256"), origin.pop("training_rows")
-    table = origin.pop("table")
+    expected, table = origin.pop("sha256"), origin.pop("table")
+    for figure in ("training_rows", "set_aside", "validated"):
+        origin.pop(figure, None)
     if table is None:
         raise ReplayError(
             "The record does not name a file or an embedded data set, because the table was given in Python: "
@@ -105,14 +100,11 @@ def training_of(run: dict[str, Any]) -> Training:
         data = load_table(table, **origin)
     except ButforError as error:
         raise ReplayError(f"The record's data cannot be loaded: {error}") from error
-    training = Training(data.X_train, data.y_train, (data.X_val, data.y_val))
+    validated = run["data"].get("validated", True)
+    training = Table(data.X_train, data.y_train, (data.X_val, data.y_val) if validated else None)
     if data_hash(training) != expected:
         raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
     return training
-
-
-def encoder_of(run: dict[str, Any]) -> TableEncoder:
-    return TableEncoder(**run["encoder"])
 
 
 def _person(record: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:
@@ -121,9 +113,8 @@ def _person(record: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:
     if missing:
         raise ReplayError(f"The record of person {record['case']} lacks column '{missing[0]}'.")
     values = {c: [record["person"][str(c)]] for c in table.columns}
-    return pd.DataFrame(values, index=[record["row"]])
-
-
-def _zero_one(labels: pd.Series) -> Floats:
-    """Labels as 0/1 floats, the larger of the two values being 1."""
-    return (labels.to_numpy() == np.unique(labels.to_numpy())[-1]).astype(np.float32)
+    person = pd.DataFrame(values, index=[record["row"]])
+    try:
+        return person.astype(table.dtypes)
+    except (ValueError, TypeError):
+        return person

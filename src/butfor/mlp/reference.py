@@ -7,8 +7,6 @@ not confirm. It is float32 on one CPU thread and leaves torch's seed and threads
 from __future__ import annotations
 
 import copy
-import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -17,14 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from butfor.learn.recipe import Fits, FlipSet, Floats, Network, Progress, Recipe, Rows, pack
+from butfor.mlp.recipe import Fits, Network, Recipe, Rows, pack
+from butfor.seam import FlipSet, Floats
 
 ACTIVATION_MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
-
-
-def available_cores() -> int:
-    """Cores this process may use, which on a shared machine can be fewer than it has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
@@ -87,54 +81,20 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
     return Network(tuple(tensors[0::2]), tuple(tensors[1::2]), recipe, best_epoch, epoch, best_loss)
 
 
-class ReferenceEngine:
-    """The reference behind the engines' common door: one network after the other or, with `jobs`, as many
-    processes side by side once the work is worth their start."""
-
-    name = "reference"
-    PROCESSES_START = 10.0
-    """Seconds: about what it takes until every process has loaded torch."""
-
-    def __init__(self, jobs: int = 1) -> None:
-        self.jobs = jobs
-
-    @property
-    def width(self) -> int:
-        return self.jobs
-
-    def fit_many(
-        self,
-        recipe: Recipe,
-        rows: Rows,
-        flip_sets: Sequence[FlipSet],
-        people: Floats,
-        progress: Progress | None = None,
-    ) -> Fits:
-        networks: list[Network] = []
-        started = time.perf_counter()
-        for flips in flip_sets:
-            left = len(flip_sets) - len(networks)
-            each = (time.perf_counter() - started) / max(1, len(networks))
-            if self.jobs > 1 and networks and each * left > self.PROCESSES_START:
-                networks += self._side_by_side(recipe, rows, flip_sets[len(networks) :])
-                if progress:
-                    progress(left)
-                break
-            networks.append(train(recipe, rows, flips))
-            if progress:
-                progress(1)
-        return Fits(
-            logits=np.array([f.logits(people) for f in networks], np.float32).reshape(-1, len(people)),
-            best_epoch=np.array([f.best_epoch for f in networks], np.int64),
-            epochs=np.array([f.epochs for f in networks], np.int64),
-            validation_loss=np.array([f.validation_loss for f in networks], np.float32),
-            weights=np.array([pack(f) for f in networks], np.float32).reshape(-1, recipe.parameters(rows.d)),
-        )
-
-    def _side_by_side(self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet]) -> list[Network]:
+def fit_many(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int = 1) -> Fits:
+    """One training per flip set, in `jobs` processes: what the engines' `fit_many` is measured against."""
+    if jobs > 1:
         from joblib import Parallel, delayed
 
         # Large arrays would otherwise arrive as read-only maps, which torch warns about.
-        return list(
-            Parallel(n_jobs=self.jobs, max_nbytes=None)(delayed(train)(recipe, rows, flips) for flips in flip_sets)
-        )
+        side_by_side = Parallel(n_jobs=jobs, max_nbytes=None)
+        networks = list(side_by_side(delayed(train)(recipe, rows, flips) for flips in flip_sets))
+    else:
+        networks = [train(recipe, rows, flips) for flips in flip_sets]
+    return Fits(
+        logits=np.array([f.logits(people) for f in networks], np.float32).reshape(-1, len(people)),
+        best_epoch=np.array([f.best_epoch for f in networks], np.int64),
+        epochs=np.array([f.epochs for f in networks], np.int64),
+        validation_loss=np.array([f.validation_loss for f in networks], np.float32),
+        weights=np.array([pack(f) for f in networks], np.float32).reshape(-1, recipe.parameters(rows.d)),
+    )

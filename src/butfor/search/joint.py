@@ -1,8 +1,8 @@
 """The joint search: all people's attempts, trained together, until each has an answer.
 
 Three facts make it fast. The attempts of one step are trained side by side. Equal flip sets are trained
-once. And a network trained for one person can be asked about everyone whose ψ allows its flip set.
-One rule makes it true: nothing counts as found until the reference trainer has confirmed it.
+once. And a model trained for one person can be asked about everyone whose ψ allows its flip set.
+One rule makes it true: nothing counts as found until the learner's own `fit` has confirmed it.
 """
 
 from __future__ import annotations
@@ -10,19 +10,36 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.recipe import FlipSet
-from butfor.plans import Plan, Shrink
 from butfor.progress import Watcher
-from butfor.trainer import Trainer
+from butfor.seam import FlipSet
+from butfor.search.plans import Plan
+from butfor.search.shrink import Shrink
+from butfor.search.trainer import Trainer
+
+
+class Stage(Enum):
+    """Where a person's search stands.
+
+        SEARCHING ──▸ CLAIMING ──▸ SHRINKING ⇄ CLAIMING ──▸ DONE
+            └──▸ WAITING (out of own attempts) ──▸ CLAIMING, or DONE at the end
+
+    A claim that the definition rejects leads back to where it came from."""
+
+    SEARCHING = "own attempts are left"
+    WAITING = "out of own attempts; somebody else's model may still bring an answer"
+    CLAIMING = "a flip set works by the engine, and waits for the definition to confirm it"
+    SHRINKING = "found, and being made smaller"
+    DONE = "through"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A flip set that, by the engine, turns the decision; not yet confirmed by the reference."""
+    """A flip set that, by the engine, turns the decision; not yet confirmed by the definition."""
 
     flips: FlipSet
     shared: bool = False
@@ -55,12 +72,26 @@ class Pursuit:
     """Other people's flip sets that are allowed and seem to work."""
     rejected: set[FlipSet] = field(default_factory=set)
 
+    @property
+    def stage(self) -> Stage:
+        if self.complete:
+            return Stage.DONE
+        if self.claim is not None:
+            return Stage.CLAIMING
+        if self.shrinking is not None:
+            return Stage.SHRINKING
+        return Stage.WAITING if self.plan.done else Stage.SEARCHING
+
     def changed(self, logit: float) -> bool:
         """Whether this logit is another decision than the person's present one (class 1 is logit > 0)."""
         return logit > 0 if self.away > 0 else logit <= 0
 
     def saw(self, flips: FlipSet, logit: float) -> None:
-        """Take note of what a network trained on an allowed flip set says about the person."""
+        """Take note of what a model trained on an allowed flip set says about the person."""
+        if math.isnan(logit):  # that training diverged: it says nothing
+            if self.shrinking is not None:
+                self.shrinking.saw(flips, -math.inf, False)
+            return
         if self.closest is None or (logit - self.closest) * self.away > 0:
             self.closest = logit
         for plan in (self.plan, self.shrinking):
@@ -75,9 +106,9 @@ class Pursuit:
 class JointSearch:
     """Runs pursuits to their ends. `psi [people × rows]` says whose labels may be flipped for whom.
 
-    `share`: ask every network about everyone. `shrink`: make a found flip set smaller while it still works.
+    `share`: ask every trained model about everyone. `shrink`: make a found flip set smaller while it still works.
     `pool`: attempts for all together, spent where they promise most; without it, everyone has their plan's.
-    Whoever has a claim waits until enough have one, so that the reference confirms many side by side."""
+    Whoever has a claim waits until enough have one, so that many are confirmed side by side."""
 
     FIRST_ROUND, ROUND = 1 / 4, 1 / 8
     """Share of the people who get an attempt of the pool in one round. Smaller rounds learn more from each other; the
@@ -111,11 +142,11 @@ class JointSearch:
         """Search until everyone is found or out of attempts, the retrainings are spent, or Ctrl-C."""
         try:
             self._ask_about_known(pursuits)
-            while (open_ := [p for p in pursuits if not p.complete]) and not self._spent():
+            while (open_ := [p for p in pursuits if p.stage is not Stage.DONE]) and not self._spent():
                 active = self._active(open_)
                 if active:
                     self._step(active, open_)
-                elif not any(p.claim for p in open_):
+                elif not any(p.stage is Stage.CLAIMING for p in open_):
                     break
                 self._confirm_when_worthwhile(open_)
                 through = sum(p.complete or p.plan.done for p in pursuits)
@@ -134,21 +165,20 @@ class JointSearch:
                 pursuit.complete = pursuit.plan.done and not pursuit.claim and pursuit.person not in self._underway
 
     def _settle(self, pursuits: Sequence[Pursuit]) -> None:
-        """No more networks: confirm what is claimed, each person's smallest set first."""
+        """No more trainings: confirm what is claimed, each person's smallest set first."""
         while True:
             for pursuit in pursuits:
-                if pursuit.claim is None and not pursuit.complete:
-                    if pursuit.shrinking is not None:
-                        self._claim_smallest(pursuit)
-                    else:
-                        self._conclude(pursuit)
-            claiming = [p for p in pursuits if p.claim is not None]
+                if pursuit.stage is Stage.SHRINKING:
+                    self._claim_smallest(pursuit)
+                elif pursuit.stage in (Stage.SEARCHING, Stage.WAITING):
+                    self._conclude(pursuit)
+            claiming = [p for p in pursuits if p.stage is Stage.CLAIMING]
             if not claiming:
                 return
             self._confirm(claiming)
 
     def _ask_about_known(self, pursuits: Sequence[Pursuit]) -> None:
-        """Networks that were trained before the search began may have answers already. What is somebody's own first
+        """Models that were trained before the search began may have answers already. What is somebody's own first
         attempt anyway is left to that."""
         known = [flips for flips in self.trainer.all_known if flips]
         if self.share and known:
@@ -163,9 +193,9 @@ class JointSearch:
     def _active(self, open_: Sequence[Pursuit]) -> list[Pursuit]:
         """Whose attempts come next. Where retrainings are limited, finding comes before shrinking.
 
-        Whoever is out of attempts stays open: the networks of others may still bring an answer."""
+        Whoever is out of attempts stays open: the models of others may still bring an answer."""
         searching = self._searching(open_)
-        shrinking = [p for p in open_ if p.claim is None and p.shrinking is not None]
+        shrinking = [p for p in open_ if p.stage is Stage.SHRINKING]
         if self.pool is not None:
             if self._pool_empty():
                 for pursuit in searching:
@@ -175,7 +205,7 @@ class JointSearch:
 
     @staticmethod
     def _searching(open_: Sequence[Pursuit]) -> list[Pursuit]:
-        return [p for p in open_ if p.claim is None and p.shrinking is None and not p.plan.done]
+        return [p for p in open_ if p.stage is Stage.SEARCHING]
 
     def _most_promising(self, searching: list[Pursuit]) -> list[Pursuit]:
         """Everyone once; from then on, in small rounds, those who seem nearest to another decision."""
@@ -196,7 +226,7 @@ class JointSearch:
         self._underway.clear()
         for pursuit in active:
             pursuit.queue += tries[pursuit.person]
-            if pursuit.shrinking is not None:
+            if pursuit.shrinking is not None:  # all answers at once: which of them matter is the plan's to say
                 while pursuit.queue:
                     flips = pursuit.queue.pop(0)
                     pursuit.saw(flips, float(self.trainer.logits(flips)[pursuit.person]))
@@ -236,7 +266,7 @@ class JointSearch:
             asking = still
         return tries
 
-    # --- what a network says ------------------------------------------------------------------------
+    # --- what a model says --------------------------------------------------------------------------
 
     def _own_claim(self, pursuit: Pursuit) -> Claim | None:
         """The first of the person's own attempts, in their order, that seems to work."""
@@ -244,14 +274,15 @@ class JointSearch:
             flips = pursuit.queue.pop(0)
             logit = float(self.trainer.logits(flips)[pursuit.person])
             pursuit.spent += 1
-            pursuit.course.append((len(flips), logit))
             pursuit.saw(flips, logit)
+            if not math.isnan(logit):
+                pursuit.course.append((len(flips), logit))
             if pursuit.changed(logit) and flips not in pursuit.rejected:
                 return Claim(flips)
         return None
 
     def _ask_everyone(self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
-        """Whoever's ψ allows the flip set of a network that was trained for somebody else may profit."""
+        """Whoever's ψ allows the flip set of a model that was trained for somebody else may profit."""
         logits = np.array([self.trainer.logits(flips) for flips in new])
         allowed = np.array([self.psi[:, list(f)].all(axis=1) & (len(f) <= self.budget) for f in new])
         for pursuit in open_:
@@ -302,17 +333,17 @@ class JointSearch:
         else:
             pursuit.complete = True
 
-    # --- what the reference says --------------------------------------------------------------------
+    # --- what the definition says -------------------------------------------------------------------
 
     def _confirm_when_worthwhile(self, open_: Sequence[Pursuit]) -> None:
-        claiming = [p for p in open_ if p.claim is not None]
+        claiming = [p for p in open_ if p.stage is Stage.CLAIMING]
         distinct = {p.claim.flips for p in claiming if p.claim}
-        nobody_else = all(p.claim or p.complete or (p.plan.done and p.shrinking is None) for p in open_)
+        nobody_else = all(p.stage in (Stage.CLAIMING, Stage.DONE, Stage.WAITING) for p in open_)
         if claiming and (nobody_else or len(distinct) >= 4 * self.trainer.jobs):
             self._confirm(claiming)
 
     def _confirm(self, claiming: Sequence[Pursuit]) -> None:
-        """Nothing is found that the reference does not find too; whose claim fails goes on searching."""
+        """Nothing is found that the definition does not find too; whose claim fails goes on searching."""
         self.trainer.confirm([p.claim.flips for p in claiming if p.claim])
         for pursuit in claiming:
             claim, pursuit.claim = pursuit.claim, None

@@ -1,0 +1,111 @@
+"""What users hand over as tables and columns, as pandas has them: polars and pyarrow come in through narwhals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.errors import TableError, listed
+from butfor.situation import brief
+
+
+def as_table(X: Any) -> pd.DataFrame:
+    """A table with named columns; a foreign one keeps its rows' order and numbers them from 0."""
+    if isinstance(X, pd.DataFrame):
+        frame = X
+    else:
+        frame = _foreign(X, series=False)
+        if frame is None:
+            raise TableError(
+                "An audit needs a table that names its columns (a DataFrame of pandas or polars, a pyarrow Table); "
+                f"got {brief(X)}."
+            )
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise TableError(f"Column {listed(twice.unique())} occurs more than once; rename or drop one.")
+    if not len(frame):
+        raise TableError("The table has no rows.")
+    return frame
+
+
+def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
+    """One label per row of X, in its order: by position where y has no index, and never by guessing."""
+    series = y if isinstance(y, pd.Series) else _foreign(y, series=True)
+    if series is None:
+        series = pd.Series(np.asarray(y).ravel() if np.ndim(y) else np.asarray([y]), index=None, name="label")
+    if len(series) != len(X):
+        raise TableError(f"The table has {len(X)} rows but there are {len(series)} {what}.")
+    if isinstance(y, pd.Series):
+        if not y.index.equals(X.index):
+            other = "the same rows in another order" if set(y.index) == set(X.index) else "other rows"
+            raise TableError(
+                f"The index of the {what} is not that of the table: {other}. Align them (y.loc[X.index]), or pass "
+                "a plain array in the order of the table."
+            )
+    else:
+        series = pd.Series(series.to_numpy(), index=X.index, name=series.name)
+    missing = series.isna().to_numpy()
+    if missing.any():
+        raise TableError(f"The label of row {series.index[missing][0]} is missing; fill it in or drop it.")
+    return series
+
+
+def as_weights(X: pd.DataFrame, weight: Any) -> NDArray[np.float64] | None:
+    """One weight per row, finite and not negative."""
+    if weight is None:
+        return None
+    series = as_labels(X, weight, "weights")
+    try:
+        numbers = series.to_numpy(dtype=np.float64)
+    except (ValueError, TypeError):
+        raise TableError("sample_weight holds something that is not a number.") from None
+    if not np.isfinite(numbers).all() or (numbers < 0).any():
+        raise TableError("sample_weight must hold finite numbers from 0 up.")
+    return numbers
+
+
+def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
+    """People with the training table's columns in its order."""
+    missing = [c for c in X.columns if c not in people.columns]
+    if missing:
+        raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
+    extra = [c for c in people.columns if c not in X.columns]
+    if extra:
+        raise TableError(f"Column {listed(extra)} was not there in training; drop it.")
+    return people if list(people.columns) == list(X.columns) else people[list(X.columns)]
+
+
+def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
+    """One person: a table of one row, or a row of one, which has forgotten its columns' types."""
+    if isinstance(person, pd.Series):
+        frame = person.to_frame().T
+        try:
+            return frame.astype({c: X[c].dtype for c in frame.columns if c in X.columns})
+        except (ValueError, TypeError):
+            return frame.infer_objects()
+    frame = person if isinstance(person, pd.DataFrame) else _foreign(person, series=False)
+    if frame is None or len(frame) != 1:
+        raise TableError(
+            f"explain takes one person, a table of one row (X.iloc[[36]]); got {brief(person)}. "
+            "For several people use explain_all."
+        )
+    return frame
+
+
+def _foreign(given: Any, *, series: bool) -> Any:
+    """Another library's table or column as pandas has it; None where narwhals does not know it."""
+    if given is None or isinstance(given, (np.ndarray, list, tuple, dict, str)):
+        return None
+    import narwhals as nw
+
+    try:
+        if series:
+            return nw.from_native(given, series_only=True).to_pandas()
+        native = nw.from_native(given)
+        eager = native.collect() if isinstance(native, nw.LazyFrame) else native
+        return eager.to_pandas()
+    except TypeError:
+        return None

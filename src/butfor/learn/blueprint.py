@@ -1,0 +1,99 @@
+"""An estimator as JSON, and back: class, parameters, and the same for every estimator inside. No pickles.
+
+Only packages of `TRUSTED` are imported when a record is read: a record is a file that somebody may have handed over,
+and what it names must not become code that runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from butfor.errors import ReplayError
+
+TRUSTED = ("sklearn", "butfor", "xgboost", "lightgbm")
+CLASS, TUPLE, NUMBER, OPAQUE = "class", "tuple", "number", "opaque"
+"""Marks of what JSON has no word for: an estimator, a tuple, a number that is not finite, what cannot be rebuilt."""
+
+
+def describe(value: Any) -> Any:
+    """A parameter's value as JSON knows it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, BaseEstimator):
+        kind = type(value)
+        parameters = {name: describe(v) for name, v in value.get_params(deep=False).items()}
+        return {CLASS: f"{kind.__module__}:{kind.__qualname__}", "params": parameters}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {NUMBER: str(value)}
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if isinstance(value, tuple):
+        return {TUPLE: [describe(v) for v in value]}
+    if isinstance(value, (list, np.ndarray)):
+        return [describe(v) for v in value]
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {"dict": {name: describe(v) for name, v in value.items()}}
+    module = getattr(value, "__module__", type(value).__module__)
+    return {OPAQUE: f"{module}.{getattr(value, '__qualname__', type(value).__qualname__)}"}
+
+
+def rebuild(record: Any) -> Any:
+    """What `describe` was given."""
+    if isinstance(record, list):
+        return [rebuild(v) for v in record]
+    if not isinstance(record, dict):
+        return record
+    if CLASS in record:
+        kind = _class(record[CLASS])
+        return kind(**{name: rebuild(v) for name, v in record["params"].items()})
+    if TUPLE in record:
+        return tuple(rebuild(v) for v in record[TUPLE])
+    if NUMBER in record:
+        return float(record[NUMBER])
+    if "dict" in record:
+        return {name: rebuild(v) for name, v in record["dict"].items()}
+    raise ReplayError(
+        f"The record's model holds {record.get(OPAQUE, record)}, which a record cannot carry; replay it with the model "
+        "itself (--model package.module:name, or in Python replay(..., model=...))."
+    )
+
+
+def gaps(record: Any, where: str = "model") -> Iterator[str]:
+    """The parts of a description that cannot be rebuilt, in words."""
+    if isinstance(record, dict):
+        if OPAQUE in record:
+            yield f"{where}: {record[OPAQUE]}"
+        if CLASS in record and record[CLASS].split(".")[0].split(":")[0] not in TRUSTED:
+            yield f"{where}: {record[CLASS]} is not of {', '.join(TRUSTED)}"
+        inside: dict[str, Any] = record.get("params") or record.get("dict") or {}
+        for name, value in inside.items():
+            yield from gaps(value, f"{where}.{name}")
+        for value in record.get(TUPLE, []):
+            yield from gaps(value, where)
+    elif isinstance(record, list):
+        for value in record:
+            yield from gaps(value, where)
+
+
+def _class(path: str) -> Any:
+    module, _, name = path.partition(":")
+    if module.split(".")[0] not in TRUSTED:
+        raise ReplayError(
+            f"The record's model is {path}, code that a record may not start by itself; name it yourself: "
+            "--model package.module:name, or in Python replay(..., model=...)."
+        )
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ReplayError(f"The record's model is {path}, which is not installed here ({error}).") from error
+    if not (isinstance(found, type) and issubclass(found, BaseEstimator)):
+        raise ReplayError(f"The record's model is {path}, which is not an estimator.")
+    return found

@@ -1,0 +1,198 @@
+"""The engine for every learner: the learner's own `fit`, as many side by side as joblib is told to run.
+
+`joblib.parallel_config(...)` around an audit decides where: processes (loky, the default), threads, a Dask or Ray
+backend of the user's. Learner, table and people are written once to a file that every worker maps into its memory; from
+then on only flip sets travel, in chunks that take some seconds. Work too small for that stays in this process.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import uuid
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from butfor.errors import EngineError, LearnerError, SettingError
+from butfor.machine import available_cores
+from butfor.seam import Bound, Floats, Learner, Progress, Table, Training
+
+Subject = tuple[Learner, Table, pd.DataFrame]
+
+CHUNK_SECONDS = 2.0
+"""What one chunk is meant to take: long enough to pay for its way, short enough for Ctrl-C and progress."""
+START_SECONDS = 6.0
+"""About what it takes until fresh processes have loaded what they need: less work than that is not worth them."""
+WARM_SECONDS = 0.3
+"""The same once they run."""
+
+_held: OrderedDict[str, Subject] = OrderedDict()
+"""Subjects by their file, in this process: the engine's own, and a worker's last few."""
+MOST_HELD = 4
+
+
+class JoblibEngine:
+    """`jobs`: trainings side by side where joblib's own configuration does not say; one per core by default."""
+
+    name = "joblib"
+    by_definition = True
+
+    def __init__(self, jobs: int | None = None) -> None:
+        if jobs is not None and jobs < 1:
+            raise SettingError(f"jobs={jobs} must be at least 1, or None for one per core.")
+        self.jobs = jobs or available_cores()
+
+    @property
+    def width(self) -> int:
+        return _side_by_side(self.jobs)
+
+    def accepts(self, learner: Learner) -> bool:
+        return True
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        return _Bound(self.jobs, (learner, table, people))
+
+
+class _Bound:
+    """One subject, and what is known of how long a training takes."""
+
+    warm = False
+    """Whether worker processes were started before, by any binding."""
+
+    def __init__(self, jobs: int, subject: Subject) -> None:
+        self._jobs, self._subject = jobs, subject
+        self._each: float | None = None
+        self._file: str | None = None
+
+    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+        answers: list[Floats] = []
+        while len(answers) < len(trainings):
+            left = trainings[len(answers) :]
+            if self._worth_processes(len(left)):
+                answers += self._spread(left, progress)
+                break
+            started = time.perf_counter()
+            answers += train(self._subject, left[:1])
+            took = time.perf_counter() - started
+            self._each = took if self._each is None else 0.7 * self._each + 0.3 * took
+            if progress:
+                progress(1)
+        return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]))
+
+    def _worth_processes(self, left: int) -> bool:
+        start = WARM_SECONDS if _Bound.warm else START_SECONDS
+        return self._each is not None and _side_by_side(self._jobs) > 1 and self._each * left > start
+
+    def _spread(self, trainings: Sequence[Training], progress: Progress | None) -> list[Floats]:
+        from joblib import Parallel, delayed
+        from joblib.parallel import get_active_backend
+
+        workers = _side_by_side(self._jobs)
+        each = max(self._each or 0.0, 1e-4)
+        size = max(1, min(math.ceil(CHUNK_SECONDS / each), math.ceil(len(trainings) / workers)))
+        chunks = [trainings[at : at + size] for at in range(0, len(trainings), size)]
+        file = self._written()
+        streams = getattr(get_active_backend()[0], "supports_return_generator", False)
+        parallel = Parallel(n_jobs=workers, return_as="generator" if streams else "list", batch_size=1)
+        answers: list[Floats] = []
+        with warnings.catch_warnings():
+            # A worker that was idle for long is started anew; joblib warns about it.
+            warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
+            for chunk in parallel(delayed(train_from)(file, [tuple(t) for t in chunk]) for chunk in chunks):
+                answers += chunk
+                if progress:
+                    progress(len(chunk))
+        _Bound.warm = True
+        return answers
+
+    def _written(self) -> str:
+        """The subject's file, written when it is first needed and removed with this binding."""
+        if self._file is None:
+            import joblib
+
+            folder = Path(tempfile.mkdtemp(prefix="butfor-"))
+            self._file = str(folder / f"{uuid.uuid4().hex}.joblib")
+            joblib.dump(self._subject, self._file)
+            hold(self._file, self._subject)
+            weakref.finalize(self, _remove, self._file)
+        return self._file
+
+
+def train(subject: Subject, trainings: Sequence[Training]) -> list[Floats]:
+    """Each training's answers about the people; NaN where it diverged or could not be done."""
+    learner, table, people = subject
+    answers = []
+    with ExitStack() as quietly:
+        quietly.enter_context(one_thread())
+        quietly.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # what the model warns about, it said when it was first fitted
+        for flips, seed in trainings:
+            try:
+                taught = learner if seed is None else learner.reseeded(seed)
+                logits = np.asarray(taught.fit(table, table.labels(flips)).logits(people), np.float32)
+            except LearnerError:
+                logits = np.full(len(people), np.nan, np.float32)
+            answers.append(logits)
+    return answers
+
+
+def train_from(file: str, trainings: Sequence[tuple[tuple[int, ...], int | None]]) -> list[Floats]:
+    """In a worker: the same for a subject that was written to a file."""
+    if file not in _held:
+        import joblib
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                subject = joblib.load(file, mmap_mode="r")
+        except FileNotFoundError:
+            raise EngineError(
+                f"The worker on {socket.gethostname()} cannot see {file}: workers on other machines need a directory "
+                "that all share; set TMPDIR to one."
+            ) from None
+        hold(file, subject)
+    return train(_held[file], [Training(tuple(flips), seed) for flips, seed in trainings])
+
+
+def hold(file: str, subject: Subject) -> None:
+    _held[file] = subject
+    while len(_held) > MOST_HELD:
+        _held.popitem(last=False)
+
+
+def _remove(file: str) -> None:
+    _held.pop(file, None)
+    shutil.rmtree(Path(file).parent, ignore_errors=True)
+
+
+def one_thread() -> ExitStack:
+    """BLAS, OpenMP and torch on one thread each: whole trainings are what is spread over the cores."""
+    from threadpoolctl import threadpool_limits
+
+    stack = ExitStack()
+    stack.enter_context(threadpool_limits(1))
+    if "torch" in sys.modules:
+        import torch
+
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)
+    return stack
+
+
+def _side_by_side(jobs: int) -> int:
+    """As many as joblib's configuration says where one is in force, else `jobs`."""
+    from joblib.parallel import effective_n_jobs, get_active_backend
+
+    _, configured = get_active_backend()
+    return int(effective_n_jobs(configured)) if configured is not None else jobs

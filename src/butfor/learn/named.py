@@ -1,0 +1,75 @@
+"""Models by name: the usual ones, and whatever a module of the user's own holds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from butfor.errors import ButforError, SettingError
+
+
+def _logistic(seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(max_iter=1000)
+
+
+def _ridge(seed: int) -> Any:
+    from sklearn.linear_model import RidgeClassifier
+
+    return RidgeClassifier()
+
+
+def _knn(seed: int) -> Any:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return KNeighborsClassifier()
+
+
+def _forest(seed: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(random_state=seed)
+
+
+def _boosting(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=seed)
+
+
+MODELS: dict[str, Callable[[int], Any]] = {
+    "logistic": _logistic, "ridge": _ridge, "knn": _knn, "forest": _forest, "boosting": _boosting,
+}  # fmt: skip
+"""scikit-learn's, with its defaults; the seed is for those that draw."""
+NAMES = ("mlp", *MODELS)
+
+
+def model_named(name: str, seed: int = 0) -> Any:
+    """An estimator by one of `MODELS`' names, or by ``package.module:name``: the estimator itself, its class, or a
+    function without arguments that makes one."""
+    if name in MODELS:
+        return MODELS[name](seed)
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise SettingError(
+            f"There is no model '{name}'; choose one of {', '.join(NAMES)}, or name your own as package.module:name."
+        )
+    if "" not in sys.path:  # a module beside the table, as `python -m` would find it
+        sys.path.insert(0, "")
+    try:
+        found: Any = import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except ButforError:
+        raise
+    except Exception as error:  # a user's module may fail in any way
+        raise SettingError(f"Model '{name}' cannot be loaded: {type(error).__name__}: {error}.") from error
+    if isinstance(found, type) or not hasattr(found, "fit"):
+        try:
+            found = found()
+        except Exception as error:
+            raise SettingError(f"Model '{name}' cannot be made: {type(error).__name__}: {error}.") from error
+    return found

@@ -1,0 +1,262 @@
+"""Any scikit-learn classifier or Pipeline as a learner: cloned, never touched; its own `fit` is the definition of L.
+
+What is needed of it is asked for once, at the start: two classes, a margin, the same answers twice. The margin is
+`decision_function`, else the logit of `predict_proba`; the decision is always what `predict` says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from butfor.encode import TableEncoder
+from butfor.errors import ButforError, LearnerError
+from butfor.learn import blueprint
+from butfor.seam import Floats, Table
+
+CLIP = 1e-9
+"""Probabilities closer than this to 0 or 1 are taken as this close: their logit would be infinite."""
+SMALLEST = np.finfo(np.float32).tiny
+RAW = "passthrough"
+"""Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
+
+
+class SklearnLearner:
+    """`encoder`: goes in front of the estimator. None: only where the estimator brings no preprocessing of its own
+    and the table has columns that are not numbers. "passthrough": never."""
+
+    kind = "sklearn"
+
+    def __init__(self, estimator: Any, encoder: TableEncoder | str | None = None, seed: int | None = None) -> None:
+        _check(estimator)
+        self.estimator = clone(estimator)
+        self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
+        self.name = _named(estimator)
+        self.torch_seed = (0 if seed is None else seed) if _uses_torch(estimator) else None
+        if self.torch_seed is not None:  # skorch prints a line per epoch unless it is told not to
+            self.estimator.set_params(**{n: 0 for n in self.estimator.get_params() if n.split("__")[-1] == "verbose"})
+        """A torch module has no random_state of its own: torch's generator is seeded around each `fit`."""
+
+    @property
+    def seeded(self) -> bool:
+        return self.torch_seed is not None or bool(self._random_states())
+
+    @property
+    def margin(self) -> str:
+        """Where the margin comes from, in words."""
+        if hasattr(self.estimator, "decision_function"):
+            return "decision_function"
+        return f"the logit of predict_proba, clipped at {CLIP:g}"
+
+    @property
+    def takes_weights(self) -> bool:
+        return has_fit_parameter(_last(self.estimator), "sample_weight")
+
+    def fit(self, table: Table, labels: Floats) -> SklearnModel:
+        estimator = self._for(table.X)
+        try:
+            with self._seeds():
+                estimator.fit(table.X, labels.astype(np.int64), **self._weights(table, estimator))
+            return SklearnModel(estimator)
+        except ButforError:
+            raise
+        except Exception as error:  # whatever the model's own code raises is said with its place
+            raise LearnerError(f"{self.name} could not be trained on this table: {_first_line(error)}") from error
+
+    def reseeded(self, seed: int) -> SklearnLearner:
+        other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
+        other.estimator.set_params(**dict.fromkeys(self._random_states(), seed))
+        return other
+
+    def record(self) -> dict[str, Any]:
+        encoder = blueprint.describe(self.encoder) if isinstance(self.encoder, BaseEstimator) else self.encoder
+        return {
+            "kind": self.kind, "estimator": blueprint.describe(self.estimator), "encoder": encoder,
+            "torch_seed": self.torch_seed, "margin": self.margin,
+        }  # fmt: skip
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> SklearnLearner:
+        encoder = record["encoder"]
+        encoder = blueprint.rebuild(encoder) if isinstance(encoder, dict) else encoder
+        return cls(blueprint.rebuild(record["estimator"]), encoder, record["torch_seed"])
+
+    def remedy(self) -> str:
+        """What to change where `fit` gives other answers each time."""
+        unset = [name for name, value in self.estimator.get_params().items() if _is_seed(name) and value is None]
+        if unset:
+            return f"Give it a fixed seed: {', '.join(f'{name}=0' for name in unset[:3])}."
+        return "Fix whatever it draws: audits compare trainings that differ in nothing but the labels."
+
+    def _for(self, X: pd.DataFrame) -> Any:
+        """A fresh estimator, behind an encoder where it needs one."""
+        estimator = clone(self.estimator)
+        encoder = self.encoder
+        torch = self.torch_seed is not None
+        if encoder is None and not _preprocesses(estimator) and (torch or not all(map(_is_number, X.dtypes))):
+            encoder = TableEncoder(dtype="float32" if torch else "float64")
+        if encoder is None or encoder == RAW:
+            return estimator
+        return Pipeline([("encode", clone(encoder)), ("model", estimator)])
+
+    def _weights(self, table: Table, estimator: Any) -> dict[str, Any]:
+        if table.weight is None:
+            return {}
+        if not self.takes_weights:
+            raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
+        name = "sample_weight"
+        while isinstance(estimator, Pipeline):
+            name, estimator = f"{estimator.steps[-1][0]}__{name}", estimator.steps[-1][1]
+        return {name: table.weight}
+
+    def _random_states(self) -> list[str]:
+        """Parameters that hold a seed, in the estimator and in what it is made of."""
+        return [name for name in self.estimator.get_params() if _is_seed(name)]
+
+    @contextmanager
+    def _seeds(self) -> Iterator[None]:
+        if self.torch_seed is None:
+            yield
+            return
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.torch_seed)
+            yield
+
+
+@dataclass(frozen=True, eq=False)
+class SklearnModel:
+    """A fitted estimator."""
+
+    estimator: Any
+
+    @property
+    def final(self) -> Any:
+        """What decides: the last step of a pipeline."""
+        return _last(self.estimator)
+
+    def logits(self, people: pd.DataFrame) -> Floats:
+        if not len(people):
+            return np.empty(0, np.float32)
+        decided = np.asarray(self.estimator.predict(people)).ravel() == 1
+        return with_sign(self._margin(people), decided)
+
+    @property
+    def separable(self) -> bool:
+        """Whether what the last step sees can be told: a pipeline's steps can, other preprocessing cannot."""
+        return isinstance(self.estimator, Pipeline) or not _preprocesses(self.estimator)
+
+    def step_inputs(self, X: pd.DataFrame) -> Any:
+        """What the last step sees of raw rows."""
+        several = isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1
+        return self.estimator[:-1].transform(X) if several else X
+
+    def inputs(self, X: pd.DataFrame) -> NDArray[np.float64] | None:
+        """The same as numbers, `[rows × inputs]`; None where they are not."""
+        if not self.separable:
+            return None
+        given = self.step_inputs(X)
+        try:
+            numbers = np.asarray(given.toarray() if hasattr(given, "toarray") else given, dtype=np.float64)
+        except (ValueError, TypeError):
+            return None
+        return numbers if numbers.ndim == 2 and np.isfinite(numbers).all() else None
+
+    def _margin(self, people: pd.DataFrame) -> NDArray[np.float64]:
+        threshold = _threshold(self.estimator)
+        if hasattr(self.estimator, "decision_function") and (
+            threshold is None or not hasattr(self.estimator, "predict_proba")
+        ):
+            margin = np.asarray(self.estimator.decision_function(people), np.float64)
+            return (margin if margin.ndim == 1 else margin[:, -1]) - (threshold or 0.0)
+        shares = np.asarray(self.estimator.predict_proba(people), np.float64)[:, -1]
+        return _logit(shares) - (0.0 if threshold is None else _logit(threshold))
+
+
+def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
+    """The margin as logits, above 0 exactly where class 1 is decided: an estimator may draw the line elsewhere, and
+    what is smaller than float32 knows must not become a 0."""
+    logits = margin.astype(np.float32)
+    logits[decided & ~(logits > 0)] = SMALLEST
+    logits[~decided & ~(logits <= 0)] = 0.0
+    return np.where(np.isnan(margin), np.float32(np.nan), logits)
+
+
+def _logit(share: Any) -> Any:
+    clipped = np.clip(share, CLIP, 1 - CLIP)
+    return np.log(clipped) - np.log1p(-clipped)
+
+
+def _threshold(estimator: Any) -> float | None:
+    """Where an estimator that was given or tuned a threshold of its own draws the line."""
+    threshold = getattr(estimator, "best_threshold_", getattr(estimator, "threshold", None))
+    return float(threshold) if hasattr(estimator, "estimator_") and isinstance(threshold, (int, float)) else None
+
+
+def _check(estimator: Any) -> None:
+    name = type(estimator).__name__
+    if isinstance(estimator, type):
+        raise LearnerError(f"{estimator.__name__} is a class; give an instance, {estimator.__name__}().")
+    if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
+        if "torch" in sys.modules and isinstance(estimator, sys.modules["torch"].nn.Module):
+            raise LearnerError(
+                f"{name} is a torch module, which does not say how it is trained; wrap it in "
+                "skorch.NeuralNetClassifier, or use butfor.MLP."
+            )
+        raise LearnerError(
+            f"model={estimator!r} is neither a scikit-learn classifier nor a learner (fit, reseeded, record)."
+        )
+    if not hasattr(estimator, "predict") or not is_classifier(estimator):
+        raise LearnerError(f"{name} is not a classifier; an audit is about decisions between two classes.")
+    if not hasattr(estimator, "decision_function") and not hasattr(estimator, "predict_proba"):
+        raise LearnerError(
+            f"{name} has neither decision_function nor predict_proba, so nobody can say how near it is to the other "
+            "decision; wrap it in sklearn.calibration.CalibratedClassifierCV, or set what gives it probabilities."
+        )
+
+
+def _last(estimator: Any) -> Any:
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
+def _named(estimator: Any) -> str:
+    inner = _last(estimator)
+    name = type(inner).__name__
+    return f"{name} (pipeline)" if inner is not estimator else name
+
+
+def _preprocesses(estimator: Any) -> bool:
+    """Whether it contains a transformer, so that it knows what to do with a raw table."""
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    return any(hasattr(part, "transform") and hasattr(part, "fit") for part in parts)
+
+
+def _uses_torch(estimator: Any) -> bool:
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    return any(base.__module__.split(".")[0] == "skorch" for part in parts for base in type(part).__mro__)
+
+
+def _is_seed(parameter: str) -> bool:
+    return parameter == "random_state" or parameter.endswith("__random_state")
+
+
+def _is_number(dtype: Any) -> bool:
+    return pd.api.types.is_numeric_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,157 @@
+"""Our network as a learner: encode the table, then train the MLP. And the base of the engines that train it fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from butfor.encode import TableEncoder
+from butfor.errors import LearnerError, SettingError
+from butfor.mlp.mlp import MLP, split_off_validation
+from butfor.mlp.recipe import Fits, Network, Recipe, Rows
+from butfor.seam import Bound, FlipSet, Floats, Learner, Progress, Table, Training
+
+
+class MLPLearner:
+    """The encoder is fitted on the training rows alone; labels play no part in it, so that all flip sets share it."""
+
+    name = "MLP"
+    seeded = True
+    kind = "mlp"
+
+    def __init__(self, model: MLP, encoder: TableEncoder | None = None) -> None:
+        self.recipe = model.recipe()
+        self.validation_fraction = model.validation_fraction
+        self.encoder = clone(encoder) if encoder is not None else TableEncoder()
+        self._data: _Encoded | None = None
+
+    def split(self, labels: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Positions of training rows and of those, a stratified share, that steer early stopping in their stead."""
+        at = np.arange(len(labels), dtype=np.float32)[:, None]
+        parts = split_off_validation(at, labels, None, None, fraction=self.validation_fraction, seed=self.recipe.seed)
+        return parts.X[:, 0].astype(np.int64), parts.X_val[:, 0].astype(np.int64)
+
+    def fit(self, table: Table, labels: Floats) -> NetworkModel:
+        """The reference: plain PyTorch."""
+        from butfor.mlp.reference import train
+
+        data = self.encoded(table)
+        rows = replace(data.rows, y=labels)
+        network = train(self.recipe, rows)
+        if not network.best_epoch:
+            raise LearnerError(
+                f"Training diverged: no epoch had a finite validation loss (learning_rate={self.recipe.learning_rate:g}"
+                f", numeric='{self.encoder.numeric}'). Lower the learning rate, or scale the numeric columns."
+            )
+        return NetworkModel(network, rows, data)
+
+    def reseeded(self, seed: int) -> MLPLearner:
+        other = object.__new__(MLPLearner)
+        other.__dict__.update(self.__dict__, recipe=replace(self.recipe, seed=seed))
+        return other
+
+    def record(self) -> dict[str, Any]:
+        return {"kind": self.kind, "recipe": self.recipe.to_dict(), "encoder": self.encoder.get_params()}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> MLPLearner:
+        learner = cls(MLP(), TableEncoder(**record["encoder"]))
+        learner.recipe = Recipe.from_dict(record["recipe"])
+        return learner
+
+    def encoded(self, table: Table) -> _Encoded:
+        """The table as numbers, encoded once."""
+        if self._data is None or self._data.table is not table:
+            self._data = _Encoded.of(self.encoder, table)
+        return self._data
+
+
+@dataclass(frozen=True, eq=False)
+class _Encoded:
+    """A table as numbers, and the fitted encoder for people. Remembers the people asked about last."""
+
+    table: Table
+    encoder: TableEncoder
+    rows: Rows
+    last: dict[str, Any]
+
+    @classmethod
+    def of(cls, encoder: TableEncoder, table: Table) -> _Encoded:
+        if table.validation is None:
+            raise SettingError("An MLP stops early by validation rows; give some, or let the audit set rows aside.")
+        fitted = clone(encoder).fit(table.X)
+        X, X_val = fitted.transform(table.X), fitted.transform(table.validation[0])
+        return cls(table, fitted, Rows(X, table.zero_one, X_val, table.validation_zero_one), {})
+
+    def people(self, people: pd.DataFrame) -> Floats:
+        if self.last.get("people") is not people:
+            self.last.update(people=people, encoded=self.encoder.transform(people))
+        encoded: Floats = self.last["encoded"]
+        return encoded
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkModel:
+    """A trained network behind its encoder. `rows` holds the labels it was trained on."""
+
+    network: Network
+    rows: Rows
+    data: _Encoded
+
+    @property
+    def encoder(self) -> TableEncoder:
+        return self.data.encoder
+
+    def encoded(self, people: pd.DataFrame) -> Floats:
+        """People as the network sees them, `[people × inputs]`."""
+        return self.data.people(people)
+
+    def logits(self, people: pd.DataFrame) -> Floats:
+        return self.network.logits(self.encoded(people))
+
+
+class NetworkEngine:
+    """Base of the engines for our network. Each brings ``fit_many(recipe, rows, flip_sets, people)``: networks that are
+    the reference's up to the order of floating-point sums."""
+
+    name: str
+    by_definition = False
+    device: Any = "cpu"
+
+    @property
+    def width(self) -> int:
+        raise NotImplementedError
+
+    def fit_many(
+        self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats,
+        progress: Progress | None = None,
+    ) -> Fits:  # fmt: skip
+        raise NotImplementedError
+
+    def accepts(self, learner: Learner) -> bool:
+        return isinstance(learner, MLPLearner)
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        assert isinstance(learner, MLPLearner)
+        data = learner.encoded(table)
+        encoded = np.array(data.people(people))
+
+        def answers(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+            logits = np.empty((len(trainings), len(encoded)), np.float32)
+            places = sorted(range(len(trainings)), key=lambda k: (trainings[k].seed is None, trainings[k].seed or 0))
+            for seed, group in groupby(places, key=lambda k: trainings[k].seed):
+                at = list(group)
+                recipe = learner.recipe if seed is None else replace(learner.recipe, seed=seed)
+                fits = self.fit_many(recipe, data.rows, [trainings[k].flips for k in at], encoded, progress)
+                # Where no epoch was kept, training diverged, and the initial weights are nobody's answer.
+                logits[at] = np.where((fits.best_epoch > 0)[:, None], fits.logits, np.nan)
+            return logits
+
+        return answers

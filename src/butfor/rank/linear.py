@@ -1,0 +1,96 @@
+"""What flipping a label does to a linear classifier: exactly for ridge, by one Newton step for logistic regression.
+
+Logistic regression minimises C·Σ sᵢ·lossᵢ + ½‖w‖². Flipping label i adds −C·sᵢ(1 − 2yᵢ)x̃ᵢ to the gradient, and with the
+exact Hessian H = C·Σ sᵢσ'(zᵢ)x̃ᵢx̃ᵢᵀ + I the minimum moves by H⁻¹ of that to first order; the intercept (the 1 in x̃) has
+no penalty. A ridge classifier's prediction Σ zᵢtᵢ is linear in its targets t = ±1, so there the effect is exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.learn.sklearn import SklearnModel
+from butfor.seam import Model, Table
+
+Array = NDArray[np.float64]
+
+
+def is_linear(model: Model) -> bool:
+    """A logistic regression with the usual penalty, or a ridge classifier, whose inputs are known."""
+    if not isinstance(model, SklearnModel):
+        return False
+    from sklearn.linear_model import LogisticRegression, RidgeClassifier
+
+    final = model.final
+    if type(final) is LogisticRegression:
+        plain = final.l1_ratio in (None, 0) and getattr(final, "penalty", None) not in ("l1", "elasticnet")
+    else:
+        plain = type(final) is RidgeClassifier
+    return plain and model.separable
+
+
+def flip_effects(model: Model, table: Table, people: pd.DataFrame) -> Array:
+    """The change of each person's margin if label i were flipped, `[people × n]`."""
+    assert isinstance(model, SklearnModel)
+    X, asked = model.inputs(table.X), model.inputs(people)
+    assert X is not None
+    assert asked is not None
+    y, weight = table.zero_one.astype(np.float64), _weights(model.final, table)
+    if type(model.final).__name__ == "RidgeClassifier":
+        return _ridge(model.final, X, asked, y, weight)
+    return _logistic(model.final, X, asked, y, weight)
+
+
+def _weights(estimator: Any, table: Table) -> Array:
+    """Each row's weight as the estimator has it, class weights included: as they are before the flip."""
+    from sklearn.utils.class_weight import compute_sample_weight
+
+    weight = np.ones(table.n) if table.weight is None else np.asarray(table.weight, np.float64)
+    if estimator.class_weight is not None:
+        weight = weight * compute_sample_weight(estimator.class_weight, table.zero_one.astype(np.int64))
+    return weight
+
+
+def _logistic(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:
+    from scipy.special import expit
+
+    X, people = (_with_ones(A, estimator.fit_intercept) for A in (X, people))
+    share = expit(X[:, : estimator.coef_.shape[1]] @ estimator.coef_[0] + estimator.intercept_[0])
+    penalty = np.zeros(X.shape[1])
+    penalised = estimator.penalty is not None if hasattr(estimator, "penalty") else True
+    if penalised and np.isfinite(estimator.C):
+        penalty[: estimator.coef_.shape[1]] = 1 / estimator.C
+    H = (X * (weight * share * (1 - share))[:, None]).T @ X + np.diag(penalty)
+    moves = _solve(H, people.T)
+    effects: Array = (moves.T @ X.T) * (weight * (1 - 2 * y))[None, :]
+    return effects
+
+
+def _ridge(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:
+    if estimator.fit_intercept:
+        centre = np.average(X, axis=0, weights=weight)
+        share = weight / weight.sum()
+    else:
+        centre, share = np.zeros(X.shape[1]), np.zeros(len(X))
+    centred = X - centre
+    gram = (centred * weight[:, None]).T @ centred + estimator.alpha * np.eye(X.shape[1])
+    z: Array = _solve(gram, (people - centre).T).T @ (centred * weight[:, None]).T + share[None, :]
+    return z * (2 * (1 - 2 * y))[None, :]
+
+
+def _solve(A: Array, b: Array) -> Array:
+    """A⁻¹b for a symmetric matrix that may be singular: duplicate columns without a penalty."""
+    try:
+        from scipy.linalg import cho_factor, cho_solve
+
+        return np.asarray(cho_solve(cho_factor(A), b))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0])
+
+
+def _with_ones(X: Array, intercept: bool) -> Array:
+    return np.column_stack([X, np.ones(len(X))]) if intercept else X

@@ -1,0 +1,46 @@
+"""Rows and people as numbers, for rankings that measure in the feature space of whatever model.
+
+Our network's inputs are its own encoding; a scikit-learn model's are what its last step sees. Where a model does not
+say, the table is encoded here: numbers scaled, missing ones at the mean, categories one-hot, unseen ones all 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.learn.sklearn import SklearnModel
+from butfor.mlp.learner import NetworkModel
+from butfor.seam import Model, Table
+
+Numbers = NDArray[np.floating[Any]]
+
+
+def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
+    """`[n × d]` of the training rows, `[people × d]` of the people."""
+    if isinstance(model, NetworkModel):
+        return model.rows.X, model.encoded(people)
+    if isinstance(model, SklearnModel):
+        inputs = model.inputs(table.X), model.inputs(people)
+        if inputs[0] is not None and inputs[1] is not None:
+            return inputs[0], inputs[1]
+    encoder = _encoder(table.X).fit(table.X)
+    rows, asked = (np.asarray(encoder.transform(X), np.float64) for X in (table.X, people))
+    return rows, asked
+
+
+def _encoder(X: pd.DataFrame) -> Any:
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    numeric = [c for c in X.columns if pd.api.types.is_numeric_dtype(X[c].dtype)]
+    others = [c for c in X.columns if c not in numeric]
+    return make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), numeric),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), others),
+    )

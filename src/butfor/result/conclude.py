@@ -1,0 +1,109 @@
+"""From a finished pursuit to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.learn.local import pulls
+from butfor.result.record import AFTER, BEFORE
+from butfor.result.verdict import Verdict
+from butfor.rules import Rule
+from butfor.search.joint import Pursuit
+from butfor.situation import Situation
+
+
+@dataclass(frozen=True, eq=False)
+class Conclusions:
+    """What all verdicts of one run share."""
+
+    situation: Situation
+    budget: int
+    rank: str
+    protocol: str
+    phi: Rule
+    psi: Rule
+    run: dict[str, Any]
+
+    def verdicts(
+        self,
+        cases: Sequence[int],
+        psi: NDArray[np.bool_],
+        pursuits: Sequence[Pursuit],
+        extra: dict[int, dict[str, Any]],
+    ) -> list[Verdict]:
+        """One per person, in their order; no pursuit means that φ left the person out. `extra` is what is known of
+        those found besides."""
+        by_person = {p.person: p for p in pursuits}
+        pulled = pulls(self.situation.model, self.situation.people)
+        return [
+            self._verdict(k, case, int(psi[k].sum()), by_person.get(k), pulled[k] if pulled else None, extra.get(k, {}))
+            for k, case in enumerate(cases)
+        ]
+
+    def _verdict(
+        self, k: int, case: int, allowed: int, pursuit: Pursuit | None, pulled: dict[str, float] | None,
+        extra: dict[str, Any],
+    ) -> Verdict:  # fmt: skip
+        situation = self.situation
+        person: pd.Series = situation.people.iloc[k]
+        prediction = int(situation.predictions[k])
+        found = pursuit is not None and pursuit.found is not None
+        positions = pursuit.found if pursuit is not None and pursuit.found is not None else ()
+        return Verdict(
+            status="not_eligible" if pursuit is None else "found" if found else "not_found",
+            case=int(case),
+            row=situation.people.index[k],
+            person=person,
+            group=situation.groups[k],
+            sensitive=situation.sensitive.name,
+            prediction=situation.label_names[prediction],
+            logit=float(situation.logits[k]),
+            counterfactual_prediction=situation.label_names[1 - prediction] if found else None,
+            counterfactual_logit=pursuit.found_logit if pursuit else None,
+            flips=self._flips(positions),
+            positions=positions,
+            training_rows=situation.table.n,
+            budget=self.budget,
+            flippable=allowed,
+            attempts=pursuit.spent if pursuit else 0,
+            shared=bool(pursuit and pursuit.shared),
+            complete=pursuit is None or pursuit.complete,
+            confirmed=found,
+            rank=self.rank,
+            protocol=self.protocol,
+            closest_logit=pursuit.closest if pursuit else None,
+            course=tuple(pursuit.course) if pursuit else (),
+            reason=self._reason(pursuit, allowed),
+            run=self.run,
+            minimal=found and (len(positions) == 1 or bool(pursuit and pursuit.minimal)),
+            first_size=pursuit.first_size if pursuit else 0,
+            pulls=pulled,
+            training=situation.table,
+            **extra,
+        )
+
+    def _flips(self, positions: Sequence[int]) -> pd.DataFrame:
+        table, names = self.situation.table, self.situation.label_names
+        rows = table.X.iloc[list(positions)].copy()
+        labels = table.zero_one[list(positions)].astype(np.int64)
+        rows.insert(0, BEFORE, [names[label] for label in labels])
+        rows.insert(1, AFTER, [names[1 - label] for label in labels])
+        rows.attrs = {}
+        return rows
+
+    def _reason(self, pursuit: Pursuit | None, allowed: int) -> str:
+        if pursuit is None:
+            return self.phi.reason(self.situation)
+        if pursuit.found is not None:
+            return ""
+        if not allowed:
+            return f"The rule ψ ({self.psi.text}) allows no label to be flipped for this person."
+        if not pursuit.complete:
+            return "The search was stopped before it was through."
+        return "This does not show that the decision is fair."

@@ -1,0 +1,185 @@
+"""A situation: what rules, rankings and verdicts look at. The model, the table, the people, and their groups."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError, TableError, listed
+from butfor.seam import Floats, Model, Table
+
+MOST_GROUPS = 20
+"""A protected attribute with more values is a number in disguise: switching to each makes no sense."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitive:
+    """The protected attribute: columns of the table, or values beside it that the model never sees.
+
+    `values [n]` are the training rows' groups; with several columns their combinations, joined by `JOINT`."""
+
+    name: str
+    values: NDArray[np.object_]
+    columns: tuple[Hashable, ...] = ()
+
+    JOINT = " · "
+
+    @property
+    def blind(self) -> bool:
+        """The model is not told the attribute, so no switch of it can change a decision."""
+        return not self.columns
+
+    @classmethod
+    def of(cls, given: Any, X: pd.DataFrame) -> Sensitive:
+        """From a column's name, a list of names, or values beside X: an array, a Series, a table."""
+        columns = _columns(given, X)
+        if columns:
+            name = " × ".join(map(str, columns))
+            found = cls(name, _joined(X[list(columns)]), columns)
+        else:
+            beside = _beside(given, X)
+            found = cls(" × ".join(map(str, beside.columns)), _joined(beside))
+        group_values(found.values, found.name)
+        return found
+
+    def of_people(self, people: pd.DataFrame, given: Any = None) -> NDArray[np.object_]:
+        """The people's groups: from their own columns, or from what is given beside them."""
+        if not self.blind:
+            missing = [c for c in self.columns if c not in people.columns]
+            if missing:
+                raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
+            return _joined(people[list(self.columns)])
+        if given is None:
+            raise SettingError(
+                f"The model is blind to '{self.name}', so the people's values must be given beside their table: "
+                "pass sensitive_features=... with one value per person."
+            )
+        groups = _joined(_beside(given, people))
+        unknown = sorted(set(map(str, groups)) - set(map(str, self.values)))
+        if unknown:
+            raise TableError(f"The people's '{self.name}' holds {listed(unknown)}, which no training row has.")
+        return groups
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """`people` are asked about; `groups [people]` is their protected attribute."""
+
+    model: Model
+    table: Table
+    people: pd.DataFrame
+    sensitive: Sensitive
+    groups: NDArray[np.object_]
+    label_names: tuple[str, str]
+    training_logits: Floats = field(repr=False)
+
+    @cached_property
+    def logits(self) -> Floats:
+        """f of each person."""
+        return self.model.logits(self.people)
+
+    @cached_property
+    def predictions(self) -> NDArray[np.int64]:
+        return (self.logits > 0).astype(np.int64)
+
+    @cached_property
+    def training_predictions(self) -> NDArray[np.int64]:
+        return (self.training_logits > 0).astype(np.int64)
+
+    def column(self, name: Hashable) -> Hashable:
+        """A column that a rule names; refused where the table has none of that name."""
+        if name not in self.table.X.columns:
+            raise SettingError(f"A rule names column '{name}'; the table has {listed(self.table.X.columns)}.")
+        return name
+
+    def switched(self, column: Hashable | None = None) -> Iterator[pd.DataFrame]:
+        """The people with the protected attribute (or `column`) switched to each of its values in turn; nothing where
+        the model is blind to it."""
+        columns = self.sensitive.columns if column is None else (self.column(column),)
+        if not columns:
+            return
+        values = self.table.X[list(columns)].drop_duplicates()
+        group_values(_joined(values), " × ".join(map(str, columns)))
+        for combination in values.itertuples(index=False, name=None):
+            people = self.people.copy()
+            for name, value in zip(columns, combination, strict=True):
+                people[name] = pd.Series([value] * len(people), index=people.index, dtype=self.table.X[name].dtype)
+            yield people
+
+
+def group_values(values: Any, name: str) -> list[Any]:
+    """The different values of a protected attribute among the training rows, sorted."""
+    found = list(pd.unique(pd.Series(values).astype(object)))
+    if any(pd.isna(value) for value in found):
+        raise TableError(f"The protected attribute '{name}' is missing for some rows; fill it in or drop them.")
+    if len(found) > MOST_GROUPS:
+        raise SettingError(
+            f"'{name}' has {len(found)} different values, too many for a protected attribute: "
+            f"group it into at most {MOST_GROUPS} first (for example age into age bands)."
+        )
+    return sorted(found, key=lambda value: (type(value).__name__, value))
+
+
+def _columns(given: Any, X: pd.DataFrame) -> tuple[Hashable, ...]:
+    """The columns of X that are named; none where values are given instead."""
+    names = list(given) if isinstance(given, (list, tuple)) and not _is_column(given, X) else [given]
+    named = [name for name in names if _is_column(name, X)]
+    if named and len(named) == len(names):
+        return tuple(dict.fromkeys(names))
+    if all(isinstance(name, str) for name in names) and len(names) != len(X):
+        absent = [name for name in names if not _is_column(name, X)]
+        raise TableError(
+            f"sensitive_features names {listed(absent)}, not a column of X, which has {listed(X.columns, 30)}. Name "
+            "a column of X, or several in a list, or give one value per row beside X."
+        )
+    return ()
+
+
+def _is_column(name: Any, X: pd.DataFrame) -> bool:
+    return isinstance(name, Hashable) and name in X.columns
+
+
+def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
+    """Values beside X as a table of one or more columns, checked against its rows."""
+    if isinstance(given, pd.Series):
+        frame = given.to_frame(given.name if given.name is not None else "group")
+    elif isinstance(given, pd.DataFrame):
+        frame = given
+    else:
+        try:
+            frame = pd.DataFrame(given)
+        except (ValueError, TypeError):
+            frame = pd.DataFrame()
+        if frame.shape[1] == 1:
+            frame.columns = pd.Index(["group"])
+    if len(frame) != len(X) or not frame.shape[1]:
+        raise TableError(
+            f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}, or hold one value for "
+            f"each of its {len(X)} rows; got {brief(given)}."
+        )
+    if isinstance(given, (pd.Series, pd.DataFrame)) and not frame.index.equals(X.index):
+        raise TableError(
+            "The index of sensitive_features is not that of X: other rows, or another order. Align it "
+            "(sensitive_features.loc[X.index]), or pass a plain array in the order of X."
+        )
+    return frame
+
+
+def _joined(frame: pd.DataFrame) -> NDArray[np.object_]:
+    if frame.shape[1] == 1:
+        return frame.iloc[:, 0].astype(object).to_numpy()
+    rows = frame.astype(object).itertuples(index=False, name=None)
+    joined = [None if any(pd.isna(v) for v in row) else Sensitive.JOINT.join(map(str, row)) for row in rows]
+    return np.array(joined, dtype=object)
+
+
+def brief(thing: Any) -> str:
+    """What was given instead, for a message."""
+    shape = getattr(thing, "shape", None)
+    return f"{type(thing).__name__} of shape {shape}" if shape is not None else repr(thing)[:60]
