@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from butfor.errors import EngineError, SettingError
 from butfor.learn.joblib_engine import JoblibEngine
-from butfor.mlp.learner import NetworkEngine
+from butfor.learn.linear_engine import LinearEngine
+from butfor.mlp.learner import MLPLearner, NetworkEngine
 from butfor.seam import Engine, Learner
 
-NAMES = ("auto", "fused", "stacked", "joblib")
+NAMES = ("auto", "fused", "stacked", "linear", "joblib")
 
 Tell = Callable[[str], None]
 
@@ -21,17 +22,18 @@ def choose_engine(
     jobs: int | None = None,
     tell: Tell = lambda line: None,
 ) -> Engine:
-    """The engine of that name, or as it is, if it accepts the learner. "auto" takes the GPU where torch sees one (or
-    `device` names one), else compiled code, else the learner's own fit; where it falls back it tells so in one line."""
+    """The engine of that name, or as it is, if it accepts the learner. "auto" takes, for our network, the GPU where
+    torch sees one (or `device` names one), else compiled code; for linear classifiers their own engine; else the
+    learner's own fit. Where it falls back it tells so in one line."""
     check_engine(given, jobs)
     if not isinstance(given, str):
         engine = given
     elif given == "auto":
-        from butfor.mlp.learner import MLPLearner
-
-        engine = _fastest(device, jobs, tell) if isinstance(learner, MLPLearner) else JoblibEngine(jobs)
+        engine = _fastest(learner, device, jobs, tell)
     elif given == "joblib":
         engine = JoblibEngine(jobs)
+    elif given == "linear":
+        engine = LinearEngine()
     else:
         engine = network_engine(given, device, jobs)
     if not engine.accepts(learner):
@@ -55,7 +57,9 @@ def network_engine(name: str, device: str | None = None, jobs: int | None = None
     return FusedEngine(jobs=jobs)
 
 
-def _fastest(device: str | None, jobs: int | None, tell: Tell) -> Engine:
+def _fastest(learner: Learner, device: str | None, jobs: int | None, tell: Tell) -> Engine:
+    if not isinstance(learner, MLPLearner):
+        return LinearEngine() if LinearEngine().accepts(learner) else JoblibEngine(jobs)
     if device not in (None, "cpu") or (device is None and _best_device() != "cpu"):
         try:
             return network_engine("stacked", device)

@@ -19,7 +19,9 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -176,12 +178,18 @@ def _remove(file: str) -> None:
     shutil.rmtree(Path(file).parent, ignore_errors=True)
 
 
+@lru_cache(maxsize=1)
+def _pools(modules: int) -> Any:
+    """The thread pools of what is loaded; looked for again when more modules are."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def one_thread() -> ExitStack:
     """BLAS, OpenMP and torch on one thread each: whole trainings are what is spread over the cores."""
-    from threadpoolctl import threadpool_limits
-
     stack = ExitStack()
-    stack.enter_context(threadpool_limits(1))
+    stack.enter_context(_pools(len(sys.modules)).limit(limits=1))
     if "torch" in sys.modules:
         import torch
 

@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from butfor.encode import TableEncoder
 from butfor.learn.sklearn import SklearnModel
 from butfor.mlp.learner import NetworkModel
 from butfor.mlp.linearize import linearize
@@ -44,14 +43,12 @@ def _linear(model: SklearnModel, people: pd.DataFrame) -> list[dict[str, float]]
     terms = inputs * np.ravel(coefficients)
     bias = np.full(len(people), float(np.ravel(model.final.intercept_)[0]))
     if isinstance(model.estimator, Pipeline) and len(model.estimator.steps) > 1:
-        first = model.estimator[0]
-        if len(model.estimator.steps) == 2 and isinstance(first, TableEncoder):
-            return _named(first.by_column(terms), bias, list(people.columns))
         try:
             return _named(terms, bias, list(model.estimator[:-1].get_feature_names_out()))
         except (AttributeError, ValueError):
             return None
-    return _named(terms, bias, list(people.columns))
+    by_column = terms if model.data is None else model.data.encoder.by_column(terms)
+    return _named(by_column, bias, list(people.columns))
 
 
 def _named(terms: NDArray[np.float64], bias: NDArray[np.float64], columns: list[object]) -> list[dict[str, float]]:

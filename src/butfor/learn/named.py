@@ -13,7 +13,8 @@ from butfor.errors import ButforError, SettingError
 def _logistic(seed: int) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(max_iter=1000)
+    # This solver reaches the minimum; the default one stops a hundredth of a logit before it, here and there.
+    return LogisticRegression(solver="newton-cholesky")
 
 
 def _ridge(seed: int) -> Any:
@@ -43,7 +44,7 @@ def _boosting(seed: int) -> Any:
 MODELS: dict[str, Callable[[int], Any]] = {
     "logistic": _logistic, "ridge": _ridge, "knn": _knn, "forest": _forest, "boosting": _boosting,
 }  # fmt: skip
-"""scikit-learn's, with its defaults; the seed is for those that draw."""
+"""scikit-learn's, with its defaults but for the solver of logistic regression; the seed is for those that draw."""
 NAMES = ("mlp", *MODELS)
 
 

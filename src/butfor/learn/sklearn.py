@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from butfor.encode import TableEncoder
+from butfor.encoded import EncodedTable
 from butfor.errors import ButforError, LearnerError
 from butfor.learn import blueprint
 from butfor.seam import Floats, Table
@@ -41,6 +42,7 @@ class SklearnLearner:
         _check(estimator)
         self.estimator = clone(estimator)
         self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
+        self._data: EncodedTable | None = None
         self.name = _named(estimator)
         self.torch_seed = (0 if seed is None else seed) if _uses_torch(estimator) else None
         if self.torch_seed is not None:  # skorch prints a line per epoch unless it is told not to
@@ -63,11 +65,12 @@ class SklearnLearner:
         return has_fit_parameter(_last(self.estimator), "sample_weight")
 
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
-        estimator = self._for(table.X)
+        estimator, data = clone(self.estimator), self._encoded(table)
+        X = table.X if data is None else data.X
         try:
             with self._seeds():
-                estimator.fit(table.X, labels.astype(np.int64), **self._weights(table, estimator))
-            return SklearnModel(estimator)
+                estimator.fit(X, labels.astype(np.int64), **self._weights(table))
+            return SklearnModel(estimator, data)
         except ButforError:
             raise
         except Exception as error:  # whatever the model's own code raises is said with its place
@@ -76,6 +79,7 @@ class SklearnLearner:
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
         other.estimator.set_params(**dict.fromkeys(self._random_states(), seed))
+        other._data = self._data
         return other
 
     def record(self) -> dict[str, Any]:
@@ -98,23 +102,27 @@ class SklearnLearner:
             return f"Give it a fixed seed: {', '.join(f'{name}=0' for name in unset[:3])}."
         return "Fix whatever it draws: audits compare trainings that differ in nothing but the labels."
 
-    def _for(self, X: pd.DataFrame) -> Any:
-        """A fresh estimator, behind an encoder where it needs one."""
-        estimator = clone(self.estimator)
-        encoder = self.encoder
-        torch = self.torch_seed is not None
-        if encoder is None and not _preprocesses(estimator) and (torch or not all(map(_is_number, X.dtypes))):
+    def _encoded(self, table: Table) -> EncodedTable | None:
+        """The table behind the encoder, where there is to be one; encoded once."""
+        encoder, torch = self.encoder, self.torch_seed is not None
+        if (
+            encoder is None
+            and not _preprocesses(self.estimator)
+            and (torch or not all(map(_is_number, table.X.dtypes)))
+        ):
             encoder = TableEncoder(dtype="float32" if torch else "float64")
-        if encoder is None or encoder == RAW:
-            return estimator
-        return Pipeline([("encode", clone(encoder)), ("model", estimator)])
+        if not isinstance(encoder, TableEncoder):
+            return None
+        if self._data is None or self._data.table is not table:
+            self._data = EncodedTable(encoder, table)
+        return self._data
 
-    def _weights(self, table: Table, estimator: Any) -> dict[str, Any]:
+    def _weights(self, table: Table) -> dict[str, Any]:
         if table.weight is None:
             return {}
         if not self.takes_weights:
             raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
-        name = "sample_weight"
+        name, estimator = "sample_weight", self.estimator
         while isinstance(estimator, Pipeline):
             name, estimator = f"{estimator.steps[-1][0]}__{name}", estimator.steps[-1][1]
         return {name: table.weight}
@@ -137,9 +145,10 @@ class SklearnLearner:
 
 @dataclass(frozen=True, eq=False)
 class SklearnModel:
-    """A fitted estimator."""
+    """A fitted estimator, behind an encoder of ours where `data` is not None."""
 
     estimator: Any
+    data: EncodedTable | None = None
 
     @property
     def final(self) -> Any:
@@ -149,8 +158,13 @@ class SklearnModel:
     def logits(self, people: pd.DataFrame) -> Floats:
         if not len(people):
             return np.empty(0, np.float32)
-        decided = np.asarray(self.estimator.predict(people)).ravel() == 1
-        return with_sign(self._margin(people), decided)
+        given = self._given(people)
+        try:
+            decided = np.asarray(self.estimator.predict(given)).ravel() == 1
+            return with_sign(self._margin(given), decided)
+        except Exception as error:
+            name = type(self.final).__name__
+            raise LearnerError(f"{name} could not decide about these people: {_first_line(error)}") from error
 
     @property
     def separable(self) -> bool:
@@ -160,7 +174,8 @@ class SklearnModel:
     def step_inputs(self, X: pd.DataFrame) -> Any:
         """What the last step sees of raw rows."""
         several = isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1
-        return self.estimator[:-1].transform(X) if several else X
+        given = self._given(X)
+        return self.estimator[:-1].transform(given) if several else given
 
     def inputs(self, X: pd.DataFrame) -> NDArray[np.float64] | None:
         """The same as numbers, `[rows × inputs]`; None where they are not."""
@@ -173,14 +188,18 @@ class SklearnModel:
             return None
         return numbers if numbers.ndim == 2 and np.isfinite(numbers).all() else None
 
-    def _margin(self, people: pd.DataFrame) -> NDArray[np.float64]:
+    def _given(self, X: pd.DataFrame) -> Any:
+        """What the estimator is handed: the raw table, or our encoding of it."""
+        return X if self.data is None else self.data.people(X)
+
+    def _margin(self, given: Any) -> NDArray[np.float64]:
         threshold = _threshold(self.estimator)
         if hasattr(self.estimator, "decision_function") and (
             threshold is None or not hasattr(self.estimator, "predict_proba")
         ):
-            margin = np.asarray(self.estimator.decision_function(people), np.float64)
+            margin = np.asarray(self.estimator.decision_function(given), np.float64)
             return (margin if margin.ndim == 1 else margin[:, -1]) - (threshold or 0.0)
-        shares = np.asarray(self.estimator.predict_proba(people), np.float64)[:, -1]
+        shares = np.asarray(self.estimator.predict_proba(given), np.float64)[:, -1]
         return _logit(shares) - (0.0 if threshold is None else _logit(threshold))
 
 

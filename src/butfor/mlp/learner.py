@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from butfor.encode import TableEncoder
+from butfor.encoded import EncodedTable
 from butfor.errors import LearnerError, SettingError
 from butfor.mlp.mlp import MLP, split_off_validation
 from butfor.mlp.recipe import Fits, Network, Recipe, Rows
@@ -69,32 +70,19 @@ class MLPLearner:
     def encoded(self, table: Table) -> _Encoded:
         """The table as numbers, encoded once."""
         if self._data is None or self._data.table is not table:
-            self._data = _Encoded.of(self.encoder, table)
+            self._data = _Encoded(self.encoder, table)
         return self._data
 
 
-@dataclass(frozen=True, eq=False)
-class _Encoded:
-    """A table as numbers, and the fitted encoder for people. Remembers the people asked about last."""
+class _Encoded(EncodedTable):
+    """With the validation rows, as the network takes them."""
 
-    table: Table
-    encoder: TableEncoder
-    rows: Rows
-    last: dict[str, Any]
-
-    @classmethod
-    def of(cls, encoder: TableEncoder, table: Table) -> _Encoded:
+    def __init__(self, encoder: TableEncoder, table: Table) -> None:
         if table.validation is None:
             raise SettingError("An MLP stops early by validation rows; give some, or let the audit set rows aside.")
-        fitted = clone(encoder).fit(table.X)
-        X, X_val = fitted.transform(table.X), fitted.transform(table.validation[0])
-        return cls(table, fitted, Rows(X, table.zero_one, X_val, table.validation_zero_one), {})
-
-    def people(self, people: pd.DataFrame) -> Floats:
-        if self.last.get("people") is not people:
-            self.last.update(people=people, encoded=self.encoder.transform(people))
-        encoded: Floats = self.last["encoded"]
-        return encoded
+        super().__init__(encoder, table)
+        X_val = self.encoder.transform(table.validation[0])
+        self.rows = Rows(self.X, table.zero_one, X_val, table.validation_zero_one)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,9 +25,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
+from butfor.learn import linear
 from butfor.mlp.learner import NetworkModel
 from butfor.mlp.recipe import Network, Rows
-from butfor.rank import linear
 from butfor.rank.network import NetworkRanking
 from butfor.rank.ranking import Scores
 from butfor.seam import Floats, Model, Table, away

@@ -56,18 +56,30 @@ def _weights(estimator: Any, table: Table) -> Array:
 
 
 def _logistic(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:
+    X, people = (with_ones(A, estimator.fit_intercept) for A in (X, people))
+    H = curvature(X, weight, penalty(estimator, X.shape[1]), coefficients(estimator))
+    effects: Array = (_solve(H, people.T).T @ X.T) * (weight * (1 - 2 * y))[None, :]
+    return effects
+
+
+def coefficients(estimator: Any) -> Array:
+    """Weights and, where there is one, the intercept behind them."""
+    w = np.ravel(estimator.coef_).astype(np.float64)
+    return np.append(w, estimator.intercept_[0]) if estimator.fit_intercept else w
+
+
+def penalty(estimator: Any, size: int) -> Array:
+    """½ Σ penaltyⱼ wⱼ² is added to the sum of the losses; the intercept's is 0."""
+    strength = 0.0 if getattr(estimator, "penalty", "l2") is None or not np.isfinite(estimator.C) else 1 / estimator.C
+    return np.append(np.full(size - 1, strength), 0.0) if estimator.fit_intercept else np.full(size, strength)
+
+
+def curvature(X: Array, weight: Array, penalty: Array, w: Array) -> Array:
+    """The Hessian of the penalised sum of losses at w."""
     from scipy.special import expit
 
-    X, people = (_with_ones(A, estimator.fit_intercept) for A in (X, people))
-    share = expit(X[:, : estimator.coef_.shape[1]] @ estimator.coef_[0] + estimator.intercept_[0])
-    penalty = np.zeros(X.shape[1])
-    penalised = estimator.penalty is not None if hasattr(estimator, "penalty") else True
-    if penalised and np.isfinite(estimator.C):
-        penalty[: estimator.coef_.shape[1]] = 1 / estimator.C
-    H = (X * (weight * share * (1 - share))[:, None]).T @ X + np.diag(penalty)
-    moves = _solve(H, people.T)
-    effects: Array = (moves.T @ X.T) * (weight * (1 - 2 * y))[None, :]
-    return effects
+    share = expit(X @ w)
+    return np.asarray((X * (weight * share * (1 - share))[:, None]).T @ X + np.diag(penalty))
 
 
 def _ridge(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:
@@ -92,5 +104,5 @@ def _solve(A: Array, b: Array) -> Array:
         return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0])
 
 
-def _with_ones(X: Array, intercept: bool) -> Array:
+def with_ones(X: Array, intercept: bool) -> Array:
     return np.column_stack([X, np.ones(len(X))]) if intercept else X

@@ -1,0 +1,164 @@
+"""Many logistic regressions or ridge classifiers at once, from the one that is already trained.
+
+All flip sets of a table share X and differ in a few labels, so their minima lie close together. For ridge the margin
+is linear in the labels: a flip set's is the present one plus its labels' effects, exactly. For logistic regression the
+loss is convex: Newton's method starts from the present minimum, with the present Hessian factorised once, and moves all
+flip sets together, one matrix product for all; the few that are far away get Hessians of their own. The estimator's
+own solver stops a little before the minimum, much the same before each: so what is added to its present answer is how
+far the minimum moves. Whatever is found that way is confirmed by the estimator's own `fit`, as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+
+from butfor.learn import linear
+from butfor.learn.linear import Array
+from butfor.learn.sklearn import SklearnLearner, SklearnModel
+from butfor.seam import Bound, FlipSet, Floats, Learner, Progress, Table, Training
+
+SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
+"""Those that end at the minimum of the loss as it is written; liblinear, for one, penalises the intercept too."""
+LABEL_BLIND = (
+    "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder",
+    "SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold",
+)  # fmt: skip
+"""Preprocessing that looks at no label, so that it is the same for all flip sets."""
+TOGETHER = 64
+SMALL_GRADIENT = 1e-7
+"""Where the largest entry of the gradient, per training row, is below this, a minimum is reached."""
+SHARED_STEPS, OWN_STEPS = 12, 30
+
+
+class LinearEngine:
+    """For LogisticRegression with the usual penalty and RidgeClassifier, behind preprocessing that sees no label."""
+
+    name = "linear"
+    by_definition = False
+    width = TOGETHER
+
+    def accepts(self, learner: Learner) -> bool:
+        if not isinstance(learner, SklearnLearner):
+            return False
+        *before, last = _steps(learner.estimator)
+        from sklearn.linear_model import LogisticRegression, RidgeClassifier
+
+        if type(last) is LogisticRegression:
+            usual = last.l1_ratio in (None, 0) and getattr(last, "penalty", "l2") not in ("l1", "elasticnet")
+            usual = usual and last.solver in SOLVERS and not last.dual and not last.warm_start
+        else:
+            usual = type(last) is RidgeClassifier and not last.positive and last.solver in ("auto", "cholesky", "svd")
+        return usual and last.class_weight is None and all(map(_label_blind, before))
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        model = learner.fit(table, table.labels())
+        assert isinstance(model, SklearnModel)
+        if type(model.final).__name__ == "RidgeClassifier":
+            return _Ridge(model, table, people)
+        return _Logistic(model, table, people)
+
+
+class _Ridge:
+    def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
+        self.before = model.logits(people).astype(np.float64)
+        self.effects = linear.flip_effects(model, table, people)
+
+    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+        if progress:
+            progress(len(trainings))
+        moved = [self.effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
+        return np.array([self.before + by for by in moved], np.float32).reshape(-1, len(self.before))
+
+
+class _Logistic:
+    def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
+        intercept = model.final.fit_intercept
+        X, asked = model.inputs(table.X), model.inputs(people)
+        assert X is not None
+        assert asked is not None
+        self.X, self.people = linear.with_ones(X, intercept), linear.with_ones(asked, intercept)
+        self.table = table
+        self.weight = np.ones(table.n) if table.weight is None else table.weight
+        self.penalty = linear.penalty(model.final, self.X.shape[1])
+        self.w = self._minimum(linear.coefficients(model.final), table.zero_one.astype(np.float64))
+        self.factor = self._factorised(self.w)
+        self.before = model.logits(people).astype(np.float64)
+
+    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+        logits = np.empty((len(trainings), len(self.people)), np.float32)
+        for first in range(0, len(trainings), TOGETHER):
+            some = [flips for flips, _ in trainings[first : first + TOGETHER]]
+            logits[first : first + len(some)] = self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
+            if progress:
+                progress(len(some))
+        return logits
+
+    def _minima(self, flip_sets: Sequence[FlipSet]) -> Array:
+        """The minima for the flip sets, `[inputs × sets]`."""
+        from scipy.linalg import cho_solve
+
+        labels = np.array([self.table.labels(flips) for flips in flip_sets], np.float64).T
+        W = np.repeat(self.w[:, None], len(flip_sets), axis=1)
+        going = np.arange(len(flip_sets))
+        for _ in range(SHARED_STEPS):
+            gradient = self._gradient(W[:, going], labels[:, going])
+            going = going[np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n]
+            if not len(going):
+                return W
+            far = np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n
+            W[:, going] -= cho_solve(self.factor, gradient[:, far])
+        for k in going:
+            W[:, k] = self._minimum(W[:, k], labels[:, k])
+        return W
+
+    def _minimum(self, w: Array, y: Array) -> Array:
+        """Newton's method with a Hessian of its own at each step, halved where it would go uphill."""
+        from scipy.linalg import cho_solve
+
+        for _ in range(OWN_STEPS):
+            gradient = self._gradient(w[:, None], y[:, None])[:, 0]
+            if np.abs(gradient).max() <= SMALL_GRADIENT * self.table.n:
+                break
+            step = cho_solve(self._factorised(w), gradient)
+            here, size = self._loss(w, y), 1.0
+            while self._loss(w - size * step, y) > here and size > 1e-4:
+                size /= 2
+            w = w - size * step
+        return w
+
+    def _gradient(self, W: Array, Y: Array) -> Array:
+        from scipy.special import expit
+
+        return np.asarray(self.X.T @ (self.weight[:, None] * (expit(self.X @ W) - Y)) + self.penalty[:, None] * W)
+
+    def _loss(self, w: Array, y: Array) -> float:
+        z = self.X @ w
+        return float(self.weight @ (np.logaddexp(0, z) - y * z) + self.penalty @ (w * w) / 2)
+
+    def _factorised(self, w: Array) -> Any:
+        from scipy.linalg import cho_factor
+
+        H = linear.curvature(self.X, self.weight, self.penalty, w)
+        # Without a penalty, or with columns that repeat each other, H may be singular by a hair.
+        return cho_factor(H + 1e-10 * np.trace(H) / len(H) * np.eye(len(H)))
+
+
+def _steps(estimator: Any) -> list[Any]:
+    return [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+
+
+def _label_blind(step: Any) -> bool:
+    if isinstance(step, (Pipeline, ColumnTransformer)):
+        parts = [part[1] for part in (step.steps if isinstance(step, Pipeline) else step.transformers)]
+        if isinstance(step, ColumnTransformer):
+            parts.append(step.remainder)
+        return all(map(_label_blind, parts))
+    known = isinstance(step, BaseEstimator) and type(step).__name__ in LABEL_BLIND
+    return step in ("passthrough", "drop") if isinstance(step, str) else known or step is None
