@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import socket
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -243,7 +244,7 @@ def test_no_network_and_no_file(cache: Path, tmp_path: Path, monkeypatch: pytest
     assert not cache.exists()
 
 
-def test_a_bar_is_drawn_only_for_a_terminal(
+def test_progress_is_drawn_only_for_a_terminal(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     download.fetch(MEMBER, SHA256, server.serve(NESTED), tmp_path)
@@ -259,6 +260,14 @@ def test_a_bar_is_drawn_only_for_a_terminal(
     download.fetch(MEMBER, SHA256, server.serve(NESTED), tmp_path)
     assert "Downloading" in terminal.getvalue()
     assert capsys.readouterr().out == ""
+
+
+def test_without_pooch_only_the_download_is_missing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    assert len(load_dataset("salary").X_train) > 0
+    with pytest.raises(DatasetError, match=r"pooch, the package that downloads, cannot be loaded .* BUTFOR_DATA=/"):
+        load_dataset("bank")
+    assert not cache.exists()
 
 
 @pytest.mark.parametrize(

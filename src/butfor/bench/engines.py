@@ -39,8 +39,9 @@ from butfor.errors import EngineError
 from butfor.learn.engines import network_engine
 from butfor.machine import available_cores
 from butfor.mlp.learner import NetworkEngine
+from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import Recipe, Rows
-from butfor.mlp.reference import one_thread, train
+from butfor.mlp.reference import train
 from butfor.seam import FlipSet, Floats
 
 PARTS = ("speed", "exhaustive", "scaling")

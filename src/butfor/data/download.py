@@ -1,7 +1,7 @@
 """Fetching a data set that may not be shipped: one file out of an archive on the web, into the cache.
 
-Nothing reaches the disk before its sha256 is right, and the file appears there in one step: an
-interrupted, truncated or altered download leaves nothing behind.
+pooch downloads into memory. Nothing reaches the disk before its sha256 is right, and the file appears
+there in one step: an interrupted, truncated or altered download leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import io
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
 
 from butfor.errors import DatasetError
@@ -46,37 +46,51 @@ def fetch(member: str, sha256: Collection[str], url: str, folder: Path, timeout:
         raise DatasetError(f"the archive holds no file {member}")
     if hashlib.sha256(content).hexdigest() not in sha256:
         raise DatasetError(f"{member} in the archive is not the published file (its sha256 differs)")
+    path = folder / member
     try:
-        return _write(content, folder / member)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{member}.", dir=folder) as unfinished:
+            Path(unfinished, member).write_bytes(content)
+            os.replace(Path(unfinished, member), path)
     except OSError as error:
-        raise DatasetError(f"{folder / member} cannot be written ({_reason(error)})") from error
+        raise DatasetError(f"{path} cannot be written ({_reason(error)})") from error
+    return path
+
+
+class _Archive(io.BytesIO):
+    """What has come so far; it refuses more than any archive meant here can have."""
+
+    def write(self, chunk: bytes) -> int:  # type: ignore[override]
+        if self.tell() + len(chunk) > _MOST_BYTES:
+            raise OSError("the server sent far more than the archive's size")
+        return super().write(chunk)
 
 
 def _download(url: str, timeout: float) -> bytes:
-    from http.client import HTTPException
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
-    content = bytearray()
     try:
-        with urlopen(Request(url, headers={"User-Agent": "butfor"}), timeout=timeout) as answer:
-            length = answer.headers.get("Content-Length")
-            expected = int(length) if length and length.isdigit() else None
-            with _progress(expected) as advance:
-                while chunk := answer.read(_CHUNK):
-                    content += chunk
-                    advance(len(chunk))
-                    if len(content) > _MOST_BYTES:
-                        raise DatasetError("the server sent far more than the archive's size")
-    except HTTPError as error:
-        error.close()
-        raise DatasetError(f"the server answered {error.code} {error.reason}") from error
-    except (OSError, HTTPException) as error:
-        raise DatasetError(_reason(error)) from error
-    # Read in chunks, http.client takes a connection closed too early for the end.
-    if expected is not None and len(content) < expected:
-        raise DatasetError(f"the download broke off after {len(content)} of {expected} bytes")
-    return bytes(content)
+        import pooch
+        from urllib3.exceptions import IncompleteRead
+    except ImportError as error:
+        raise DatasetError(f"pooch, the package that downloads, cannot be loaded ({_reason(error)})") from error
+    from rich.console import Console
+
+    # Not pooch.retrieve: it verifies and keeps a whole archive, but published is the sha256 of a file
+    # inside. The transfer alone logs nothing and draws no bar of its own.
+    transfer = pooch.HTTPDownloader(chunk_size=_CHUNK, timeout=timeout, headers={"User-Agent": "butfor"})
+    archive = _Archive()
+    try:
+        # A reader at a terminal sees that something goes on; logs and pipes are left alone.
+        with Console(stderr=True).status("Downloading") if sys.stderr.isatty() else nullcontext():
+            transfer(url, archive, None)
+    except Exception as error:  # pooch lets through requests' kinds, and requests some of urllib3's
+        answer, root, reason = getattr(error, "response", None), _root(error), _reason(error)
+        if answer is not None:
+            answer.close()
+            reason = f"the server answered {answer.status_code} {answer.reason}"
+        elif isinstance(root, IncompleteRead):
+            reason = f"the download broke off after {root.partial} of {root.partial + root.expected} bytes"
+        raise DatasetError(reason) from error
+    return archive.getvalue()
 
 
 def _unpack(archive: bytes, member: str) -> bytes | None:
@@ -103,35 +117,14 @@ def _unpack(archive: bytes, member: str) -> bytes | None:
     return None
 
 
-def _write(content: bytes, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(unfinished, path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    return path
+def _root(error: BaseException) -> BaseException:
+    """What happened first: requests and urllib3 wrap it several times over, as cause or as argument."""
+    while isinstance(inner := error.__cause__ or next(reversed(error.args), None), BaseException):
+        error = inner
+    return error
 
 
-@contextmanager
-def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that a reader at a terminal sees; nothing in logs and pipes."""
-    if not sys.stderr.isatty():
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Downloading", total=total)
-        yield lambda count: bar.advance(task, count)
-
-
-def _reason(error: Exception) -> str:
-    """One short line: urllib wraps the interesting part, and some exceptions have no text at all."""
-    return str(getattr(error, "reason", None) or error).strip() or type(error).__name__
+def _reason(error: BaseException) -> str:
+    """One short line, also for exceptions that have no text at all."""
+    root = _root(error)
+    return str(root).strip() or type(root).__name__

@@ -17,8 +17,9 @@ from sklearn.base import BaseEstimator
 from butfor.errors import ReplayError
 
 TRUSTED = ("sklearn", "butfor", "xgboost", "lightgbm")
-CLASS, TUPLE, NUMBER, OPAQUE = "class", "tuple", "number", "opaque"
-"""Marks of what JSON has no word for: an estimator, a tuple, a number that is not finite, what cannot be rebuilt."""
+CLASS, TUPLE, NUMBER, DTYPE, OPAQUE = "class", "tuple", "number", "dtype", "opaque"
+"""Marks of what JSON has no word for: an estimator, a tuple, a number that is not finite, one of numpy's types, and
+what cannot be rebuilt."""
 
 
 def describe(value: Any) -> Any:
@@ -33,6 +34,8 @@ def describe(value: Any) -> Any:
         return {NUMBER: str(value)}
     if isinstance(value, (str, int, float, bool, type(None))):
         return value
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return {DTYPE: value.__name__}
     if isinstance(value, tuple):
         return {TUPLE: [describe(v) for v in value]}
     if isinstance(value, (list, np.ndarray)):
@@ -56,6 +59,8 @@ def rebuild(record: Any) -> Any:
         return tuple(rebuild(v) for v in record[TUPLE])
     if NUMBER in record:
         return float(record[NUMBER])
+    if DTYPE in record:
+        return np.dtype(record[DTYPE]).type
     if "dict" in record:
         return {name: rebuild(v) for name, v in record["dict"].items()}
     raise ReplayError(

@@ -122,7 +122,7 @@ class Network:
         import torch
         from torch.nn.functional import linear
 
-        from butfor.mlp.reference import ACTIVATION_MODULES, one_thread
+        from butfor.mlp.onethread import ACTIVATION_MODULES, one_thread
 
         act = ACTIVATION_MODULES[self.activation]()
         outputs = []

@@ -8,28 +8,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import nn
 
+from butfor.mlp.onethread import ACTIVATION_MODULES, one_thread
 from butfor.mlp.recipe import Fits, Network, Recipe, Rows, pack
 from butfor.seam import FlipSet, Floats
-
-ACTIVATION_MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Small networks train 20 to 50 times slower on several intra-op threads, and not bitwise alike."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:

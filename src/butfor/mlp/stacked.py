@@ -34,8 +34,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from butfor.errors import EngineError, SettingError
 from butfor.mlp import onelaunch
 from butfor.mlp.learner import NetworkEngine
+from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import Fits, Recipe, Rows
-from butfor.mlp.reference import batch_orders, initial_network, one_thread
+from butfor.mlp.reference import batch_orders, initial_network
 from butfor.seam import FlipSet, Floats, Progress
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8

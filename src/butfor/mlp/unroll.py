@@ -38,8 +38,9 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from butfor.errors import SettingError
+from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import Network, Recipe, Rows, unpack
-from butfor.mlp.reference import batch_orders, initial_network, one_thread
+from butfor.mlp.reference import batch_orders, initial_network
 from butfor.mlp.stacked import BETA1, BETA2, EPSILON, float32_products
 from butfor.seam import Floats
 

@@ -187,7 +187,7 @@ def quietly() -> Iterator[None]:
     what it imports."""
     import torch
 
-    from butfor.mlp.reference import one_thread
+    from butfor.mlp.onethread import one_thread
 
     with (
         one_thread(),

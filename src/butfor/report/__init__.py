@@ -1,5 +1,6 @@
 """The report: one self-contained HTML file, and its charts.
 
-`charts` makes matplotlib figures, `svg` turns them into inline SVG, `values` prepares tables, `words`
-says rules and protocols in plain words, `belief` says how much of a finding is chance, `page` fills the templates.
+`charts` makes matplotlib figures, `svg` turns them into inline SVG, `values` prepares tables, `flat` the run block,
+`words` says rules and protocols in plain words, `belief` says how much of a finding is chance, `page` fills the
+templates.
 """

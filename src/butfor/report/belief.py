@@ -24,7 +24,7 @@ MOST_SETS, MOST_ROWS = 10, 20
 
 def steadiness(control: SeedControl) -> str:
     """How the unchanged training decides under other seeds: "steady", "unsteady", or "odd" where most of them
-    decide otherwise, so that the network audited is the odd one out."""
+    decide otherwise, so that the model audited is the odd one out."""
     share = control.without_flips / control.seeds if control.seeds else 0.0
     return "steady" if share <= SETTLED else "odd" if share >= 1 - SETTLED else "unsteady"
 
@@ -71,6 +71,13 @@ def further_sets(verdict: Verdict) -> dict[str, Any]:
         more = len(positions) - len(names)
         sets.append(", ".join(names) + (f" and {more} more" if more else ""))
     return {"sets": sets, "more": len(verdict.alternatives) - len(sets), "labelled": index is not None}
+
+
+def agreement_heading(figures: dict[str, Any]) -> str:
+    """The question that `agreement_words` answers: not every model has a gradient, or a ranking that predicts."""
+    if figures["spearman"] is None:
+        return "What led the search?"
+    return "Was the gradient right?" if "gradient" in figures.get("gains", ["gradient"]) else "Were predictions right?"
 
 
 def agreement_words(figures: dict[str, Any]) -> str:

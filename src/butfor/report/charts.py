@@ -12,7 +12,7 @@ import numpy as np
 
 from butfor.report.parallel import parallel_coordinates
 from butfor.report.svg import LIGHT
-from butfor.report.values import short, shown
+from butfor.report.values import pulled, short, shown
 from butfor.result.population import Population
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
@@ -27,6 +27,7 @@ __all__ = [
     "logit_distribution",
     "logit_line",
     "parallel_coordinates",
+    "pulls",
     "search_course",
 ]
 
@@ -59,6 +60,32 @@ def logit_line(verdict: Verdict) -> Figure:
     axes.plot([verdict.logit], [0.5], **_BEFORE)
     _mark(axes, verdict.logit, reach, f"{'before' if verdict.found else 'now'} {signed(verdict.logit)}", 0.83)
     axes.set_xlabel("logit (0 is the decision boundary)", color=LIGHT["muted"], size=9)
+    return figure
+
+
+def pulls(verdict: Verdict) -> Figure:
+    """What pulls this decision which way: to the right towards the second label, to the left towards the first."""
+    bars = pulled(verdict)
+    bottom = 34 + 21 * len(bars)
+    figure, axes = _axes(bottom + 38, (236, 34, WIDTH - 24, bottom))
+    # Room beyond the longest bar for its number; both sides alike, so that 0 is in the middle.
+    reach = 1.3 * max([1e-3, *(abs(bar.pull) for bar in bars)])
+    axes.set_xlim(-reach, reach)
+    axes.set_ylim(len(bars) - 0.5, -0.5)
+    axes.spines["left"].set_visible(False)
+    axes.set_yticks([])
+    names = label_names(verdict)
+    _note(axes, -reach, -0.95, f"← towards '{short(names[0], 22)}'", ha="left")
+    _note(axes, reach, -0.95, f"towards '{short(names[1], 22)}' →", ha="right")
+    for k, bar in enumerate(bars):
+        colour = LIGHT["flip"] if bar.pull < 0 else LIGHT["person"]
+        # Empty bars are no single column of the table.
+        axes.barh(k, bar.pull, 0.62, color=colour if bar.single else "none", ec=colour, lw=1.2, clip_on=False)
+        _note(axes, -0.02, k, bar.name, transform=axes.get_yaxis_transform(), ha="right", size=10)
+        side = -1 if bar.pull < 0 else 1
+        _note(axes, bar.pull + 0.02 * side * reach, k, signed(bar.pull), ha="right" if side < 0 else "left")
+    _boundary(axes.axvline)
+    axes.set_xlabel(f"pull on the logit; all bars together: {signed(verdict.logit)}", color=LIGHT["muted"], size=9)
     return figure
 
 

@@ -12,8 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from butfor.report import belief, charts, words
+from butfor.report.flat import flat
 from butfor.report.svg import THEME, inline_svg
-from butfor.report.values import comparison, short, shown
+from butfor.report.values import comparison, pulled, short, shown
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, signed
 from butfor.result.verdict import Verdict
@@ -37,6 +38,7 @@ def person_page(verdict: Verdict) -> str:
     drawn = {
         "parallel": "",
         "course": "",
+        "pulls": "",
         "line": _svg(charts.logit_line(verdict), _logit_words(verdict), "logit"),
     }
     if verdict.found:
@@ -44,12 +46,15 @@ def person_page(verdict: Verdict) -> str:
         drawn["parallel"] = _svg(charts.parallel_coordinates(verdict), title, "parallel")
     if verdict.course:
         drawn["course"] = _svg(charts.search_course(verdict), "Logit after each attempt", "course")
+    if verdict.pulls is not None:
+        told = "; ".join(f"{bar.name} {signed(bar.pull)}" for bar in pulled(verdict))
+        drawn["pulls"] = _svg(charts.pulls(verdict), f"What pulls this decision which way: {told}", "pulls")
     return _render(
         "person.html",
         title=f"{words.STATUS[verdict.status]}: {verdict.who}",
         v=verdict,
         run=verdict.run,
-        run_lines=_run_lines(verdict.run),
+        run_lines=flat(verdict.run),
         compare=comparison(verdict),
         charts=drawn,
     )
@@ -70,7 +75,7 @@ def population_page(population: Population) -> str:
         title=f"Label audit of {words.plural(len(population), 'person').replace('persons', 'people')}",
         p=population,
         run=population.run,
-        run_lines=_run_lines(population.run),
+        run_lines=flat(population.run),
         sensitive=population.verdicts[0].sensitive if population.verdicts else "group",
         unfinished=sum(not v.complete for v in population),
         groups=_groups(population),
@@ -243,19 +248,6 @@ def _logit_words(verdict: Verdict) -> str:
     return text + "; the boundary is 0"
 
 
-def _run_lines(run: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """The run block, flattened: ``learner.hidden`` → ``32, 32``."""
-    lines: list[tuple[str, str]] = []
-    for key, value in run.items():
-        if isinstance(value, dict):
-            lines += _run_lines(value, f"{prefix}{key}.")
-        elif isinstance(value, (list, tuple)):
-            lines.append((f"{prefix}{key}", ", ".join(shown(v) for v in value)))
-        else:
-            lines.append((f"{prefix}{key}", "none" if value is None else shown(value, 2000)))
-    return lines
-
-
 def _svg(figure: Any, title: str, name: str) -> Markup:
     return Markup(inline_svg(figure, title, name))
 
@@ -283,6 +275,8 @@ def _environment() -> Environment:
         steadiness=belief.steadiness,
         further_sets=belief.further_sets,
         agreement_words=belief.agreement_words,
+        agreement_heading=belief.agreement_heading,
+        UNSEEDED=words.UNSEEDED,
         PROTOCOLS=words.PROTOCOLS,
         RANKINGS=words.RANKINGS,
         rule_words=words.rule_words,

@@ -17,6 +17,8 @@ from butfor.result.verdict import Verdict
 MISSING = "missing"
 LONGEST = 300
 """Characters of a value that a page shows; the JSON record has all of them."""
+MOST_PULLS, LONGEST_PULL = 12, 40
+"""Columns of the chart of pulls with a bar of their own, and the characters that name one."""
 
 
 def shown(value: Any, longest: int = LONGEST) -> str:
@@ -89,6 +91,36 @@ class Comparison:
     """Flipped rows left out for space."""
     agreeing: int
     """Columns left out for space, those in which everybody agrees first."""
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A bar of the chart of pulls: what pulls at the logit, and how much."""
+
+    name: str
+    pull: float
+    single: bool = True
+    """One column of the table, not the sum of several or the bias."""
+
+
+def pulled(verdict: Verdict) -> list[Pull]:
+    """The columns that pull this decision most, the strongest first, then all others as one, then the bias."""
+    given = verdict.pulls or {}
+    bias = list(given)[-1:]
+    # A pipeline names what its steps make of the columns: such a name has no value in the table.
+    person = {str(column): value for column, value in verdict.person.items()}
+    order = [name for name in verdict.local_weights().index if name not in bias]
+    first, rest = order[:MOST_PULLS], order[MOST_PULLS:]
+    bars = []
+    for name in first:
+        column = short(name, LONGEST_PULL)
+        if name in person:
+            column = short(f"{short(name, LONGEST_PULL // 2)} = {shown(person[name])}", LONGEST_PULL)
+        bars.append(Pull(column, given[name]))
+    if rest:
+        others = f"{len(rest)} other column{'s' * (len(rest) != 1)}"
+        bars.append(Pull(others, sum(given[name] for name in rest), single=False))
+    return bars + [Pull("bias", given[name], single=False) for name in bias]
 
 
 def columns_of(verdict: Verdict) -> list[Any]:

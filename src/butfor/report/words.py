@@ -16,6 +16,9 @@ SIGN = {"found": "◆", "not_found": "○", "not_eligible": "–"}
 FRAGILE = "≈"
 """The sign of a finding that is about as frequent without any flip."""
 
+UNSEEDED = "This learner has no seed: the same labels always give the same model, so there is no seed noise to test"
+"""Said where seeds would be told of, or recommended."""
+
 PROTOCOLS = {
     "guided": "flip as many labels as the budget allows and retrain; exchange some of them to do better; once the "
     "decision turns, take back every flip that is not needed (a budget of one label: try one after the other)",
@@ -47,11 +50,11 @@ RANKINGS = {
 RULES = {
     "stable_under_switch": "the decision stays the same when only the protected attribute is switched",
     "in_group": "the person has the named value in the named column",
-    "predicted": "the network decides the named label about the person",
+    "predicted": "the model decides the named label about the person",
     "everyone": "no condition on the person",
     "same_group": "the training row belongs to the person's own group",
-    "labelled_as_predicted": "the training row's label is what the network decides about the person",
-    "correctly_predicted": "the network decides about the training row what its label says",
+    "labelled_as_predicted": "the training row's label is what the model decides about the person",
+    "correctly_predicted": "the model decides about the training row what its label says",
     "everything": "no condition on the training row",
 }
 

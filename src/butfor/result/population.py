@@ -97,7 +97,7 @@ class Population(Sequence[Verdict]):
         sizes = [v.flippable for v in self.eligible] or [0]
         return (
             f"{len(self)} people asked about; {min(sizes)} to {max(sizes)} flippable labels each; {self.one_shot} "
-            f"found at the first attempt, {sum(v.shared for v in self.found)} with a network trained for another; "
+            f"found at the first attempt, {sum(v.shared for v in self.found)} with a model trained for another; "
             f"{self.run.get('retrainings', 0)} retrainings.{self._noise}"
         )
 
