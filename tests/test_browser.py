@@ -71,13 +71,36 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     people = [verdict(k, ("not_found", "found", "not_eligible")[k % 3]) for k in range(30)]
     path = tmp_path_factory.mktemp("report") / "audit.html"
     Population(people, RUN).to_html(path)
-    replace(people[1], case=36).to_html(path.with_name("case-36.html"))
+    many = {f"column {k}": 0.1 - k / 50 for k in range(19)}
+    pulls = (
+        {"sex": -0.9, "income <€>": 0.3, "Income before tax, in the year of application": 0.8} | many | {"(bias)": 0.1}
+    )
+    replace(people[1], case=36, pulls=pulls).to_html(path.with_name("case-36.html"))
     return path
 
 
 def in_view(browser: Any, anchor: str) -> bool:
     top = browser.execute_script(f"return document.getElementById('{anchor}').getBoundingClientRect().top")
     return -1 <= top < browser.execute_script("return innerHeight")
+
+
+def assert_pulls_are_legible(browser: Any) -> None:
+    """Every name and number of the chart of pulls lies inside it, and none on another of its column."""
+    chart = "[...document.querySelectorAll('#logit .chart svg')].at(-1)"
+    boxes = browser.execute_script(
+        f"const inside = {chart}.getBoundingClientRect();"
+        f"return [...{chart}.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect().toJSON()])"
+        ".map(([text, b]) => [text, b.left - inside.left, b.right - inside.left, b.top, b.bottom, inside.width])"
+    )
+    assert {"sex = d", "sex = f", "sex = m"} & {text for text, *_ in boxes}
+    assert "10 other columns" in {text for text, *_ in boxes}
+    for text, left, right, *_, width in boxes:
+        assert left >= 0, text
+        assert right <= width, text
+    for k, (one, left, right, top, bottom, _) in enumerate(boxes):
+        for other, its_left, its_right, its_top, its_bottom, _ in boxes[k + 1 :]:
+            apart = right <= its_left or its_right <= left or bottom <= its_top + 2 or its_bottom <= top + 2
+            assert apart, (one, other)
 
 
 @pytest.mark.xdist_group("browser")
@@ -109,4 +132,5 @@ def test_pages_fit_every_screen_in_both_schemes(browser, report, width, scheme):
         ground = browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
     assert "36" in browser.find_element("tag name", "h1").text
+    assert_pulls_are_legible(browser)
     assert browser.get_log("browser") == []

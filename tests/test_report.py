@@ -14,8 +14,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from butfor.report import belief, charts, page
+from butfor.report import words as plain_words
+from butfor.report.flat import flat
 from butfor.report.svg import inline_svg
-from butfor.report.values import comparison, differs, short, shown
+from butfor.report.values import comparison, differs, pulled, short, shown
 from butfor.result.control import Collateral, SeedControl
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION
@@ -50,6 +52,9 @@ RUN = {
 
 COIN, ODD, STEADY = SeedControl(20, 11, 9, 3, 1), SeedControl(20, 20, 19, 1, 0), SeedControl(20, 2, 1, 1, 0)
 ROBUST = SeedControl(20, 17, 1, 16, 0)
+UNSEEDED = "This learner has no seed: the same labels always give the same model, so there is no seed noise to test"
+BLIND = "The model does not see the protected attribute (sex), so that switching it cannot change a decision."
+PULLS = {"sex": -0.5, "age": 0.25, "ratio": -0.125, "owner": 0.0625, "(bias)": -0.1125}
 AGREEMENT = {"spearman": 0.617, "slope": 1.15, "flips": 12, "people": 8, "poor": False, "leader": "both"}
 
 
@@ -175,7 +180,7 @@ def test_a_person_page_shows_the_rows_beside_the_person():
     ("control", "meaning"),
     [
         (COIN, "close to a coin toss of training, not that this label drives it"),
-        (ODD, "the network audited is the odd one out"),
+        (ODD, "the model audited is the odd one out"),
         (STEADY, "turn the decision under the seed audited, not that this label drives it"),
         (SeedControl(3, 3, 0, 3, 0), "it takes at least 5"),
     ],
@@ -222,6 +227,75 @@ def test_the_picture_of_the_seeds_has_a_mark_per_seed():
     html = verdict(1, control=COIN).to_html()
     assert 'aria-label="With the flips: 11 of 20 seeds decide otherwise"' in html
     assert 'aria-label="No flip: 9 of 20 seeds decide otherwise"' in html
+
+
+def test_a_learner_without_a_seed_is_not_sent_to_other_seeds():
+    run = RUN | {"seeded": False}
+    for status in ("found", "not_found"):
+        seen = outline(verdict(1, status, run=run).to_html()).text
+        assert seen.count(UNSEEDED) == (status == "found")
+        for advice in ("no other seeds were tried", "--seeds", "with other seeds", "this seed"):
+            assert advice not in seen
+        assert "the keystones" in seen
+    for people in (population(), [verdict(1, "not_found")]):
+        seen = outline(Population([replace(v, run=run) for v in people], run).to_html()).text
+        assert seen.count(UNSEEDED) == 1
+        for advice in ("no other seeds were tried", "--seeds", "other seeds", "this seed", "fragile"):
+            assert advice not in seen
+
+
+@pytest.mark.parametrize("seeded", [{}, {"seeded": True}])
+def test_where_the_seed_matters_or_the_record_is_older_other_seeds_are_recommended(seeded):
+    run = RUN | seeded
+    person, people = verdict(1, run=run), Population([replace(v, run=run) for v in population()], run)
+    for html in (person.to_html(), people.to_html()):
+        seen = outline(html).text
+        assert UNSEEDED not in seen
+        assert "Run the audit again with --seeds 20" in seen
+        assert "Run the audit again with other seeds" in seen
+        assert "these settings and this seed" in seen
+
+
+def test_a_model_that_does_not_see_the_protected_attribute_is_said_to_be_blind_once():
+    for run, times in ((RUN | {"blind": True}, 1), (RUN | {"blind": False}, 0), (RUN, 0)):
+        people = Population([replace(v, run=run) for v in population()], run)
+        for html in (people[0].to_html(), people[1].to_html(), people[2].to_html(), people.to_html()):
+            assert outline(html).text.count(BLIND) == times
+
+
+def test_pages_speak_of_a_model_and_of_networks_only_where_they_are_meant():
+    controls = [{"control": c} for c in (COIN, ODD, STEADY, ROBUST)]
+    people = [verdict(k, **given) for k, given in enumerate([*controls, {"shared": True}, {"minimal": True}])]
+    people += [verdict(6, "not_found"), verdict(7, "not_eligible"), verdict(8, "not_found", attempts=0)]
+    run = RUN | {"rank": "distance", "phi": "predicted('bad credit')"}
+    people = [replace(v, run=run, rank="distance") for v in people]
+    for thing in (*people, Population(people, run), Population(people[4:], run)):
+        seen = outline(thing.to_html()).text
+        assert "network" not in seen
+        assert "model" in seen
+    assert "network" not in Population(people, run).details
+    assert "1 with a model trained for another" in Population(people, run).details
+    assert not [text for text in (*plain_words.RULES.values(), *plain_words.PROTOCOLS.values()) if "network" in text]
+    named = {name for name, text in plain_words.RANKINGS.items() if "network" in text}
+    assert named == {"guided", "combined", "activation"}
+
+
+@pytest.mark.parametrize(
+    ("figures", "heading"),
+    [
+        (AGREEMENT, "Was the gradient right?"),
+        (AGREEMENT | {"gains": {"both": 0.1, "gradient": 0.2, "published": 0.1}}, "Was the gradient right?"),
+        (AGREEMENT | {"gains": {"both": 0.1, "influence": 0.2}, "leader": "influence"}, "Were predictions right?"),
+        (
+            AGREEMENT | {"spearman": None, "slope": None, "gains": {"both": 0.1, "leaves": 0.2}, "leader": "leaves"},
+            "What led the search?",
+        ),
+    ],
+)
+def test_only_a_model_with_a_gradient_is_asked_about_it(figures, heading):
+    seen = outline(verdict(1, run=RUN | {"agreement": figures}).to_html()).text
+    for one in ("Was the gradient right?", "Were predictions right?", "What led the search?"):
+        assert (one in seen) == (one == heading)
 
 
 def test_shrinking_further_sets_and_the_gradients_test_are_told():
@@ -330,7 +404,8 @@ def test_text_from_tables_is_escaped(nasty):
     who = replace(
         base, person=base.person.rename({"age": nasty}).replace("male", nasty), group=nasty, sensitive=nasty,
         flips=base.flips.rename(columns={"age": nasty}), row=nasty, reason=nasty, case=None, prediction=nasty,
-        run=RUN | {"command": nasty, "label_names": [nasty, nasty], "phi": nasty},
+        run=RUN | {"command": nasty, "label_names": [nasty, nasty], "phi": nasty, "blind": True},
+        pulls={"sex": 0.5, nasty: -0.2, "(bias)": 0.1},
     )  # fmt: skip
     everyone = [replace(who, status=status) for status in ("found", "not_found", "not_eligible")]
     for html in (who.to_html(), Population(everyone, RUN).to_html(), page.person_fragment(who)):
@@ -383,6 +458,7 @@ def test_charts_are_figures_without_pyplot():
 
     who = verdict(1, flips=3)
     made = [charts.parallel_coordinates(who), charts.logit_line(who), charts.search_course(who), who.plot()]
+    made += [charts.pulls(replace(who, pulls=PULLS)), charts.pulls(replace(who, pulls={"(bias)": 0.0}))]
     made += [charts.logit_line(verdict(2, "not_found")), charts.search_course(replace(who, shared=True))]
     people = population()
     made += [
@@ -395,6 +471,175 @@ def test_charts_are_figures_without_pyplot():
     made += [charts.group_shares(empty), charts.budget_curve(empty), charts.logit_distribution(empty)]
     assert all(isinstance(figure, Figure) for figure in made)
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def many_pulls(columns: int) -> dict[str, float]:
+    """Columns in a mixed order of strength, pulling to either side, and a bias stronger than all of them."""
+    strength = {f"column {j}": (1 + 7 * j % columns) * (-1) ** j / 100 for j in range(columns)}
+    return strength | {"(bias)": 9.5}
+
+
+def test_pulls_are_drawn_the_strongest_first_with_the_rest_and_the_bias_apart():
+    given = many_pulls(20)
+    who = verdict(1, columns=20, pulls=given, logit=sum(given.values()))
+    bars = pulled(who)
+    order = sorted((name for name in given if name != "(bias)"), key=lambda name: -abs(given[name]))
+    assert [bar.pull for bar in bars[:12]] == [given[name] for name in order[:12]]
+    assert [bar.name.split(" = ")[0] for bar in bars[:12]] == order[:12]
+    assert [bar.name for bar in bars[12:]] == ["8 other columns", "bias"]
+    assert [bar.single for bar in bars] == [True] * 12 + [False] * 2
+    assert sum(bar.pull for bar in bars) == pytest.approx(who.logit)
+
+    axes = charts.pulls(who).axes[0]
+    drawn = [box.get_bbox() for box in axes.patches]
+    assert {box.x0 for box in drawn} == {0.0}
+    assert [box.x1 for box in drawn] == pytest.approx([bar.pull for bar in bars])
+    assert [(box.y0 + box.y1) / 2 for box in drawn] == pytest.approx(range(14))
+    assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first bar is on top"
+    low, high = axes.get_xlim()
+    assert low == -high, "0 is in the middle"
+    assert all(low < box.x1 < high for box in drawn)
+
+
+def test_the_direction_of_a_pull_is_told_without_colour():
+    axes = charts.pulls(verdict(1, pulls=PULLS)).axes[0]
+    texts = {text.get_text(): text for text in axes.texts}
+    names = ["sex = male", "age = 21", "ratio = 0.333333", "owner = False", "bias"]
+    assert [name for name in texts if name in names] == names
+    low, high = axes.get_xlim()
+    first, second = texts["← towards 'bad credit'"], texts["towards 'good credit' →"]
+    assert low < first.get_position()[0] < 0 < second.get_position()[0] < high
+    assert (first.get_ha(), second.get_ha()) == ("right", "left")
+    for number, pull in (("−0.50", -0.5), ("+0.25", 0.25), ("−0.11", -0.1125)):
+        x, _ = texts[number].get_position()
+        assert (x < pull) == (pull < 0), "a number stands beyond its bar's end"
+    assert axes.get_xlabel() == "pull on the logit; all bars together: −0.41"
+
+
+def test_pulls_are_named_by_column_and_value_shortened():
+    base = verdict(1)
+    long = "a column whose name never comes to its end"
+    person = pd.Series({long: "a value that does not come to its end either", 7: None, "x": 2.5000000001})
+    pulls = {"7": 3.0, long: 2.0, "x": 1.0, "scaled__x": 0.5, f"scaled__{long}": 0.2, "(bias)": 0.1}
+    names = [bar.name for bar in pulled(replace(base, person=person, pulls=pulls))]
+    assert names[0] == "7 = missing"
+    assert names[2:] == ["x = 2.5", "scaled__x", "scaled__a column whose name never com…", "bias"]
+    assert names[1] == "a column whose nam… = a value that do…"
+    assert max(map(len, names)) <= 38
+    person[long] = 3
+    told = pulled(replace(base, person=person, pulls=pulls))[1].name
+    assert told == "a column whose name never comes t… = 3", "a short value leaves room to the name"
+    single = many_pulls(13)
+    assert "1 other column" in [bar.name for bar in pulled(replace(base, pulls=single))]
+    assert len(pulled(replace(base, pulls=many_pulls(12)))) == 13
+
+
+@pytest.mark.parametrize("status", ["found", "not_found", "not_eligible"])
+def test_a_person_page_shows_what_pulls_and_a_page_about_many_does_not(status):
+    who = verdict(1, status, pulls=PULLS)
+    html = who.to_html()
+    section = html[html.index('<section id="logit">') :]
+    section = section[: section.index("</section>") + len("</section>")]
+    seen = Outline(section).text
+    told = "sex = male −0.50; age = 21 +0.25; ratio = 0.333333 −0.12; owner = False +0.06; bias −0.11"
+    assert f"<title>What pulls this decision which way: {told}</title>" in section
+    for said in (
+        "the linear function that the network is, exactly, around this person",
+        "for linear models such as logistic regression and ridge they are the",
+        "this says what the model looks at, not which labels matter",
+        "Bars to the right pull towards",
+        "sex = male",
+    ):
+        assert said in seen
+    right, left = seen[seen.index("Bars to the right") :].split(", bars to the left towards")
+    assert "good credit" in right
+    assert "bad credit" in left
+    outline(html)
+    for colour in ("person", "flip"):
+        assert f"fill:var(--bf-{colour})" in section
+    assert not re.search(r"(?:fill|stroke): ?#", section)
+    for without in (replace(who, pulls=None).to_html(), Population([who], RUN).to_html(), who._repr_html_()):
+        assert "which way" not in outline(without).text
+        assert "ReLU" not in without
+
+
+def test_a_record_keeps_what_pulls_on_its_page():
+    who = verdict(1, pulls=PULLS)
+    assert Verdict.from_json(who.to_json()).to_html() == who.to_html()
+
+
+def test_the_run_block_is_flat_and_readable():
+    scale = {"class": "sklearn.preprocessing._data:StandardScaler", "params": {"with_mean": True}}
+    tree = {"class": "sklearn.tree:DecisionTree", "params": {"max_depth": None, "weights": {"number": "nan"}}}
+    choose = {
+        "class": "sklearn.compose:ColumnTransformer",
+        "params": {"transformers": [{"tuple": ["num", scale, ["age", "amount"]]}, {"tuple": ["rest", "drop", []]}]},
+    }
+    pipeline = {
+        "class": "sklearn.pipeline:Pipeline",
+        "params": {
+            "steps": [{"tuple": ["choose", choose]}, {"tuple": ["skip", "passthrough"]}, {"tuple": ["tree", tree]}],
+            "sizes": {"tuple": [32, 16]},
+            "weights": {"dict": {"good": 1.5}},
+            "call": {"opaque": "mine.score"},
+            "dtype": {"dtype": "float64"},
+        },
+    }
+    run = {
+        "learner": {"kind": "sklearn", "estimator": pipeline, "encoder": None},
+        "rows": [{"a": 1, "b": [1, 2]}, {"a": 2}],
+        "pairs": [(1, 2), (3, 4)],
+        "label_names": ["no", "yes"],
+        "not_rebuildable": [],
+    }
+    at = "learner.estimator"
+    assert flat(run) == [
+        ("learner.kind", "sklearn"),
+        (at, "sklearn.pipeline:Pipeline"),
+        (f"{at}.steps.choose", "sklearn.compose:ColumnTransformer"),
+        (f"{at}.steps.choose.transformers.num.1", "sklearn.preprocessing._data:StandardScaler"),
+        (f"{at}.steps.choose.transformers.num.1.with_mean", "True"),
+        (f"{at}.steps.choose.transformers.num.2", "age, amount"),
+        (f"{at}.steps.choose.transformers.rest.1", "drop"),
+        (f"{at}.steps.choose.transformers.rest.2", "none"),
+        (f"{at}.steps.skip", "passthrough"),
+        (f"{at}.steps.tree", "sklearn.tree:DecisionTree"),
+        (f"{at}.steps.tree.max_depth", "none"),
+        (f"{at}.steps.tree.weights", "nan"),
+        (f"{at}.sizes", "32, 16"),
+        (f"{at}.weights.good", "1.5"),
+        (f"{at}.call", "mine.score"),
+        (f"{at}.dtype", "float64"),
+        ("learner.encoder", "none"),
+        ("rows.1.a", "1"),
+        ("rows.1.b", "1, 2"),
+        ("rows.2.a", "2"),
+        ("pairs.1", "1, 2"),
+        ("pairs.2", "3, 4"),
+        ("label_names", "no, yes"),
+        ("not_rebuildable", "none"),
+    ]
+    network = {"kind": "mlp", "recipe": {"hidden": [32, 32], "batch_size": None}, "encoder": {"dtype": "float32"}}
+    for thing in (verdict(1, run=RUN | run), Population([verdict(1)], RUN | {"learner": network} | {"rows": [{}, {}]})):
+        seen = outline(thing.to_html()).text
+        assert not re.search(r"\{'|\['|\('", seen)
+    assert "learner.recipe.hidden 32, 32" in seen
+    assert "learner.recipe.batch_size none" in seen
+
+
+def test_a_described_estimator_reads_well_in_the_run_block():
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    from butfor.learn.blueprint import describe
+
+    prepare = make_column_transformer((OneHotEncoder(), ["sex"]), (StandardScaler(), ["age", "ratio"]))
+    lines = dict(flat({"estimator": describe(make_pipeline(prepare, LogisticRegression(C=0.5)))}))
+    assert lines["estimator.steps.logisticregression.C"] == "0.5"
+    assert lines["estimator.steps.columntransformer.transformers.standardscaler.2"] == "age, ratio"
+    assert not [text for text in lines.values() if len(text) > 80 or "{" in text or "[" in text]
 
 
 def test_parallel_coordinates_use_the_training_range():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.frames import as_labels, as_person, as_table, as_weights, like_training
 from butfor.learn.engines import check_engine, choose_engine
 from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, suited_mlp
+from butfor.machine import single_threaded
 from butfor.progress import Watcher
 from butfor.provenance import data_hash, versions
 from butfor.rank import as_ranking, checked_scores, refuse_unaccepted
@@ -33,7 +34,7 @@ from butfor.result.verdict import Verdict
 from butfor.rules import as_phi, as_psi, eligible, flippable
 from butfor.seam import FlipSet, Learner, Table, away, person_keys
 from butfor.search import as_protocol, budget_in_labels
-from butfor.search.guided import leader_words
+from butfor.search.guided import Leaders, leader_words
 from butfor.search.joint import JointSearch, Pursuit
 from butfor.search.ledger import Ledger
 from butfor.search.protocols import Ranked
@@ -187,7 +188,7 @@ class LabelAudit(BaseEstimator):
         engine = choose_engine(self.engine, self.learner_, self.device, self.jobs, watch.note)
         if hasattr(self.rank_, "train_on"):
             self.rank_.train_on(str(getattr(engine, "device", "cpu")))
-        with ExitStack() as opened:
+        with single_threaded() as opened:
             ledger = opened.enter_context(closing(self._ledger())) if self.ledger is not None else None
             trainer = Trainer(engine, self.learner_, self.table_, situation.people, ledger, self.jobs)
             agreement = self._trial(trainer, situation, people, psi, watch)
@@ -361,8 +362,12 @@ class LabelAudit(BaseEstimator):
         directions = away(situation.logits)
         for first in range(0, len(people), BLOCK):
             block = people[first : first + BLOCK]
-            scores = checked_scores(self.rank_, self.model_, self.table_, situation.people.iloc[block])
-            for person, score in zip(block, scores, strict=True):
+            asked = situation.people.iloc[block]
+            scores = checked_scores(self.rank_, self.model_, self.table_, asked)
+            foretold = (
+                self.rank_.predictions(self.model_, self.table_, asked) if isinstance(self.rank_, Leaders) else None
+            )
+            for k, (person, score) in enumerate(zip(block, scores, strict=True)):
                 allowed = np.flatnonzero(psi[person])
                 depth = self.protocol_.depth(len(allowed), self.budget_)
                 drawn = self.rank_.name == "chance"
@@ -370,7 +375,8 @@ class LabelAudit(BaseEstimator):
                 rng = np.random.default_rng([self.random_state, keys[person]])
                 out = float(directions[person])
                 start = out * float(situation.logits[person])
-                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn, start=start)
+                effects = None if foretold is None else np.asarray(foretold[k][order], np.float64)
+                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn, start, effects)
                 pursuits.append(Pursuit(int(person), self.protocol_.plan(ranked), out))
         return pursuits
 

@@ -1,10 +1,35 @@
-"""What this machine offers."""
+"""What this machine offers, and how to keep libraries from fighting over it."""
 
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import ExitStack
+from functools import lru_cache
+from typing import Any
 
 
 def available_cores() -> int:
     """Cores this process may use, which on a shared machine can be fewer than it has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def single_threaded() -> ExitStack:
+    """BLAS, OpenMP and torch on one thread each. Whole trainings are what is spread over the cores; and the small
+    matrices of a search take ten times as long where threads wait for each other."""
+    stack = ExitStack()
+    stack.enter_context(_pools(len(sys.modules)).limit(limits=1))
+    if "torch" in sys.modules:
+        import torch
+
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)
+    return stack
+
+
+@lru_cache(maxsize=1)
+def _pools(modules: int) -> Any:
+    """The thread pools of what is loaded; looked for again when more modules are."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

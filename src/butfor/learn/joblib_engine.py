@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import shutil
 import socket
-import sys
 import tempfile
 import time
 import uuid
@@ -19,15 +18,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from butfor.errors import EngineError, LearnerError, SettingError
-from butfor.machine import available_cores
+from butfor.machine import available_cores, single_threaded
 from butfor.seam import Bound, Floats, Learner, Progress, Table, Training
 
 Subject = tuple[Learner, Table, pd.DataFrame]
@@ -136,7 +133,7 @@ def train(subject: Subject, trainings: Sequence[Training]) -> list[Floats]:
     learner, table, people = subject
     answers = []
     with ExitStack() as quietly:
-        quietly.enter_context(one_thread())
+        quietly.enter_context(single_threaded())
         quietly.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # what the model warns about, it said when it was first fitted
         for flips, seed in trainings:
@@ -176,26 +173,6 @@ def hold(file: str, subject: Subject) -> None:
 def _remove(file: str) -> None:
     _held.pop(file, None)
     shutil.rmtree(Path(file).parent, ignore_errors=True)
-
-
-@lru_cache(maxsize=1)
-def _pools(modules: int) -> Any:
-    """The thread pools of what is loaded; looked for again when more modules are."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def one_thread() -> ExitStack:
-    """BLAS, OpenMP and torch on one thread each: whole trainings are what is spread over the cores."""
-    stack = ExitStack()
-    stack.enter_context(_pools(len(sys.modules)).limit(limits=1))
-    if "torch" in sys.modules:
-        import torch
-
-        stack.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(1)
-    return stack
 
 
 def _side_by_side(jobs: int) -> int:

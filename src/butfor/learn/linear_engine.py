@@ -32,7 +32,7 @@ LABEL_BLIND = (
 )  # fmt: skip
 """Preprocessing that looks at no label, so that it is the same for all flip sets."""
 TOGETHER = 64
-SMALL_GRADIENT = 1e-7
+SMALL_GRADIENT = 1e-6
 """Where the largest entry of the gradient, per training row, is below this, a minimum is reached."""
 SHARED_STEPS, OWN_STEPS = 12, 30
 
@@ -107,13 +107,15 @@ class _Logistic:
         labels = np.array([self.table.labels(flips) for flips in flip_sets], np.float64).T
         W = np.repeat(self.w[:, None], len(flip_sets), axis=1)
         going = np.arange(len(flip_sets))
+        # At the present minimum the gradient is what the flipped labels alone add.
+        gradient = self.X.T @ (self.weight[:, None] * (self.table.zero_one[:, None] - labels))
         for _ in range(SHARED_STEPS):
+            W[:, going] -= cho_solve(self.factor, gradient)
             gradient = self._gradient(W[:, going], labels[:, going])
-            going = going[np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n]
+            far = np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n
+            going, gradient = going[far], gradient[:, far]
             if not len(going):
                 return W
-            far = np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n
-            W[:, going] -= cho_solve(self.factor, gradient[:, far])
         for k in going:
             W[:, k] = self._minimum(W[:, k], labels[:, k])
         return W

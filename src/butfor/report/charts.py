@@ -67,7 +67,7 @@ def pulls(verdict: Verdict) -> Figure:
     """What pulls this decision which way: to the right towards the second label, to the left towards the first."""
     bars = pulled(verdict)
     bottom = 34 + 21 * len(bars)
-    figure, axes = _axes(bottom + 38, (236, 34, WIDTH - 24, bottom))
+    figure, axes = _axes(bottom + 38, (244, 34, WIDTH - 24, bottom))
     # Room beyond the longest bar for its number; both sides alike, so that 0 is in the middle.
     reach = 1.3 * max([1e-3, *(abs(bar.pull) for bar in bars)])
     axes.set_xlim(-reach, reach)
@@ -75,13 +75,13 @@ def pulls(verdict: Verdict) -> Figure:
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     names = label_names(verdict)
-    _note(axes, -reach, -0.95, f"← towards '{short(names[0], 22)}'", ha="left")
-    _note(axes, reach, -0.95, f"towards '{short(names[1], 22)}' →", ha="right")
+    # From 0 outwards: so the two cannot meet, however long the labels' names.
+    _note(axes, -0.03 * reach, -1, f"← towards '{short(names[0], 18)}'", ha="right")
+    _note(axes, 0.03 * reach, -1, f"towards '{short(names[1], 18)}' →", ha="left")
     for k, bar in enumerate(bars):
         colour = LIGHT["flip"] if bar.pull < 0 else LIGHT["person"]
-        # Empty bars are no single column of the table.
         axes.barh(k, bar.pull, 0.62, color=colour if bar.single else "none", ec=colour, lw=1.2, clip_on=False)
-        _note(axes, -0.02, k, bar.name, transform=axes.get_yaxis_transform(), ha="right", size=10)
+        _note(axes, -0.02, k, bar.name, transform=axes.get_yaxis_transform(), ha="right")
         side = -1 if bar.pull < 0 else 1
         _note(axes, bar.pull + 0.02 * side * reach, k, signed(bar.pull), ha="right" if side < 0 else "left")
     _boundary(axes.axvline)

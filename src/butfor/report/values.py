@@ -17,7 +17,7 @@ from butfor.result.verdict import Verdict
 MISSING = "missing"
 LONGEST = 300
 """Characters of a value that a page shows; the JSON record has all of them."""
-MOST_PULLS, LONGEST_PULL = 12, 40
+MOST_PULLS, LONGEST_PULL = 12, 38
 """Columns of the chart of pulls with a bar of their own, and the characters that name one."""
 
 
@@ -113,10 +113,10 @@ def pulled(verdict: Verdict) -> list[Pull]:
     first, rest = order[:MOST_PULLS], order[MOST_PULLS:]
     bars = []
     for name in first:
-        column = short(name, LONGEST_PULL)
-        if name in person:
-            column = short(f"{short(name, LONGEST_PULL // 2)} = {shown(person[name])}", LONGEST_PULL)
-        bars.append(Pull(column, given[name]))
+        # A short value leaves its room to the name; a long one takes half.
+        value = f" = {shown(person[name])}" if name in person else ""
+        column = short(name, max(LONGEST_PULL // 2, LONGEST_PULL - len(value)))
+        bars.append(Pull(short(column + value, LONGEST_PULL), given[name]))
     if rest:
         others = f"{len(rest)} other column{'s' * (len(rest) != 1)}"
         bars.append(Pull(others, sum(given[name] for name in rest), single=False))

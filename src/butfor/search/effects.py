@@ -21,7 +21,8 @@ Vector = NDArray[np.float64]
 class Effects:
     """Beliefs about the effects of the rows of a `pool`, the best ranked first; sets have up to `budget` of them.
 
-    Gains are logits counted towards the other decision; `start` is that of the unchanged data."""
+    Gains are logits counted towards the other decision; `start` is that of the unchanged data. `predicted [pool]`: the
+    rows' effects, where a ranking can be trusted with more than their order."""
 
     SHIFT, SCALE = 0, 1
     """Places of the two parameters that precede the rows' own: a shift common to all retrainings (the unchanged
@@ -30,16 +31,22 @@ class Effects:
     """Budgets' lengths down the ranking until the expected effect has fallen to 1/e."""
     OWN = 0.5
     """How far a row's effect differs from what its rank makes expect, as a share of that (one standard deviation)."""
+    PREDICTED = 0.05
+    """The same where the effects themselves are predicted, by a ranking that was seen to be right."""
     NOISE = 0.15
     """Noise of training to begin with, as a share of what a full set does."""
 
-    def __init__(self, pool: list[int], budget: int, start: float) -> None:
+    def __init__(self, pool: list[int], budget: int, start: float, predicted: Vector | None = None) -> None:
         self.place = {row: k for k, row in enumerate(pool)}
         self.start = start
-        self.expected = np.exp(-np.arange(len(pool)) / (self.FALL * budget))
+        own = self.OWN
+        if predicted is None:
+            self.expected = np.exp(-np.arange(len(pool)) / (self.FALL * budget))
+        else:
+            self.expected, own = predicted / max(float(np.abs(predicted).max(initial=0.0)), 1e-12), self.PREDICTED
         size = len(pool) + 2
         # In units of one expected effect: noise variance over a row's own variance, from the shares above.
-        ridge = (self.NOISE * budget / self.OWN) ** 2
+        ridge = (self.NOISE * budget / own) ** 2
         self._precision = np.zeros((size, size))
         self._precision[np.arange(2, size), np.arange(2, size)] = ridge
         self._precision[self.SHIFT, self.SHIFT] = self._precision[self.SCALE, self.SCALE] = 1e-3

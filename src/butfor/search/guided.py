@@ -28,8 +28,9 @@ from butfor.search.protocols import Protocol, Ranked
 
 SAMPLE, FLIPS = 8, 12
 """People of the trial, and labels on which single predictions are compared with retrainings."""
-POOR = 0.2
-"""Mean rank correlation below which single predictions are called poor."""
+POOR, TRUSTED = 0.2, 0.95
+"""Mean rank correlation below which single predictions are called poor, and from which on they are taken at their word
+where they come from a model without noise."""
 MEAN = "both"
 """The name of all rankings averaged."""
 WORDS = {"gradient": "the gradient", "published": "the published ranking"}
@@ -43,12 +44,16 @@ class Leaders:
     """The mean of several rankings, by the share of rows each row beats, or one of them alone: see `leader`."""
 
     name = "guided"
-    OWN = ("influence", "leaves")
+    NOISELESS = "influence"
+    """Of linear models, which end at a minimum: its predictions may be as good as a retraining."""
+    OWN = (NOISELESS, "leaves")
     ANYONES = ("surrogate-signed", "distance")
 
     def __init__(self, parts: Mapping[str, Ranking], leader: str = MEAN) -> None:
         self.parts = dict(parts)
         self.leader = leader
+        self.trusted = False
+        """Whether the leader's predictions, not only their order, can be believed."""
         self._subject: tuple[Model, Table] | None = None
         self._scored: dict[int, Scores] = {}
         """The first ranking's scores of the people asked about last, by `person_keys`, for this subject."""
@@ -95,7 +100,11 @@ class Leaders:
         own = logits.reshape(len(self.candidates), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
         gains = np.nan_to_num((own - before) * away(before)).mean(axis=1)
         self.leader = self.candidates[int(np.argmax(gains))]
-        return self._singles(retrain, model, table, sample) | {
+        singles = self._singles(retrain, model, table, sample)
+        self.trusted = self.NOISELESS in self.parts and (singles["spearman"] or 0.0) >= TRUSTED
+        if self.trusted:
+            self.leader = self.NOISELESS
+        return singles | {
             "people": len(sample),
             "leader": self.leader,
             "gains": {leader: round(float(gain), 4) for leader, gain in zip(self.candidates, gains, strict=True)},
@@ -113,6 +122,10 @@ class Leaders:
             "flips": singles.flips,
             "poor": singles.spearman < POOR,
         }
+
+    def predictions(self, model: Model, table: Table, people: pd.DataFrame) -> Scores | None:
+        """Each label's effect on each person in logits, `[people × n]`, where that can be believed."""
+        return self._first_scores(model, table, people) if self.trusted else None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         return self._led_by(self.leader, model, table, people)
@@ -165,20 +178,31 @@ class Learned(Plan):
     REACH = 3
     """Candidate rows, as a multiple of the budget."""
     LEAST_CANDIDATES = 24
+    SURE = 4.0
+    """Standard deviations short of the other decision at which a believed forecast ends the search."""
 
     def __init__(
-        self, order: NDArray[np.int64], budget: int, tries: int, rng: np.random.Generator, start: float = -1.0
+        self,
+        order: NDArray[np.int64],
+        budget: int,
+        tries: int,
+        rng: np.random.Generator,
+        start: float = -1.0,
+        predicted: NDArray[np.float64] | None = None,
     ) -> None:
         self.candidates = [int(row) for row in order[: max(self.LEAST_CANDIDATES, self.REACH * budget)]]
         self.budget = min(budget, len(order))
         self.tries = tries
         self.rng = rng
-        self.effects = Effects(self.candidates, self.budget, start)
+        self.believed = predicted is not None
+        known = None if predicted is None else predicted[: len(self.candidates)]
+        self.effects = Effects(self.candidates, self.budget, start, known)
         self._rank = {int(row): place for place, row in enumerate(order)}
         self._tried: set[FlipSet] = set()
 
     def next(self) -> FlipSet | None:
-        flips = None if self.done or len(self._tried) >= self.tries else self._proposal()
+        over = self.done or len(self._tried) >= self.tries or self._hopeless()
+        flips = None if over else self._proposal()
         if flips is None:
             self.done = True
             return None
@@ -218,6 +242,13 @@ class Learned(Plan):
                 return flips
         return None
 
+    def _hopeless(self) -> bool:
+        """After a first attempt with the best set by effects that can be believed, nothing may be left to hope for."""
+        if not self.believed or not self._tried:
+            return False
+        expected, spread = self.effects.forecast(self._best(self.effects.worth()))
+        return expected + self.SURE * spread < 0
+
     def of_size(self, size: int) -> FlipSet | None:
         for _ in range(20):
             flips = self._best(self.effects.drawn(self.rng), size)
@@ -255,8 +286,10 @@ class GuidedSearch(Protocol):
     def plan(self, person: Ranked) -> Plan:
         if person.budget == 1 or len(person.order) < 2:
             return Listed(((int(row),) for row in person.order[: self.most(person.flippable, 1)]), person.order)
-        tries = self.PATIENCE * self.most(person.flippable, person.budget)
-        return Learned(person.order, person.budget, tries, person.rng, person.start)
+        tries = self.most(person.flippable, person.budget)
+        if person.predicted is not None and self.tries is None:
+            tries = self.LEAST  # there is little left to learn
+        return Learned(person.order, person.budget, self.PATIENCE * tries, person.rng, person.start, person.predicted)
 
     def most(self, flippable: int, budget: int) -> int:
         if budget == 1:

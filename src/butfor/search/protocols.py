@@ -32,7 +32,7 @@ class Ranked:
 
     `flippable` counts all of them. `drawn`: the ranking is pure chance, so that attempts are independent
     draws from all rows instead of a walk down one fixed order. `start`: the person's logit, counted towards the
-    other decision and so below 0."""
+    other decision and so below 0. `predicted`: each row's effect in logits, where the ranking can be believed."""
 
     order: NDArray[np.int64]
     budget: int
@@ -40,6 +40,7 @@ class Ranked:
     flippable: int
     drawn: bool = False
     start: float = -1.0
+    predicted: NDArray[np.float64] | None = None
 
 
 class Protocol:
