@@ -80,3 +80,16 @@ def influence(as_json: bool) -> None:
     from butfor.bench.influence import main
 
     main(["--json"] * as_json)
+
+
+@bench.command()
+@click.option("--datasets", help="Names, separated by commas. Default: german, compas, adult.")
+@click.option("--budget", default="1%", show_default=True, help="Labels that may be flipped, a share.")
+@click.option("--people", default=200, show_default=True, help="Eligible people per data set.")
+@click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
+def models(datasets: str | None, budget: str, people: int, as_json: bool) -> None:
+    """Logistic regression: the guided search against the shortest influence prefix that works."""
+    from butfor.bench.models import DATASETS, main
+
+    given = ["--datasets", datasets or ",".join(DATASETS), "--budget", budget, "--people", str(people)]
+    main([*given, *["--json"] * as_json])
