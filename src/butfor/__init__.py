@@ -22,6 +22,7 @@ _HOMES = {
     "Learner": "butfor.seam",
     "MLP": "butfor.mlp.mlp",
     "Model": "butfor.seam",
+    "PartitionEnsemble": "butfor.learn.partition",
     "Population": "butfor.result.population",
     "Protocol": "butfor.search",
     "Ranking": "butfor.rank",
@@ -45,6 +46,7 @@ __all__ = [
     "LabelAudit",
     "Learner",
     "Model",
+    "PartitionEnsemble",
     "Population",
     "Protocol",
     "Ranking",
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from butfor.data import DATASETS, load_dataset
     from butfor.encode import TableEncoder
     from butfor.learn.joblib_engine import JoblibEngine
+    from butfor.learn.partition import PartitionEnsemble
     from butfor.mlp.fused import FusedEngine
     from butfor.mlp.mlp import MLP
     from butfor.mlp.stacked import StackedEngine

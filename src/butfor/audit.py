@@ -20,9 +20,11 @@ from butfor import __version__
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.frames import as_labels, as_person, as_table, as_weights, like_training
 from butfor.learn.engines import check_engine, choose_engine
+from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, suited_mlp
 from butfor.machine import single_threaded
 from butfor.progress import Watcher
+from butfor.prove import Bracket, prove
 from butfor.provenance import data_hash, versions
 from butfor.rank import as_ranking, checked_scores, refuse_unaccepted
 from butfor.rank.ranking import parameters
@@ -32,11 +34,12 @@ from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
 from butfor.rules import as_phi, as_psi, eligible, flippable
-from butfor.seam import FlipSet, Learner, Table, away, person_keys
+from butfor.seam import FlipSet, Learner, Table, Training, away, person_keys
 from butfor.search import as_protocol, budget_in_labels
 from butfor.search.guided import Leaders, leader_words
 from butfor.search.joint import JointSearch, Pursuit
 from butfor.search.ledger import Ledger
+from butfor.search.plans import Listed
 from butfor.search.protocols import Ranked
 from butfor.search.trainer import Trainer
 from butfor.situation import Sensitive, Situation
@@ -185,14 +188,18 @@ class LabelAudit(BaseEstimator):
         situation = self._situation(X.iloc[list(cases)], groups[list(cases)])
         psi = flippable(self.psi_, situation)
         people = np.flatnonzero(eligible(self.phi_, situation))
+        proven = self._proven(situation, people, psi)
         engine = choose_engine(self.engine, self.learner_, self.device, self.jobs, watch.note)
         if hasattr(self.rank_, "train_on"):
             self.rank_.train_on(str(getattr(engine, "device", "cpu")))
         with single_threaded() as opened:
             ledger = opened.enter_context(closing(self._ledger())) if self.ledger is not None else None
             trainer = Trainer(engine, self.learner_, self.table_, situation.people, ledger, self.jobs)
-            agreement = self._trial(trainer, situation, people, psi, watch)
-            pursuits = self._pursuits(situation, people, psi)
+            settled = [self._settled(situation, person, bracket) for person, bracket in proven.items()]
+            pursuits = [pursuit for pursuit in settled if pursuit is not None]
+            searched = np.setdiff1d(people, [pursuit.person for pursuit in pursuits])
+            agreement = self._trial(trainer, situation, searched, psi, watch)
+            pursuits += self._pursuits(situation, searched, psi)
             opened.enter_context(watch)
             self._announce(pursuits, psi, trainer, watch)
             interrupted = self._search(trainer, psi, pursuits, watch)
@@ -211,7 +218,7 @@ class LabelAudit(BaseEstimator):
             "seconds": round(time.perf_counter() - started, 3),
         }
         conclusions = Conclusions(
-            situation, self.budget_, self.rank_.name, self.protocol_.name, self.phi_, self.psi_, run
+            situation, self.budget_, self.rank_.name, self.protocol_, self.phi_, self.psi_, proven, run
         )
         return Population(conclusions.verdicts(cases, psi, pursuits, extra), run, interrupted=interrupted)
 
@@ -230,6 +237,33 @@ class LabelAudit(BaseEstimator):
         X = like_training(as_table(X), self.table_.X)
         situation = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
         return [int(count) for count in flippable(self.psi_, situation).sum(axis=1)]
+
+    def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
+        """What is proven about each row of X: how many of the labels that ψ allows it takes at least to turn the
+        decision and, where that is known, which so many do it. Refused where no prover knows the model."""
+        self._check_fitted()
+        X = like_training(as_table(X), self.table_.X)
+        situation = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
+        with single_threaded():
+            proven = prove(self.learner_, situation, flippable(self.psi_, situation))
+        if proven is None:
+            raise SettingError(
+                f"Nothing can be proven about {self.learner_.name}; ridge classifiers, nearest neighbours and "
+                "PartitionEnsemble have proofs."
+            )
+        return proven
+
+    def confirmed(self, X: Any, brackets: Sequence[Bracket]) -> list[bool]:
+        """Whether each set that `brackets` names turns the decision about its row of X when the model's own `fit`
+        trains on it; True where it names none."""
+        X = like_training(as_table(X), self.table_.X)
+        sets = list(dict.fromkeys(b.witness for b in brackets if b.witness))
+        logits = JoblibEngine(self.jobs).bind(self.learner_, self.table_, X)([Training(flips) for flips in sets])
+        before = self.model_.logits(X) > 0
+        return [
+            b.witness is None or bool((logits[sets.index(b.witness), k] > 0) != before[k])
+            for k, b in enumerate(brackets)
+        ]
 
     def searching(
         self, rank: Any = KEEP, protocol: Any = KEEP, *, share: Any = KEEP, max_retrainings: Any = KEEP
@@ -253,6 +287,7 @@ class LabelAudit(BaseEstimator):
             "versions": versions(),
             "data": self.origin_ | data | {"validated": self.table_.validation is not None},
             "sensitive": self.sensitive_.name,
+            "sensitive_columns": list(self.sensitive_.columns),
             "blind": self.sensitive_.blind,
             "label_names": list(self.label_names_),
             "learner": self.learner_.record(),
@@ -354,6 +389,22 @@ class LabelAudit(BaseEstimator):
                 f"A ledger tells models apart by their records, and this one's lacks {listed(lost)}; leave it out."
             )
         return Ledger(self.ledger or "")
+
+    def _proven(self, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> dict[int, Bracket]:
+        """What is proven about each of the people, where a prover knows the model."""
+        asked = replace(situation, people=situation.people.iloc[people], groups=situation.groups[people])
+        brackets = prove(self.learner_, asked, psi[people]) if len(people) else None
+        return dict(zip(map(int, people), brackets, strict=True)) if brackets else {}
+
+    def _settled(self, situation: Situation, person: int, bracket: Bracket) -> Pursuit | None:
+        """A search that need not search: its only attempt is what was proven to be the smallest set, or there is none
+        because the proof goes beyond the budget."""
+        beyond = bracket.at_least > self.budget_
+        if not self.protocol_.proves or (bracket.witness is None and not beyond):
+            return None
+        attempts = [] if beyond or bracket.witness is None else [bracket.witness]
+        out = -1.0 if situation.predictions[person] else 1.0
+        return Pursuit(person, Listed(iter(attempts)), out, settled=True)
 
     def _pursuits(self, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[Pursuit]:
         """One search per eligible person, the ranking cut off where the protocol cannot reach."""

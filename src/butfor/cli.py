@@ -449,6 +449,8 @@ def _print(result: Verdict | Population) -> None:
             _table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
         return
     click.echo(result.details)
+    if result.proven:
+        click.echo(result.proven)
     shares = result.by_group.reset_index()
     for column in ("share", "low", "high", "share_robust"):
         shares[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in shares[column]]

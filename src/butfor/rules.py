@@ -12,12 +12,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed
-from butfor.situation import Situation, group_values
-
-Mask = NDArray[np.bool_]
+from butfor.situation import Mask, Situation, group_values
 
 
 class Rule:

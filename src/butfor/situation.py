@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError, TableError, listed
 from butfor.seam import Floats, Model, Table
 
+Mask = NDArray[np.bool_]
+
 MOST_GROUPS = 20
 """A protected attribute with more values is a number in disguise: switching to each makes no sense."""
 

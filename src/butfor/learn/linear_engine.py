@@ -47,7 +47,7 @@ class LinearEngine:
     def accepts(self, learner: Learner) -> bool:
         if not isinstance(learner, SklearnLearner):
             return False
-        *before, last = _steps(learner.estimator)
+        last = _steps(learner.estimator)[-1]
         from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
         if type(last) is LogisticRegression:
@@ -55,7 +55,7 @@ class LinearEngine:
             usual = usual and last.solver in SOLVERS and not last.dual and not last.warm_start
         else:
             usual = type(last) is RidgeClassifier and not last.positive and last.solver in ("auto", "cholesky", "svd")
-        return usual and last.class_weight is None and all(map(_label_blind, before))
+        return usual and last.class_weight is None and sees_no_label(learner.estimator)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         model = learner.fit(table, table.labels())
@@ -150,6 +150,11 @@ class _Logistic:
         H = linear.curvature(self.X, self.weight, self.penalty, w)
         # Without a penalty, or with columns that repeat each other, H may be singular by a hair.
         return cho_factor(H + 1e-10 * np.trace(H) / len(H) * np.eye(len(H)))
+
+
+def sees_no_label(estimator: Any) -> bool:
+    """Whether everything before the last step is the same whatever the labels are."""
+    return all(map(_label_blind, _steps(estimator)[:-1]))
 
 
 def _steps(estimator: Any) -> list[Any]:

@@ -175,7 +175,7 @@ def logit_distribution(population: Population) -> Figure:
     axes.set_yticks([])
     kinds = (("found", "s", LIGHT["flip"]), ("not_found", "o", LIGHT["person"]))
     for k, (status, marker, colour) in enumerate(kinds):
-        logits = np.sort([v.logit for v in population if v.status == status])
+        logits = np.sort([v.logit for v in population.eligible if v.found == (status == "found")])
         name = f"{status.replace('_', ' ')} ({len(logits)})"
         _note(axes, -0.015, k, name, transform=axes.get_yaxis_transform(), ha="right", size=10)
         if not len(logits):

@@ -7,10 +7,11 @@ import re
 STATUS = {
     "found": "Counterfactual dataset found",
     "not_found": "Nothing found",
+    "proven_none": "Proven: no such labels",
     "not_eligible": "Not audited",
 }
 
-SIGN = {"found": "◆", "not_found": "○", "not_eligible": "–"}
+SIGN = {"found": "◆", "not_found": "○", "proven_none": "□", "not_eligible": "–"}
 """A status is told by its sign and its words; colour only repeats it."""
 
 FRAGILE = "≈"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.learn.local import pulls
+from butfor.prove import Bracket
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
 from butfor.rules import Rule
 from butfor.search.joint import Pursuit
+from butfor.search.protocols import Protocol
 from butfor.situation import Situation
 
 
@@ -25,9 +27,10 @@ class Conclusions:
     situation: Situation
     budget: int
     rank: str
-    protocol: str
+    protocol: Protocol
     phi: Rule
     psi: Rule
+    proven: Mapping[int, Bracket]
     run: dict[str, Any]
 
     def verdicts(
@@ -55,8 +58,13 @@ class Conclusions:
         prediction = int(situation.predictions[k])
         found = pursuit is not None and pursuit.found is not None
         positions = pursuit.found if pursuit is not None and pursuit.found is not None else ()
+        at_least, proof = self._at_least(k, pursuit, allowed)
+        none = at_least is not None and at_least > self.budget
+        unfound = "proven_none" if none else "not_found"
         return Verdict(
-            status="not_eligible" if pursuit is None else "found" if found else "not_found",
+            status="not_eligible" if pursuit is None else "found" if found else unfound,
+            at_least=at_least,
+            proof=proof,
             case=int(case),
             row=situation.people.index[k],
             person=person,
@@ -76,10 +84,10 @@ class Conclusions:
             complete=pursuit is None or pursuit.complete,
             confirmed=found,
             rank=self.rank,
-            protocol=self.protocol,
+            protocol=self.protocol.name,
             closest_logit=pursuit.closest if pursuit else None,
             course=tuple(pursuit.course) if pursuit else (),
-            reason=self._reason(pursuit, allowed),
+            reason=self._reason(k, pursuit, allowed),
             run=self.run,
             minimal=found and (len(positions) == 1 or bool(pursuit and pursuit.minimal)),
             first_size=pursuit.first_size if pursuit else 0,
@@ -87,6 +95,18 @@ class Conclusions:
             training=situation.table,
             **extra,
         )
+
+    def _at_least(self, k: int, pursuit: Pursuit | None, allowed: int) -> tuple[int | None, str | None]:
+        """How many labels it takes at least, and how that is known."""
+        if pursuit is None:
+            return None, None
+        if k in self.proven:
+            return self.proven[k].at_least, self.proven[k].how
+        if pursuit.found is not None:
+            return (1, "one label is the fewest") if len(pursuit.found) == 1 else (None, None)
+        if pursuit.complete and allowed and self.protocol.enumerates(allowed, self.budget):
+            return self.budget + 1, "enumeration"
+        return None, None
 
     def _flips(self, positions: Sequence[int]) -> pd.DataFrame:
         table, names = self.situation.table, self.situation.label_names
@@ -97,7 +117,7 @@ class Conclusions:
         rows.attrs = {}
         return rows
 
-    def _reason(self, pursuit: Pursuit | None, allowed: int) -> str:
+    def _reason(self, k: int, pursuit: Pursuit | None, allowed: int) -> str:
         if pursuit is None:
             return self.phi.reason(self.situation)
         if pursuit.found is not None:

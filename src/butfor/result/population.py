@@ -102,6 +102,16 @@ class Population(Sequence[Verdict]):
         )
 
     @property
+    def proven(self) -> str:
+        """What is proven from the other side, in a sentence; empty where nothing is."""
+        known = [v for v in self.eligible if v.proof and v.at_least is not None]
+        if not known:
+            return ""
+        exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
+        smallest = f"{exact} of the sets found are the smallest there are"
+        return f"Proven: {smallest}; for {none} people there is none within the budget."
+
+    @property
     def _noise(self) -> str:
         controlled = [v for v in self.found if v.control]
         if not controlled:
@@ -122,6 +132,8 @@ class Population(Sequence[Verdict]):
                 "counterfactual_prediction": v.counterfactual_prediction,
                 "counterfactual_logit": v.counterfactual_logit,
                 "flips": len(v.positions) if v.found else None,
+                "at_least": v.at_least,
+                "proof": v.proof,
                 "flipped_rows": " ".join(str(label) for label in v.flips.index),
                 "minimal": v.minimal,
                 "fragile": v.fragile,
@@ -134,7 +146,7 @@ class Population(Sequence[Verdict]):
             }
             for v in self.verdicts
         ]
-        return pd.DataFrame(rows).astype({"flips": "Int64"})
+        return pd.DataFrame(rows).astype({"flips": "Int64", "at_least": "Int64"})
 
     @cached_property
     def by_group(self) -> pd.DataFrame:

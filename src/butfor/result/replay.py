@@ -7,14 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError
 from butfor.learn.learners import as_learner, learner_of
+from butfor.prove import prove
 from butfor.provenance import data_hash
 from butfor.result.record import check_schema, learner_record, signed
+from butfor.rules import as_psi, flippable
 from butfor.seam import Learner, Table
+from butfor.situation import Sensitive, Situation
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,10 @@ class _Scene:
 
     def __init__(self, run: dict[str, Any], training: Table | None, model: Any) -> None:
         self.learner: Learner = learner_of(learner_record(run)) if model is None else as_learner(model)
-        self.table = training or training_of(run)
+        self.run = run
+        self.table, groups = (training, None) if training else training_and_groups(run)
         self.f = self.learner.fit(self.table, self.table.labels())
+        self.sensitive = _sensitive(run, self.table, groups)
         self.label_names: list[str] = run["label_names"]
 
     def check(self, record: dict[str, Any]) -> Replay:
@@ -77,9 +83,26 @@ class _Scene:
         if after is not None:
             plural = "s" * (len(positions) != 1)
             course += f" → '{self._name(after)}' at {signed(after)} with {len(positions)} label{plural} flipped"
+        proven = self._proven(record, person)
+        if proven is not None:
+            agrees = agrees and proven == record["at_least"]
+            course += f"; proven: at least {proven} label{'s' * (proven != 1)}"
         who = f"row {record['row']}" if record["case"] is None else f"person {record['case']}"
         word = "agree" if agrees else "DISAGREE"
         return Replay(record["case"], agrees, f"{who}: {word} ({course})", before, after)
+
+    def _proven(self, record: dict[str, Any], person: pd.DataFrame) -> int | None:
+        """What is proven now about someone of whom the record says that something is; None where it cannot be checked:
+        without a prover's proof, or where the record does not bring back ψ or the groups."""
+        lost = [line.split(":")[0] for line in self.run.get("not_rebuildable", [])]
+        if record.get("proof") is None or self.sensitive is None or "psi" in lost:
+            return None
+        groups = np.array([record["group"]], dtype=object)
+        training = self.f.logits(self.table.X)
+        names = (self.label_names[0], self.label_names[1])
+        situation = Situation(self.f, self.table, person, self.sensitive, groups, names, training)
+        brackets = prove(self.learner, situation, flippable(as_psi(self.run["psi"]), situation))
+        return brackets[0].at_least if brackets else None
 
     def _name(self, logit: float | None) -> str | None:
         return None if logit is None else self.label_names[int(logit > 0)]
@@ -87,6 +110,11 @@ class _Scene:
 
 def training_of(run: dict[str, Any]) -> Table:
     """The training rows a run block names, checked against its hash."""
+    return training_and_groups(run)[0]
+
+
+def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None]:
+    """The same, and the protected attribute where it stands beside them."""
     origin = dict(run["data"])
     expected, table = origin.pop("sha256"), origin.pop("table")
     for figure in ("training_rows", "set_aside", "validated"):
@@ -104,7 +132,15 @@ def training_of(run: dict[str, Any]) -> Table:
     training = Table(data.X_train, data.y_train, (data.X_val, data.y_val) if validated else None)
     if data_hash(training) != expected:
         raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
-    return training
+    return training, data.groups["train"] if data.groups else None
+
+
+def _sensitive(run: dict[str, Any], table: Table, groups: pd.DataFrame | None) -> Sensitive | None:
+    """The protected attribute, as far as the record brings it back."""
+    columns = [c for c in table.X.columns if str(c) in map(str, run.get("sensitive_columns", []))]
+    if columns:
+        return Sensitive.of(columns, table.X)
+    return None if groups is None else Sensitive.of(groups, table.X)
 
 
 def _person(record: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,8 @@
 """Verdict: what an audit says about one person, in words and as a record.
 
-Found, not found and not eligible are three different results. "Not found" never means fair: it means
-that this search, with this budget, found nothing.
+Found, not found, proven none and not eligible are four different results. "Not found" never means fair: it means
+that this search, with this budget, found nothing. "Proven none" does not mean fair either: it means that no set of so
+few labels would do.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Verdict:
     """The answer about one person. Printing it gives the answer in one sentence."""
 
     status: str
-    """"found", "not_found" or "not_eligible"."""
+    """"found", "not_found", "proven_none" or "not_eligible"."""
     case: int | None
     """The person's position in the table that was asked about; None for a person given alone."""
     row: Any
@@ -84,6 +85,9 @@ class Verdict:
     """How the verdict fares under other seeds; None where that was not asked for."""
     collateral: Collateral | None = None
     """What the flips do to the other people of the test table."""
+    at_least: int | None = None
+    """No allowed set of fewer labels turns the decision: proven, by `proof`. Beyond `flippable`: none does at all."""
+    proof: str | None = None
     pulls: dict[str, float] | None = None
     """How far each column pulls this person's logit, up or down, by the local linear model; None without one."""
     training: Table | None = field(default=None, repr=False)
@@ -94,6 +98,16 @@ class Verdict:
     @property
     def found(self) -> bool:
         return self.status == "found"
+
+    @property
+    def at_most(self) -> int | None:
+        """How many labels it takes at most: those found, by retraining."""
+        return len(self.positions) if self.found else None
+
+    @property
+    def exact(self) -> bool:
+        """Whether no fewer labels than those found can do it: proven."""
+        return self.found and self.at_least == len(self.positions)
 
     @property
     def fragile(self) -> bool | None:
@@ -124,19 +138,31 @@ class Verdict:
             k = len(self.positions)
             aside = self.run.get("data", {}).get("set_aside")
             rest = f"; {aside} more rows were set aside to stop training early" if aside else ""
+            fewest = " No fewer will do: that is proven." if self.exact and k > 1 else ""
             return (
                 f"Flipping {k} of {self.training_rows} training labels ({percent(k / self.training_rows)}{rest}) turns "
                 f"'{self.prediction}' into '{self.counterfactual_prediction}' for {who} (logit "
-                f"{signed(self.logit)} → {signed(self.counterfactual_logit or 0.0)}, confirmed by retraining)."
+                f"{signed(self.logit)} → {signed(self.counterfactual_logit or 0.0)}, confirmed by retraining).{fewest}"
             )
         if self.status == "not_eligible":
             return f"{who[0].upper()}{who[1:]} was not audited: {self.reason}"
+        if self.status == "proven_none":
+            return self._proven_none()
         closest = "" if self.closest_logit is None else f", the closest logit being {signed(self.closest_logit)}"
         return (
             f"No counterfactual dataset found for {who}: still '{self.prediction}' (logit {signed(self.logit)}) "
             f"after {self.attempts} attempt{'s' * (self.attempts != 1)} at flipping up to {self.budget} of "
             f"{self.training_rows} training labels{closest}. {self.reason}"
         ).strip()
+
+    def _proven_none(self) -> str:
+        assert self.at_least is not None
+        takes = "none does at all" if self.at_least > self.flippable else f"it takes at least {self.at_least}"
+        return (
+            f"Proven: no set of up to {self.budget} of the {self.flippable} labels that may be flipped turns "
+            f"'{self.prediction}' for {self.who} (logit {signed(self.logit)}); {takes} ({self.proof}). "
+            "This does not show that the decision is fair."
+        )
 
     def dataset(self) -> tuple[pd.DataFrame, pd.Series]:
         """D' = (X, y'): the whole table as given and its labels with the flips made."""
@@ -202,6 +228,10 @@ class Verdict:
             "fragile": self.fragile,
             "control": self.control.to_dict() if self.control else None,
             "collateral": self.collateral.to_dict() if self.collateral else None,
+            "at_least": self.at_least,
+            "at_most": self.at_most,
+            "exact": self.exact,
+            "proof": self.proof,
             "pulls": self.pulls,
             "sensitive": self.sensitive,
             "group": plain(self.group),
@@ -250,6 +280,8 @@ class Verdict:
             alternatives=tuple(tuple(positions) for positions in record["alternatives"]),
             control=SeedControl.from_dict(record["control"]) if record["control"] else None,
             collateral=Collateral.from_dict(record["collateral"]) if record["collateral"] else None,
+            at_least=record.get("at_least"),
+            proof=record.get("proof"),
             pulls=record.get("pulls"),
         )
 

@@ -269,6 +269,7 @@ class GuidedSearch(Protocol):
     `LEAST`. They are spent where they promise most: one person may take up to `PATIENCE` times as many."""
 
     name = "guided"
+    proves = True
     shares = True
     shrinks = True
     LEAST = 8
@@ -298,6 +299,9 @@ class GuidedSearch(Protocol):
 
     def depth(self, flippable: int, budget: int) -> int:
         return min(flippable, max(self.FEW, Learned.REACH * budget))
+
+    def enumerates(self, flippable: int, budget: int) -> bool:
+        return budget == 1 and self.most(flippable, 1) == flippable
 
     def pool(self, plans: Sequence[Plan]) -> int | None:
         tries = [plan.tries // self.PATIENCE for plan in plans if isinstance(plan, Learned)]

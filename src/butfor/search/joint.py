@@ -71,6 +71,8 @@ class Pursuit:
     offers: list[FlipSet] = field(default_factory=list)
     """Other people's flip sets that are allowed and seem to work."""
     rejected: set[FlipSet] = field(default_factory=set)
+    settled: bool = False
+    """The plan holds a set that is proven to be the smallest, or is empty because none can do: nothing to shrink."""
 
     @property
     def stage(self) -> Stage:
@@ -358,7 +360,7 @@ class JointSearch:
             if not claim.shrunk:
                 pursuit.first_size, pursuit.shared = len(claim.flips), claim.shared
             pursuit.found, pursuit.found_logit = claim.flips, logit
-            if self.shrink and pursuit.shrinking is None:
+            if self.shrink and pursuit.shrinking is None and not pursuit.settled:
                 gain = float(self.trainer.logits(claim.flips)[pursuit.person]) * pursuit.away
                 order = pursuit.plan.strongest_first(claim.flips)
                 pursuit.shrinking = Shrink(order, gain, pursuit.plan.of_size)

@@ -49,6 +49,8 @@ class Protocol:
 
     name: ClassVar[str]
     shares: ClassVar[bool] = False
+    proves: ClassVar[bool] = False
+    """Whether proven answers are taken where there are some, instead of searching for them."""
     shrinks: ClassVar[bool] = False
     """Whether a flip set that works is made smaller before it is reported."""
 
@@ -74,6 +76,10 @@ class Protocol:
     def pool(self, plans: Sequence[Plan]) -> int | None:
         """Attempts for all people together, where these are not fixed for each."""
         return None
+
+    def enumerates(self, flippable: int, budget: int) -> bool:
+        """Whether a search that is through has tried every allowed set within the budget."""
+        return False
 
 
 class Algorithm1(Protocol):
@@ -170,6 +176,9 @@ class Exhaustive(Protocol):
 
     def depth(self, flippable: int, budget: int) -> int:
         return flippable
+
+    def enumerates(self, flippable: int, budget: int) -> bool:
+        return True
 
 
 def budget_in_labels(budget: float, n: int) -> int:

@@ -1,0 +1,45 @@
+"""Ridge classifiers: the margin is a sum over the labels, so sorting the effects gives the exact minimum.
+
+With targets t = ±1 the margin is Σ zᵢtᵢ (`butfor.learn.linear`). Flipping label i moves it by a fixed amount, whatever
+else is flipped; so the fewest labels that turn the decision are the strongest ones, as many as it takes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.linear_model import RidgeClassifier
+
+from butfor.learn.linear import flip_effects
+from butfor.learn.linear_engine import LinearEngine
+from butfor.learn.sklearn import SklearnModel
+from butfor.prove.bracket import Bracket
+from butfor.seam import Learner, Model, away
+from butfor.situation import Mask, Situation
+
+HOW = "linear"
+SLACK = 1e-6
+"""Margins this near to 0 are left open: the estimator's own arithmetic decides there."""
+
+
+def accepts(learner: Learner, model: Model) -> bool:
+    """A ridge classifier behind preprocessing that sees no label."""
+    ridge = isinstance(model, SklearnModel) and type(model.final) is RidgeClassifier
+    return ridge and LinearEngine().accepts(learner)
+
+
+def brackets(situation: Situation, psi: Mask) -> list[Bracket]:
+    out = away(situation.logits)
+    effects = flip_effects(situation.model, situation.table, situation.people) * out[:, None]
+    starts = situation.logits.astype(np.float64) * out
+    return [_one(start, row, allowed) for start, row, allowed in zip(starts, effects, psi, strict=True)]
+
+
+def _one(start: float, effects: np.ndarray, allowed: np.ndarray) -> Bracket:
+    rows = np.flatnonzero(allowed)
+    strongest = rows[np.argsort(-effects[rows], kind="stable")]
+    gains = start + np.cumsum(np.maximum(effects[strongest], 0.0))
+    possible = np.flatnonzero(gains > -SLACK)
+    sure = np.flatnonzero(gains > SLACK)
+    at_least = int(possible[0]) + 1 if len(possible) else len(rows) + 1
+    met = len(sure) and int(sure[0]) + 1 == at_least
+    return Bracket(at_least, HOW, tuple(sorted(map(int, strongest[:at_least]))) if met else None)

@@ -1,0 +1,65 @@
+"""k nearest neighbours: only the neighbours' labels count, and each flip moves as much weight as its row has.
+
+The person's neighbours do not depend on any label. The decision is class 1 where the neighbours labelled 1 outweigh the
+others (Jia, Liu, Cao, Gong: *Certified Robustness of Nearest Neighbors against Data Poisoning and Backdoor Attacks*,
+AAAI 2022, count votes in the same way). Turning a label moves the difference by twice its weight; the heaviest that may
+be flipped first is the fewest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.neighbors import KNeighborsClassifier
+
+from butfor.learn.linear_engine import sees_no_label
+from butfor.learn.sklearn import SklearnLearner, SklearnModel
+from butfor.prove.bracket import Bracket
+from butfor.seam import Learner, Model
+from butfor.situation import Mask, Situation
+
+HOW = "votes of the neighbours"
+SLACK = 1e-9
+
+
+def accepts(learner: Learner, model: Model) -> bool:
+    """Fixed k, with equal weights or by distance, behind preprocessing that sees no label."""
+    if not isinstance(model, SklearnModel) or not isinstance(learner, SklearnLearner):
+        return False
+    final = model.final
+    known = type(final) is KNeighborsClassifier and final.weights in ("uniform", "distance") and model.separable
+    return known and sees_no_label(learner.estimator)
+
+
+def brackets(situation: Situation, psi: Mask) -> list[Bracket]:
+    model = situation.model
+    assert isinstance(model, SklearnModel)
+    distances, neighbours = model.final.kneighbors(model.step_inputs(situation.people))
+    weights = _weights(model.final.weights, distances)
+    labels = situation.table.zero_one[neighbours]
+    return [_one(*each) for each in zip(situation.predictions, neighbours, weights, labels, psi, strict=True)]
+
+
+def _weights(kind: str, distances: np.ndarray) -> np.ndarray:
+    """As scikit-learn has them: where a neighbour is at the very place, only such count."""
+    if kind == "uniform":
+        return np.ones_like(distances)
+    with np.errstate(divide="ignore"):
+        weights = 1 / distances
+    here = np.isinf(weights)
+    return np.where(here.any(axis=1, keepdims=True), here.astype(float), weights)
+
+
+def _one(decided: int, rows: np.ndarray, weights: np.ndarray, labels: np.ndarray, allowed: np.ndarray) -> Bracket:
+    lead = float(weights @ np.where(labels == decided, 1.0, -1.0))
+    own = [k for k in np.argsort(-weights, kind="stable") if labels[k] == decided and allowed[rows[k]]]
+    left = lead
+    for count, k in enumerate(own, start=1):
+        left -= 2 * weights[k]
+        # A tie goes to class 0, the first of the two.
+        turned = left < -SLACK if decided == 0 else left <= SLACK
+        if turned:
+            clear = left < -SLACK or (decided == 1 and abs(left) <= SLACK)
+            return Bracket(count, HOW, tuple(sorted(int(rows[j]) for j in own[:count])) if clear else None)
+        if abs(left) <= SLACK and decided == 0 and not float(weights.sum()).is_integer():
+            return Bracket(count, HOW)  # too close to call by weights that were rounded
+    return Bracket(int(allowed.sum()) + 1, HOW)
