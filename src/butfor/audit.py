@@ -21,7 +21,7 @@ from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.frames import as_labels, as_person, as_table, as_weights, like_training
 from butfor.learn.engines import check_engine, choose_engine
 from butfor.learn.joblib_engine import JoblibEngine
-from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, suited_mlp
+from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, set_aside, suited_mlp
 from butfor.machine import single_threaded
 from butfor.progress import Watcher
 from butfor.prove import Bracket, prove
@@ -177,6 +177,9 @@ class LabelAudit(BaseEstimator):
         self._check_fitted()
         X = as_table(X)
         labels = None if y is None else as_labels(X, y)
+        unknown = set() if labels is None else set(labels.unique()) - set(self.classes_)
+        if unknown:
+            raise TableError(f"The labels of these people hold {listed(unknown)}, which no training label is.")
         cases = range(len(X)) if cases is None else cases
         outside = [case for case in cases if not 0 <= case < len(X)]
         if outside:
@@ -218,7 +221,7 @@ class LabelAudit(BaseEstimator):
             "seconds": round(time.perf_counter() - started, 3),
         }
         conclusions = Conclusions(
-            situation, self.budget_, self.rank_.name, self.protocol_, self.phi_, self.psi_, proven, run
+            situation, self.learner_, self.budget_, self.rank_.name, self.protocol_, self.phi_, self.psi_, proven, run
         )
         return Population(conclusions.verdicts(cases, psi, pursuits, extra), run, interrupted=interrupted)
 
@@ -285,7 +288,9 @@ class LabelAudit(BaseEstimator):
         return {
             "butfor": __version__,
             "versions": versions(),
-            "data": self.origin_ | data | {"validated": self.table_.validation is not None},
+            "data": self.origin_
+            | data
+            | {"validated": self.table_.validation is not None, "weighted": self.table_.weight is not None},
             "sensitive": self.sensitive_.name,
             "sensitive_columns": list(self.sensitive_.columns),
             "blind": self.sensitive_.blind,
@@ -321,9 +326,10 @@ class LabelAudit(BaseEstimator):
         check_engine(self.engine, self.jobs)
         if self.max_retrainings is not None and self.max_retrainings < 1:
             raise SettingError(f"max_retrainings={self.max_retrainings} must be at least 1.")
-        for name in ("seeds", "alternatives"):
-            if getattr(self, name) < 0:
-                raise SettingError(f"{name}={getattr(self, name)} must be 0 or more.")
+        for name in ("seeds", "alternatives", "random_state"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 0:
+                raise SettingError(f"{name}={value!r} must be a whole number from 0 up.")
 
     def _choose_search(self) -> None:
         """Settings as the objects they name; the ranking must accept the model."""
@@ -357,11 +363,14 @@ class LabelAudit(BaseEstimator):
             if unknown:
                 raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
             return table, everything
-        kept, aside = split(Table(X, y).zero_one)
-        return Table(X.iloc[kept], y.iloc[kept], (X.iloc[aside], y.iloc[aside]), whole=(X, y, kept)), kept
+        return set_aside(Table(X, y), self.learner_)
 
     def _not_rebuildable(self) -> list[str]:
         lost = gaps(self.learner_)
+        if self.origin_["table"] is None:
+            lost.append("data: the table was given in Python")
+        if self.table_.weight is not None:
+            lost.append("sample_weight: given in Python")
         for name, rule in (("phi", self.phi_), ("psi", self.psi_)):
             if not rule.rebuildable:
                 lost.append(f"{name}: {rule.text}, which is a function or a mask")
@@ -521,8 +530,7 @@ class LabelAudit(BaseEstimator):
 
     def _own_seed(self) -> int:
         """The learner's seed as far as it has one; other seeds are counted from it."""
-        recipe = getattr(self.learner_, "recipe", None)
-        return 0 if recipe is None else int(recipe.seed)
+        return int(getattr(self.learner_, "own_seed", 0))
 
     def _announce(self, pursuits: Sequence[Pursuit], psi: NDArray[np.bool_], trainer: Trainer, watch: Watcher) -> None:
         """Say what the search will cost, from the time a training takes here. Nothing is trained for it but one model,

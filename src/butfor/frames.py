@@ -33,6 +33,8 @@ def as_table(X: Any) -> pd.DataFrame:
 
 def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
     """One label per row of X, in its order: by position where y has no index, and never by guessing."""
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+        y = y.iloc[:, 0]
     series = y if isinstance(y, pd.Series) else _foreign(y, series=True)
     if series is None:
         series = pd.Series(np.asarray(y).ravel() if np.ndim(y) else np.asarray([y]), index=None, name="label")

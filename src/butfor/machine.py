@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
+
+GENERATOR = threading.RLock()
+"""Whoever seeds torch's generator, which all threads share, holds this until it is put back."""
 
 
 def available_cores() -> int:

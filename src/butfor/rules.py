@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Hashable
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,10 @@ class _Function(Rule):
         self.function, self.text = function, getattr(function, "__name__", "a callable")
 
     def __call__(self, situation: Situation) -> Mask:
-        return np.asarray(self.function(situation), dtype=bool)
+        answer = self.function(situation)
+        if isinstance(answer, Rule):
+            raise SettingError(f"{self.text} makes a rule when it is called: write {self.text}().")
+        return np.asarray(answer, dtype=bool)
 
 
 class _Given(Rule):
@@ -328,5 +332,5 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
 def _argument(value: Any) -> str:
     """An argument as the parser reads it."""
     if isinstance(value, str):
-        return value if value.isidentifier() and value not in ("True", "False", "None") else repr(value)
+        return value if value.isidentifier() and not iskeyword(value) else repr(value)
     return repr(value.item() if isinstance(value, np.generic) else value)

@@ -56,17 +56,22 @@ class Sensitive:
             missing = [c for c in self.columns if c not in people.columns]
             if missing:
                 raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
-            return _joined(people[list(self.columns)])
+            groups = _joined(people[list(self.columns)])
+            empty = [k for k, group in enumerate(groups) if pd.isna(group)]
+            if empty:
+                raise TableError(f"The protected attribute '{self.name}' of person {empty[0]} is missing; fill it in.")
+            return groups
         if given is None:
             raise SettingError(
                 f"The model is blind to '{self.name}', so the people's values must be given beside their table: "
                 "pass sensitive_features=... with one value per person."
             )
+        known = {str(value): value for value in self.values}
         groups = _joined(_beside(given, people))
-        unknown = sorted(set(map(str, groups)) - set(map(str, self.values)))
+        unknown = sorted(set(map(str, groups)) - set(known))
         if unknown:
             raise TableError(f"The people's '{self.name}' holds {listed(unknown)}, which no training row has.")
-        return groups
+        return np.array([known[str(group)] for group in groups], dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +135,11 @@ def group_values(values: Any, name: str) -> list[Any]:
 
 def _columns(given: Any, X: pd.DataFrame) -> tuple[Hashable, ...]:
     """The columns of X that are named; none where values are given instead."""
+    if isinstance(given, (pd.Series, pd.DataFrame)):
+        return _columns_given_again(given.to_frame() if isinstance(given, pd.Series) else given, X)
     names = list(given) if isinstance(given, (list, tuple)) and not _is_column(given, X) else [given]
+    if len(names) == len(X) and len(set(map(str, names))) < len(names):
+        return ()  # one value per row, whatever columns are called
     named = [name for name in names if _is_column(name, X)]
     if named and len(named) == len(names):
         return tuple(dict.fromkeys(names))
@@ -141,6 +150,21 @@ def _columns(given: Any, X: pd.DataFrame) -> tuple[Hashable, ...]:
             "a column of X, or several in a list, or give one value per row beside X."
         )
     return ()
+
+
+def _columns_given_again(frame: pd.DataFrame, X: pd.DataFrame) -> tuple[Hashable, ...]:
+    """Columns of X that are handed over as values too: the model sees them, so it is not blind to them."""
+    if not len(frame.columns) or not all(_is_column(name, X) for name in frame.columns):
+        return ()
+    if len(frame) != len(X) or not frame.index.equals(X.index):
+        return ()  # refused where values are read
+    for name in frame.columns:
+        if list(map(str, frame[name])) != list(map(str, X[name])):
+            raise TableError(
+                f"sensitive_features is named '{name}' like a column of X but holds other values; rename it, or name "
+                "the column."
+            )
+    return tuple(frame.columns)
 
 
 def _is_column(name: Any, X: pd.DataFrame) -> bool:

@@ -7,6 +7,7 @@ Either way the rows remember where they came from, so that a verdict can be run 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from butfor.data import DATASETS, Dataset, Setup, load_dataset
-from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, listed
 
 LEAST_ROWS = 20
@@ -31,14 +31,13 @@ def load_table(
 ) -> Dataset:
     """The table `source` names, split. A file needs `label` and `sensitive`; an embedded set has its own."""
     if str(source) in DATASETS:
-        given = {"label": label, "positive": positive, "drop": drop or None}
-        fixed = [f"--{name}" for name, value in given.items() if value is not None]
-        if fixed or sensitive is not None:
+        fixed = [f"--{name}" for name, value in (("label", label), ("positive", positive)) if value is not None]
+        if fixed:
             raise SettingError(
-                f"'{source}' is an embedded data set with its published label, protected attribute and columns: "
-                f"leave out {' and '.join([*fixed, *(['--sensitive'] if sensitive is not None else [])])}."
+                f"'{source}' is an embedded data set with its published label: leave out {' and '.join(fixed)}."
             )
-        return load_dataset(str(source), random_state=split_seed)
+        data = load_dataset(str(source), random_state=split_seed)
+        return data if sensitive is None and not drop else _otherwise(data, sensitive, drop)
     if label is None or sensitive is None:
         missing = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
         if not Path(source).exists():
@@ -59,6 +58,39 @@ def load_table(
         "drop": list(drop), "split_seed": split_seed or 0,
     }  # fmt: skip
     return _remember(data, origin)
+
+
+def _otherwise(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> Dataset:
+    """An embedded set with other protected columns, or with columns that are not learned from."""
+    parts = {"train": data.X_train, "val": data.X_val, "test": data.X_test}
+    named = data.sensitive if sensitive is None else _several(sensitive, data.X_train)
+    protected = _protected(data.X_train, named, drop)
+    unseen = protected[0] in drop
+    kept = {f"X_{part}": X.drop(columns=list(drop)) for part, X in parts.items()}
+    if not kept["X_train"].shape[1]:
+        raise SettingError("--drop leaves no column to learn from.")
+    fewer: dict[str, Any] = kept
+    changed = replace(
+        data, **fewer, sensitive=protected[0] if len(protected) == 1 else protected,
+        groups={part: X[protected] for part, X in parts.items()} if unseen else None,
+    )  # fmt: skip
+    origin = {"table": data.name, "split_seed": data.X_train.attrs["origin"]["split_seed"]}
+    return _remember(changed, origin | {"sensitive": sensitive, "drop": list(drop)})
+
+
+def _protected(frame: pd.DataFrame, sensitive: str | Sequence[str], drop: Sequence[str]) -> list[str]:
+    """The protected columns, all of them there, and either all or none of them dropped."""
+    protected = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    for option, columns in (("--sensitive", protected), ("--drop", list(drop))):
+        absent = [c for c in columns if c not in frame.columns]
+        if absent:
+            raise TableError(
+                f"{option}: there is no column {listed(absent)}; the table has {listed(frame.columns, 30)}."
+            )
+    unseen = [c for c in protected if c in drop]
+    if unseen and len(unseen) < len(protected):
+        raise SettingError(f"--drop {listed(unseen)}: of several protected columns drop all or none.")
+    return protected
 
 
 def read_file(path: str | Path) -> pd.DataFrame:
@@ -105,32 +137,24 @@ def split_frame(
     """A frame as a `Dataset`: label column apart, 60/20/20, as the published sets are split."""
     from sklearn.model_selection import train_test_split
 
-    protected = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    for option, columns in (("--label", [label]), ("--sensitive", protected), ("--drop", list(drop))):
-        absent = [c for c in columns if c not in frame.columns]
-        if absent:
-            raise TableError(
-                f"{option}: there is no column {listed(absent)}; the table has {listed(frame.columns, 30)}."
-            )
+    if label not in frame.columns:
+        raise TableError(f"--label: there is no column '{label}'; the table has {listed(frame.columns, 30)}.")
+    protected = _protected(frame, sensitive, drop)
     if label in protected:
         raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
-    unseen = [c for c in protected if c in drop]
-    if unseen and len(unseen) < len(protected):
-        raise SettingError(f"--drop {listed(unseen)}: of several protected columns drop all or none.")
     if len(frame) < LEAST_ROWS:
         raise TableError(f"The table has {len(frame)} rows; at least {LEAST_ROWS} are needed to split it 60/20/20.")
     y, label_names = _labels(frame[label], positive)
     X = frame.drop(columns=[label, *drop])
     if not X.shape[1]:
         raise SettingError("--drop leaves no column to learn from.")
-    TableEncoder("ordinal").fit(X)  # refuses a bad cell now, wherever the split would put it
     rest, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=seed)
     train, val = train_test_split(rest, test_size=0.25, random_state=seed)
     places = (("train", train), ("val", val), ("test", test))
     parts = {
         f"{kind}_{part}": values.iloc[rows].copy() for part, rows in places for kind, values in (("X", X), ("y", y))
     }
-    groups = {part: frame[protected].iloc[rows] for part, rows in places} if unseen else None
+    groups = {part: frame[protected].iloc[rows] for part, rows in places} if protected[0] in drop else None
     return Dataset(
         **parts, name=name, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups,
         label_names=label_names,

@@ -6,6 +6,7 @@ and what it names must not become code that runs.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
 from importlib import import_module
@@ -17,9 +18,11 @@ from sklearn.base import BaseEstimator
 from butfor.errors import ReplayError
 
 TRUSTED = ("sklearn", "butfor", "xgboost", "lightgbm")
-CLASS, TUPLE, NUMBER, DTYPE, OPAQUE = "class", "tuple", "number", "dtype", "opaque"
-"""Marks of what JSON has no word for: an estimator, a tuple, a number that is not finite, one of numpy's types, and
-what cannot be rebuilt."""
+CLASS, TUPLE, PAIRS, NUMBER, DTYPE, OPAQUE = "class", "tuple", "pairs", "number", "dtype", "opaque"
+"""Marks of what JSON has no word for: an estimator, a tuple, a dictionary (its keys may be numbers), a number that is
+not finite, one of numpy's types, and what cannot be rebuilt."""
+PLAIN = ("sklearn.compose", "sklearn.model_selection")
+"""Where scikit-learn has parameters that are objects but no estimators: column selectors, splitters."""
 
 
 def describe(value: Any) -> Any:
@@ -40,8 +43,12 @@ def describe(value: Any) -> Any:
         return {TUPLE: [describe(v) for v in value]}
     if isinstance(value, (list, np.ndarray)):
         return [describe(v) for v in value]
-    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {"dict": {name: describe(v) for name, v in value.items()}}
+    if isinstance(value, dict):
+        return {PAIRS: [[describe(name), describe(v)] for name, v in value.items()]}
+    if _is_plain(type(value)):
+        names = [name for name in inspect.signature(type(value)).parameters if hasattr(value, name)]
+        path = f"{type(value).__module__}:{type(value).__qualname__}"
+        return {CLASS: path, "params": {name: describe(getattr(value, name)) for name in names}}
     module = getattr(value, "__module__", type(value).__module__)
     return {OPAQUE: f"{module}.{getattr(value, '__qualname__', type(value).__qualname__)}"}
 
@@ -61,8 +68,8 @@ def rebuild(record: Any) -> Any:
         return float(record[NUMBER])
     if DTYPE in record:
         return np.dtype(record[DTYPE]).type
-    if "dict" in record:
-        return {name: rebuild(v) for name, v in record["dict"].items()}
+    if PAIRS in record:
+        return {rebuild(name): rebuild(v) for name, v in record[PAIRS]}
     raise ReplayError(
         f"The record's model holds {record.get(OPAQUE, record)}, which a record cannot carry; replay it with the model "
         "itself (--model package.module:name, or in Python replay(..., model=...))."
@@ -76,14 +83,17 @@ def gaps(record: Any, where: str = "model") -> Iterator[str]:
             yield f"{where}: {record[OPAQUE]}"
         if CLASS in record and record[CLASS].split(".")[0].split(":")[0] not in TRUSTED:
             yield f"{where}: {record[CLASS]} is not of {', '.join(TRUSTED)}"
-        inside: dict[str, Any] = record.get("params") or record.get("dict") or {}
-        for name, value in inside.items():
+        for name, value in record.get("params", {}).items():
             yield from gaps(value, f"{where}.{name}")
-        for value in record.get(TUPLE, []):
+        for value in [*record.get(TUPLE, []), *record.get(PAIRS, [])]:
             yield from gaps(value, where)
     elif isinstance(record, list):
         for value in record:
             yield from gaps(value, where)
+
+
+def _is_plain(kind: type) -> bool:
+    return kind.__module__.startswith(PLAIN) and not issubclass(kind, BaseException)
 
 
 def _class(path: str) -> Any:
@@ -99,6 +109,6 @@ def _class(path: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise ReplayError(f"The record's model is {path}, which is not installed here ({error}).") from error
-    if not (isinstance(found, type) and issubclass(found, BaseEstimator)):
+    if not (isinstance(found, type) and (issubclass(found, BaseEstimator) or _is_plain(found))):
         raise ReplayError(f"The record's model is {path}, which is not an estimator.")
     return found

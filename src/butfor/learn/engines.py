@@ -76,8 +76,10 @@ def check_engine(given: str | Engine, jobs: int | None = None) -> None:
     """Refuse a name that no engine has, and a number of jobs that cannot be."""
     if isinstance(given, str) and given not in NAMES:
         raise SettingError(f"There is no engine '{given}'; choose one of {', '.join(NAMES)}.")
-    if jobs is not None and jobs < 1:
-        raise SettingError(f"jobs={jobs} must be at least 1.")
+    if not isinstance(given, str) and (isinstance(given, type) or not hasattr(given, "bind")):
+        raise SettingError(f"engine={given!r} is neither an engine's name nor an engine (accepts, bind).")
+    if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
+        raise SettingError(f"jobs={jobs!r} must be a whole number, at least 1.")
 
 
 def _best_device() -> str:

@@ -8,6 +8,7 @@ then on only flip sets travel, in chunks that take some seconds. Work too small 
 from __future__ import annotations
 
 import math
+import pickle
 import shutil
 import socket
 import tempfile
@@ -18,6 +19,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -118,11 +120,17 @@ class _Bound:
     def _written(self) -> str:
         """The subject's file, written when it is first needed and removed with this binding."""
         if self._file is None:
+            import cloudpickle
             import joblib
 
             folder = Path(tempfile.mkdtemp(prefix="butfor-"))
             self._file = str(folder / f"{uuid.uuid4().hex}.joblib")
-            joblib.dump(self._subject, self._file)
+            learner, table, people = self._subject
+            alone = copy(learner)
+            if hasattr(alone, "_data"):  # what it has encoded; each worker encodes once for itself
+                alone._data = None
+            # By value: classes and functions of a script or a notebook are not there to be imported in a worker.
+            joblib.dump((cloudpickle.dumps(alone), table, people), self._file)
             hold(self._file, self._subject)
             weakref.finalize(self, _remove, self._file)
         return self._file
@@ -154,7 +162,8 @@ def train_from(file: str, trainings: Sequence[tuple[tuple[int, ...], int | None]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                subject = joblib.load(file, mmap_mode="r")
+                learner, table, people = joblib.load(file, mmap_mode="r")
+                subject = (pickle.loads(learner), table, people)
         except FileNotFoundError:
             raise EngineError(
                 f"The worker on {socket.gethostname()} cannot see {file}: workers on other machines need a directory "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from butfor.data.table import default_setup
 from butfor.encode import TableEncoder
@@ -47,6 +48,23 @@ def learner_of(record: dict[str, Any]) -> Learner:
         )
     learner: Learner = KINDS[kind].from_record(record)
     return learner
+
+
+def given_learner(model: Any, record: dict[str, Any]) -> Learner:
+    """A model handed over for a replay, behind the encoder and under the seed that the record names."""
+    if isinstance(model, (MLP, Learner)) or record.get("kind") != SklearnLearner.kind:
+        return as_learner(model)
+    encoder = record["encoder"]
+    return SklearnLearner(
+        model, blueprint.rebuild(encoder) if isinstance(encoder, dict) else encoder, record["torch_seed"]
+    )
+
+
+def set_aside(table: Table, learner: Learner) -> tuple[Table, NDArray[np.int64]]:
+    """The table with a share of its rows set aside for validation, and the positions of those that remain."""
+    X, y = table.X, table.y
+    kept, aside = learner.split(table.zero_one)  # type: ignore[attr-defined]
+    return Table(X.iloc[kept], y.iloc[kept], (X.iloc[aside], y.iloc[aside]), whole=(X, y, kept)), kept
 
 
 def gaps(learner: Learner) -> list[str]:

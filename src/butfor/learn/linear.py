@@ -51,7 +51,7 @@ def _weights(estimator: Any, table: Table) -> Array:
 
     weight = np.ones(table.n) if table.weight is None else np.asarray(table.weight, np.float64)
     if estimator.class_weight is not None:
-        weight = weight * compute_sample_weight(estimator.class_weight, table.zero_one.astype(np.int64))
+        weight = weight * compute_sample_weight(estimator.class_weight, estimator.classes_[table.zero_one.astype(int)])
     return weight
 
 

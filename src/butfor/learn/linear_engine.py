@@ -20,6 +20,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
 from butfor.learn import linear
+from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.linear import Array
 from butfor.learn.sklearn import SklearnLearner, SklearnModel
 from butfor.seam import Bound, FlipSet, Floats, Learner, Progress, Table, Training
@@ -34,11 +35,14 @@ LABEL_BLIND = (
 TOGETHER = 64
 SMALL_GRADIENT = 1e-6
 """Where the largest entry of the gradient, per training row, is below this, a minimum is reached."""
+NEAR = 0.02
+"""Logits of the training rows within which the estimator's present answer must be that of the minimum."""
 SHARED_STEPS, OWN_STEPS = 12, 30
 
 
 class LinearEngine:
-    """For LogisticRegression with the usual penalty and RidgeClassifier, behind preprocessing that sees no label."""
+    """For LogisticRegression with the usual penalty and RidgeClassifier, behind preprocessing that sees no label. Where
+    a logistic regression's own solver stops short of the minimum, its own fit trains instead."""
 
     name = "linear"
     by_definition = False
@@ -62,7 +66,16 @@ class LinearEngine:
         assert isinstance(model, SklearnModel)
         if type(model.final).__name__ == "RidgeClassifier":
             return _Ridge(model, table, people)
-        return _Logistic(model, table, people)
+        try:
+            bound = _Logistic(model, table, people)
+            off = float(np.abs(bound.X @ (bound.w - linear.coefficients(model.final))).max())
+        except (np.linalg.LinAlgError, FloatingPointError):
+            off = np.inf
+        if off <= NEAR:
+            return bound
+        # The estimator's solver stopped far from the minimum, or there is none: only its own fit knows where.
+        self.name, self.by_definition = "joblib", True
+        return JoblibEngine().bind(learner, table, people)
 
 
 class _Ridge:

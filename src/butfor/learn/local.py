@@ -43,6 +43,8 @@ def _linear(model: SklearnModel, people: pd.DataFrame) -> list[dict[str, float]]
     terms = inputs * np.ravel(coefficients)
     bias = np.full(len(people), float(np.ravel(model.final.intercept_)[0]))
     if isinstance(model.estimator, Pipeline) and len(model.estimator.steps) > 1:
+        if isinstance(model.estimator.steps[-1][1], Pipeline):
+            return None
         try:
             return _named(terms, bias, list(model.estimator[:-1].get_feature_names_out()))
         except (AttributeError, ValueError):

@@ -116,7 +116,7 @@ def part_of(X: Any, parts: int) -> NDArray[np.int64]:
 def _usual() -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(solver="newton-cholesky", C=0.3, class_weight="balanced")
+    return LogisticRegression(solver="newton-cholesky", C=0.5, class_weight="balanced")
 
 
 def decisions(copy: Any, X: Any) -> NDArray[np.int64]:

@@ -21,13 +21,16 @@ from sklearn.utils.validation import has_fit_parameter
 
 from butfor.encode import TableEncoder
 from butfor.encoded import EncodedTable
-from butfor.errors import ButforError, LearnerError
+from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.learn import blueprint
+from butfor.machine import GENERATOR
 from butfor.seam import Floats, Table
 
 CLIP = 1e-9
 """Probabilities closer than this to 0 or 1 are taken as this close: their logit would be infinite."""
 SMALLEST = np.finfo(np.float32).tiny
+CODED = ("xgboost", "skorch")
+"""Libraries whose classifiers take 0 and 1 alone."""
 RAW = "passthrough"
 """Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
 
@@ -40,6 +43,11 @@ class SklearnLearner:
 
     def __init__(self, estimator: Any, encoder: TableEncoder | str | None = None, seed: int | None = None) -> None:
         _check(estimator)
+        if not (encoder is None or encoder == RAW or isinstance(encoder, TableEncoder)):
+            raise SettingError(
+                f"encoder={encoder!r} is neither a TableEncoder nor '{RAW}'; other preprocessing goes into a pipeline "
+                "with the model."
+            )
         self.estimator = clone(estimator)
         self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
         self._data: EncodedTable | None = None
@@ -69,12 +77,31 @@ class SklearnLearner:
         X = table.X if data is None else data.X
         try:
             with self._seeds():
-                estimator.fit(X, labels.astype(np.int64), **self._weights(table))
-            return SklearnModel(estimator, data)
+                estimator.fit(X, self.values(table)[labels.astype(np.int64)], **self._weights(table))
+            if not hasattr(estimator, "decision_function") and not hasattr(estimator, "predict_proba"):
+                raise LearnerError(
+                    f"{self.name} has neither decision_function nor predict_proba, so nobody can say how near it is to "
+                    "the other decision; wrap it in sklearn.calibration.CalibratedClassifierCV, or set what gives it "
+                    "probabilities."
+                )
+            return SklearnModel(estimator, data, self.values(table)[1])
         except ButforError:
             raise
         except Exception as error:  # whatever the model's own code raises is said with its place
             raise LearnerError(f"{self.name} could not be trained on this table: {_first_line(error)}") from error
+
+    def values(self, table: Table) -> NDArray[Any]:
+        """The two labels as the estimator gets them: the user's own, since class weights may name them; 0 and 1 where
+        they are truth values, or where the library takes nothing else."""
+        coded = table.classes.dtype == bool or any(root in CODED for root in _packages(self.estimator))
+        return np.array([0, 1]) if coded else table.classes
+
+    @property
+    def own_seed(self) -> int:
+        """The largest seed in use; other seeds are counted from there."""
+        given = self.estimator.get_params()
+        used = [given[name] for name in self._random_states() if isinstance(given[name], int)]
+        return max([*used, self.torch_seed or 0])
 
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
@@ -138,7 +165,7 @@ class SklearnLearner:
             return
         import torch
 
-        with torch.random.fork_rng(devices=[]):
+        with GENERATOR, torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.torch_seed)
             yield
 
@@ -149,6 +176,8 @@ class SklearnModel:
 
     estimator: Any
     data: EncodedTable | None = None
+    positive: Any = 1
+    """What `predict` says for class 1."""
 
     @property
     def final(self) -> Any:
@@ -160,8 +189,11 @@ class SklearnModel:
             return np.empty(0, np.float32)
         given = self._given(people)
         try:
-            decided = np.asarray(self.estimator.predict(given)).ravel() == 1
-            return with_sign(self._margin(given), decided)
+            said = np.asarray(self.estimator.predict(given)).ravel()
+            strange = np.setdiff1d(said, getattr(self.estimator, "classes_", said))
+            if len(strange):
+                raise ValueError(f"it says '{strange[0]}', which is neither label")
+            return with_sign(self._margin(given), said == self.positive)
         except Exception as error:
             name = type(self.final).__name__
             raise LearnerError(f"{name} could not decide about these people: {_first_line(error)}") from error
@@ -173,9 +205,11 @@ class SklearnModel:
 
     def step_inputs(self, X: pd.DataFrame) -> Any:
         """What the last step sees of raw rows."""
-        several = isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1
-        given = self._given(X)
-        return self.estimator[:-1].transform(given) if several else given
+        given, estimator = self._given(X), self.estimator
+        while isinstance(estimator, Pipeline):
+            given = estimator[:-1].transform(given) if len(estimator.steps) > 1 else given
+            estimator = estimator.steps[-1][1]
+        return given
 
     def inputs(self, X: pd.DataFrame) -> NDArray[np.float64] | None:
         """The same as numbers, `[rows × inputs]`; None where they are not."""
@@ -219,8 +253,13 @@ def _logit(share: Any) -> Any:
 
 def _threshold(estimator: Any) -> float | None:
     """Where an estimator that was given or tuned a threshold of its own draws the line."""
-    threshold = getattr(estimator, "best_threshold_", getattr(estimator, "threshold", None))
-    return float(threshold) if hasattr(estimator, "estimator_") and isinstance(threshold, (int, float)) else None
+    from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+
+    last = _last(estimator)
+    if not isinstance(last, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
+        return None
+    threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
+    return float(threshold) if isinstance(threshold, (int, float)) else None
 
 
 def _check(estimator: Any) -> None:
@@ -236,13 +275,12 @@ def _check(estimator: Any) -> None:
         raise LearnerError(
             f"model={estimator!r} is neither a scikit-learn classifier nor a learner (fit, reseeded, record)."
         )
-    if not hasattr(estimator, "predict") or not is_classifier(estimator):
+    try:
+        decides = is_classifier(estimator)
+    except Exception as error:
+        raise LearnerError(f"{name} does not say what kind of estimator it is: {_first_line(error)}") from error
+    if not decides:
         raise LearnerError(f"{name} is not a classifier; an audit is about decisions between two classes.")
-    if not hasattr(estimator, "decision_function") and not hasattr(estimator, "predict_proba"):
-        raise LearnerError(
-            f"{name} has neither decision_function nor predict_proba, so nobody can say how near it is to the other "
-            "decision; wrap it in sklearn.calibration.CalibratedClassifierCV, or set what gives it probabilities."
-        )
 
 
 def _last(estimator: Any) -> Any:
@@ -260,12 +298,25 @@ def _named(estimator: Any) -> str:
 def _preprocesses(estimator: Any) -> bool:
     """Whether it contains a transformer, so that it knows what to do with a raw table."""
     parts = [estimator, *estimator.get_params(deep=True).values()]
-    return any(hasattr(part, "transform") and hasattr(part, "fit") for part in parts)
+    return any(
+        isinstance(part, Pipeline) or (hasattr(part, "transform") and hasattr(part, "fit") and not _decides(part))
+        for part in parts
+    )
+
+
+def _decides(part: Any) -> bool:
+    """A classifier that can transform besides, such as a discriminant analysis or a vote, is no preprocessing."""
+    return isinstance(part, BaseEstimator) and is_classifier(part)
 
 
 def _uses_torch(estimator: Any) -> bool:
+    return "skorch" in _packages(estimator)
+
+
+def _packages(estimator: Any) -> set[str]:
+    """The libraries that an estimator and what it is made of come from."""
     parts = [estimator, *estimator.get_params(deep=True).values()]
-    return any(base.__module__.split(".")[0] == "skorch" for part in parts for base in type(part).__mro__)
+    return {base.__module__.split(".")[0] for part in parts for base in type(part).__mro__}
 
 
 def _is_seed(parameter: str) -> bool:

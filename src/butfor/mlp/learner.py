@@ -53,17 +53,25 @@ class MLPLearner:
             )
         return NetworkModel(network, rows, data)
 
+    @property
+    def own_seed(self) -> int:
+        return self.recipe.seed
+
     def reseeded(self, seed: int) -> MLPLearner:
         other = object.__new__(MLPLearner)
         other.__dict__.update(self.__dict__, recipe=replace(self.recipe, seed=seed))
         return other
 
     def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "recipe": self.recipe.to_dict(), "encoder": self.encoder.get_params()}
+        return {
+            "kind": self.kind, "recipe": self.recipe.to_dict(), "encoder": self.encoder.get_params(),
+            "validation_fraction": self.validation_fraction,
+        }  # fmt: skip
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> MLPLearner:
-        learner = cls(MLP(), TableEncoder(**record["encoder"]))
+        fraction = record.get("validation_fraction", MLP().validation_fraction)
+        learner = cls(MLP(validation_fraction=fraction), TableEncoder(**record["encoder"]))
         learner.recipe = Recipe.from_dict(record["recipe"])
         return learner
 

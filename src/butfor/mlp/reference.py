@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from butfor.machine import GENERATOR
 from butfor.mlp.onethread import ACTIVATION_MODULES, one_thread
 from butfor.mlp.recipe import Fits, Network, Recipe, Rows, pack
 from butfor.seam import FlipSet, Floats
@@ -23,7 +24,7 @@ def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:
     """Step 1: seed, then a stack of Linear layers with PyTorch's default initialisation."""
     layers: list[nn.Module] = []
     widths = recipe.widths(inputs)
-    with torch.random.fork_rng(devices=[]):
+    with GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         for into, out in pairwise(widths):
             layers += [nn.Linear(into, out), ACTIVATION_MODULES[recipe.activation]()]

@@ -32,6 +32,8 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> R
         if given not in NAMES:
             raise SettingError(f"There is no ranking '{given}'; choose one of {', '.join(NAMES)}.")
         return _named(given, seed)
+    if isinstance(given, type):
+        raise SettingError(f"rank={given.__name__} is a class; give an instance, {given.__name__}().")
     if hasattr(given, "score"):
         return cast(Ranking, given)
     if callable(given):

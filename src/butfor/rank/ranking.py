@@ -53,10 +53,18 @@ def parameters(thing: Any) -> dict[str, Any]:
     found = {}
     for name, parameter in inspect.signature(type(thing)).parameters.items():
         if hasattr(thing, name) and parameter.kind is not parameter.VAR_POSITIONAL:
-            value = getattr(thing, name)
-            plain = isinstance(value, (str, int, float, bool, type(None)))
-            found[name] = value if plain else getattr(value, "name", type(value).__name__)
+            found[name] = _plain(getattr(thing, name))
     return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    return {"name": value.name} | parameters(value) if hasattr(value, "name") else type(value).__name__
 
 
 def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from butfor.learn.blueprint import CLASS, DTYPE, NUMBER, OPAQUE, TUPLE
+from butfor.learn.blueprint import CLASS, DTYPE, NUMBER, OPAQUE, PAIRS, TUPLE
 from butfor.report.values import shown
 
 LONGEST = 2000
@@ -46,9 +46,9 @@ def _plain(value: Any) -> Any:
     """Without the marks that `blueprint.describe` puts on what JSON has no word for."""
     if isinstance(value, dict) and len(value) == 1:
         ((mark, inside),) = value.items()
-        kinds = {TUPLE: list, NUMBER: str, DTYPE: str, OPAQUE: str, "dict": dict}
+        kinds = {TUPLE: list, NUMBER: str, DTYPE: str, OPAQUE: str, PAIRS: list}
         if isinstance(inside, kinds.get(mark, ())):
-            return inside
+            return {str(key): item for key, item in inside} if mark == PAIRS else inside
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -15,6 +15,7 @@ from butfor.prove import Bracket
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
 from butfor.rules import Rule
+from butfor.seam import Learner
 from butfor.search.joint import Pursuit
 from butfor.search.protocols import Protocol
 from butfor.situation import Situation
@@ -25,6 +26,7 @@ class Conclusions:
     """What all verdicts of one run share."""
 
     situation: Situation
+    learner: Learner
     budget: int
     rank: str
     protocol: Protocol
@@ -93,6 +95,7 @@ class Conclusions:
             first_size=pursuit.first_size if pursuit else 0,
             pulls=pulled,
             training=situation.table,
+            learner=self.learner,
             **extra,
         )
 
@@ -126,4 +129,5 @@ class Conclusions:
             return f"The rule ψ ({self.psi.text}) allows no label to be flipped for this person."
         if not pursuit.complete:
             return "The search was stopped before it was through."
-        return "This does not show that the decision is fair."
+        failed = f"{pursuit.failed} of these trainings failed or diverged. " if pursuit.failed else ""
+        return f"{failed}This does not show that the decision is fair."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 
 from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError
-from butfor.learn.learners import as_learner, learner_of
+from butfor.learn.learners import given_learner, learner_of, set_aside
 from butfor.prove import prove
 from butfor.provenance import data_hash
 from butfor.result.record import check_schema, learner_record, signed
@@ -61,7 +61,8 @@ class _Scene:
     """The data, the learner and the trained f of one run."""
 
     def __init__(self, run: dict[str, Any], training: Table | None, model: Any) -> None:
-        self.learner: Learner = learner_of(learner_record(run)) if model is None else as_learner(model)
+        record = learner_record(run)
+        self.learner: Learner = learner_of(record) if model is None else given_learner(model, record)
         self.run = run
         self.table, groups = (training, None) if training else training_and_groups(run)
         self.f = self.learner.fit(self.table, self.table.labels())
@@ -117,7 +118,7 @@ def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None
     """The same, and the protected attribute where it stands beside them."""
     origin = dict(run["data"])
     expected, table = origin.pop("sha256"), origin.pop("table")
-    for figure in ("training_rows", "set_aside", "validated"):
+    for figure in ("training_rows", "set_aside", "validated", "weighted"):
         origin.pop(figure, None)
     if table is None:
         raise ReplayError(
@@ -128,8 +129,15 @@ def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None
         data = load_table(table, **origin)
     except ButforError as error:
         raise ReplayError(f"The record's data cannot be loaded: {error}") from error
-    validated = run["data"].get("validated", True)
-    training = Table(data.X_train, data.y_train, (data.X_val, data.y_val) if validated else None)
+    if run["data"].get("weighted"):
+        raise ReplayError(
+            "The record was made with sample_weight, which it does not carry; replay it from the Verdict."
+        )
+    training = Table(data.X_train, data.y_train)
+    if run["data"].get("set_aside"):
+        training = set_aside(training, learner_of(learner_record(run)))[0]
+    elif run["data"].get("validated", True):
+        training = replace(training, validation=(data.X_val, data.y_val))
     if data_hash(training) != expected:
         raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
     return training, data.groups["train"] if data.groups else None
@@ -148,9 +156,18 @@ def _person(record: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:
     missing = [c for c in table.columns if str(c) not in record["person"]]
     if missing:
         raise ReplayError(f"The record of person {record['case']} lacks column '{missing[0]}'.")
-    values = {c: [record["person"][str(c)]] for c in table.columns}
+    values = {c: [_as_in_training(record["person"][str(c)], table[c])] for c in table.columns}
     person = pd.DataFrame(values, index=[record["row"]])
     try:
         return person.astype(table.dtypes)
     except (ValueError, TypeError):
         return person
+
+
+def _as_in_training(value: Any, column: pd.Series) -> Any:
+    """A recorded value as the column has it: missing ones, and categories that JSON knows by their text alone."""
+    if value is None:
+        return np.nan
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return {str(category): category for category in column.cat.categories}.get(str(value), value)
+    return value

@@ -27,7 +27,7 @@ from butfor.result.record import (
     signed,
     written,
 )
-from butfor.seam import Table
+from butfor.seam import Learner, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,6 +91,7 @@ class Verdict:
     pulls: dict[str, float] | None = None
     """How far each column pulls this person's logit, up or down, by the local linear model; None without one."""
     training: Table | None = field(default=None, repr=False)
+    learner: Learner | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return " ".join(part for part in (self.sentence, self.belief) if part)
@@ -184,10 +185,11 @@ class Verdict:
         return frame.sort_values("pull", key=abs, ascending=False, kind="stable")
 
     def replay(self) -> Replay:
-        """Train again from the record alone, with the learner's own fit, and compare."""
+        """Train again with the learner's own fit, and compare: from the record, and from the table and the learner
+        where this verdict still has them."""
         from butfor.result.replay import replay
 
-        return replay(self.to_dict(), training=self.training)
+        return replay(self.to_dict(), training=self.training, model=self.learner)
 
     def to_dict(self) -> dict[str, Any]:
         """The record: everything needed to read the verdict and to run it again."""

@@ -20,6 +20,6 @@ def as_protocol(given: str | Protocol) -> Protocol:
     """A protocol from its name, or as it is."""
     if isinstance(given, Protocol):
         return given
-    if given not in PROTOCOLS:
+    if not isinstance(given, str) or given not in PROTOCOLS:
         raise SettingError(f"There is no protocol '{given}'; choose one of {', '.join(PROTOCOLS)}.")
     return PROTOCOLS[given]

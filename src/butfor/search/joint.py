@@ -71,6 +71,8 @@ class Pursuit:
     offers: list[FlipSet] = field(default_factory=list)
     """Other people's flip sets that are allowed and seem to work."""
     rejected: set[FlipSet] = field(default_factory=set)
+    failed: int = 0
+    """Own attempts whose training failed or diverged."""
     settled: bool = False
     """The plan holds a set that is proven to be the smallest, or is empty because none can do: nothing to shrink."""
 
@@ -277,7 +279,9 @@ class JointSearch:
             logit = float(self.trainer.logits(flips)[pursuit.person])
             pursuit.spent += 1
             pursuit.saw(flips, logit)
-            if not math.isnan(logit):
+            if math.isnan(logit):
+                pursuit.failed += 1
+            else:
                 pursuit.course.append((len(flips), logit))
             if pursuit.changed(logit) and flips not in pursuit.rejected:
                 return Claim(flips)
