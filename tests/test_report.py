@@ -580,7 +580,7 @@ def test_the_run_block_is_flat_and_readable():
         "params": {
             "steps": [{"tuple": ["choose", choose]}, {"tuple": ["skip", "passthrough"]}, {"tuple": ["tree", tree]}],
             "sizes": {"tuple": [32, 16]},
-            "weights": {"dict": {"good": 1.5}},
+            "weights": {"pairs": [["good", 1.5]]},
             "call": {"opaque": "mine.score"},
             "dtype": {"dtype": "float64"},
         },

@@ -329,7 +329,8 @@ class LabelAudit(BaseEstimator):
         for name in ("seeds", "alternatives", "random_state"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < 0:
-                raise SettingError(f"{name}={value!r} must be a whole number from 0 up.")
+                told = "random_state (--seed)" if name == "random_state" else name
+                raise SettingError(f"{told}={value!r} must be a whole number from 0 up.")
 
     def _choose_search(self) -> None:
         """Settings as the objects they name; the ranking must accept the model."""

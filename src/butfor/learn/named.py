@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from typing import Any
 
 from butfor.errors import ButforError, SettingError
@@ -60,6 +60,7 @@ def model_named(name: str, seed: int = 0) -> Any:
         )
     if "" not in sys.path:  # a module beside the table, as `python -m` would find it
         sys.path.insert(0, "")
+    invalidate_caches()  # the module may be younger than this process
     try:
         found: Any = import_module(module)
         for part in attribute.split("."):

@@ -45,10 +45,12 @@ def _lines(name: str, value: Any) -> Iterator[tuple[str, str]]:
 def _plain(value: Any) -> Any:
     """Without the marks that `blueprint.describe` puts on what JSON has no word for."""
     if isinstance(value, dict) and len(value) == 1:
-        ((mark, inside),) = value.items()
-        kinds = {TUPLE: list, NUMBER: str, DTYPE: str, OPAQUE: str, PAIRS: list}
+        mark, inside = next(iter(value.items()))
+        if mark == PAIRS and isinstance(inside, list):
+            return {str(key): item for key, item in inside}
+        kinds = {TUPLE: list, NUMBER: str, DTYPE: str, OPAQUE: str}
         if isinstance(inside, kinds.get(mark, ())):
-            return {str(key): item for key, item in inside} if mark == PAIRS else inside
+            return inside
     return list(value) if isinstance(value, tuple) else value
 
 
