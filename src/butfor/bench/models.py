@@ -1,6 +1,6 @@
 """Other models: does the guided search find more, and with fewer labels, than the known method for logistic regression?
 
-The known method (Yang, Jain, Wallace: *Relabeling Minimal Training Subset to Flip a Prediction*, EACL Findings 2024)
+The known method (Yang, Xu, Yu: *Relabeling Minimal Training Subset to Flip a Prediction*, EACL Findings 2024)
 orders the labels by their influence on the person's prediction and flips the shortest prefix that works; here every
 prefix up to the budget is retrained, so that the shortest one is not missed. Both searches have the same people, φ, ψ
 and budget, and every find of either is confirmed by the estimator's own `fit`. Sizes are compared on the people that

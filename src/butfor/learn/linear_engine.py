@@ -36,7 +36,7 @@ TOGETHER = 64
 SMALL_GRADIENT = 1e-6
 """Where the largest entry of the gradient, per training row, is below this, a minimum is reached."""
 NEAR = 0.02
-"""Logits of the training rows within which the estimator's present answer must be that of the minimum."""
+"""Logits within which the estimator's present answer about training rows near the boundary must be the minimum's."""
 SHARED_STEPS, OWN_STEPS = 12, 30
 
 
@@ -68,7 +68,8 @@ class LinearEngine:
             return _Ridge(model, table, people)
         try:
             bound = _Logistic(model, table, people)
-            off = float(np.abs(bound.X @ (bound.w - linear.coefficients(model.final))).max())
+            near = np.abs(bound.X @ bound.w) < 1
+            off = float(np.abs(bound.X[near] @ (bound.w - linear.coefficients(model.final))).max(initial=0.0))
         except (np.linalg.LinAlgError, FloatingPointError):
             off = np.inf
         if off <= NEAR:
