@@ -22,7 +22,7 @@ from butfor.search.plans import Listed, Plan, flip_set
 
 USUAL = ("combined", "influence", "leaves", "surrogate-signed")
 """Rankings in the order in which they are taken where nobody names one; the last ranks for every model."""
-MOST_PAIRS = 20_000
+MOST_PAIRS = 100_000
 """Beyond this many pairs of labels, enumerating them all is no longer a search one waits for."""
 
 
