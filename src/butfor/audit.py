@@ -537,11 +537,23 @@ class LabelAudit(BaseEstimator):
         """Say what the search will cost, from the time a training takes here. Nothing is trained for it but one model,
         and that only where somebody listens and nothing was trained yet."""
         most = sum(self.protocol_.most(int(psi[p.person].sum()), self.budget_) for p in pursuits)
-        if self.budget_ == 1 and pursuits:  # single labels: equal ones are trained once
-            most = min(most, int(psi[[p.person for p in pursuits]].any(axis=0).sum()))
+        if self.budget_ <= 2 and pursuits:  # equal sets are trained once
+            most = min(most, _distinct_sets(psi[[p.person for p in pursuits]], self.budget_))
         if self.max_retrainings is not None:
             most = min(most, max(0, self.max_retrainings - trainer.trained))
         if not most or not watch.listens:
             watch.plan(len(pursuits), most and trainer.trained + most, 0.0)
             return
         watch.plan(len(pursuits), trainer.trained + most, most * trainer.time_of_one())
+
+
+def _distinct_sets(psi: NDArray[np.bool_], budget: int) -> int:
+    """Different single labels and, with a budget of 2, pairs that somebody's ψ `[people × rows]` allows."""
+    singles = psi[:, psi.any(axis=0)]
+    count = singles.shape[1]
+    if budget == 1:
+        return count
+    if count > 5000:
+        return count * (count + 1) // 2
+    allowed = singles.astype(np.float32)
+    return count + int(np.triu(allowed.T @ allowed > 0, 1).sum())
