@@ -103,7 +103,7 @@ def german():
 
 
 @pytest.mark.parametrize("name", ["ridge", "knn", "steady"])
-def test_no_certificate_is_refuted_by_the_guided_search(name, german):
+def test_no_certificate_is_refuted_by_a_search_that_does_not_know_it(name, german):
     audits, data = german
     population = audits[name].explain_all(data.X_test, cases=range(60))
     assert all(v.proof for v in population.eligible)

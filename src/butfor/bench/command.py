@@ -100,10 +100,11 @@ def models(datasets: str | None, budget: str, people: int, as_json: bool) -> Non
 @click.option("--models", "which", default="ridge,knn,steady", show_default=True, help="Whose minima are proven.")
 @click.option("--people", default=200, show_default=True, help="People per data set.")
 @click.option("--splits", default=0, help="Mean over that many splits instead of the published one.")
+@click.option("--first", default=0, show_default=True, help="The first split's seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
-def proofs_command(datasets: str | None, which: str, people: int, splits: int, as_json: bool) -> None:
+def proofs_command(datasets: str | None, which: str, people: int, splits: int, first: int, as_json: bool) -> None:
     """How much can be proven: exact minima, brackets, and the price of a steady learner."""
     from butfor.bench.proofs import DATASETS, main
 
     given = ["--datasets", datasets or ",".join(DATASETS), "--models", which]
-    main([*given, "--people", str(people), "--splits", str(splits), *["--json"] * as_json])
+    main([*given, "--people", str(people), "--splits", str(splits), "--first", str(first), *["--json"] * as_json])

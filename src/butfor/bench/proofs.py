@@ -40,13 +40,18 @@ def models(name: str) -> dict[str, Any]:
 
 
 def proofs(
-    names: Sequence[str], *, which: Sequence[str] = ("ridge", "knn", "steady"), people: int = PEOPLE, splits: int = 0
+    names: Sequence[str],
+    *,
+    which: Sequence[str] = ("ridge", "knn", "steady"),
+    people: int = PEOPLE,
+    splits: int = 0,
+    first: int = 0,
 ) -> Iterator[dict[str, Any]]:
-    """One row per data set and model; with `splits`, means over the splits of seeds 0, 1, …"""
+    """One row per data set and model; with `splits`, means over that many splits, of seeds from `first` on."""
     if people < 1:
         raise SettingError(f"people={people} must be at least 1.")
     for name in names:
-        seeds: Sequence[int | None] = range(splits) if splits else [None]
+        seeds: Sequence[int | None] = range(first, first + splits) if splits else [None]
         for model in which:
             rows = [_row(load_dataset(name, seed), model, people) for seed in seeds]
             means = {key: _mean([row[key] for row in rows]) for key in rows[0]}
@@ -118,13 +123,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", default="ridge,knn,steady")
     parser.add_argument("--people", type=int, default=PEOPLE)
     parser.add_argument("--splits", type=int, default=0, help="mean over that many splits instead of the published one")
+    parser.add_argument("--first", type=int, default=0, help="the first split's seed")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     rows = []
     if not given.json:
         print(HEADER, flush=True)
     for row in proofs(
-        given.datasets.split(","), which=given.models.split(","), people=given.people, splits=given.splits
+        given.datasets.split(","),
+        which=given.models.split(","),
+        people=given.people,
+        splits=given.splits,
+        first=given.first,
     ):
         rows.append(row)
         if not given.json:

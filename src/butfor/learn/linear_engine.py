@@ -62,6 +62,7 @@ class LinearEngine:
         return usual and last.class_weight is None and sees_no_label(learner.estimator)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        self.name, self.by_definition = LinearEngine.name, LinearEngine.by_definition
         model = learner.fit(table, table.labels())
         assert isinstance(model, SklearnModel)
         if type(model.final).__name__ == "RidgeClassifier":
