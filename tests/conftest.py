@@ -15,7 +15,9 @@ def fitted(name: str, **settings: object) -> tuple[butfor.LabelAudit, object]:
     setup = data.setup
     model = butfor.MLP(hidden=setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
     encoder = butfor.TableEncoder("embed", setup.numeric)
-    audit = butfor.LabelAudit(model, encoder=encoder, **{"budget": setup.budget, "seeds": 0} | settings)
+    audit = butfor.LabelAudit(
+        model, encoder=encoder, **{"budget": setup.budget, "members": 1, "fresh_seeds": 0} | settings
+    )
     audit.fit(data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val))
     return audit, data
 

@@ -104,7 +104,7 @@ def test_every_find_is_confirmed_by_the_reference():
         name = "liar"
         width = 4
 
-        def fit_many(self, recipe, rows, flip_sets, people, progress=None):
+        def fit_many(self, recipe, rows, flip_sets, people, progress=None, seeds=None):
             fits = fit_many(recipe, rows, flip_sets, people)
             base = fit_many(recipe, rows, [()], people)
             return dataclasses.replace(fits, logits=np.where(base.logits > 0, -1.0, 1.0) * np.ones_like(fits.logits))
@@ -129,7 +129,7 @@ def test_an_interrupted_search_keeps_what_is_done():
     class Interrupted(NetworkEngine):
         name, width, calls = "interrupted", 1, 0
 
-        def fit_many(self, recipe, rows, flip_sets, people, progress=None):
+        def fit_many(self, recipe, rows, flip_sets, people, progress=None, seeds=None):
             self.calls += 1
             if self.calls == 7:
                 raise KeyboardInterrupt
@@ -185,7 +185,8 @@ def test_records_survive_json_and_replay_from_it_alone(salary, tmp_path):
 
     remembered = load_table("salary")
     again = butfor.LabelAudit(
-        audit.model, encoder=butfor.TableEncoder("embed", "raw"), budget=1, protocol="exhaustive"
+        audit.model, encoder=butfor.TableEncoder("embed", "raw"), members=1, budget=1, protocol="exhaustive",
+        fresh_seeds=2,
     ).fit(
         remembered.X_train, remembered.y_train, sensitive_features="Sex",
         validation=(remembered.X_val, remembered.y_val),
@@ -225,7 +226,9 @@ def test_a_record_about_an_embedded_set_replays_by_itself(salary_population):
 def test_a_table_given_in_python_replays_from_the_verdict_only():
     data = butfor.load_dataset("salary")
     data.X_train.attrs.clear()
-    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=20), encoder=butfor.TableEncoder("embed", "raw"), budget=3)
+    audit = butfor.LabelAudit(
+        butfor.MLP((4,), max_epochs=20), encoder=butfor.TableEncoder("embed", "raw"), members=1, budget=3
+    )
     audit.fit(data.X_train, data.y_train, sensitive_features="Sex", validation=(data.X_val, data.y_val))
     verdict = audit.explain_all(data.X_test).verdicts[0]
     with pytest.raises(ReplayError, match="given in Python"):
@@ -263,7 +266,7 @@ def test_intervals_are_wilson_intervals():
 def test_a_protected_attribute_of_three_values():
     table = odd_table(600)
     X, y = table.drop(columns="granted"), table["granted"]
-    audit = butfor.LabelAudit(butfor.MLP(hidden=(8,), max_epochs=40, batch_size=None), budget=2)
+    audit = butfor.LabelAudit(butfor.MLP(hidden=(8,), max_epochs=40, batch_size=None), members=1, budget=2)
     audit.fit(X.iloc[:400], y.iloc[:400], sensitive_features="protected group?")
     population = audit.explain_all(X.iloc[400:])
     assert set(population.by_group.index) == {"αλφα", "b & c", "<none>"}
@@ -278,7 +281,7 @@ def test_a_protected_attribute_of_three_values():
 
 def test_without_validation_rows_a_stratified_share_is_set_aside():
     table = odd_table(400)
-    audit = butfor.LabelAudit(butfor.MLP(hidden=(4,), max_epochs=5))
+    audit = butfor.LabelAudit(butfor.MLP(hidden=(4,), max_epochs=5), members=1)
     audit.fit(table.drop(columns="granted"), table["granted"], sensitive_features="région")
     assert audit.model_.rows.n == 300
     assert len(audit.table_.X) == 300
@@ -315,7 +318,7 @@ def test_a_ranking_of_ones_own_is_recorded_by_name():
         (lambda X, y: {"y": y * 0}, TableError, "one class only"),
         (lambda X, y: {"y": y + np.arange(30) % 2}, TableError, "3 values"),
         (lambda X, y: {"X": X.to_numpy()}, TableError, "DataFrame"),
-        (lambda X, y: {"X": X.assign(Year=np.nan)}, TableError, "'Year', row"),
+        (lambda X, y: {"X": X.assign(Year=np.inf)}, TableError, "'Year', row"),
     ],
 )
 def test_tables_that_cannot_be_audited_are_refused(wrong, error, said):
@@ -337,7 +340,8 @@ def test_questions_that_cannot_be_answered_are_refused(salary):
         audit.explain(data.X_test.iloc[[0]].drop(columns="Sex"))
     wrong_settings = (
         ({"max_retrainings": 0}, "max_retrainings"), ({"engine": "turbo"}, "no engine"), ({"jobs": 0}, "jobs=0"),
-        ({"seeds": -1}, "seeds=-1"), ({"rank": "best"}, "no ranking"), ({"protocol": "fast"}, "no protocol"),
+        ({"fresh_seeds": -1}, "fresh_seeds=-1"), ({"members": 0}, "members=0"), ({"null": 1.5}, "null=1.5"),
+        ({"rank": "best"}, "no ranking"), ({"protocol": "fast"}, "no protocol"),
         ({"phi": "nobody"}, "no rule"), ({"budget": 0}, "budget=0"),
     )  # fmt: skip
     for wrong, said in wrong_settings:

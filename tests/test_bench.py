@@ -11,7 +11,7 @@ import pytest
 from butfor.bench import agreement, engines
 from butfor.bench.effectiveness import effectiveness
 from butfor.bench.engines import Sizes, engines_bench, random_flip_sets, table, training_flop
-from butfor.errors import EngineError
+from butfor.errors import EngineError, SettingError
 from butfor.mlp.recipe import Recipe
 from butfor.mlp.reference import train
 
@@ -170,3 +170,20 @@ def test_guided_finds_on_salary_what_enumeration_finds():
     by_protocol = {row["protocol"]: row for row in rows}
     assert {"singles", "exhaustive", "guided"} == by_protocol.keys()
     assert by_protocol["guided"]["found"] == by_protocol["exhaustive"]["found"] > 0
+
+
+def test_solid_judges_searches_on_the_same_people(capsys, tmp_path):
+    from butfor.bench import solid
+
+    picture = tmp_path / "solid.png"
+    searches = "published;top of combined;top of both;solid, margin 2"
+    given = ["--datasets", "salary", "--budget", "3", "--members", "3", "--people", "6", "--searches", searches]
+    solid.main([*given, "--picture", str(picture)])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert picture.stat().st_size > 5000
+    rows = list(solid.solid(["salary"], searches=["top of combined"], people=6, members=3, budget=3))
+    assert rows[0]["solid"] <= rows[0]["found"] <= rows[0]["people"] == 6
+    assert rows[0]["mean_flips"] == 3
+    with pytest.raises(SettingError, match="no search 'fast'"):
+        solid.main(["--searches", "fast"])

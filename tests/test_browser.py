@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from butfor.result.control import Collateral, SeedControl
+from butfor.result.control import Collateral
+from butfor.result.fresh import FreshSeeds
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION
 from butfor.result.verdict import Verdict
@@ -23,6 +24,9 @@ RUN = {
     "phi": "everyone",
     "psi": "everything",
     "retrainings": 9,
+    "members": 16,
+    "fresh_seeds": 59,
+    "seeded": True,
 }
 ARGUMENTS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage",
@@ -45,7 +49,7 @@ def verdict(case: int, status: str) -> Verdict:
             "reason": "", "sensitive": "sex", "group": values["sex"], "person": values,
             "course": [[1, -0.4], [2, -0.2]], "run": RUN, "minimal": found, "first_size": 1,
             "alternatives": [[3], [4, 5]] if found else [],
-            "control": asdict(SeedControl(20, 11, 9, 3, 1)) if found else None,
+            "fresh": FreshSeeds(59, 58, 9, 50, 1).to_dict() if found else None, "base": 9 / 59,
             "collateral": asdict(Collateral(29, 4, 0.7, 0.71)) if found else None,
         }
     )  # fmt: skip
@@ -106,7 +110,7 @@ def assert_pulls_are_legible(browser: Any) -> None:
 @pytest.mark.xdist_group("browser")
 def test_a_link_leads_to_the_person_and_back(browser, report):
     browser.get(report.as_uri())
-    for part in ("answer", "groups", "chance", "keystones", "people", "case-1", "case-2"):
+    for part in ("answer", "groups", "difference", "chance", "budget", "keystones", "people", "case-1", "case-2"):
         assert browser.find_element("id", part).is_displayed()
     assert not in_view(browser, "case-25")
     browser.find_element("css selector", "#people a[href='#case-25']").click()

@@ -34,7 +34,7 @@ def test_datasets_prints_the_published_sizes(capsys):
 
 
 def test_one_case_as_json_is_one_document(capsys):
-    code, out, _ = run(capsys, "audit", "german", "--case", 36, "--json")
+    code, out, _ = run(capsys, "audit", "german", "--members", 1, "--fresh-seeds", 2, "--case", 36, "--json")
     record = json.loads(out)
     assert code == 0
     wanted = (
@@ -51,7 +51,7 @@ def test_one_case_as_json_is_one_document(capsys):
 def test_the_recorded_command_gives_the_same_record(capsys):
     import shlex
 
-    _, out, _ = run(capsys, "audit", "salary", "--case", 4, "--protocol", "exhaustive", "--json")
+    _, out, _ = run(capsys, "audit", "salary", "--case", 4, "--members", 2, "--fresh-seeds", 2, "--budget", 2, "--json")
     first = json.loads(out)
     _, out, _ = run(capsys, *shlex.split(first["run"]["command"])[1:], "--json")
     second = json.loads(out)
@@ -62,7 +62,10 @@ def test_the_recorded_command_gives_the_same_record(capsys):
 
 def test_a_population_is_written_and_replays(capsys, tmp_path):
     out_dir = tmp_path / "report"
-    code, out, err = run(capsys, "audit", "salary", "--protocol", "exhaustive", "--out", out_dir, "--engine", "fused")
+    code, out, err = run(
+        capsys, "audit", "salary", "--members", "1", "--fresh-seeds", "0", "--protocol", "exhaustive", "--out", out_dir,
+        "--engine", "fused",
+    )  # fmt: skip
     assert code == 0
     assert "3 of 10 eligible people" in out
     assert str(out_dir / "report.html") in err
@@ -88,7 +91,7 @@ def test_a_population_is_written_and_replays(capsys, tmp_path):
 def test_a_table_of_ones_own(capsys, loans, tmp_path):
     code, out, err = run(
         capsys, "audit", loans, "--label", "granted", "--sensitive", "protected group?", "--cases", "0:150",
-        "--budget", "0.5%", "--out", tmp_path / "out",
+        "--budget", "0.5%", "--members", 2, "--fresh-seeds", 3, "--out", tmp_path / "out",
     )  # fmt: skip
     assert code == 0
     assert "αλφα" in out
@@ -113,6 +116,10 @@ def test_a_changed_table_does_not_replay(capsys, loans):
         "0:150",
         "--budget",
         6,
+        "--members",
+        1,
+        "--fresh-seeds",
+        0,
         "--json",
     ]
     _, out, _ = run(capsys, *arguments)
@@ -132,7 +139,7 @@ def test_parquet_and_options(capsys, tmp_path):
         capsys, "audit", path, "--label", "granted", "--positive", "False", "--sensitive", "région",
         "--drop", "member,# debts", "--case", 3, "--case", 5, "--hidden", "6,5", "--batch-size", "32", "--epochs", 12,
         "--encoding", "ordinal", "--seed", 4, "--split-seed", 2, "--rank", "distance", "--budget", 3, "--phi",
-        "everyone", "--psi", "everything", "--max-retrainings", 5, "--jobs", 1, "--json", "--quiet",
+        "everyone", "--psi", "everything", "--max-retrainings", 5, "--members", 1, "--jobs", 1, "--json", "--quiet",
     )  # fmt: skip
     assert (code, err) == (0, "")
     record = json.loads(out)
@@ -174,11 +181,11 @@ def bad_tables(tmp_path):
     [
         ("nosuch.csv --label y --sensitive s", "There is no file 'nosuch.csv'"),
         ("nosuch", "There is no file 'nosuch'"),
-        ("missing.csv L S", "Column '# debts', row 7 is missing a value"),
+        ("missing.csv L S --missing refuse", "Column '# debts', row 7 is missing a value"),
         ("infinite.csv L S", "Column '# debts', row 9 holds an infinite value"),
         ("oneclass.csv L S", "one value only"),
         ("threeclass.csv L S", "3 different values"),
-        ("nolabel.csv L S", "Label column 'granted', row 3"),
+        ("nolabel.csv L S --missing refuse", "Column 'granted', row 3 is missing a value"),
         ("short.csv L S", "5 rows"),
         ("binary.csv L S", "not a table"),
         ("prose.csv L S", "not a table"),
@@ -247,7 +254,7 @@ def test_a_category_unseen_in_training_is_named(capsys, tmp_path):
     for split in range(6):
         code, _, err = run(
             capsys, "audit", tmp_path / "rare.csv", "--label", "granted", "--sensitive", "protected group?",
-            "--split-seed", split, "--quiet",
+            "--split-seed", split, "--unknown", "refuse", "--members", 1, "--fresh-seeds", 0, "--quiet",
         )  # fmt: skip
         said.add((code, "Column 'région', row 0 holds 'atlantis'" in err))
     assert said == {(0, False), (2, True)}
@@ -267,7 +274,7 @@ def test_a_device_that_is_not_there_falls_back_and_says_so(capsys):
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a CUDA device")
-    code, out, err = run(capsys, "audit", "salary", "--case", 4, "--device", "cuda", "--json")
+    code, out, err = run(capsys, "audit", "salary", "--members", 1, "--case", 4, "--device", "cuda", "--json")
     assert code == 0
     assert "Using the CPU instead" in err
     assert json.loads(out)["run"]["engine"] == "fused"
@@ -289,7 +296,8 @@ def test_ctrl_c_writes_what_is_done(tmp_path):
     import sys
     import time
 
-    command = ["audit", "student", "--engine", "joblib", "--protocol", "exhaustive", "--out", str(tmp_path / "out")]
+    command = ["audit", "student", "--engine", "joblib", "--protocol", "exhaustive", "--members", "1"]
+    command += ["--out", str(tmp_path / "out")]
     process = subprocess.Popen(
         [sys.executable, "-m", "butfor.cli", *command],
         stdout=subprocess.PIPE,

@@ -116,6 +116,10 @@ def test_an_object_array_is_a_table_too():
     [
         (lambda t: t.assign(job=["cook", None, "cook", "cook"]), ["'job'", "row 12", "missing"]),
         (lambda t: t.assign(age=[1, 2, np.nan, np.nan]), ["'age'", "row 13", "1 more row", "missing"]),
+        (
+            lambda t: t.assign(age=[1, 2, 3, np.nan], job=["cook", None, None, "cook"]),
+            ["'age', row 14", "'job', row 12 (and 1 more row)"],
+        ),
         (lambda t: t.assign(age=[1, 2, 3, np.inf]), ["'age'", "row 14", "infinite"]),
         (lambda t: t.assign(age=["1", "2", "x", "4"]), ["'age'", "row 13", "'x'", "not a number"]),
         (
@@ -128,7 +132,7 @@ def test_an_object_array_is_a_table_too():
     ],
 )
 def test_bad_cells_are_named(people, change, said):
-    encoder = TableEncoder().fit(people)
+    encoder = TableEncoder(missing="refuse", unknown="refuse").fit(people)
     with pytest.raises(TableError) as caught:
         encoder.transform(change(people))
     for words in said:
@@ -137,7 +141,7 @@ def test_bad_cells_are_named(people, change, said):
 
 def test_bad_training_tables_and_settings_are_refused(people):
     with pytest.raises(TableError, match="'age', row 11 is missing"):
-        TableEncoder().fit(people.assign(age=[np.nan, 1, 2, 3]))
+        TableEncoder(missing="refuse").fit(people.assign(age=[np.nan, 1, 2, 3]))
     with pytest.raises(TableError, match="dates"):
         TableEncoder().fit(people.assign(born=pd.Timestamp("2000-01-01")))
     with pytest.raises(TableError, match="0 rows"):
@@ -146,3 +150,106 @@ def test_bad_training_tables_and_settings_are_refused(people):
         TableEncoder("hash").fit(people)
     with pytest.raises(SettingError, match="standard, minmax, raw"):
         TableEncoder(numeric="log").fit(people)
+    for name in ("missing", "unknown"):
+        with pytest.raises(SettingError, match=f"{name}='guess' is not one of own, refuse"):
+            TableEncoder(**{name: "guess"}).fit(people)
+    for most in (1, 2.5):
+        with pytest.raises(SettingError, match=f"max_categories={most} must be a whole number"):
+            TableEncoder(max_categories=most).fit(people)
+
+
+# --- missing, unknown and rare values --------------------------------------------------------------------
+
+
+@pytest.fixture
+def holed(people) -> pd.DataFrame:
+    return people.assign(age=[20, np.nan, 40, 60], job=["cook", None, "cook", "judge"])
+
+
+def test_a_missing_number_is_the_median_with_a_mark(holed):
+    encoder = TableEncoder().fit(holed[["age"]])
+    assert list(encoder.get_feature_names_out()) == ["age", "age=missing"]
+    encoded = encoder.transform(holed[["age"]])
+    assert encoded[:, 1].tolist() == [0, 1, 0, 0]
+    assert encoded[1, 0] == encoded[2, 0]  # 40, the median of 20, 40 and 60
+    assert encoder.transform(pd.DataFrame({"age": [None]})).tolist() == [encoded[1].tolist()]
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NA])
+def test_a_missing_category_is_one_of_its_own(holed, nothing):
+    encoder = TableEncoder().fit(holed[["job"]])
+    assert list(encoder.get_feature_names_out()) == ["job=cook", "job=judge", "job=missing"]
+    assert encoder.transform(holed[["job"]])[1].tolist() == [0, 0, 1]
+    later = pd.DataFrame({"job": pd.Series([nothing, "missing", "pilot"], dtype=object)})
+    assert encoder.transform(later).tolist() == [[0, 0, 1]] * 3
+
+
+@pytest.mark.parametrize("categorical", ["onehot", "embed", "ordinal"])
+def test_marks_and_missing_categories_belong_to_their_column(holed, categorical):
+    encoder = TableEncoder(categorical).fit(holed)
+    alone = [TableEncoder(categorical).fit_transform(holed[[column]]).sum(axis=1) for column in holed.columns]
+    assert encoder.by_column(encoder.transform(holed)) == pytest.approx(np.column_stack(alone), abs=1e-5)
+
+
+def test_what_no_training_row_is_missing_has_no_column_for_it(people):
+    encoder = TableEncoder().fit(people)
+    assert encoder.n_features_out_ == 7
+    person = encoder.transform(people.iloc[[0]].assign(age=None, job=None, member=None))[0]
+    assert person[0] == encoder.transform(people.iloc[[0]].assign(age=35))[0, 0]
+    assert person[1:6].tolist() == [0] * 5
+
+
+@pytest.mark.parametrize("values", [[np.nan] * 4, [None] * 4])
+def test_a_column_without_any_value_says_nothing(values):
+    encoder = TableEncoder().fit(pd.DataFrame({"empty": values}))
+    encoded = encoder.transform(pd.DataFrame({"empty": [np.nan, 7.0]}, dtype=object))
+    assert np.isfinite(encoded).all()
+    assert np.abs(encoded).max() <= 1
+
+
+def test_unknown_categories_have_a_place(people):
+    later = pd.DataFrame({"job": ["pilot"]})
+    assert TableEncoder().fit(people[["job"]]).transform(later).tolist() == [[0, 0, 0]]
+    embedded = TableEncoder("embed", dtype="float64").fit(people[["job"]])
+    known = embedded.transform(pd.DataFrame({"job": ["cook", "judge", "nurse"]}))
+    assert embedded.transform(later)[0] == pytest.approx(known.mean(axis=0))
+    ordinal = TableEncoder("ordinal", "raw").fit(people[["job"]])
+    assert ordinal.transform(pd.DataFrame({"job": ["cook", "nurse", "pilot", None]}))[:, 0].tolist() == [0, 2, 3, 3]
+
+
+def test_the_ordinal_code_of_missing_is_that_of_unknown_ones(holed):
+    ordinal = TableEncoder("ordinal", "raw").fit(holed[["job"]])
+    assert ordinal.transform(pd.DataFrame({"job": ["cook", "judge", None, "pilot"]}))[:, 0].tolist() == [0, 1, 2, 2]
+
+
+def test_the_rarest_values_are_grouped_as_scikit_learn_does():
+    from sklearn.preprocessing import OneHotEncoder
+
+    rng = np.random.default_rng(0)
+    column = pd.DataFrame({"town": rng.choice(list("abcdefgh"), 200, p=[0.3, 0.2, 0.2, 0.1, 0.1, 0.05, 0.03, 0.02])})
+    ours = TableEncoder(max_categories=4).fit(column)
+    theirs = OneHotEncoder(max_categories=4, sparse_output=False, handle_unknown="infrequent_if_exist").fit(column)
+    later = pd.concat([column, pd.DataFrame({"town": ["z"]})])
+    assert np.array_equal(ours.transform(later), theirs.transform(later))
+    assert ours.get_feature_names_out()[-1] == "town=other"
+    assert ours.remarks(later) == [
+        "Values that no training row has: 'town' in 1 row; they count as 'other' or as missing.",
+        "'town' has 8 different values: the 3 most frequent stay apart, the others count as 'other'.",
+    ]
+
+
+def test_more_than_a_hundred_values_are_grouped_unasked():
+    towns = pd.DataFrame({"town": [f"t{k % 150}" for k in range(400)]})
+    encoder = TableEncoder().fit(towns)
+    assert encoder.n_features_out_ == 100
+    assert "'town' has 150 different values: the 99 most frequent" in encoder.remarks(towns)[0]
+    assert TableEncoder(max_categories=150).fit(towns).n_features_out_ == 150
+    assert TableEncoder().fit(towns[towns["town"].isin([f"t{k}" for k in range(100)])]).remarks(towns[:100]) == []
+
+
+def test_remarks_name_columns_and_count_rows(people, holed):
+    assert TableEncoder().fit(people).remarks(people) == []
+    (said,) = TableEncoder().fit(holed).remarks(pd.concat([holed, holed.assign(job="cook")]))
+    assert said.startswith("Missing values: 'age' in 2 rows, 'job' in 1 row. A missing category")
+    (said,) = TableEncoder().fit(people).remarks(people.assign(job=None, age=[1, 2, 3, None]))
+    assert said.endswith("No training row lacks 'age', 'job': no mark there, and no value of its own.")

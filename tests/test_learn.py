@@ -69,11 +69,14 @@ def train_from_the_text(recipe: Recipe, rows: Rows) -> tuple[list[np.ndarray], i
 )
 def test_the_reference_does_what_the_definition_says(name, recipe):
     rows, _ = rows_of(name)
-    threads = torch.get_num_threads()
+    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
     torch.set_num_threads(1)
+    torch.backends.mkldnn.enabled = False
     expected, epoch = train_from_the_text(recipe, rows)
     torch.set_num_threads(threads)
+    torch.backends.mkldnn.enabled = onednn
     network = train(recipe, rows)
+    assert torch.backends.mkldnn.enabled == onednn
     assert network.best_epoch == epoch
     got = [a for pair in zip(network.weights, network.biases, strict=True) for a in pair]
     for ours, theirs in zip(got, expected, strict=True):

@@ -11,6 +11,7 @@ import pytest
 from butfor import MLP, FusedEngine, JoblibEngine, Table, TableEncoder
 from butfor.errors import SettingError
 from butfor.mlp.learner import MLPLearner
+from butfor.seam import Training
 from butfor.search.ledger import Ledger
 from conftest import fitted
 
@@ -51,6 +52,9 @@ def test_altered_answers_are_not_reported_as_found(tmp_path):
         assert {v.case for v in misled.found} <= {v.case for v in honest.found}
 
 
+ONE = Training((1,))
+
+
 def subject(**changed):
     X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 1.0]})
     given = {
@@ -63,8 +67,10 @@ def subject(**changed):
 def test_other_data_people_settings_or_engine_are_another_page(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "l.sqlite")
     page = ledger.page(**subject())
-    page.write({(1,): np.array([0.5], np.float32)})
-    assert ledger.page(**subject()).recall([(1,), (2,)]) == {(1,): np.array([0.5], np.float32)}
+    page.write({ONE: np.array([0.5], np.float32)})
+    assert ledger.page(**subject()).recall([ONE, Training((2,)), Training((1,), 3)]) == {
+        ONE: np.array([0.5], np.float32)
+    }
     table, people = subject()["table"], subject()["people"]
     elsewhere = FusedEngine(1)
     elsewhere.device = "cuda"
@@ -76,25 +82,26 @@ def test_other_data_people_settings_or_engine_are_another_page(tmp_path, monkeyp
         {"engine": JoblibEngine()},
         {"engine": elsewhere},
     ):
-        assert ledger.page(**subject(**changed)).recall([(1,)]) == {}
+        assert ledger.page(**subject(**changed)).recall([ONE]) == {}
     monkeypatch.setattr("butfor.search.ledger.versions", lambda: {"torch": "another"})
-    assert ledger.page(**subject()).recall([(1,)]) == {}
+    assert ledger.page(**subject()).recall([ONE]) == {}
 
 
 def test_many_flip_sets_are_recalled(tmp_path):
     page = Ledger(tmp_path / "l.sqlite").page(**subject())
-    page.write({(k,): np.full(3, k, np.float32) for k in range(2000)})
-    known = page.recall([(k,) for k in range(2500)])
+    page.write({Training((k,), k % 2 or None): np.full(3, k, np.float32) for k in range(2000)})
+    known = page.recall([Training((k,), k % 2 or None) for k in range(2500)])
     assert len(known) == 2000
-    assert known[(1999,)].tolist() == [1999] * 3
+    assert known[Training((1999,), 1)].tolist() == [1999] * 3
 
 
 def test_a_killed_writer_leaves_whole_records(tmp_path):
     code = f"""
 import os, numpy as np
+from butfor.seam import Training
 from butfor.search.ledger import Ledger, Page
 page = Page(Ledger({str(tmp_path / "l.sqlite")!r})._db, "key")
-page.write({{(1,): np.ones(3)}})
+page.write({{Training((1,)): np.ones(3)}})
 page.db.execute("BEGIN IMMEDIATE")
 page.db.execute("INSERT INTO networks VALUES ('x', 'y', x'00')")
 os._exit(9)

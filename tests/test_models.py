@@ -100,7 +100,7 @@ MODELS = {
 def test_what_is_found_is_what_the_users_own_fit_says(name):
     X, y = loans()
     given = MODELS[name]()
-    audit = butfor.LabelAudit(given, budget=10, seeds=0, max_retrainings=90, jobs=1)
+    audit = butfor.LabelAudit(given, budget=10, members=1, fresh_seeds=0, max_retrainings=90, jobs=1)
     audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
     population = audit.explain_all(X[ROWS:], y[ROWS:])
     assert not hasattr(given, "classes_")  # the user's object is not touched
@@ -241,7 +241,7 @@ def test_the_models_own_error_passes_with_its_place():
     holed = X[["# debts"]].astype(float).where(X["# debts"] > 0)
     with pytest.raises(LearnerError, match="LogisticRegression could not be trained on this table: Input X"):
         butfor.LabelAudit(LogisticRegression()).fit(holed, y, sensitive_features=X["région"])
-    boosted = butfor.LabelAudit(HistGradientBoostingClassifier(max_iter=5), budget=1, seeds=0)
+    boosted = butfor.LabelAudit(HistGradientBoostingClassifier(max_iter=5), budget=1, members=1, fresh_seeds=0)
     boosted.fit(holed[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])  # which takes missing values
     assert len(boosted.explain_all(holed[ROWS:], sensitive_features=X["région"][ROWS:])) == ASKED
 
@@ -264,7 +264,9 @@ def test_a_flip_set_whose_training_diverges_has_no_answer():
 
     X, y = loans()
     numeric, FIRST = X[["Income (k€), net", "# debts"]], y[:ROWS].astype(int).to_numpy()
-    audit = butfor.LabelAudit(Fragile(), budget=1, protocol="exhaustive", psi="everything", seeds=0, engine="joblib")
+    audit = butfor.LabelAudit(
+        Fragile(), budget=1, protocol="exhaustive", psi="everything", members=1, fresh_seeds=0, engine="joblib"
+    )
     audit.fit(numeric[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
     train = butfor.JoblibEngine(1).bind(audit.learner_, audit.table_, numeric[ROWS:])
     answers = train([Training((2,)), Training((3,))])
@@ -281,7 +283,7 @@ def test_a_flip_set_whose_training_diverges_has_no_answer():
 def test_a_model_that_is_blind_to_the_attribute():
     X, y = loans()
     groups, seen = X["protected group?"], X.drop(columns="protected group?")
-    audit = butfor.LabelAudit(LogisticRegression(), budget=4, seeds=0)
+    audit = butfor.LabelAudit(LogisticRegression(), budget=4, members=1, fresh_seeds=0)
     audit.fit(seen[:ROWS], y[:ROWS], sensitive_features=groups[:ROWS])
     population = audit.explain_all(seen[ROWS:], y[ROWS:], sensitive_features=groups[ROWS:])
     assert len(population.eligible) == ASKED  # φ's switch holds for everyone
@@ -300,7 +302,7 @@ def test_a_model_that_is_blind_to_the_attribute():
 
 def test_several_attributes_at_once_are_their_combinations():
     X, y = loans(300)
-    audit = butfor.LabelAudit(LogisticRegression(), budget=4, seeds=0)
+    audit = butfor.LabelAudit(LogisticRegression(), budget=4, members=1, fresh_seeds=0)
     audit.fit(X[:260], y[:260], sensitive_features=["région", "member"])
     population = audit.explain_all(X[260:])
     assert population[0].sensitive == "région × member"
@@ -325,7 +327,7 @@ def test_weights_reach_the_learner_and_every_retraining():
     weight = np.where(np.arange(ROWS) < 80, 3.0, 0.1)
     fit = {"sensitive_features": X["région"][:ROWS]}
     for model in (LogisticRegression(tol=1e-8), make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8))):
-        audit = butfor.LabelAudit(model, budget=5, seeds=0, phi="everyone", psi="everything")
+        audit = butfor.LabelAudit(model, budget=5, members=1, fresh_seeds=0, phi="everyone", psi="everything")
         audit.fit(numeric[:ROWS], y[:ROWS], sample_weight=weight, **fit)
         own = clone(model)
         keyword = "logisticregression__sample_weight" if hasattr(model, "steps") else "sample_weight"
@@ -354,7 +356,7 @@ def test_polars_and_pyarrow_tables_come_in():
         (polars.from_pandas(X[:ROWS]), polars.Series(y[:ROWS].tolist())),
         (pyarrow.Table.from_pandas(X[:ROWS]), y[:ROWS].to_numpy()),
     ):
-        audit = butfor.LabelAudit(LogisticRegression(), budget=3, seeds=0)
+        audit = butfor.LabelAudit(LogisticRegression(), budget=3, members=1, fresh_seeds=0)
         audits.append(audit.fit(table, labels, sensitive_features="région"))
     expected = audits[0].explain_all(X[ROWS:])
     people = [X[ROWS:], polars.from_pandas(X[ROWS:]), pyarrow.Table.from_pandas(X[ROWS:])]
@@ -367,7 +369,7 @@ def test_polars_and_pyarrow_tables_come_in():
 
 def test_rows_set_aside_are_told_and_come_back_in_the_dataset():
     X, y = loans(400)
-    audit = butfor.LabelAudit(butfor.MLP((6,), max_epochs=30, batch_size=None), budget=8, seeds=0)
+    audit = butfor.LabelAudit(butfor.MLP((6,), max_epochs=30, batch_size=None), budget=8, members=1, fresh_seeds=0)
     audit.fit(X[:360], y[:360], sensitive_features="région")
     population = audit.explain_all(X[360:])
     verdict = population.found[0]
@@ -383,7 +385,7 @@ def test_rows_set_aside_are_told_and_come_back_in_the_dataset():
 def test_a_category_only_in_the_rows_set_aside_does_not_leak_into_the_encoder():
     """The encoder is fitted on the training rows alone, then and on replay."""
     X, y = loans(400)
-    audit = butfor.LabelAudit(butfor.MLP((6,), max_epochs=30, batch_size=None), budget=8, seeds=0)
+    audit = butfor.LabelAudit(butfor.MLP((6,), max_epochs=30, batch_size=None), budget=8, members=1, fresh_seeds=0)
     audit.fit(X[:360], y[:360], sensitive_features="région")
     kept = audit.table_.whole[2]
     alone = butfor.TableEncoder().fit(X[:360].iloc[kept])
@@ -393,7 +395,9 @@ def test_a_category_only_in_the_rows_set_aside_does_not_leak_into_the_encoder():
     odd = X[:360].copy()
     odd.iloc[aside[0], odd.columns.get_loc("région")] = "west"
     with pytest.raises(TableError, match="'west', which no training row has"):
-        butfor.LabelAudit(butfor.MLP((6,))).fit(odd, y[:360], sensitive_features="member")
+        butfor.LabelAudit(butfor.MLP((6,)), encoder=butfor.TableEncoder(unknown="refuse")).fit(
+            odd, y[:360], sensitive_features="member"
+        )
 
 
 # --- rankings and the guided search ---------------------------------------------------------------------
@@ -401,7 +405,9 @@ def test_a_category_only_in_the_rows_set_aside_does_not_leak_into_the_encoder():
 
 def fitted_model(model, **fit):
     X, y = loans()
-    audit = butfor.LabelAudit(model, budget=4, seeds=0).fit(X[:ROWS], y[:ROWS], sensitive_features="région", **fit)
+    audit = butfor.LabelAudit(model, budget=4, members=1, fresh_seeds=0).fit(
+        X[:ROWS], y[:ROWS], sensitive_features="région", **fit
+    )
     return audit, X[ROWS:]
 
 
@@ -476,7 +482,9 @@ def test_rankings_measure_where_the_model_does_not_say_what_it_sees():
     inner = make_column_transformer((OneHotEncoder(), ["région"]), remainder="drop")
     model = CalibratedClassifierCV(make_pipeline(inner, GaussianNB()), cv=2)
     model.estimator.steps[0][1].sparse_threshold = 0
-    audit = butfor.LabelAudit(model, budget=2, seeds=0).fit(holed[:ROWS], y[:ROWS], sensitive_features="member")
+    audit = butfor.LabelAudit(model, budget=2, members=1, fresh_seeds=0).fit(
+        holed[:ROWS], y[:ROWS], sensitive_features="member"
+    )
     for name in ("surrogate", "distance", "chance"):
         scores = as_ranking(name).score(audit.model_, audit.table_, holed[ROWS:])
         assert np.isfinite(scores).all()
@@ -576,7 +584,7 @@ def test_what_a_record_cannot_bring_back_is_named():
 
     audit = butfor.LabelAudit(
         KNeighborsClassifier(metric=lambda a, b: np.abs(a - b).sum()), rank=nearest, phi=lambda s: s.logits < 9,
-        budget=1, seeds=0, protocol="singles",
+        budget=1, members=1, fresh_seeds=0, protocol="singles",
     ).fit(X[:60], y[:60], sensitive_features="région")  # fmt: skip
     lost = audit.run_record()["not_rebuildable"]
     assert [line.split(":")[0] for line in lost] == ["model.metric", "data", "phi", "rank"]
@@ -612,7 +620,7 @@ def test_parameters_are_recorded():
 
 
 def test_an_audit_is_an_estimator(tmp_path):
-    given = {"model": LogisticRegression(C=3), "encoder": butfor.TableEncoder("ordinal"), "budget": 4, "seeds": 2}
+    given = {"model": LogisticRegression(C=3), "encoder": butfor.TableEncoder("ordinal"), "budget": 4, "fresh_seeds": 2}
     audit = butfor.LabelAudit(**given, ledger=tmp_path / "none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()  # nothing is opened before it is used
     assert all(getattr(audit, name) is value for name, value in given.items())
@@ -663,7 +671,7 @@ def test_a_population_is_a_sequence():
 def test_keystones_are_rows_not_names():
     X, y = loans()
     renamed = X[:ROWS].set_axis([7] * ROWS)  # an index that names nobody
-    audit = butfor.LabelAudit(LogisticRegression(), budget=3, seeds=0)
+    audit = butfor.LabelAudit(LogisticRegression(), budget=3, members=1, fresh_seeds=0)
     audit.fit(renamed, y[:ROWS].to_numpy(), sensitive_features="région")
     population = audit.explain_all(X[ROWS:])
     positions = {p for v in population.found for p in v.positions}
@@ -689,11 +697,11 @@ def test_nothing_is_trained_for_an_announcement_that_nobody_hears():
 def test_printing_a_verdict_says_how_far_to_believe_it():
     audit, people = fitted_model(LogisticRegression())
     found = audit.explain_all(people).found[0]
-    assert "This learner has no seed" in repr(found)
+    assert "Solid: this learner has no seed noise" in repr(found)
     audit, people = fitted_model(RandomForestClassifier(5, random_state=0))
-    assert "Not tested under other seeds" in repr(audit.explain_all(people).found[0])
-    audit.seeds = 3
-    assert "of 3 other seeds" in repr(audit.explain_all(people).found[0])
+    assert "Not checked under fresh seeds" in repr(audit.explain_all(people).found[0])
+    audit.fresh_seeds = 3
+    assert "of 3 fresh seeds" in repr(audit.explain_all(people).found[0])
 
 
 def test_a_seed_that_changes_nothing_is_no_seed():
@@ -742,7 +750,10 @@ def test_a_model_of_ones_own_from_the_command_line(capsys, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     given = ["audit", "loans.csv", "--label", "granted", "--sensitive", "région", "--budget", "3", "--cases", "0:12"]
     for name in ("ready", "made"):
-        assert main([*given, "--model", f"ours_for_test:{name}", "--out", name, "--seeds", "2"]) == 0
+        assert (
+            main([*given, "--model", f"ours_for_test:{name}", "--out", name, "--members", "1", "--fresh-seeds", "2"])
+            == 0
+        )
     err = capsys.readouterr().err
     assert "GaussianNB has no decision_function; its margin is the logit of predict_proba" in err
     assert main(["replay", "ready/audit.json"]) == 0
@@ -776,7 +787,20 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, caps
 
     defaults = {p.name: p.default for p in inspect.signature(butfor.LabelAudit).parameters.values()}
     options = {p.name: p.default for p in command.params}
-    for name in ("protocol", "phi", "psi", "share", "seeds", "alternatives", "engine", "device", "jobs", "rank"):
+    for name in (
+        "members",
+        "protocol",
+        "phi",
+        "psi",
+        "share",
+        "fresh_seeds",
+        "alternatives",
+        "null",
+        "engine",
+        "device",
+        "jobs",
+        "rank",
+    ):
         given = None if options[name].__class__.__name__ == "Sentinel" else options[name]
         assert given == defaults[name], name
     table = odd_table(300)
@@ -789,7 +813,7 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, caps
     audit = butfor.LabelAudit().fit(
         data.X_train, data.y_train, sensitive_features="région", validation=(data.X_val, data.y_val)
     )
-    for name in ("learner", "budget", "rank", "protocol", "phi", "psi", "share", "seeds"):
+    for name in ("learner", "members", "budget", "rank", "protocol", "phi", "psi", "share", "fresh_seeds"):
         assert audit.run_record()[name] == run[name], name
 
 
@@ -872,7 +896,9 @@ def test_an_engine_a_ranking_and_a_protocol_of_ones_own():
             return 6
 
     X, y = loans()
-    audit = butfor.LabelAudit(GaussianNB(), engine=Slow(), rank=LastFirst(), protocol=Pairs(), budget=2, seeds=2)
+    audit = butfor.LabelAudit(
+        GaussianNB(), engine=Slow(), rank=LastFirst(), protocol=Pairs(), budget=2, members=1, fresh_seeds=2
+    )
     audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
     population = audit.explain_all(X[ROWS:], y[ROWS:])
     assert {len(v.positions) for v in population.found} <= {2}
@@ -890,7 +916,7 @@ def test_class_weights_name_the_users_own_labels():
     numeric, words = X[["Income (k€), net", "# debts"]], y.map({True: "paid", False: "owed"})
     for labels, weights in ((y.astype(int) + 1, {1: 5, 2: 1}), (words, {"owed": 1, "paid": 5})):
         model = LogisticRegression(solver="newton-cholesky", class_weight=weights)
-        audit = butfor.LabelAudit(model, budget=3, seeds=0)
+        audit = butfor.LabelAudit(model, budget=3, members=1, fresh_seeds=0)
         audit.fit(numeric[:ROWS], labels[:ROWS], sensitive_features=X["région"][:ROWS])
         own = clone(model).fit(numeric[:ROWS], labels[:ROWS])
         assert np.array_equal(audit.model_.logits(numeric) > 0, own.predict(numeric) == audit.classes_[1])
@@ -917,7 +943,7 @@ def test_a_column_handed_over_as_values_too_is_still_seen():
 def test_people_beside_the_table_are_matched_by_their_text():
     X, y = loans()
     seen, groups = X.drop(columns="member"), X["member"].astype(int).astype(str)
-    audit = butfor.LabelAudit(LogisticRegression(), budget=3, seeds=0)
+    audit = butfor.LabelAudit(LogisticRegression(), budget=3, members=1, fresh_seeds=0)
     audit.fit(seen[:ROWS], y[:ROWS], sensitive_features=groups[:ROWS])
     population = audit.explain_all(seen[ROWS:], sensitive_features=X["member"][ROWS:].astype(int).to_numpy())
     assert all(v.flippable for v in population)
@@ -958,7 +984,7 @@ def test_other_preprocessing_is_not_taken_for_an_encoder():
 def test_a_solver_that_stops_short_is_trained_by_itself():
     X, y = loans()
     rough = X[["Income (k€), net", "# debts"]] * [1e3, 1.0]
-    audit = butfor.LabelAudit(LogisticRegression(max_iter=3), budget=2, seeds=0)
+    audit = butfor.LabelAudit(LogisticRegression(max_iter=3), budget=2, members=1, fresh_seeds=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         audit.fit(rough[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
@@ -976,7 +1002,7 @@ def test_retrainings_that_fail_are_told():
     X, y = loans()
     Fussy.expected = y[:ROWS].astype(int).to_numpy()
     numeric = X[["Income (k€), net", "# debts"]]
-    audit = butfor.LabelAudit(Fussy(), budget=2, seeds=0, protocol="algorithm1", rank="distance")
+    audit = butfor.LabelAudit(Fussy(), budget=2, members=1, fresh_seeds=0, protocol="algorithm1", rank="distance")
     audit.fit(numeric[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
     verdict = audit.explain_all(numeric[ROWS:], sensitive_features=X["région"][ROWS:])[0]
     assert "2 of these trainings failed or diverged." in verdict.sentence
@@ -1012,7 +1038,7 @@ def test_a_script_of_ones_own_can_be_spread_over_processes(tmp_path):
 
 def test_the_rows_set_aside_are_set_aside_again_on_replay():
     data = butfor.load_dataset("german")
-    audit = butfor.LabelAudit(butfor.MLP((8,), max_epochs=30, batch_size=None), budget=8, seeds=0)
+    audit = butfor.LabelAudit(butfor.MLP((8,), max_epochs=30, batch_size=None), budget=8, members=1, fresh_seeds=0)
     audit.fit(data.X_train, data.y_train, sensitive_features="sex")
     verdict = audit.explain_all(data.X_test, cases=range(20)).found[0]
     loaded = butfor.Verdict.from_json(verdict.to_json())
@@ -1024,7 +1050,7 @@ def test_settings_of_the_wrong_kind_get_a_sentence():
     X, y = loans()
     for wrong in (
         {"engine": 5}, {"engine": butfor.JoblibEngine}, {"rank": type("R", (), {"score": None})}, {"protocol": []},
-        {"seeds": None}, {"jobs": "2"}, {"random_state": None}, {"phi": butfor.rules.stable_under_switch},
+        {"fresh_seeds": None}, {"jobs": "2"}, {"random_state": None}, {"phi": butfor.rules.stable_under_switch},
     ):  # fmt: skip
         with pytest.raises(SettingError):
             butfor.LabelAudit(LogisticRegression(), **wrong).fit(X, y, sensitive_features="région").explain(X.iloc[[0]])

@@ -347,3 +347,16 @@ def test_an_interrupted_run_says_what_is_kept(monkeypatch):
 def test_impossible_numbers_are_refused():
     with pytest.raises(SettingError, match="at least 1"):
         runs.run_dataset("salary", sample=0)
+
+
+def test_finds_are_judged_by_fresh_seeds(capsys):
+    from butfor.cli import main
+
+    results = str(Path(__file__).parents[1] / "docs" / "results")
+    given = ["paper", "seeds", "--results", results, "--datasets", "salary", "--fresh-seeds", "30", "--json"]
+    assert main(given) == 0
+    row = json.loads(capsys.readouterr().out)[0]
+    assert (row["dataset"], row["ranking"], row["found"], row["seeds"]) == ("salary", "combined", 3, 30)
+    assert row["solid"] + row["leaning"] + row["seed-bound"] + row["undecided"] == 3
+    assert main([*given[:-2], "0"]) == 2
+    assert "--fresh-seeds 0" in capsys.readouterr().err

@@ -39,17 +39,17 @@ def fewest(audit, verdict, asked, psi_row, most):
     for size in range(1, most + 1):
         for flips in combinations(np.flatnonzero(psi_row), size):
             try:
-                model = audit.learner_.fit(audit.table_, audit.table_.labels(flips))
+                logit = audit.learner_.fit(audit.table_, audit.table_.labels(flips)).logits(person)[0]
             except butfor.errors.LearnerError:
                 continue  # one class is left: nothing was trained
-            if (model.logits(person)[0] > 0) != before:
+            if (logit > 0) != before:
                 return size
     return None
 
 
 def check(model, seed, most=3, psi="same_group", **table):
     X, y, asked, groups, theirs = made(seed, **table)
-    audit = butfor.LabelAudit(model, budget=most, phi="everyone", psi=psi, seeds=0)
+    audit = butfor.LabelAudit(model, budget=most, phi="everyone", psi=psi, members=1, fresh_seeds=0)
     audit.fit(X, y, sensitive_features=groups)
     population = audit.explain_all(asked, sensitive_features=theirs)
     for verdict in population:
@@ -95,7 +95,9 @@ def test_no_flip_set_refutes_a_partition_ensemble(seed, parts):
 def german():
     data = butfor.load_dataset("german")
     return {
-        name: butfor.LabelAudit(model, budget=6, seeds=0).fit(data.X_train, data.y_train, sensitive_features="sex")
+        name: butfor.LabelAudit(model, budget=6, members=1, fresh_seeds=0).fit(
+            data.X_train, data.y_train, sensitive_features="sex"
+        )
         for name, model in (
             ("ridge", RidgeClassifier()), ("knn", KNeighborsClassifier()), ("steady", PartitionEnsemble())
         )
@@ -192,6 +194,6 @@ def test_one_label_by_enumeration_is_a_proof_too(salary_population):
 def test_models_without_a_prover_claim_nothing():
     X, y, asked, groups, theirs = made(3, rows=40)
     for model in (LogisticRegression(), RidgeClassifier(class_weight="balanced"), GaussianNB()):
-        audit = butfor.LabelAudit(model, budget=2, phi="everyone", psi="everything", seeds=0)
+        audit = butfor.LabelAudit(model, budget=2, phi="everyone", psi="everything", members=1, fresh_seeds=0)
         population = audit.fit(X, y, sensitive_features=groups).explain_all(asked, sensitive_features=theirs)
         assert all(v.at_least in (None, 1) and v.status != "proven_none" for v in population)

@@ -25,5 +25,6 @@ def test_the_network_example_gives_the_shown_answer(tmp_path, monkeypatch):
     text, names = run(1)
     shown = re.search(r"Flipping .*? training labels \(.*?\) turns '.*?' into '.*?'", text)[0]
     assert names["verdict"].sentence.startswith(shown)
-    assert names["verdict"].control.sentence in " ".join(text.split())
+    assert names["verdict"].fresh.sentence in " ".join(text.split())
+    assert names["verdict"].solidity == "solid"
     assert (tmp_path / "audit.html").exists()

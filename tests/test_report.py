@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from functools import cache, cached_property
 from html.parser import HTMLParser
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,14 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from butfor.report import belief, charts, page
+from butfor.report import belief, charts, distance, page
 from butfor.report import words as plain_words
 from butfor.report.flat import flat
 from butfor.report.svg import inline_svg
 from butfor.report.values import comparison, differs, pulled, short, shown
-from butfor.result.control import Collateral, SeedControl
+from butfor.result.control import Collateral
+from butfor.result.fresh import USUAL, WORDS, FreshSeeds
+from butfor.result.groups import Null
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION
 from butfor.result.verdict import Verdict
@@ -50,9 +54,11 @@ RUN = {
     "command": "butfor audit loans.csv --label 'approved' --sensitive sex",
 }
 
-COIN, ODD, STEADY = SeedControl(20, 11, 9, 3, 1), SeedControl(20, 20, 19, 1, 0), SeedControl(20, 2, 1, 1, 0)
-ROBUST = SeedControl(20, 17, 1, 16, 0)
-UNSEEDED = "This learner has no seed: the same labels always give the same model, so there is no seed noise to test"
+SOLID, LEANING = FreshSeeds(59, 58, 1, 57, 0), FreshSeeds(59, 45, 3, 42, 0)
+COIN, ODD, IDLE = FreshSeeds(59, 30, 28, 5, 3), FreshSeeds(20, 20, 19, 1, 0), FreshSeeds(59, 20, 0, 20, 0)
+OPEN, HALF = FreshSeeds(10, 4, 1, 4, 1), FreshSeeds(59, 29, 0, 29, 0)
+CHECKED = RUN | {"members": 16, "fresh_seeds": 59, "seeded": True}
+UNSEEDED = "Solid, because this learner has no seed noise: the same labels always give the same model"
 BLIND = "The model does not see the protected attribute (sex), so that switching it cannot change a decision."
 PULLS = {"sex": -0.5, "age": 0.25, "ratio": -0.125, "owner": 0.0625, "(bias)": -0.1125}
 AGREEMENT = {"spearman": 0.617, "slope": 1.15, "flips": 12, "people": 8, "poor": False, "leader": "both"}
@@ -86,7 +92,7 @@ def verdict(case: int | None, status: str = "found", *, flips: int = 1, columns:
         "reason": {"not_eligible": "the rule φ leaves this person out."}.get(status, ""),
         "group": values(case or 0)["sex"], "person": values(case or 0, columns),
         "course": [] if status == "not_eligible" else [[1, -0.3], [2, -0.1]], "run": RUN,
-        "minimal": False, "first_size": flips if found else 0, "alternatives": [], "control": None, "collateral": None,
+        "minimal": False, "first_size": flips if found else 0, "alternatives": [], "fresh": None, "collateral": None,
     }  # fmt: skip
     return replace(Verdict.from_dict(record), **changes)
 
@@ -94,6 +100,17 @@ def verdict(case: int | None, status: str = "found", *, flips: int = 1, columns:
 def population(**changes: Any) -> Population:
     people = [verdict(k, ("found", "not_found", "not_eligible")[k % 3], flips=1 + k % 3) for k in range(12)]
     return Population(people, RUN, **changes)
+
+
+def checked(fresh: dict[int, FreshSeeds], **run: Any) -> Population:
+    """The same people under fresh seeds: each find with its counts, and everybody eligible with a base."""
+    block = CHECKED | run
+    people = []
+    for v in population():
+        counts = fresh.get(v.case or 0, SOLID) if v.found else None
+        base = None if v.status == "not_eligible" else counts.base if counts else 8 / 59
+        people.append(replace(v, fresh=counts, base=base, run=block))
+    return Population(people, block)
 
 
 @cache
@@ -177,83 +194,159 @@ def test_a_person_page_shows_the_rows_beside_the_person():
 
 
 @pytest.mark.parametrize(
-    ("control", "meaning"),
+    ("fresh", "word", "sign", "said"),
     [
-        (COIN, "close to a coin toss of training, not that this label drives it"),
-        (ODD, "the model audited is the odd one out"),
-        (STEADY, "turn the decision under the seed audited, not that this label drives it"),
-        (SeedControl(3, 3, 0, 3, 0), "it takes at least 5"),
+        (SOLID, "solid", "●", ["whatever the seed", "Have this label reviewed blind", "rests on 1 label"]),
+        (LEANING, "leaning", "◐", ["reviewed blind, but it is not certain", "Say that it is not certain."]),
+        (COIN, "seed-bound", "≈", ["do not hold this label responsible", "let a human decide", "does not say that"]),
+        (ODD, "seed-bound", "≈", ["the model audited is the odd one out"]),
+        (IDLE, "seed-bound", "≈", ["leave most models as they were"]),
+        (OPEN, "undecided", "?", [f"Try more seeds ( --fresh-seeds {OPEN.would_do} )", "too few to tell"]),
+        (None, "not checked", "◌", ["was not put to fresh seeds", "Run the audit again with --fresh-seeds 59"]),
     ],
-)
-def test_a_fragile_finding_is_marked_and_explained(control, meaning):
-    assert control.fragile
-    seen = outline(verdict(1, control=control, collateral=Collateral(199, 26, 0.69, 0.715)).to_html())
-    before_the_headline = seen.text[: seen.text.index("turns 'bad credit'")]
-    assert "≈ fragile" in before_the_headline
-    for words in (control.sentence, meaning, "Is it more than chance?", "What “fragile” means here"):
-        assert words in seen.text
-    assert "26 of 199 other test people are decided otherwise too; test accuracy 69.0 % → 71.5 %." in seen.text
-    assert "Treat the decision as unsettled" in seen.text
-    assert "hinges on this label" not in seen.text
-    assert "reviewed blind" not in seen.text
+)  # fmt: skip
+def test_each_word_is_marked_explained_and_followed_by_what_to_do(fresh, word, sign, said):
+    who = verdict(1, fresh=fresh, run=CHECKED, collateral=Collateral(199, 26, 0.69, 0.715))
+    assert who.solidity == word
+    html = who.to_html()
+    seen = outline(html).text
+    before_the_headline = seen[: seen.index("turns 'bad credit'")]
+    assert [w for w in WORDS if f"{plain_words.SOLIDITY_SIGN[w]} {w}" in before_the_headline] == [word]
+    assert f"{sign} {word}" in before_the_headline
+    assert f'<a class="badge {word.replace(" ", "-")}" href="#chance">' in html
+    assert "26 of 199 other test people are decided otherwise too; test accuracy 69.0 % → 71.5 %." in seen
+    assert (word == "solid") == ("the decision hinges on this label whatever the seed of training" in seen)
+    assert (word in ("solid", "leaning", "not checked")) == ("reviewed blind (training" in seen)
+    for words in said:
+        assert words in seen
+    if fresh:
+        assert fresh.sentence in seen
+        assert plain_words.SOLIDITY[word] in seen
 
 
-def test_a_robust_finding_says_so_without_a_mark():
-    seen = outline(verdict(1, flips=2, control=ROBUST).to_html())
-    assert ROBUST.sentence in seen.text
-    assert "So it is more than chance" in seen.text
-    assert "probability of less than 0.001" in seen.text
-    assert "≈" not in seen.text
-    assert "reviewed blind" in seen.text
-    assert "Run the audit again with other seeds" not in seen.text
+def test_what_the_words_say_of_numbers_is_what_they_stand_for():
+    assert (USUAL, FreshSeeds(59, 58, 0, 58, 0).word, FreshSeeds(59, 57, 0, 57, 0).word) == (59, "solid", "leaning")
+    few = belief.LEAST_SEEDS
+    assert FreshSeeds(few, few, 0, few, 0).word == "solid"
+    assert FreshSeeds(few - 1, few - 1, 0, few - 1, 0).word != "solid"
+    assert f"it takes at least {few}" in outline(verdict(1, fresh=FreshSeeds(10, 10, 0, 10, 0)).to_html()).text
+    assert tuple(plain_words.SOLIDITY) == tuple(plain_words.SOLIDITY_SIGN) == WORDS
 
 
-def test_without_other_seeds_the_page_says_so():
+def test_hold_base_and_effect_stand_beside_the_marks_with_their_intervals():
+    seen = outline(verdict(1, fresh=LEANING).to_html()).text
+    assert "Hold: with the flips 76 % 63 – 86 % Base: without any 5 % 1 – 14 %" in seen
+    assert "Effect: the difference 71 points 59 to 81 points" in seen
+    assert "3 points −7 to 14 points" in outline(verdict(1, fresh=COIN).to_html()).text
+
+
+def test_undecided_where_no_number_of_seeds_would_tell_is_for_a_human():
+    assert (HALF.word, HALF.would_do) == ("undecided", None)
+    seen = outline(verdict(1, fresh=HALF).to_html()).text
+    assert "No reasonable number of seeds would tell" in seen
+    assert "Try more seeds" not in seen
+
+
+@pytest.mark.parametrize("status", ["found", "not_found"])
+def test_a_close_call_is_marked_with_or_without_a_find(status):
+    counts = {"fresh": FreshSeeds(59, 59, 9, 50, 0)} if status == "found" else {}
+    close = verdict(1, status, base=9 / 59, run=CHECKED, **counts)
+    html = close.to_html()
+    assert '<a class="badge close-call" href="#chance">' in html
+    seen = outline(html).text
+    assert "9 of 59 fresh seeds decide otherwise on the unchanged data (15 %, 95 % interval 7 – 27 %)" in seen
+    assert "Let a human look at this close call" in seen
+    assert "⇄ close call" in outline(close._repr_html_()).text
+    assert outline(Population([close], CHECKED).to_html()).text.count("⇄ close call") == 2
+    settled = outline(verdict(1, status, base=1 / 59, run=CHECKED).to_html()).text
+    assert "⇄ close call" not in settled
+    assert ("Up to one in ten, it is no close call." in settled) == (status == "not_found")
+
+
+def test_the_audited_mean_is_named_near_the_top():
+    mean = "the mean of 16 trainings that differ in the seed alone"
+    for thing in (verdict(1, run=CHECKED, fresh=SOLID), checked({})):
+        seen = outline(thing.to_html()).text
+        assert mean in seen[: seen.index("What to do next:")]
+        assert "that mean;" in seen
+    assert f"this ensemble of seeds ({mean}) gives the other" in outline(verdict(1, run=CHECKED).to_html()).text
+    assert "the mean of" not in outline(verdict(1, run=RUN | {"members": 1}).to_html()).text
+
+
+def test_without_fresh_seeds_the_page_says_so():
     seen = outline(verdict(1).to_html())
-    assert "no other seeds were tried" in seen.text
-    assert "Run the audit again with other seeds" in seen.text
     for absent in ("≈", "What else the flips change", "Could fewer do?", "Other flip sets", "Was the gradient right?"):
         assert absent not in seen.text
     for status in ("not_found", "not_eligible"):
-        assert "Is it more than chance?" not in outline(verdict(1, status).to_html()).text
+        assert "chance" not in outline(verdict(1, status).to_html()).ids
 
 
 def test_the_picture_of_the_seeds_has_a_mark_per_seed():
-    for control in (COIN, ODD, ROBUST, SeedControl(1, 0, 0, 0, 0)):
-        for row, count in zip(belief.seed_rows(control), (control.with_flips, control.without_flips), strict=True):
-            assert (row["full"].count("M"), row["open"].count("M")) == (count, control.seeds - count)
-    bars = belief.seed_rows(SeedControl(100, 50, 0, 50, 0))
-    assert [bar["full"] for bar in bars] == ["M0 1h300.0v11H0z", ""]
-    html = verdict(1, control=COIN).to_html()
-    assert 'aria-label="With the flips: 11 of 20 seeds decide otherwise"' in html
-    assert 'aria-label="No flip: 9 of 20 seeds decide otherwise"' in html
+    for fresh in (COIN, ODD, SOLID, OPEN, FreshSeeds(1, 0, 0, 0, 0)):
+        for row, count in zip(belief.seed_rows(fresh), (fresh.with_flips, fresh.without_flips), strict=True):
+            assert (row["full"].count("M"), row["open"].count("M")) == (count, fresh.seeds - count)
+    bars = belief.seed_rows(FreshSeeds(100, 50, 0, 50, 0))
+    assert [bar["full"] for bar in bars] == ["M0 1h330.0v8H0z", ""]
+    html = verdict(1, fresh=COIN).to_html()
+    assert 'aria-label="With the flips: 30 of 59 seeds decide otherwise"' in html
+    assert 'aria-label="No flip: 28 of 59 seeds decide otherwise"' in html
 
 
-def test_a_learner_without_a_seed_is_not_sent_to_other_seeds():
+def test_a_learner_without_seed_noise_is_solid_and_not_sent_to_fresh_seeds():
     run = RUN | {"seeded": False}
     for status in ("found", "not_found"):
         seen = outline(verdict(1, status, run=run).to_html()).text
-        assert seen.count(UNSEEDED) == (status == "found")
-        for advice in ("no other seeds were tried", "--seeds", "with other seeds", "this seed"):
+        assert seen.count(UNSEEDED) == seen.count("● solid") == (status == "found")
+        for advice in ("--fresh-seeds", "other seeds", "this seed", "not checked"):
             assert advice not in seen
         assert "the keystones" in seen
     for people in (population(), [verdict(1, "not_found")]):
         seen = outline(Population([replace(v, run=run) for v in people], run).to_html()).text
         assert seen.count(UNSEEDED) == 1
-        for advice in ("no other seeds were tried", "--seeds", "other seeds", "this seed", "fragile"):
+        for advice in ("--fresh-seeds", "other seeds", "this seed", "whatever the seed", "Not checked"):
             assert advice not in seen
 
 
 @pytest.mark.parametrize("seeded", [{}, {"seeded": True}])
-def test_where_the_seed_matters_or_the_record_is_older_other_seeds_are_recommended(seeded):
+def test_where_the_seed_matters_or_the_record_is_older_fresh_seeds_are_recommended(seeded):
     run = RUN | seeded
     person, people = verdict(1, run=run), Population([replace(v, run=run) for v in population()], run)
     for html in (person.to_html(), people.to_html()):
         seen = outline(html).text
         assert UNSEEDED not in seen
-        assert "Run the audit again with --seeds 20" in seen
-        assert "Run the audit again with other seeds" in seen
-        assert "these settings and this seed" in seen
+        assert "Not checked." in seen
+        assert seen.count("Run the audit again with --fresh-seeds 59") == 2
+        assert "this seed" in seen
+
+
+def schema_one(v: Verdict, counts: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The record of a verdict as the first version of the schema had it."""
+    later = ["solidity", "distance", "base", "close_call", "fresh", "at_least", "at_most", "exact", "proof", "pulls"]
+    record = {key: value for key, value in v.to_dict().items() if key not in later}
+    return record | {"schema_version": 1, "control": counts}
+
+
+def test_records_of_the_first_schema_have_pages():
+    counts = {"seeds": 20, "with_flips": 17, "without_flips": 1, "only_with_flips": 16, "only_without_flips": 0}
+    old = [schema_one(v, counts if v.found else None) for v in population()]
+    person = outline(Verdict.from_dict(old[0]).to_html()).text
+    assert "◐ leaning" in person
+    assert "in 17 of 20 fresh seeds" in person
+    run = {"schema_version": 1, "people": old, "run": RUN | {"seeds": 20}, "interrupted": False}
+    seen = outline(Population.from_json(json.dumps(run)).to_html()).text
+    assert "Every finding was put to 20 fresh seeds" in seen
+    assert "With fewer than 29 seeds no finding can be called solid." in seen
+    bare = Population.from_json(json.dumps(run | {"people": [schema_one(v) for v in population()], "run": RUN}))
+    assert "was not checked" in outline(bare.to_html()).text
+
+
+def test_nobody_is_called_by_words_that_are_gone():
+    words = [SOLID, LEANING, COIN, ODD, IDLE, OPEN, HALF, None]
+    people = [verdict(k, fresh=fresh, base=0.4, run=CHECKED) for k, fresh in enumerate(words)]
+    people += [verdict(8, "not_found"), verdict(9, "not_eligible"), verdict(10, run=RUN | {"seeded": False})]
+    things = [v.to_html() for v in people] + [page.person_fragment(v) for v in people]
+    for html in (*things, checked({0: COIN}).to_html(), Population(people, CHECKED).to_html(), plain_page()):
+        assert not re.search("fragile|robust", html, re.IGNORECASE)
 
 
 def test_a_model_that_does_not_see_the_protected_attribute_is_said_to_be_blind_once():
@@ -264,8 +357,8 @@ def test_a_model_that_does_not_see_the_protected_attribute_is_said_to_be_blind_o
 
 
 def test_pages_speak_of_a_model_and_of_networks_only_where_they_are_meant():
-    controls = [{"control": c} for c in (COIN, ODD, STEADY, ROBUST)]
-    people = [verdict(k, **given) for k, given in enumerate([*controls, {"shared": True}, {"minimal": True}])]
+    counts = [{"fresh": c} for c in (COIN, ODD, LEANING, SOLID)]
+    people = [verdict(k, **given) for k, given in enumerate([*counts, {"shared": True}, {"minimal": True}])]
     people += [verdict(6, "not_found"), verdict(7, "not_eligible"), verdict(8, "not_found", attempts=0)]
     run = RUN | {"rank": "distance", "phi": "predicted('bad credit')"}
     people = [replace(v, run=run, rank="distance") for v in people]
@@ -317,35 +410,113 @@ def test_shrinking_further_sets_and_the_gradients_test_are_told():
     assert "the published ranking alone moved decisions furthest" in single
 
 
-def test_a_population_counts_and_marks_the_fragile():
-    controls = {0: COIN, 3: ROBUST, 6: STEADY}
-    people = Population([replace(v, control=controls.get(v.case)) for v in population()], RUN)
-    seen = outline(people.to_html()).text
-    assert "≈ 2 of the 3 found are fragile: their finding is no larger than the noise of other seeds, so 1 of" in seen
-    assert "≈ Fragile among them 2" in seen
-    assert seen.count("◆ found ≈ fragile") == 2
-    assert "1 of the people found was not put to this test and counts as not fragile" in seen
-    assert all(control.sentence in seen for control in controls.values())
+def test_a_population_counts_and_marks_every_word():
+    people = checked({0: COIN, 3: LEANING, 6: OPEN})
+    html = people.to_html()
+    seen = outline(html).text
+    assert people.sentence in seen
+    assert "Of the 4 for whom labels were found" in seen
+    assert "1 is solid, 1 is leaning, 1 is seed-bound and 1 is undecided." in seen
+    assert "● Solid 1 ◐ Leaning 1 ≈ Seed-bound 1 ? Undecided 1 ○ Nothing found 4 ⇄ Close calls, found or not 5" in seen
+    assert '<a class="badge seed-bound" href="#chance">' in html
+    for word, meaning in plain_words.SOLIDITY.items():
+        assert meaning[1:] in seen
+        assert (word == "not checked") == (f"{word.capitalize()} (1 here)" not in seen)
+    for counts in (COIN, LEANING, OPEN, SOLID):
+        assert counts.sentence in seen
     for _, group in people.by_group.iterrows():
-        low, high = (f"{100 * group[k]:.1f}" for k in ("low", "high"))
-        assert f"{low} – {high} % {100 * group['share_robust']:.1f} % {group['median_margin']:.2f}" in seen
+        low, high = (f"{100 * group[k]:.1f}" for k in ("solid_low", "solid_high"))
+        shares = f"{100 * group['share_solid']:.1f} % {low} – {high} % {group['close_calls']:.0f}"
+        assert f"{group['found']:.0f} {group['solid']:.0f} {shares} {group['median_margin']:.2f}" in seen
     assert "Median distance from the boundary" in seen
-    assert "fragile findings gather near the boundary" in seen
     assert people.warnings
     assert all(warning in seen for warning in people.warnings)
+    assert "Ring: the share of all findings" in seen
+    table = Outline(
+        html[html.index('<table class="people">') : html.index('<section id="cases">')].split("</div>")[0]
+    ).text
+    assert "◆ found ● solid 1 " in table
+    assert "◆ found ≈ seed-bound, ⇄ close call " in table
 
 
-def test_a_population_of_fragile_findings_or_without_seeds_or_findings():
-    every = outline(Population([replace(v, control=COIN if v.found else None) for v in population()], RUN).to_html())
-    assert "so none of them remains" in every.text
-    assert "every finding here is fragile" in every.text
-    firm = outline(Population([replace(v, control=ROBUST if v.found else None) for v in population()], RUN).to_html())
-    assert "None of the 4 found is fragile" in firm.text
+def test_a_population_without_fresh_seeds_or_without_finds():
     seen = outline(plain_page())
-    assert "no other seeds were tried" in seen.text
-    for absent in ("≈", "Share without", "Ring:", "Without the fragile ones"):
+    assert "Nothing was checked under fresh seeds" in seen.text
+    assert "● Solid not known ◌ Not checked 4" in seen.text
+    for absent in ("Ring:", "Share solid", "whatever the seed, by"):
         assert absent not in seen.text
-    assert "nothing to put to the test" in outline(Population([verdict(1, "not_found")], RUN).to_html()).text
+    some = Population([replace(v, fresh=SOLID if v.case == 0 else None, run=CHECKED) for v in population()], CHECKED)
+    told = outline(some.to_html()).text
+    assert "Not everything was checked under fresh seeds" in told
+    assert "Not every finding was put to 59 fresh seeds" in told
+    none = outline(Population([verdict(1, "not_found", run=CHECKED)], CHECKED).to_html()).text
+    assert "nothing to put to fresh seeds" in none
+    assert "● Solid 0" in none
+
+
+def test_groups_are_compared_and_no_difference_is_claimed_without_shuffling():
+    people = checked({0: COIN})
+    assert people.comparison
+    seen = outline(people.to_html()).text
+    assert people.comparison.sentence in seen
+    assert "No difference between groups is claimed here." in seen
+    assert "--null 19" in seen
+    assert "overlap" not in seen
+    null = Null(0.25, (0.0, 0.5, 0.125))
+    shuffled = outline(checked({0: COIN}, null=null.to_dict()).to_html()).text
+    assert null.sentence in shuffled
+    assert "Gaps when shuffled, in points: 0.0, 12.5, 50.0." in shuffled
+    assert "--null" not in shuffled
+    alone = outline(Population([verdict(1)], RUN).to_html()).text
+    assert "There are no two groups of eligible people to compare." in alone
+
+
+def test_the_curve_of_distances_has_a_line_per_group_and_a_band_where_something_is_proven():
+    people = checked({0: COIN})
+    curve = people.distance_curve()
+    axes = charts.distance_curve(people).axes[0]
+    assert len(axes.lines) == curve["group"].nunique() == 3
+    assert list(axes.lines[-1].get_ydata())[1:-1] == list(curve["share"][curve["group"] == "everyone"])
+    assert len(axes.collections) == 3, "an interval each"
+    texts = [text.get_text() for text in axes.texts]
+    assert {text.split()[0] for text in texts} == {"everyone", "female", "male"}
+    seen = outline(people.to_html())
+    assert "How many labels does it take?" in seen.text
+    assert "Share of decisions turned by up to 3 labels: everyone" in seen.text
+    assert "grey band" not in seen.text
+
+    proven = Population([replace(v, at_least=1 if v.found else 3) for v in people], CHECKED)
+    axes = charts.distance_curve(proven).axes[0]
+    assert (len(axes.lines), len(axes.collections)) == (4, 4)
+    assert list(axes.lines[0].get_ydata()) == [0, 0.5, 0.5, 1, 1]
+    assert "The grey band is of everyone" in outline(proven.to_html()).text
+    exact = Population([replace(v, at_least=len(v.positions) if v.found else 9) for v in checked({})], CHECKED)
+    assert len(charts.distance_curve(exact).axes[0].collections) == 3
+    assert "the line of everyone is exact" in outline(exact.to_html()).text
+
+    single = Population([replace(v, budget=1) for v in people], CHECKED)
+    assert "The budget was one label" in outline(single.to_html()).text
+
+
+def test_a_curve_of_finds_that_were_not_checked_counts_all_of_them():
+    curve = distance.turned_by(population())
+    assert list(curve["share"][curve["group"] == "everyone"]) == [0.5, 0.5, 0.5]
+    assert list(distance.turned_by(checked({0: COIN}))["share"][:3]) == [0.375] * 3
+    many = [replace(verdict(k), group=f"group {k}") for k in range(9)]
+    axes = charts.distance_curve(Population(many, RUN)).axes[0]
+    assert len(axes.lines) == 1 + distance.MOST_CURVES
+    heights = sorted(text.get_position()[1] for text in axes.texts)
+    assert min(b - a for a, b in pairwise(heights)) > 0.06 * axes.get_ylim()[1]
+    assert f"the {distance.MOST_CURVES} largest groups" in outline(Population(many, RUN).to_html()).text
+
+
+def test_keystones_are_ranked_only_where_people_share_one():
+    alone = outline(checked({}).to_html()).text
+    assert "Nothing to rank: no training row is in the flip sets of two people" in alone
+    people = [verdict(k, flips=2, fresh=fresh, run=CHECKED) for k, fresh in ((0, SOLID), (1, COIN))]
+    seen = outline(Population(people, CHECKED).to_html()).text
+    assert "Training row People Solid Who" in seen
+    assert "5 2 1 0 , 1 bad credit → good credit" in seen
 
 
 def test_incomplete_unconfirmed_and_interrupted_are_flagged():
@@ -368,6 +539,8 @@ def test_a_population_page_has_its_parts_and_links_to_everyone():
     parts = {
         "answer",
         "groups",
+        "difference",
+        "chance",
         "budget",
         "logits",
         "keystones",
@@ -382,7 +555,7 @@ def test_a_population_page_has_its_parts_and_links_to_everyone():
     assert {f"case-{k}" for k in range(12)} <= set(seen.ids) & set(seen.targets)
     for share in people.by_group["share"]:
         assert f"{100 * share:.1f} %" in seen.text
-    assert f"{100 * people.difference():.1f} percentage points" in seen.text
+    assert f"differ by {100 * people.difference():.1f} points" in seen.text
 
 
 @pytest.mark.parametrize(
@@ -424,7 +597,7 @@ def test_200_people_stay_below_a_megabyte(columns, flips, monkeypatch):
         lambda f, t, name: svg.replace("name", name) if f is drawn else inline_svg(f, t, name),
     )
     others = tuple(tuple(range(start, start + flips)) for start in range(200, 500, flips))[:5]
-    beliefs = {"control": COIN, "collateral": Collateral(199, 9), "first_size": 40, "minimal": True}
+    beliefs = {"fresh": COIN, "collateral": Collateral(199, 9), "first_size": 40, "minimal": True}
     one = verdict(1, flips=flips, columns=columns, alternatives=others, **beliefs)
     people = Population([replace(one, case=k) for k in range(200)], RUN)
     html = people.to_html()
@@ -448,9 +621,10 @@ def test_the_notebook_fragment_is_no_document():
     assert "<html" not in html
     assert len(html) < 8_000
     assert verdict(1).sentence in outline(html).text
-    fragile = outline(verdict(1, control=COIN)._repr_html_()).text
-    assert "≈ fragile" in fragile
-    assert COIN.sentence in fragile
+    bound = outline(verdict(1, fresh=COIN)._repr_html_()).text
+    assert "≈ seed-bound" in bound
+    assert COIN.sentence in bound
+    assert "do not hold this label responsible" in bound
 
 
 def test_charts_are_figures_without_pyplot():
@@ -463,12 +637,12 @@ def test_charts_are_figures_without_pyplot():
     people = population()
     made += [
         charts.group_shares(people),
-        charts.budget_curve(people),
+        charts.distance_curve(people),
         charts.logit_distribution(people),
         people.plot(),
     ]
     empty = Population([], RUN)
-    made += [charts.group_shares(empty), charts.budget_curve(empty), charts.logit_distribution(empty)]
+    made += [charts.group_shares(empty), charts.distance_curve(empty), charts.logit_distribution(empty)]
     assert all(isinstance(figure, Figure) for figure in made)
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 

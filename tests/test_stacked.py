@@ -184,7 +184,8 @@ def test_one_launch_gives_the_same_bits_whatever_else_it_trains(batch_size):
 def test_a_row_that_is_not_there_cannot_be_flipped():
     recipe, rows = Recipe((4,), batch_size=None), table()
     plan = onelaunch.Plan(recipe.widths(rows.d), "relu", gather=False, warps=1, blocks=1, slots=1)
-    work = (recipe, rows, [(100,)], people(), stacked.packed_start(recipe, rows.d), plan, torch.device("cpu"))
+    start = stacked.packed_start(recipe, rows.d)[None]
+    work = ([recipe], rows, [(100,)], [0], people(), start, plan, torch.device("cpu"))
     with pytest.raises(SettingError, match="rows go from 0 to 99"):
         onelaunch.prepare(*work)
 

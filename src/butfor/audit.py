@@ -19,33 +19,29 @@ from sklearn.base import BaseEstimator
 from butfor import __version__
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.frames import as_labels, as_person, as_table, as_weights, like_training
+from butfor.inquiry.ask import Inquiry, Settings
+from butfor.inquiry.conclude import Conclusions
 from butfor.learn.engines import check_engine, choose_engine
+from butfor.learn.ensemble import Ensemble, fresh_seeds, members_of, own_seed, usual_members
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, set_aside, suited_mlp
 from butfor.machine import single_threaded
+from butfor.mlp.learner import MLPLearner
 from butfor.progress import Watcher
-from butfor.prove import Bracket, prove
+from butfor.prove import Bracket, provable, prove
 from butfor.provenance import data_hash, versions
-from butfor.rank import as_ranking, checked_scores, refuse_unaccepted
+from butfor.rank import as_ranking, refuse_unaccepted
+from butfor.rank.averaged import suited
 from butfor.rank.ranking import parameters
-from butfor.result.conclude import Conclusions
-from butfor.result.control import Collateral, Found, collaterals, seed_controls
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
 from butfor.rules import as_phi, as_psi, eligible, flippable
-from butfor.seam import FlipSet, Learner, Table, Training, away, person_keys
-from butfor.search import as_protocol, budget_in_labels
-from butfor.search.guided import Leaders, leader_words
-from butfor.search.joint import JointSearch, Pursuit
+from butfor.seam import Learner, Model, Table, Training
+from butfor.search import SolidSearch, as_protocol, budget_in_labels
 from butfor.search.ledger import Ledger
-from butfor.search.plans import Listed
-from butfor.search.protocols import Ranked
 from butfor.search.trainer import Trainer
 from butfor.situation import Sensitive, Situation
-
-BLOCK = 256
-"""People scored at once: their scores against every training row must fit in memory."""
 
 Keep = type("Keep", (), {"__repr__": lambda self: "as it is"})
 KEEP: Any = Keep()
@@ -62,15 +58,20 @@ class LabelAudit(BaseEstimator):
         the table.
     encoder : how a table becomes numbers for a network or for an estimator without preprocessing of its own; a
         `TableEncoder` where None. "passthrough" hands the raw table to the estimator whatever it holds.
-    budget : labels that may be flipped, a share (0.001, rounded up) or a count (3).
+    members : trainings, under as many seeds, whose mean logit decides: the audited model is this ensemble. 1 is the
+        published setting, a single model. None: 16, fewer where a training takes long, 1 where seeds change nothing.
+    budget : labels that may be flipped at the most, a share (0.01, rounded up) or a count (3).
     rank : a ranking's name (see `butfor.rank.NAMES`), or an object with `score`, or a function. None: the
         protocol's own.
-    protocol : "guided", or a published one: "algorithm1", "singles", "attempts", "exhaustive"; or a `butfor.Protocol`.
+    protocol : "solid" (the default for an ensemble), "guided" (for a single model), or a published one: "algorithm1",
+        "singles", "attempts", "exhaustive"; or a `butfor.Protocol`.
     phi, psi : who may be audited and which labels may be flipped: rules, their text, callables or masks.
     share : ask every trained model about everyone. None: as the protocol has it.
     max_retrainings : stop after that many trainings, whoever is still waiting.
-    seeds : other seeds under which every found verdict is put to the test; 0 for none.
+    fresh_seeds : seeds without any part in the search under which every find is put to the test; 0 for none.
     alternatives : further flip sets, sharing no row with each other, to look for where one was found.
+    null : how often to ask again with the protected attribute shuffled, to see whether groups differ more than groups
+        of these sizes do anyway.
     engine, device, jobs : what trains: a name (see `butfor.learn.engines`) or a `butfor.Engine`.
     ledger : a file that remembers every model's answers, so that nothing is trained twice, also not
         after an interruption.
@@ -84,15 +85,17 @@ class LabelAudit(BaseEstimator):
         model: Any = None,
         *,
         encoder: Any = None,
-        budget: float = 0.001,
+        members: int | None = None,
+        budget: float = 0.01,
         rank: Any = None,
-        protocol: Any = "guided",
+        protocol: Any = None,
         phi: Any = "stable_under_switch",
         psi: Any = "published",
         share: bool | None = None,
         max_retrainings: int | None = None,
-        seeds: int = 20,
+        fresh_seeds: int = 59,
         alternatives: int = 0,
+        null: int = 0,
         engine: Any = "auto",
         device: str | None = None,
         jobs: int | None = None,
@@ -101,6 +104,7 @@ class LabelAudit(BaseEstimator):
     ) -> None:
         self.model = model
         self.encoder = encoder
+        self.members = members
         self.budget = budget
         self.rank = rank
         self.protocol = protocol
@@ -108,8 +112,9 @@ class LabelAudit(BaseEstimator):
         self.psi = psi
         self.share = share
         self.max_retrainings = max_retrainings
-        self.seeds = seeds
+        self.fresh_seeds = fresh_seeds
         self.alternatives = alternatives
+        self.null = null
         self.engine = engine
         self.device = device
         self.jobs = jobs
@@ -147,9 +152,19 @@ class LabelAudit(BaseEstimator):
         self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
         self.data_hash_ = data_hash(self.table_)
         self.budget_ = budget_in_labels(self.budget, self.table_.n)
-        self.model_ = first_model(self.learner_, self.table_)
+        started = time.perf_counter()
+        first = first_model(self.learner_, self.table_)
+        self.fit_seconds_ = (time.perf_counter() - started) / (1 if isinstance(self.learner_, MLPLearner) else 2)
+        self.seeded_ = seed_matters(self.learner_, self.table_, first)
+        self.members_ = self._how_many(first, self.fit_seconds_)
+        self.model_: Model = first
+        if self.members_ > 1:
+            ensemble = Ensemble(self.learner_, self.members_)
+            started = time.perf_counter()
+            self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, self.jobs)
+            each = (time.perf_counter() - started) / (self.members_ - 1)
+            self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one loads and compiles what is needed
         self.training_logits_ = self.model_.logits(self.table_.X)
-        self.seeded_ = seed_matters(self.learner_, self.table_, self.model_)
         self._choose_search()
         return self
 
@@ -191,39 +206,36 @@ class LabelAudit(BaseEstimator):
         situation = self._situation(X.iloc[list(cases)], groups[list(cases)])
         psi = flippable(self.psi_, situation)
         people = np.flatnonzero(eligible(self.phi_, situation))
-        proven = self._proven(situation, people, psi)
         engine = choose_engine(self.engine, self.learner_, self.device, self.jobs, watch.note)
         if hasattr(self.rank_, "train_on"):
             self.rank_.train_on(str(getattr(engine, "device", "cpu")))
         with single_threaded() as opened:
             ledger = opened.enter_context(closing(self._ledger())) if self.ledger is not None else None
             trainer = Trainer(engine, self.learner_, self.table_, situation.people, ledger, self.jobs)
-            settled = [self._settled(situation, person, bracket) for person, bracket in proven.items()]
-            pursuits = [pursuit for pursuit in settled if pursuit is not None]
-            searched = np.setdiff1d(people, [pursuit.person for pursuit in pursuits])
-            agreement = self._trial(trainer, situation, searched, psi, watch)
-            pursuits += self._pursuits(situation, searched, psi)
             opened.enter_context(watch)
-            self._announce(pursuits, psi, trainer, watch)
-            interrupted = self._search(trainer, psi, pursuits, watch)
-            extra: dict[int, dict[str, Any]] = {}
-            if not interrupted:
-                extra = self._other_sets(trainer, situation, psi, pursuits, watch)
-                for person, belief in self._beliefs(trainer, situation, X, labels, cases, pursuits, watch).items():
-                    extra.setdefault(person, {}).update(belief)
+            inquiry = Inquiry(
+                self._settings(), self.learner_, self.seeded_, situation, psi, people, watch, self.fit_seconds_
+            )
+            inquiry.run(trainer)
+            if not inquiry.interrupted:
+                inquiry.judge(trainer)
+            null = inquiry.shuffle(trainer, self.null) if self.null and not inquiry.interrupted else None
+            if not inquiry.interrupted:
+                inquiry.look_around(
+                    trainer, X, None if labels is None else labels.to_numpy() == self.classes_[1], list(cases)
+                )
         run = self.run_record() | {
             "engine": trainer.engine.name,
             "retrainings": trainer.trained,
             "needed": trainer.needed,
             "recalled": trainer.recalled,
             "confirmations": trainer.confirmations,
-            "agreement": agreement,
+            "agreement": inquiry.agreement,
+            "null": null.to_dict() if null else None,
             "seconds": round(time.perf_counter() - started, 3),
         }
-        conclusions = Conclusions(
-            situation, self.learner_, self.budget_, self.rank_.name, self.protocol_, self.phi_, self.psi_, proven, run
-        )
-        return Population(conclusions.verdicts(cases, psi, pursuits, extra), run, interrupted=interrupted)
+        conclusions = Conclusions(inquiry, run)
+        return Population(conclusions.verdicts(cases), run, interrupted=inquiry.interrupted)
 
     def eligible_cases(self, X: Any, most: int | None = None, *, sensitive_features: Any = None) -> list[int]:
         """The positions in X of the people φ admits, in order, `most` of them at the most."""
@@ -307,8 +319,11 @@ class LabelAudit(BaseEstimator):
             "phi": self.phi_.text,
             "psi": self.psi_.text,
             "max_retrainings": self.max_retrainings,
-            "seeds": self.seeds,
+            "members": self.members_,
+            "fresh_seeds": self.fresh_seeds,
+            "seed_ranges": self._seed_ranges(),
             "alternatives": self.alternatives,
+            "shuffles": self.null,
             "random_state": self.random_state,
             "not_rebuildable": self._not_rebuildable(),
         }
@@ -317,7 +332,8 @@ class LabelAudit(BaseEstimator):
 
     def _check_settings(self) -> None:
         """Refuse settings that cannot be, before anything is trained."""
-        as_protocol(self.protocol)
+        if self.protocol is not None:
+            as_protocol(self.protocol)
         if self.rank is not None:
             as_ranking(self.rank)
         as_phi(self.phi)
@@ -326,7 +342,9 @@ class LabelAudit(BaseEstimator):
         check_engine(self.engine, self.jobs)
         if self.max_retrainings is not None and self.max_retrainings < 1:
             raise SettingError(f"max_retrainings={self.max_retrainings} must be at least 1.")
-        for name in ("seeds", "alternatives", "random_state"):
+        if self.members is not None and (not isinstance(self.members, (int, np.integer)) or self.members < 1):
+            raise SettingError(f"members={self.members!r} must be a whole number, at least 1.")
+        for name in ("fresh_seeds", "alternatives", "null", "random_state"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < 0:
                 told = "random_state (--seed)" if name == "random_state" else name
@@ -334,14 +352,44 @@ class LabelAudit(BaseEstimator):
 
     def _choose_search(self) -> None:
         """Settings as the objects they name; the ranking must accept the model."""
-        self.protocol_ = as_protocol(self.protocol)
+        usual = "solid" if self.members_ > 1 else "guided"
+        self.protocol_ = as_protocol(usual if self.protocol is None else self.protocol)
+        if isinstance(self.protocol_, SolidSearch) and self.members_ == 1:
+            raise SettingError(
+                "protocol 'solid' asks the members of an ensemble, and this is an audit of a single model; use "
+                "'guided', or members=2 or more with a model that has a seed."
+            )
         self.phi_, self.psi_ = as_phi(self.phi), as_psi(self.psi)
         self.share_ = self.protocol_.shares if self.share is None else self.share
         if self.rank is None:
             self.rank_ = self.protocol_.ranking(self.model_)
         else:
-            self.rank_ = as_ranking(self.rank, self.random_state)
+            self.rank_ = suited(as_ranking(self.rank, self.random_state), self.model_)
             refuse_unaccepted(self.rank_, self.model_, self.learner_.name)
+
+    def _how_many(self, first: Model, seconds: float) -> int:
+        """Members of the ensemble, given one of them and what its training took. Where the single model has proofs,
+        there is one: they would not hold for a mean."""
+        if isinstance(self.learner_, Ensemble):
+            raise SettingError(f"{self.learner_.name}: give the learner itself, and members={self.learner_.members}.")
+        if self.members is not None:
+            if self.members > 1 and not self.seeded_:
+                raise SettingError(
+                    f"members={self.members}: no seed changes what {self.learner_.name} learns here, so that all "
+                    "members would be the same model; leave members out."
+                )
+            return int(self.members)
+        if not self.seeded_ or provable(self.learner_, first):
+            return 1
+        return usual_members(self.learner_, self.table_, seconds)
+
+    def _seed_ranges(self) -> dict[str, list[int]] | None:
+        """First and last seed of the members and of the fresh ones."""
+        if not self.seeded_:
+            return None
+        own = own_seed(self.learner_)
+        fresh = fresh_seeds(self.learner_, self.fresh_seeds)
+        return {"members": [own, own + self.members_ - 1], "fresh": [fresh[0], fresh[-1]] if fresh else []}
 
     def _prepared(
         self, X: pd.DataFrame, y: pd.Series, validation: tuple[Any, Any] | None, weight: NDArray[np.float64] | None
@@ -384,7 +432,7 @@ class LabelAudit(BaseEstimator):
         if not hasattr(self, "model_"):
             raise SettingError("This audit has no model yet: call fit(X, y, sensitive_features=...) first.")
 
-    # --- searching ----------------------------------------------------------------------------------
+    # --- asking -------------------------------------------------------------------------------------
 
     def _situation(self, people: pd.DataFrame, groups: NDArray[np.object_]) -> Situation:
         return Situation(
@@ -392,168 +440,17 @@ class LabelAudit(BaseEstimator):
             label_names=self.label_names_, training_logits=self.training_logits_,
         )  # fmt: skip
 
+    def _settings(self) -> Settings:
+        return Settings(
+            rank=self.rank_, protocol=self.protocol_, phi=self.phi_, psi=self.psi_, budget=self.budget_,
+            share=self.share_, max_retrainings=self.max_retrainings, fresh_seeds=self.fresh_seeds,
+            alternatives=self.alternatives, random_state=self.random_state,
+        )  # fmt: skip
+
     def _ledger(self) -> Ledger:
         lost = gaps(self.learner_)
-        if lost and hasattr(self.learner_, "estimator"):
+        if lost and hasattr(members_of(self.learner_)[0], "estimator"):
             raise SettingError(
                 f"A ledger tells models apart by their records, and this one's lacks {listed(lost)}; leave it out."
             )
         return Ledger(self.ledger or "")
-
-    def _proven(self, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> dict[int, Bracket]:
-        """What is proven about each of the people, where a prover knows the model."""
-        asked = replace(situation, people=situation.people.iloc[people], groups=situation.groups[people])
-        brackets = prove(self.learner_, asked, psi[people]) if len(people) else None
-        return dict(zip(map(int, people), brackets, strict=True)) if brackets else {}
-
-    def _settled(self, situation: Situation, person: int, bracket: Bracket) -> Pursuit | None:
-        """A search that need not search: its only attempt is what was proven to be the smallest set, or there is none
-        because the proof goes beyond the budget."""
-        beyond = bracket.at_least > self.budget_
-        if not self.protocol_.proves or (bracket.witness is None and not beyond):
-            return None
-        attempts = [] if beyond or bracket.witness is None else [bracket.witness]
-        out = -1.0 if situation.predictions[person] else 1.0
-        return Pursuit(person, Listed(iter(attempts)), out, settled=True)
-
-    def _pursuits(self, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[Pursuit]:
-        """One search per eligible person, the ranking cut off where the protocol cannot reach."""
-        pursuits = []
-        keys = person_keys(self.model_, situation.people)
-        directions = away(situation.logits)
-        for first in range(0, len(people), BLOCK):
-            block = people[first : first + BLOCK]
-            asked = situation.people.iloc[block]
-            scores = checked_scores(self.rank_, self.model_, self.table_, asked)
-            foretold = (
-                self.rank_.predictions(self.model_, self.table_, asked) if isinstance(self.rank_, Leaders) else None
-            )
-            for k, (person, score) in enumerate(zip(block, scores, strict=True)):
-                allowed = np.flatnonzero(psi[person])
-                depth = self.protocol_.depth(len(allowed), self.budget_)
-                drawn = self.rank_.name == "chance"
-                order = allowed[np.argsort(-score[allowed], kind="stable")][: None if drawn else depth]
-                rng = np.random.default_rng([self.random_state, keys[person]])
-                out = float(directions[person])
-                start = out * float(situation.logits[person])
-                effects = None if foretold is None else np.asarray(foretold[k][order], np.float64)
-                ranked = Ranked(order, self.budget_, rng, len(allowed), drawn, start, effects)
-                pursuits.append(Pursuit(int(person), self.protocol_.plan(ranked), out))
-        return pursuits
-
-    def _trial(
-        self, trainer: Trainer, situation: Situation, people: NDArray[np.int64], psi: NDArray[np.bool_], watch: Watcher
-    ) -> dict[str, Any] | None:
-        """Let the ranking look at a few real retrainings first, where it wants to."""
-        if not (hasattr(self.rank_, "prepare") and hasattr(self.rank_, "trial")) or not len(people):
-            return None
-        if self.max_retrainings is not None and 2 * self.rank_.trial(len(people)) > self.max_retrainings:
-            return None  # what is left would be too little to search with
-        figures: dict[str, Any] = self.rank_.prepare(
-            lambda sets: trainer.retrain(sets)[:, people], self.model_, self.table_, situation.people.iloc[people],
-            psi[people], self.budget_,
-        )  # fmt: skip
-        if figures["poor"]:
-            watch.note(
-                f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
-                f"{figures['spearman']:.2f}). The search goes by {leader_words(figures)}, which moved "
-                "decisions furthest in a trial."
-            )
-        return figures
-
-    def _search(self, trainer: Trainer, psi: NDArray[np.bool_], pursuits: Sequence[Pursuit], watch: Watcher) -> bool:
-        """Run the pursuits; True where Ctrl-C ended it."""
-        search = JointSearch(
-            trainer,
-            psi,
-            self.budget_,
-            share=self.share_,
-            shrink=self.protocol_.shrinks,
-            max_retrainings=self.max_retrainings,
-            pool=self.protocol_.pool([p.plan for p in pursuits]),
-            watch=watch,
-        )
-        search.run(pursuits)
-        return search.interrupted
-
-    def _other_sets(
-        self,
-        trainer: Trainer,
-        situation: Situation,
-        psi: NDArray[np.bool_],
-        pursuits: Sequence[Pursuit],
-        watch: Watcher,
-    ) -> dict[int, dict[str, Any]]:
-        """Per person found, further flip sets without any row that was used before."""
-        sets: dict[int, list[FlipSet]] = {p.person: [p.found] for p in pursuits if p.found}
-        left = psi.copy()
-        going = list(sets)
-        try:
-            for _ in range(self.alternatives):
-                for person in going:
-                    left[person, list(sets[person][-1])] = False
-                again = self._pursuits(situation, np.array(going, dtype=np.int64), left)
-                interrupted = self._search(trainer, left, again, watch)
-                for pursuit in again:
-                    if pursuit.found:
-                        sets[pursuit.person].append(pursuit.found)
-                if interrupted:
-                    raise KeyboardInterrupt
-                going = [p.person for p in again if p.found]
-        except KeyboardInterrupt:
-            watch.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
-        return {person: {"alternatives": tuple(found[1:])} for person, found in sets.items()}
-
-    def _beliefs(
-        self, trainer: Trainer, situation: Situation, X: pd.DataFrame, y: pd.Series | None, cases: Sequence[int],
-        pursuits: Sequence[Pursuit], watch: Watcher,
-    ) -> dict[int, dict[str, Any]]:  # fmt: skip
-        """Per person found: seed control, where seeds matter, and collateral, by the engine."""
-        found = [Found(p.person, p.found, int(situation.predictions[p.person])) for p in pursuits if p.found]
-        if not self.seeds or not found:
-            return {}
-        beliefs: dict[int, dict[str, Any]] = {f.person: {} for f in found}
-        try:
-            if self.seeded_:
-                controls = seed_controls(trainer.train, self._own_seed() + 1, found, self.seeds, watch)
-                for f, control in zip(found, controls, strict=True):
-                    beliefs[f.person]["control"] = control
-            if len(X) > 1:
-                labels = None if y is None else (y.to_numpy() == self.classes_[1])
-                ask = trainer.engine.bind(self.learner_, self.table_, X)
-                sides: Sequence[Collateral] = collaterals(ask, labels, found, [cases[f.person] for f in found], watch)
-                for f, side in zip(found, sides, strict=True):
-                    beliefs[f.person]["collateral"] = side
-        except KeyboardInterrupt:
-            watch.note("Stopped before the seed control was through: the verdicts stand without it.")
-            return {}
-        return beliefs
-
-    def _own_seed(self) -> int:
-        """The learner's seed as far as it has one; other seeds are counted from it."""
-        return int(getattr(self.learner_, "own_seed", 0))
-
-    def _announce(self, pursuits: Sequence[Pursuit], psi: NDArray[np.bool_], trainer: Trainer, watch: Watcher) -> None:
-        """Say what the search will cost, from the time a training takes here. Nothing is trained for it but one model,
-        and that only where somebody listens and nothing was trained yet."""
-        most = sum(self.protocol_.most(int(psi[p.person].sum()), self.budget_) for p in pursuits)
-        if self.budget_ <= 2 and pursuits:  # equal sets are trained once
-            most = min(most, _distinct_sets(psi[[p.person for p in pursuits]], self.budget_))
-        if self.max_retrainings is not None:
-            most = min(most, max(0, self.max_retrainings - trainer.trained))
-        if not most or not watch.listens:
-            watch.plan(len(pursuits), most and trainer.trained + most, 0.0)
-            return
-        watch.plan(len(pursuits), trainer.trained + most, most * trainer.time_of_one())
-
-
-def _distinct_sets(psi: NDArray[np.bool_], budget: int) -> int:
-    """Different single labels and, with a budget of 2, pairs that somebody's ψ `[people × rows]` allows."""
-    singles = psi[:, psi.any(axis=0)]
-    count = singles.shape[1]
-    if budget == 1:
-        return count
-    if count > 5000:
-        return count * (count + 1) // 2
-    allowed = singles.astype(np.float32)
-    return count + int(np.triu(allowed.T @ allowed > 0, 1).sum())

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from butfor import __version__
-from butfor.errors import ButforError, SettingError
+from butfor.errors import ButforError, SettingError, listed
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from butfor import LabelAudit
     from butfor.data import Dataset
+    from butfor.progress import Watcher
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
 
@@ -27,7 +30,7 @@ FIRST = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0, 1 (a replay disagrees), 2 (bad input) or 130 (interrupted)."""
+    """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is not kept), 2 (bad input), 130 (interrupted)."""
     try:
         return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
     except ButforError as error:
@@ -52,7 +55,12 @@ def _fail(message: str) -> int:
 class Commands(click.Group):
     """Loads a command's module when the command is called: `butfor --help` need not wait for torch."""
 
-    ELSEWHERE: ClassVar = {"paper": ("butfor.paper.command", "paper"), "bench": ("butfor.bench.command", "bench")}
+    ELSEWHERE: ClassVar = {
+        "paper": ("butfor.paper.command", "paper"),
+        "bench": ("butfor.bench.command", "bench"),
+        "review": ("butfor.follow.command", "review"),
+        "gate": ("butfor.follow.command", "gate"),
+    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *self.ELSEWHERE])
@@ -104,6 +112,33 @@ def cli() -> None:
     default="",
     help="Columns not to learn from, separated by commas. A dropped protected attribute still forms the groups.",
 )
+@click.option("--keep", default="", help="Columns not to learn from that people.csv shows, separated by commas.")
+@click.option("--id", "identifier", help="The column that names the rows in the answers; it is not learned from.")
+@click.option(
+    "--test",
+    type=click.Path(),
+    help="A file with the people to ask about, with the columns of TABLE, which is then not split for them.",
+)
+@click.option("--validation", type=click.Path(), help="A file with the rows that steer early stopping, likewise.")
+@click.option(
+    "--missing",
+    type=click.Choice(["own", "refuse", "drop"]),
+    default="own",
+    show_default=True,
+    help="A missing value counts as a value of its own, is refused, or its row is left out.",
+)
+@click.option(
+    "--unknown",
+    type=click.Choice(["own", "refuse"]),
+    default="own",
+    show_default=True,
+    help="A category that no training row has counts as other or missing, or is refused.",
+)
+@click.option(
+    "--max-categories",
+    type=int,
+    help="Categories of a column at the most; the rarest together are one, 'other'. Default: 100 where there are more.",
+)
 @click.option(
     "--model",
     default="mlp",
@@ -112,10 +147,17 @@ def cli() -> None:
 )
 @click.option("--case", "single", type=int, multiple=True, help="A person: a position in the test split. Repeatable.")
 @click.option("--cases", help=f"A range of people, such as 0:200. Default: the first {FIRST} of the test split.")
-@click.option("--budget", help="Labels that may be flipped: a share (0.1%) or a count (3). Default: 0.1%.")
+@click.option(
+    "--budget",
+    help="Labels that may be flipped at the most: a share (0.1%) or a count (3). Default: 1%; with --members 1 the "
+    "published 0.1%.",
+)
 @click.option("--rank", help="Which labels to flip first: {ranks}. Default: the protocol's own.")
-@click.option("--protocol", default="guided", show_default=True, help="How to search: {protocols}.")
+@click.option(
+    "--protocol", help="How to search: {protocols}. Default: solid for an ensemble, guided for a single model."
+)
 @click.option("--phi", default="stable_under_switch", show_default=True, help="Who may be audited: {phi}.")
+@click.option("--adverse", help="Ask only about people who get this decision, a value of the label. Narrows --phi.")
 @click.option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}.")
 @click.option(
     "--share/--no-share",
@@ -128,9 +170,31 @@ def cli() -> None:
 @click.option("--encoding", type=click.Choice(["onehot", "embed", "ordinal"]), help="How categories become numbers.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the model and of the search.")
 @click.option("--split-seed", type=int, help="Seed of the 60/20/20 split.")
-@click.option("--seeds", type=int, default=20, show_default=True, help="Other seeds that put a find to the test.")
+@click.option(
+    "--members",
+    type=int,
+    help="Trainings, under as many seeds, whose mean logit decides; 1 is the published setting. Default: 16, fewer "
+    "where training takes long, 1 where no seed matters.",
+)
+@click.option(
+    "--fresh-seeds",
+    type=int,
+    default=59,
+    show_default=True,
+    help="Seeds without any part in the search that put every find to the test.",
+)
+@click.option(
+    "--margin", type=float, help="How far the members must turn, in standard deviations (protocol solid). Default: 2.5."
+)
 @click.option("--tries", type=int, help="Attempts per person of the guided search. Default: about the budget.")
 @click.option("--alternatives", type=int, default=0, show_default=True, help="Further, disjoint flip sets to look for.")
+@click.option(
+    "--null",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Ask again with the protected attribute shuffled, that many times: do groups differ more than by chance?",
+)
 @click.option("--max-retrainings", type=int, help="Stop after that many retrainings in all.")
 @click.option("--engine", default="auto", show_default=True, help="What trains: {engines}.")
 @click.option("--device", help="A torch device, such as cuda.")
@@ -150,21 +214,22 @@ def cli() -> None:
 def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | None, as_json: bool, quiet: bool,
           **options: Any) -> int:  # fmt: skip
     """Find the labels that decide about people in TABLE: an embedded data set (see 'butfor datasets')
-    or a CSV or Parquet file.
+    or a CSV, Parquet, Feather or Excel file; - is a CSV from standard input.
 
     \b
     butfor audit german --case 36
     butfor audit german --model boosting
     butfor audit loans.csv --label approved --sensitive sex --budget 0.1% --out report/
+    butfor audit loans.csv --label approved --adverse no --sensitive sex --id application --test new.csv
 
     An embedded set is audited with its published settings, a file with settings that suit its size.
     """
     from butfor.progress import ConsoleWatcher, Watcher
 
-    data = _load(table, options)
+    watch = Watcher() if quiet else ConsoleWatcher()
+    data = _load(table, options, watch)
     labels = _fitted_audit(data, options)
     people = _cases(single, cases, len(data.X_test))
-    watch = Watcher() if quiet else ConsoleWatcher()
     if not quiet:
         for line in _introduction(data, labels, len(people)):
             watch.note(line)
@@ -175,7 +240,7 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
     result = population.verdicts[0] if len(population) == 1 else population
     if out is not None:
-        written = write_files(result, population, out)
+        written = write_files(result, population, out, getattr(data, "kept", None))
     if as_json:
         click.echo(result.to_json())
     else:
@@ -234,7 +299,7 @@ def datasets(accuracy: bool, as_json: bool) -> None:
 # --- from options to an audit -------------------------------------------------------------------------
 
 
-def _load(table: str, options: dict[str, Any]) -> Dataset:
+def _load(table: str, options: dict[str, Any], watch: Watcher) -> Dataset:
     from butfor.data.table import load_table
 
     return load_table(
@@ -242,26 +307,40 @@ def _load(table: str, options: dict[str, Any]) -> Dataset:
         label=options["label"],
         positive=options["positive"],
         sensitive=options["sensitive"],
-        drop=[c.strip() for c in options["drop"].split(",") if c.strip()],
+        drop=_names(options["drop"]),
         split_seed=options["split_seed"],
+        missing=options["missing"],
+        test=options["test"],
+        validation=options["validation"],
+        hold_out=options["model"] == "mlp",
+        identifier=options["identifier"],
+        keep=_names(options["keep"]),
+        note=watch.note,
     )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _fitted_audit(data: Dataset, options: dict[str, Any]) -> LabelAudit:
     from butfor import LabelAudit
 
+    model = _model(data, options)
     labels = LabelAudit(
-        _model(data, options),
-        encoder=_encoder(data, options),
-        budget=data.setup.budget if options["budget"] is None else _budget(options["budget"]),
+        model,
+        encoder=_encoder(data, options, model),
+        members=options["members"],
+        budget=_budget(options["budget"]) if options["budget"] else _usual_budget(data, options),
         rank=options["rank"],
-        protocol=_protocol(options["protocol"], options["tries"]),
-        phi=options["phi"],
+        protocol=_protocol(options),
+        phi=_phi(data, options),
         psi=options["psi"],
         share=options["share"],
         max_retrainings=options["max_retrainings"],
-        seeds=options["seeds"],
+        fresh_seeds=options["fresh_seeds"],
         alternatives=options["alternatives"],
+        null=options["null"],
         engine=options["engine"],
         device=options["device"],
         jobs=options["jobs"],
@@ -293,14 +372,40 @@ def _model(data: Dataset, options: dict[str, Any]) -> Any:
     )
 
 
-def _encoder(data: Dataset, options: dict[str, Any]) -> Any:
+def _encoder(data: Dataset, options: dict[str, Any], model: Any) -> Any:
     """The published encoding for our network on an embedded set; else what was asked for, or what the audit chooses."""
-    from butfor import TableEncoder
+    from sklearn.utils import get_tags
 
+    from butfor import TableEncoder
+    from butfor.learn.named import MODELS
+
+    asked = {
+        "missing": "refuse" if options["missing"] == "refuse" else "own",
+        "unknown": options["unknown"],
+        "max_categories": options["max_categories"],
+    }
     if options["model"] == "mlp":
         published = "embed" if data.licence else "onehot"
-        return TableEncoder(options["encoding"] or published, data.setup.numeric)
-    return TableEncoder(options["encoding"], dtype="float64") if options["encoding"] else None
+        return TableEncoder(options["encoding"] or published, data.setup.numeric, **asked)
+    # One of scikit-learn's that takes no missing values would refuse a table of nothing but numbers for them.
+    holes = any(X.isna().any(axis=None) for X in (data.X_train, data.X_test))
+    filled = holes and options["model"] in MODELS and not get_tags(model).input_tags.allow_nan
+    if options["encoding"] or options["unknown"] != "own" or options["max_categories"] is not None or filled:
+        return TableEncoder(options["encoding"] or "onehot", dtype="float64", **asked)
+    return None
+
+
+def _phi(data: Dataset, options: dict[str, Any]) -> Any:
+    """Who may be asked about: --phi and, of them, those who get the adverse decision."""
+    from butfor.rules import as_phi, predicted
+
+    adverse = options["adverse"]
+    if adverse is None:
+        return options["phi"]
+    names = [*data.label_names, *(name.rpartition(" = ")[2] for name in data.label_names)]
+    if adverse not in names:
+        raise SettingError(f"--adverse '{adverse}' is not a decision; the labels are {listed(data.label_names)}.")
+    return as_phi(options["phi"]) & predicted(data.label_names[names.index(adverse) % 2])
 
 
 def _introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
@@ -310,7 +415,8 @@ def _introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
         f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {labels.learner_.name} is "
         f"right about {100 * accuracy:.0f} % of {len(data.X_test)} test rows. Asking about {people} of them."
     ]
-    if labels.table_.validation is None:
+    lines += _remarks(data, labels)
+    if labels.table_.validation is None and len(data.X_val):
         lines.append(
             f"The {len(data.X_val)} validation rows of the split are not used: this model does not stop early."
         )
@@ -319,6 +425,13 @@ def _introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
         lines.append(f"{labels.learner_.name} has no decision_function; its margin is {margin}.")
     if labels.sensitive_.blind:
         lines.append(f"The model does not see '{labels.sensitive_.name}': no switch of it can change a decision.")
+    if labels.members_ > 1:
+        lines.append(
+            f"The audited model is the mean of {labels.members_} trainings that differ in the seed alone; "
+            f"{labels.fresh_seeds} fresh seeds put what is found to the test."
+        )
+    elif labels.seeded_:
+        lines.append("The audited model is a single training: what is found is true for its seed.")
     if not labels.seeded_:
         lines.append(
             f"{labels.learner_.name} has no seed that matters here: the same labels always give the same model."
@@ -326,14 +439,38 @@ def _introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     return lines
 
 
-def _protocol(name: str, tries: int | None) -> Any:
-    from butfor.search import GuidedSearch
+def _remarks(data: Dataset, labels: LabelAudit) -> list[str]:
+    """What became of missing, unknown and rare values."""
+    import pandas as pd
 
-    if tries is None:
-        return name
-    if name != "guided":
+    from butfor.encoded import EncodedTable
+    from butfor.learn.ensemble import models_of
+
+    rows = pd.concat([data.X_train, data.X_val, data.X_test])
+    encoded = getattr(models_of(labels.model_)[0], "data", None)
+    if isinstance(encoded, EncodedTable):
+        return encoded.encoder.remarks(rows)
+    holes = rows.isna().any()
+    name = labels.learner_.name
+    return [f"{name} gets the missing values of {listed(rows.columns[holes])} as they are."] if holes.any() else []
+
+
+def _protocol(options: dict[str, Any]) -> Any:
+    from butfor.search import GuidedSearch, SolidSearch
+
+    name, tries, margin = options["protocol"], options["tries"], options["margin"]
+    if tries is not None and name not in (None, "guided"):
         raise SettingError(f"--tries goes with --protocol guided; '{name}' has its own number of attempts.")
-    return GuidedSearch(tries)
+    if margin is not None and (name not in (None, "solid") or tries is not None):
+        raise SettingError("--margin goes with --protocol solid, the search among the members of an ensemble.")
+    if tries is not None:
+        return GuidedSearch(tries)
+    return SolidSearch(margin) if margin is not None else name
+
+
+def _usual_budget(data: Dataset, options: dict[str, Any]) -> float:
+    """One label in a hundred; of a single model, as published, one in a thousand."""
+    return data.setup.budget if options["members"] == 1 else 0.01
 
 
 def _budget(text: str) -> float:
@@ -393,9 +530,14 @@ def _command(
     import shlex
 
     words = ["butfor", "audit", table]
-    for name in ("label", "positive", "sensitive", "drop", "rank"):
+    for name in ("label", "positive", "sensitive", "drop", "keep", "test", "validation", "rank"):
         if options[name]:
             words += [f"--{name}", options[name]]
+    if options["identifier"]:
+        words += ["--id", options["identifier"]]
+    words += ["--missing", options["missing"], "--unknown", options["unknown"]]
+    if options["max_categories"] is not None:
+        words += ["--max-categories", str(options["max_categories"])]
     for case in single:
         words += ["--case", str(case)]
     if cases is not None or not single:
@@ -413,8 +555,13 @@ def _command(
         "--budget", str(labels.budget_), "--protocol", labels.protocol_.name,
         "--phi", labels.phi_.text, "--psi", labels.psi_.text, "--share" if labels.share_ else "--no-share",
         "--seed", str(options["seed"]), "--split-seed", str(labels.origin_["split_seed"]),
-        "--seeds", str(labels.seeds), "--alternatives", str(labels.alternatives),
+        "--members", str(labels.members_), "--fresh-seeds", str(labels.fresh_seeds),
+        "--alternatives", str(labels.alternatives),
     ]  # fmt: skip
+    if labels.null:
+        words += ["--null", str(labels.null)]
+    if options["margin"] is not None:
+        words += ["--margin", str(options["margin"])]
     if options["tries"]:
         words += ["--tries", str(options["tries"])]
     if labels.max_retrainings:
@@ -425,11 +572,17 @@ def _command(
 # --- from results to text -----------------------------------------------------------------------------
 
 
-def write_files(result: Verdict | Population, population: Population, directory: Path) -> list[str]:
-    """audit.json, people.csv, keystones.csv and report.html."""
+def write_files(
+    result: Verdict | Population, population: Population, directory: Path, kept: pd.DataFrame | None = None
+) -> list[str]:
+    """audit.json, people.csv (with what is kept of the test rows), keystones.csv and report.html."""
     directory.mkdir(parents=True, exist_ok=True)
     result.to_json(directory / "audit.json")
-    population.to_frame().to_csv(directory / "people.csv", index=False)
+    people = population.to_frame()
+    if kept is not None:
+        theirs = kept.iloc[[v.case for v in population if v.case is not None]].reset_index(drop=True)
+        people = people.join(theirs.rename(columns={c: f"{c} (kept)" for c in theirs if c in people}))
+    people.to_csv(directory / "people.csv", index=False)
     population.keystones.to_csv(directory / "keystones.csv")
     result.to_html(directory / "report.html")
     return ["audit.json", "people.csv", "keystones.csv", "report.html"]
@@ -448,20 +601,21 @@ def _print(result: Verdict | Population) -> None:
             beside = person.join(result.flips.T.rename(columns=lambda row: f"training row {row}"), how="right")
             _table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
         return
-    click.echo(result.details)
-    if result.proven:
-        click.echo(result.proven)
+    for told in (result.direct, result.details, result.proven):
+        if told:
+            click.echo(told)
     shares = result.by_group.reset_index()
-    for column in ("share", "low", "high", "share_robust"):
+    for column in ("share", "low", "high", "share_solid", "solid_low", "solid_high"):
         shares[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in shares[column]]
     shares["median_margin"] = shares["median_margin"].map("{:.2f}".format)
     _table(
         shares,
-        "Share of eligible people with a counterfactual dataset, its 95 % interval, the share without fragile ones,\n"
-        "and how far (median |logit|) eligible people are from the decision boundary.",
+        "Shares of eligible people with a counterfactual dataset, and with a solid one, each with its 95 % interval;\n"
+        "close calls; and how far (median |logit|) eligible people are from the decision boundary.",
     )
-    for warning in result.warnings:
-        click.echo(warning)
+    for warning in [result.comparison.sentence if result.comparison else "", *result.warnings]:
+        if warning:
+            click.echo(warning)
     top = result.keystones.head(5)
     if len(top):
         listed = [f"row {row} ({int(values['people'])})" for row, values in top.iterrows()]

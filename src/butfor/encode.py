@@ -2,8 +2,9 @@
 
 Numeric columns are scaled; every other column (text, booleans, pandas categories) is categorical.
 Each raw column becomes one block of encoded columns, so that a single value of a person can be
-switched in place ("the same person, other sex"). Nothing is guessed: a value that training did
-not show, a missing one or an infinite one is an error that names its column and row.
+switched in place ("the same person, other sex"). A missing value, and a category that training did
+not show, has a place of its own, or is refused where that is asked for. An infinite number is always
+refused, by an error that names its column and row.
 """
 
 from __future__ import annotations
@@ -24,20 +25,33 @@ from butfor.errors import SettingError, TableError, listed
 CATEGORICAL = ("onehot", "embed", "ordinal")
 NUMERIC = ("standard", "minmax", "raw")
 DTYPES = ("float32", "float64")
+OWN, REFUSE = "own", "refuse"
+"""What becomes of missing and of unknown values."""
+MISSING, OTHER = "missing", "other"
+"""The categories that missing values, and rare ones together, become."""
+MANY = 100
+"""A column of more categories is grouped also where nobody asks for it."""
+ABSENT, UNKNOWN = -2, -1
+"""Instead of a code: the value is missing, or training did not show it. Also the rows of a block's table for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
     """One raw column's share of the encoded row: where it stands and how a value becomes numbers.
 
-    Numeric: (value − shift) / scale. Categorical: row `code` of `table [values × width]`."""
+    Numeric: (value − shift) / scale, with `fill` for a missing value and, where `marked`, a further column that is 1
+    for it and 0 for others. Categorical: row `code` of `table [values + 2 × width]`."""
 
     columns: slice
     names: tuple[str, ...]
     shift: float = 0.0
     scale: float = 1.0
+    fill: float = 0.0
+    marked: bool = False
     codes: dict[Any, int] | None = None
     table: NDArray[np.float64] | None = None
+    rare: int = 0
+    """How many values share the category `OTHER`."""
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -52,27 +66,42 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "raw", as they are.
     random_state : seed of the embeddings. Each column's depends on its name, not on its position.
     dtype : "float32", as networks have it, or "float64".
+    missing : "own", a missing category is a category, "missing", and a missing number the median of the training rows
+        with a 0/1 column beside it that says so; "refuse". Where no training row is missing a value there is neither
+        the category nor the column: a person's missing number is the median, a missing category an unknown one.
+    unknown : "own", a category that no training row has counts as "other" where rare ones are grouped, else as
+        "missing" where training rows are missing some; else it is all zeros (onehot), the mean embedding (embed), or
+        the place after the last (ordinal). "refuse".
+    max_categories : a column of more values keeps its most frequent ones, and the rest become one, "other", so that
+        there are this many in all; "missing" is not counted. None: only columns of more than 100, at 100.
     """
 
     def __init__(
-        self, categorical: str = "onehot", numeric: str = "standard", random_state: int = 0, dtype: str = "float32"
+        self,
+        categorical: str = "onehot",
+        numeric: str = "standard",
+        random_state: int = 0,
+        dtype: str = "float32",
+        missing: str = OWN,
+        unknown: str = OWN,
+        max_categories: int | None = None,
     ) -> None:
         self.categorical = categorical
         self.numeric = numeric
         self.random_state = random_state
         self.dtype = dtype
+        self.missing = missing
+        self.unknown = unknown
+        self.max_categories = max_categories
 
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Learn scales and categories from the training rows."""
-        if self.categorical not in CATEGORICAL:
-            raise SettingError(f"categorical='{self.categorical}' is not one of {', '.join(CATEGORICAL)}.")
-        if self.numeric not in NUMERIC:
-            raise SettingError(f"numeric='{self.numeric}' is not one of {', '.join(NUMERIC)}.")
-        if self.dtype not in DTYPES:
-            raise SettingError(f"dtype='{self.dtype}' is not one of {', '.join(DTYPES)}.")
+        self._check_settings()
         frame = _as_frame(X)
         if frame.shape[0] == 0 or frame.shape[1] == 0:
             raise TableError(f"The table has {frame.shape[0]} rows and {frame.shape[1]} columns: nothing to fit.")
+        if self.missing == REFUSE:
+            refuse_missing(frame)
         self.blocks_: dict[Hashable, _Block] = {}
         at = 0
         for column in frame.columns:
@@ -88,9 +117,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Encoded rows, `[rows × n_features_out_]`."""
         check_is_fitted(self)
         frame = self._aligned(_as_frame(X))
+        if self.missing == REFUSE:
+            refuse_missing(frame)
         out = np.empty((len(frame), self.n_features_out_), self.dtype)
         for column, block in self.blocks_.items():
-            out[:, block.columns] = _encode(frame[column], block)
+            out[:, block.columns] = _encode(frame[column], block, self.unknown)
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -103,26 +134,98 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.stack([encoded[:, block.columns].sum(axis=1) for block in self.blocks_.values()], axis=1)
 
+    def remarks(self, X: Any) -> list[str]:
+        """A sentence each on what these rows are missing, what no training row has, and what is grouped."""
+        check_is_fitted(self)
+        frame = self._aligned(_as_frame(X))
+        missing = {c: int(count) for c, count in frame.isna().sum().items()}
+        unknown = {c: _codes(frame[c], b.codes) == UNKNOWN for c, b in self.blocks_.items() if b.codes is not None}
+        said = []
+        if any(missing.values()):
+            said.append(
+                f"Missing values: {_counted(missing)}. A missing category counts as a value of its own, a missing "
+                "number as the median of the training rows, with a mark beside it."
+            )
+            unlearned = [
+                c for c, b in self.blocks_.items() if missing[c] and not b.marked and MISSING not in (b.codes or ())
+            ]
+            if unlearned:
+                said[-1] += f" No training row lacks {listed(unlearned)}: no mark there, and no value of its own."
+        if any(rows.any() for rows in unknown.values()):
+            counts = {column: int(rows.sum()) for column, rows in unknown.items()}
+            said.append(f"Values that no training row has: {_counted(counts)}; they count as '{OTHER}' or as missing.")
+        for column, block in self.blocks_.items():
+            if block.rare and block.codes is not None:
+                apart = len(block.codes) - block.rare - len({OTHER, MISSING} & block.codes.keys())
+                said.append(
+                    f"'{column}' has {apart + block.rare} different values: the {apart} most frequent stay apart, the "
+                    f"others count as '{OTHER}'."
+                )
+        return said
+
+    def _check_settings(self) -> None:
+        allowed = {
+            "categorical": CATEGORICAL, "numeric": NUMERIC, "dtype": DTYPES,
+            "missing": (OWN, REFUSE), "unknown": (OWN, REFUSE),
+        }  # fmt: skip
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise SettingError(f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}.")
+        most = self.max_categories
+        if most is not None and (not isinstance(most, (int, np.integer)) or most < 2):
+            raise SettingError(f"max_categories={most!r} must be a whole number, at least 2.")
+
     def _fit_column(self, values: pd.Series, at: int) -> _Block:
+        if is_numeric(values):
+            return self._fit_numbers(values, at)
         name = str(values.name)
-        _refuse_missing(values)
-        if _is_numeric(values):
-            shift, scale = self._scaling(_numbers(values))
-            return _Block(slice(at, at + 1), (name,), shift, scale)
         if pd.api.types.is_datetime64_any_dtype(values.dtype):
             raise TableError(f"Column '{name}' holds dates; turn them into numbers or drop the column.")
-        categories = _categories(values)
+        categories, codes, rare = self._vocabulary(values)
         table = self._table(name, len(categories))
         width = table.shape[1]
         if self.categorical == "onehot":
             names = tuple(f"{name}={category}" for category in categories)
+            nowhere = np.zeros(width)
         else:
             names = (name,) if width == 1 else tuple(f"{name}[{k}]" for k in range(width))
+            nowhere = table.mean(axis=0)
         if self.categorical == "ordinal":
-            codes = pd.Series(values.astype(object)).map({c: k for k, c in enumerate(categories)})
-            shift, scale = self._scaling(codes.to_numpy(dtype=np.float64))
+            filled = values.astype(object).where(values.notna(), MISSING)
+            shift, scale = self._scaling(filled.map(codes).to_numpy(dtype=np.float64))
             table = (table - shift) / scale
-        return _Block(slice(at, at + width), names, codes={c: k for k, c in enumerate(categories)}, table=table)
+            nowhere = np.array([(len(categories) - shift) / scale])
+        missing = table[codes[MISSING]] if MISSING in codes else nowhere
+        unknown = table[codes[OTHER]] if rare else missing
+        return _Block(
+            slice(at, at + width), names, codes=codes, table=np.vstack([table, missing, unknown]), rare=rare
+        )  # fmt: skip
+
+    def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
+        name, absent = str(values.name), values.isna().to_numpy()
+        marked = (name, f"{name}={MISSING}")
+        if absent.all():  # nothing is known of its scale: whatever a person has there counts as 0
+            return _Block(slice(at, at + 2), marked, scale=np.inf, marked=True)
+        fill = float(np.median(_numbers(values)[~absent]))
+        shift, scale = self._scaling(np.where(absent, fill, _numbers(values)))
+        if absent.any():
+            return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
+        return _Block(slice(at, at + 1), (name,), shift, scale, fill)
+
+    def _vocabulary(self, values: pd.Series) -> tuple[list[Any], dict[Any, int], int]:
+        """The categories, which of them each value is, and how many values are rare ones that share `OTHER`."""
+        found, most = _categories(values), self.max_categories or MANY
+        rare: set[Any] = set()
+        if len(found) > most:
+            counts = values.astype(object).value_counts()
+            rare = set(sorted(found, key=lambda value: -counts.get(value, 0))[most - 1 :])
+        categories = [value for value in found if value not in rare]
+        if rare and OTHER not in categories:
+            categories.append(OTHER)
+        if values.isna().any() and MISSING not in categories:
+            categories.append(MISSING)
+        codes = {value: k for k, value in enumerate(categories)}
+        return categories, codes | dict.fromkeys(rare, codes.get(OTHER, 0)), len(rare)
 
     def _scaling(self, numbers: NDArray[np.float64]) -> tuple[float, float]:
         if self.numeric == "raw":
@@ -168,20 +271,25 @@ def _as_frame(X: Any) -> pd.DataFrame:
     return frame
 
 
-def _is_numeric(values: pd.Series) -> bool:
+def is_numeric(values: pd.Series) -> bool:
+    """Whether a column holds numbers; truth values are categories."""
     return pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)
 
 
-def _refuse_missing(values: pd.Series) -> None:
-    missing = values.isna().to_numpy()
-    if missing.any():
-        _refuse(values, missing, "is missing a value", "fill it in or drop the row")
+def refuse_missing(frame: pd.DataFrame, remedy: str = "fill it in or drop the row") -> None:
+    """An error that names every column with a missing value, each with the first such row."""
+    missing = frame.isna()
+    places = [_place(frame[c], missing[c].to_numpy()) for c in frame.columns if missing[c].any()]
+    if places:
+        raise TableError(f"{', '.join(places)} is missing a value: {remedy}.")
 
 
 def _numbers(values: pd.Series) -> NDArray[np.float64]:
+    """The column as numbers; not a number where it is missing one."""
     numbers = pd.to_numeric(values.astype(object), errors="coerce").to_numpy(dtype=np.float64)
-    if np.isnan(numbers).any():
-        _refuse(values, np.isnan(numbers), "holds {value!r}, which is not a number", "correct it or drop the row")
+    strange = np.isnan(numbers) & values.notna().to_numpy()
+    if strange.any():
+        _refuse(values, strange, "holds {value!r}, which is not a number", "correct it or drop the row")
     if np.isinf(numbers).any():
         _refuse(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
     return numbers
@@ -192,28 +300,45 @@ def _categories(values: pd.Series) -> list[Any]:
     if isinstance(values.dtype, pd.CategoricalDtype):
         found = list(values.cat.categories)
     else:
-        found = list(pd.unique(values.astype(object)))
+        found = list(pd.unique(values.dropna().astype(object)))
     return sorted(found, key=lambda value: (type(value).__name__, value))
 
 
-def _encode(values: pd.Series, block: _Block) -> NDArray[np.float64]:
+def _codes(values: pd.Series, codes: dict[Any, int]) -> NDArray[np.int64]:
+    """Each value's code, `ABSENT` or `UNKNOWN`."""
+    found = values.astype(object).map(codes).to_numpy(dtype=np.float64)
+    coded = np.where(np.isnan(found), UNKNOWN, found)
+    return np.where(values.isna().to_numpy(), ABSENT, coded).astype(np.int64)
+
+
+def _encode(values: pd.Series, block: _Block, unknown: str) -> NDArray[np.float64]:
     """Numbers `[rows × width]` for one raw column."""
-    _refuse_missing(values)
     if block.codes is None or block.table is None:
-        return ((_numbers(values) - block.shift) / block.scale)[:, None]
-    codes = values.astype(object).map(block.codes).to_numpy(dtype=np.float64)
-    if np.isnan(codes).any():
+        absent = values.isna().to_numpy()
+        numbers = (np.where(absent, block.fill, _numbers(values)) - block.shift) / block.scale
+        return np.column_stack([numbers, absent]) if block.marked else numbers[:, None]
+    codes = _codes(values, block.codes)
+    if unknown == REFUSE and (codes == UNKNOWN).any():
         known = listed(block.codes)
         _refuse(
-            values, np.isnan(codes), "holds {value!r}, which no training row has",
+            values, codes == UNKNOWN, "holds {value!r}, which no training row has",
             f"known are {known}; group rare values, drop the row or drop the column",
         )  # fmt: skip
-    return block.table[codes.astype(np.int64)]
+    return block.table[codes]
 
 
 def _refuse(values: pd.Series, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
-    at = int(np.flatnonzero(bad)[0])
+    problem = what.format(value=values.iloc[int(np.flatnonzero(bad)[0])])
+    raise TableError(f"{_place(values, bad)} {problem}: {remedy}.")
+
+
+def _place(values: pd.Series, bad: NDArray[np.bool_]) -> str:
+    """The first of the bad rows, in words, and how many more there are."""
     more = int(bad.sum()) - 1
     also = f" (and {more} more row{'s' * (more > 1)})" if more else ""
-    problem = what.format(value=values.iloc[at])
-    raise TableError(f"Column '{values.name}', row {values.index[at]}{also} {problem}: {remedy}.")
+    return f"Column '{values.name}', row {values.index[int(np.flatnonzero(bad)[0])]}{also}"
+
+
+def _counted(rows: dict[Hashable, int]) -> str:
+    """Columns with the number of rows that something holds for, those without left out."""
+    return ", ".join(f"'{column}' in {count} row{'s' * (count != 1)}" for column, count in rows.items() if count)

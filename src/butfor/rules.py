@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from butfor.errors import SettingError, listed
-from butfor.situation import Mask, Situation, group_values
+from butfor.situation import Mask, Situation, group_values, named
 
 
 class Rule:
@@ -145,7 +145,7 @@ def _in_group(s: Situation, column: Hashable, value: Any) -> Mask:
     known = group_values(s.sensitive.values if beside else s.table.X[s.column(column)], str(column))
     if str(value) not in [str(v) for v in known]:
         raise SettingError(f"Rule in_group: '{column}' has no value '{value}', only {listed(known)}.")
-    ours = s.groups if beside else s.people[column].astype(object).to_numpy()
+    ours = s.groups if beside else named(s.people[column])
     return np.array([str(v) == str(value) for v in ours], dtype=bool)
 
 
@@ -183,7 +183,7 @@ def same_group(column: Hashable | None = None) -> Rule:
 def _same_group(s: Situation, column: Hashable | None = None) -> Mask:
     if column is None:
         return np.asarray(s.groups[:, None] == s.sensitive.values[None, :])
-    ours, theirs = (frame[s.column(column)].astype(object).to_numpy() for frame in (s.people, s.table.X))
+    ours, theirs = (named(frame[s.column(column)]) for frame in (s.people, s.table.X))
     return np.asarray(ours[:, None] == theirs[None, :])
 
 

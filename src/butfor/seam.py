@@ -108,8 +108,10 @@ class Model(Protocol):
 class Learner(Protocol):
     """L, everything fixed. `fit` twice on the same labels must give the same answers."""
 
-    name: str
-    """What it is, in a word or two, for sentences and records."""
+    @property
+    def name(self) -> str:
+        """What it is, in a word or two, for sentences and records."""
+        ...
 
     @property
     def seeded(self) -> bool:

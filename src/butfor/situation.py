@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, listed
 from butfor.seam import Floats, Model, Table
 
@@ -24,7 +25,8 @@ MOST_GROUPS = 20
 class Sensitive:
     """The protected attribute: columns of the table, or values beside it that the model never sees.
 
-    `values [n]` are the training rows' groups; with several columns their combinations, joined by `JOINT`."""
+    `values [n]` are the training rows' groups; with several columns their combinations, joined by `JOINT`. Those
+    whose value is missing are a group too, `MISSING`."""
 
     name: str
     values: NDArray[np.object_]
@@ -56,17 +58,13 @@ class Sensitive:
             missing = [c for c in self.columns if c not in people.columns]
             if missing:
                 raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
-            groups = _joined(people[list(self.columns)])
-            empty = [k for k, group in enumerate(groups) if pd.isna(group)]
-            if empty:
-                raise TableError(f"The protected attribute '{self.name}' of person {empty[0]} is missing; fill it in.")
-            return groups
+            return _joined(people[list(self.columns)])
         if given is None:
             raise SettingError(
                 f"The model is blind to '{self.name}', so the people's values must be given beside their table: "
                 "pass sensitive_features=... with one value per person."
             )
-        known = {str(value): value for value in self.values}
+        known = {MISSING: MISSING} | {str(value): value for value in self.values}
         groups = _joined(_beside(given, people))
         unknown = sorted(set(map(str, groups)) - set(known))
         if unknown:
@@ -85,6 +83,16 @@ class Situation:
     groups: NDArray[np.object_]
     label_names: tuple[str, str]
     training_logits: Floats = field(repr=False)
+
+    def of(self, people: NDArray[np.int64]) -> Situation:
+        """The same for some of the people."""
+        return replace(self, people=self.people.iloc[people], groups=self.groups[people])
+
+    def shuffled(self, rng: np.random.Generator) -> Situation:
+        """The same with the protected attribute shuffled, among the training rows and among the people; what the model
+        sees of it stays."""
+        beside = replace(self.sensitive, values=rng.permutation(self.sensitive.values))
+        return replace(self, sensitive=beside, groups=rng.permutation(self.groups))
 
     @cached_property
     def logits(self) -> Floats:
@@ -120,11 +128,20 @@ class Situation:
             yield people
 
 
+def changed_by_switch(situation: Situation) -> Mask | None:
+    """Whose decision changes when the protected attribute alone is switched, to whichever of its values; None where the
+    model is blind to it."""
+    if situation.sensitive.blind:
+        return None
+    changed = np.zeros(len(situation.people), bool)
+    for people in situation.switched():
+        changed |= (situation.model.logits(people) > 0) != (situation.predictions > 0)
+    return changed
+
+
 def group_values(values: Any, name: str) -> list[Any]:
     """The different values of a protected attribute among the training rows, sorted."""
-    found = list(pd.unique(pd.Series(values).astype(object)))
-    if any(pd.isna(value) for value in found):
-        raise TableError(f"The protected attribute '{name}' is missing for some rows; fill it in or drop them.")
+    found = list(pd.unique(pd.Series(named(pd.Series(values)), dtype=object)))
     if len(found) > MOST_GROUPS:
         raise SettingError(
             f"'{name}' has {len(found)} different values, too many for a protected attribute: "
@@ -198,11 +215,15 @@ def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(frame: pd.DataFrame) -> NDArray[np.object_]:
-    if frame.shape[1] == 1:
-        return frame.iloc[:, 0].astype(object).to_numpy()
-    rows = frame.astype(object).itertuples(index=False, name=None)
-    joined = [None if any(pd.isna(v) for v in row) else Sensitive.JOINT.join(map(str, row)) for row in rows]
-    return np.array(joined, dtype=object)
+    columns = [named(frame.iloc[:, k]) for k in range(frame.shape[1])]
+    if len(columns) == 1:
+        return columns[0]
+    return np.array([Sensitive.JOINT.join(map(str, row)) for row in zip(*columns, strict=True)], dtype=object)
+
+
+def named(values: pd.Series) -> NDArray[np.object_]:
+    """The values, with a word for those that are missing."""
+    return values.astype(object).where(values.notna(), MISSING).to_numpy()
 
 
 def brief(thing: Any) -> str:

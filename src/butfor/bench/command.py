@@ -95,6 +95,36 @@ def models(datasets: str | None, budget: str, people: int, as_json: bool) -> Non
     main([*given, *["--json"] * as_json])
 
 
+@bench.command("solid")
+@click.option("--datasets", help="Names, separated by commas. Default: german, compas, adult.")
+@click.option("--searches", help="Names as in the table, separated by semicolons. Default: all.")
+@click.option("--people", default=200, show_default=True, help="People per data set.")
+@click.option("--members", default=16, show_default=True, help="Members of the ensemble.")
+@click.option("--budget", help="A share or a count of labels. Default: 5 % of German, 1 % of Compas, 0.1 % of Adult.")
+@click.option("--engine", help="What trains.")
+@click.option("--device", help="A torch device, such as cuda.")
+@click.option("--seed", default=0, show_default=True, help="The first member's; all other seeds are counted from it.")
+@click.option("--picture", help="Also draw the rows into this file.")
+@click.option("--confirm", is_flag=True, help="Let the definition confirm every find.")
+@click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
+def solid_command(confirm: bool, as_json: bool, **options: Any) -> None:
+    """What holds whatever the seed: finds of several searches, judged on seeds that none has seen."""
+    from butfor.bench.solid import main
+
+    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    main([*given, *["--confirm"] * confirm, *["--json"] * as_json])
+
+
+@bench.command("review")
+@click.option("--seeds", default=1, show_default=True, help="Ways of choosing the labels to flip.")
+@click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
+def review_command(seeds: int, as_json: bool) -> None:
+    """How many planted wrong labels a review contains, among keystones and among decoys."""
+    from butfor.bench.review import main
+
+    main(["--seeds", str(seeds), *["--json"] * as_json])
+
+
 @bench.command("proofs")
 @click.option("--datasets", help="Names, separated by commas. Default: the six embedded ones.")
 @click.option("--models", "which", default="ridge,knn,steady", show_default=True, help="Whose minima are proven.")

@@ -60,7 +60,12 @@ class Contest:
         model = MLP(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
         self.engine = choose_engine(engine, MLPLearner(model), device)
         self.base = LabelAudit(
-            model, encoder=TableEncoder("embed", setup.numeric), budget=setup.budget, engine=self.engine, seeds=0
+            model,
+            encoder=TableEncoder("embed", setup.numeric),
+            budget=setup.budget,
+            engine=self.engine,
+            members=1,
+            fresh_seeds=0,
         )
         validation = (data.X_val, data.y_val)
         self.base.fit(data.X_train, data.y_train, sensitive_features=data.sensitive, validation=validation)

@@ -338,7 +338,7 @@ def audit_for_memory(name: str, people: int, retrainings: int) -> dict[str, Any]
     audit = LabelAudit(
         MLP(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size),
         encoder=TableEncoder("embed", setup.numeric), budget=setup.budget, rank="combined", protocol="algorithm1",
-        engine="fused", max_retrainings=retrainings, seeds=0,
+        engine="fused", max_retrainings=retrainings, members=1, fresh_seeds=0,
     )  # fmt: skip
     audit.fit(
         data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val)

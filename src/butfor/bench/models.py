@@ -12,7 +12,6 @@ both found.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from butfor.audit import LabelAudit
+from butfor.bench.rows import print_rows
 from butfor.data import load_dataset
 from butfor.errors import SettingError
 from butfor.learn.named import model_named
@@ -38,7 +38,7 @@ def compare(names: Sequence[str], *, budget: float, people: int, model: str) -> 
         raise SettingError(f"people={people} must be at least 1.")
     for name in names:
         data = load_dataset(name)
-        base = LabelAudit(model_named(model), budget=budget, seeds=0)
+        base = LabelAudit(model_named(model), budget=budget, members=1, fresh_seeds=0)
         base.fit(data.X_train, data.y_train, sensitive_features=data.sensitive)
         cases = base.eligible_cases(data.X_test, people)
         sizes: dict[str, dict[int, int]] = {}
@@ -107,15 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", default="logistic")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    rows = []
-    if not given.json:
-        print(HEADER, flush=True)
-    for row in compare(given.datasets.split(","), budget=share(given.budget), people=given.people, model=given.model):
-        rows.append(row)
-        if not given.json:
-            print(line(row), flush=True)
-    if given.json:
-        print(json.dumps(rows, indent=1))
+    rows = compare(given.datasets.split(","), budget=share(given.budget), people=given.people, model=given.model)
+    print_rows(rows, HEADER, line, given.json)
 
 
 if __name__ == "__main__":

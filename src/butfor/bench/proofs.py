@@ -11,7 +11,6 @@ rows. ψ is everything and φ everyone: any label may be wrong. Every exact mini
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -22,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from butfor.audit import LabelAudit
+from butfor.bench.rows import print_rows
 from butfor.data import Dataset, load_dataset
 from butfor.errors import SettingError
 from butfor.learn.named import model_named
@@ -59,11 +59,16 @@ def proofs(
 
 
 def _row(data: Dataset, model: str, people: int) -> dict[str, float | None]:
-    single = LabelAudit(model_named("logistic"), seeds=0)
+    single = LabelAudit(model_named("logistic"), members=1, fresh_seeds=0)
     single.fit(data.X_train, data.y_train, sensitive_features=data.sensitive)
     started = time.perf_counter()
     audit = LabelAudit(
-        models(data.name)[model], budget=len(data.X_train) // 4, phi="everyone", psi="everything", seeds=0
+        models(data.name)[model],
+        budget=len(data.X_train) // 4,
+        phi="everyone",
+        psi="everything",
+        members=1,
+        fresh_seeds=0,
     )
     audit.fit(data.X_train, data.y_train, sensitive_features=data.sensitive)
     proven = audit.brackets(data.X_test.iloc[:people])
@@ -126,21 +131,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--first", type=int, default=0, help="the first split's seed")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    rows = []
-    if not given.json:
-        print(HEADER, flush=True)
-    for row in proofs(
+    rows = proofs(
         given.datasets.split(","),
         which=given.models.split(","),
         people=given.people,
         splits=given.splits,
         first=given.first,
-    ):
-        rows.append(row)
-        if not given.json:
-            print(line(row), flush=True)
-    if given.json:
-        print(json.dumps(rows, indent=1))
+    )
+    print_rows(rows, HEADER, line, given.json)
 
 
 if __name__ == "__main__":

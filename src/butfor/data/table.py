@@ -1,23 +1,54 @@
-"""A table by name or from a file, split into training, validation and test rows.
+"""A table by name or from files, split into training, validation and test rows.
 
-An embedded name gives the published split; a CSV or Parquet file is split 60/20/20 the same way.
-Either way the rows remember where they came from, so that a verdict can be run again from its record.
+An embedded name gives the published split; a file of one's own is split 60/20/20 the same way, unless
+validation or test rows come in files of their own. Either way the rows remember where they came from,
+so that a verdict can be run again from its record. Whatever is done to a file on the way is noted in a
+sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import codecs
+import csv
+import gzip
+import io
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.data import DATASETS, Dataset, Setup, load_dataset
+from butfor.encode import OWN, REFUSE, is_numeric, refuse_missing
 from butfor.errors import SettingError, TableError, listed
 
 LEAST_ROWS = 20
+DROP = "drop"
+STANDARD_INPUT = "-"
+TRAIN, VAL, TEST = "train", "val", "test"
+FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx": "excel"}
+"""Files that are not text, by how their names end."""
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+
+UNREADABLE = (ValueError, KeyError, OSError, EOFError, csv.Error, zlib.error, BadZipFile)
+"""What readers raise; pandas' and pyarrow's parser errors are ValueErrors."""
+
+Note = Callable[[str], None]
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OwnDataset(Dataset):
+    """A table of one's own. `kept`: the test rows' columns that are not learned from but shown beside the answers."""
+
+    kept: pd.DataFrame | None = None
 
 
 def load_table(
@@ -28,41 +59,82 @@ def load_table(
     sensitive: str | None = None,
     drop: Sequence[str] = (),
     split_seed: int | None = None,
+    missing: str = OWN,
+    test: str | Path | None = None,
+    validation: str | Path | None = None,
+    hold_out: bool = True,
+    identifier: str | None = None,
+    keep: Sequence[str] = (),
+    note: Note | None = None,
 ) -> Dataset:
-    """The table `source` names, split. A file needs `label` and `sensitive`; an embedded set has its own."""
+    """The table `source` names, split. A file needs `label` and `sensitive`; an embedded set has its own.
+
+    `missing`: "own" leaves missing values to the model or its encoder, "refuse" names their columns, "drop" leaves
+    their rows out; a row without a label is always left out. `test` and `validation` are files of the same columns;
+    with a test file, `hold_out` says whether validation rows are split off where there is no file with them.
+    `identifier` names the column whose values become the rows' labels, `keep` those that are shown but not learned
+    from. `note` hears what was done to the file."""
+    note = note or _silent
+    if missing not in (OWN, REFUSE, DROP):
+        raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     if str(source) in DATASETS:
-        fixed = [f"--{name}" for name, value in (("label", label), ("positive", positive)) if value is not None]
+        given = {
+            "label": label, "positive": positive, "test": test, "validation": validation, "id": identifier,
+            "keep": keep or None,
+        }  # fmt: skip
+        fixed = [f"--{name}" for name, value in given.items() if value is not None]
         if fixed:
             raise SettingError(
-                f"'{source}' is an embedded data set with its published label: leave out {' and '.join(fixed)}."
+                f"'{source}' is an embedded data set with its published label, rows and split: leave out "
+                f"{' and '.join(fixed)}."
             )
         data = load_dataset(str(source), random_state=split_seed)
         return data if sensitive is None and not drop else _otherwise(data, sensitive, drop)
     if label is None or sensitive is None:
-        missing = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
-        if not Path(source).exists():
-            raise TableError(_no_such_file(source))
-        raise SettingError(f"For a table of your own give {' and '.join(missing)} (a column's name).")
-    frame = read_file(source)
-    data = split_frame(
-        frame,
-        label=label,
-        positive=positive,
-        sensitive=_several(sensitive, frame),
-        drop=drop,
-        seed=split_seed or 0,
-        name=str(source),
-    )
+        absent = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
+        _refuse_absent(source)
+        raise SettingError(f"For a table of your own give {' and '.join(absent)} (a column's name).")
+    files = {part: file for part, file in ((TRAIN, source), (VAL, validation), (TEST, test)) if file is not None}
+    frame, parts = _together({part: read_file(file, note) for part, file in files.items()}, files)
+    names = [] if identifier is None else [identifier]
+    _check_columns(frame, {"--label": [label], "--keep": keep, "--id": names})
+    protected = _protected(frame, _several(sensitive, frame), [*drop, *keep])
+    if label in protected:
+        raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
+    inputs = [c for c in frame.columns if c not in (label, *drop, *keep, *names)]
+    if not inputs:
+        raise SettingError("--drop leaves no column to learn from.")
+    frame = _days(frame, inputs, note)
+    complete = _complete(frame, label, list(dict.fromkeys([*inputs, *protected])), missing, note)
+    labels, frame, parts = _whole(frame[label])[complete], frame[complete], parts[complete]
+    if names:
+        labels.index = frame.index = pd.Index(_identifiers(frame[identifier]))
+    seed = split_seed or 0
+    rows = _split(parts, files, seed, hold_out)
+    y, label_names = _labels(labels, positive)
+    halves: dict[str, Any] = {
+        f"{kind}_{part}": values.iloc[at].copy()
+        for part, at in rows.items()
+        for kind, values in (("X", frame[inputs]), ("y", y))
+    }
+    data = OwnDataset(
+        **halves, name=_called(source), sensitive=protected[0] if len(protected) == 1 else protected,
+        groups=None if protected[0] in inputs else {part: frame[protected].iloc[at] for part, at in rows.items()},
+        label_names=label_names, setup=default_setup(len(rows[TRAIN]), seed), source=_called(source), licence="",
+        kept=frame[list(keep)].iloc[rows[TEST]] if keep else None,
+    )  # fmt: skip
     origin = {
-        "table": str(source), "label": label, "positive": positive, "sensitive": sensitive,
-        "drop": list(drop), "split_seed": split_seed or 0,
+        "table": None if str(source) == STANDARD_INPUT else str(source), "label": label, "positive": positive,
+        "sensitive": sensitive, "drop": list(drop), "split_seed": seed, "missing": missing,
+        "test": None if test is None else str(test), "validation": None if validation is None else str(validation),
+        "hold_out": hold_out, "identifier": identifier, "keep": list(keep),
     }  # fmt: skip
     return _remember(data, origin)
 
 
 def _otherwise(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> Dataset:
     """An embedded set with other protected columns, or with columns that are not learned from."""
-    parts = {"train": data.X_train, "val": data.X_val, "test": data.X_test}
+    parts = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
     named = data.sensitive if sensitive is None else _several(sensitive, data.X_train)
     protected = _protected(data.X_train, named, drop)
     unseen = protected[0] in drop
@@ -78,93 +150,150 @@ def _otherwise(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> Dat
     return _remember(changed, origin | {"sensitive": sensitive, "drop": list(drop)})
 
 
+# --- columns and rows -----------------------------------------------------------------------------------
+
+
 def _protected(frame: pd.DataFrame, sensitive: str | Sequence[str], drop: Sequence[str]) -> list[str]:
     """The protected columns, all of them there, and either all or none of them dropped."""
     protected = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    for option, columns in (("--sensitive", protected), ("--drop", list(drop))):
-        absent = [c for c in columns if c not in frame.columns]
-        if absent:
-            raise TableError(
-                f"{option}: there is no column {listed(absent)}; the table has {listed(frame.columns, 30)}."
-            )
+    _check_columns(frame, {"--sensitive": protected, "--drop": drop})
     unseen = [c for c in protected if c in drop]
     if unseen and len(unseen) < len(protected):
         raise SettingError(f"--drop {listed(unseen)}: of several protected columns drop all or none.")
     return protected
 
 
-def read_file(path: str | Path) -> pd.DataFrame:
-    """A CSV (comma, semicolon or tab) or Parquet file as a frame; rows are numbered from 0."""
-    path = Path(path)
-    if not path.exists():
-        raise TableError(_no_such_file(path))
-    if path.is_dir():
-        raise TableError(f"'{path}' is a directory; name the CSV or Parquet file inside it.")
-    try:
-        if path.suffix in (".parquet", ".pq"):
-            frame = pd.read_parquet(path).reset_index(drop=True)
-        else:
-            frame = pd.read_csv(path, sep=_separator(path), skipinitialspace=True, low_memory=False)
-    except ImportError as error:
-        raise TableError(
-            f"Reading '{path}' needs a Parquet reader that is not installed: pip install \"butfor[parquet]\"."
-        ) from error
-    except (
-        ValueError,
-        OSError,
-        UnicodeError,
-    ) as error:  # pandas' and pyarrow's parser errors are ValueErrors
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise TableError(f"'{path}' is not a table that can be read ({reason}); give a CSV or Parquet file.") from error
-    if frame.shape[1] < 2:
-        raise TableError(
-            f"'{path}' is not a table: it has {frame.shape[1]} column(s). A CSV needs a header line and "
-            "columns separated by comma, semicolon or tab."
-        )
-    return frame
-
-
-def split_frame(
-    frame: pd.DataFrame,
-    *,
-    label: str,
-    sensitive: str | Sequence[str],
-    positive: str | None = None,
-    drop: Sequence[str] = (),
-    seed: int = 0,
-    name: str = "table",
-) -> Dataset:
-    """A frame as a `Dataset`: label column apart, 60/20/20, as the published sets are split."""
-    from sklearn.model_selection import train_test_split
-
-    if label not in frame.columns:
-        raise TableError(f"--label: there is no column '{label}'; the table has {listed(frame.columns, 30)}.")
-    protected = _protected(frame, sensitive, drop)
-    if label in protected:
-        raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
-    if len(frame) < LEAST_ROWS:
-        raise TableError(f"The table has {len(frame)} rows; at least {LEAST_ROWS} are needed to split it 60/20/20.")
-    y, label_names = _labels(frame[label], positive)
-    X = frame.drop(columns=[label, *drop])
-    if not X.shape[1]:
-        raise SettingError("--drop leaves no column to learn from.")
-    rest, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=seed)
-    train, val = train_test_split(rest, test_size=0.25, random_state=seed)
-    places = (("train", train), ("val", val), ("test", test))
-    parts = {
-        f"{kind}_{part}": values.iloc[rows].copy() for part, rows in places for kind, values in (("X", X), ("y", y))
-    }
-    groups = {part: frame[protected].iloc[rows] for part, rows in places} if protected[0] in drop else None
-    return Dataset(
-        **parts, name=name, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups,
-        label_names=label_names,
-        setup=default_setup(len(train), seed), source=name, licence="",
-    )  # fmt: skip
+def _check_columns(frame: pd.DataFrame, named: dict[str, Sequence[str]]) -> None:
+    for option, columns in named.items():
+        absent = [c for c in columns if c not in frame.columns]
+        if absent:
+            raise TableError(
+                f"{option}: there is no column {listed(absent)}; the table has {listed(frame.columns, 30)}."
+            )
 
 
 def _several(names: str, frame: pd.DataFrame) -> str | list[str]:
     """A column's name, which may have commas in it, or several separated by commas."""
     return names if names in frame.columns else [c.strip() for c in names.split(",") if c.strip()] or names
+
+
+def _together(frames: dict[str, pd.DataFrame], files: dict[str, str | Path]) -> tuple[pd.DataFrame, NDArray[np.str_]]:
+    """One frame of the rows of all files, each numbered as in its own, and which part every row belongs to."""
+    first = frames[TRAIN]
+    for part in list(frames)[1:]:
+        name, frame = _called(files[part]), frames[part]
+        for what, ours, theirs in (("lacks", first, frame), ("has besides", frame, first)):
+            lone = [c for c in ours.columns if c not in theirs.columns]
+            if lone:
+                raise TableError(
+                    f"'{name}' {what} column {listed(lone)}; it must have the columns of the training file."
+                )
+        frames[part] = frame.assign(**{c: _alike(frame[c], first[c], name) for c in first.columns})[first.columns]
+    parts = np.repeat(list(frames), [len(frame) for frame in frames.values()])
+    return first if len(frames) == 1 else pd.concat(list(frames.values())), parts
+
+
+def _alike(values: pd.Series, training: pd.Series, name: str) -> pd.Series:
+    """A column of another file as the training file's is: numbers where that has numbers, else text."""
+    numeric, theirs = is_numeric(training), is_numeric(values)
+    if numeric == theirs or not values.notna().any() or not training.notna().any():
+        return values
+    if numeric:
+        numbers = pd.to_numeric(values, errors="coerce")
+        strange = values[numbers.isna() & values.notna()]
+        if len(strange):
+            raise TableError(
+                f"Column '{values.name}' holds numbers in the training file but {strange.iloc[0]!r} in row "
+                f"{strange.index[0]} of '{name}'."
+            )
+        return numbers
+    if any(not isinstance(value, str) for value in training.dropna().unique()[:1]):
+        return values
+    text = [f"{v:g}" if isinstance(v, float) and v.is_integer() else str(v) for v in values]
+    return pd.Series(text, values.index, name=values.name).where(values.notna())
+
+
+def _complete(frame: pd.DataFrame, label: str, columns: list[str], missing: str, note: Note) -> NDArray[np.bool_]:
+    """The rows that stay: those with a label and, where rows with missing values are dropped, without any."""
+    if missing == REFUSE:
+        refuse_missing(frame[[label, *columns]], "fill it in, or use --missing own or --missing drop")
+    labelled = frame[label].notna().to_numpy()
+    if not labelled.all():
+        note(f"{_rows(int((~labelled).sum()))} without a label in '{label}' left out.")
+    if missing != DROP:
+        return labelled
+    empty = frame[columns].isna()
+    whole = ~empty.any(axis=1).to_numpy()
+    if not whole[labelled].all():
+        holes = ", ".join(f"'{column}' in {count}" for column, count in empty.sum().items() if count)
+        note(f"{_rows(int((~whole[labelled]).sum()))} with missing values left out ({holes}).")
+    return labelled & whole
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _identifiers(values: pd.Series) -> list[Any]:
+    """What the rows are called: one value each, and no two the same."""
+    refuse_missing(values.to_frame(), "an identifier (--id) needs one in every row")
+    twice = values[values.duplicated()]
+    if len(twice):
+        raise TableError(
+            f"--id '{values.name}': {twice.iloc[0]!r} occurs {int((values == twice.iloc[0]).sum())} times; an "
+            "identifier must be different in every row."
+        )
+    return values.tolist()
+
+
+def _days(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> pd.DataFrame:
+    """The frame with dates as numbers of days."""
+    dates = {column: found for column in columns if (found := _dates(frame[column])) is not None}
+    for column, found in dates.items():
+        days = (found - pd.Timestamp(0)) / pd.Timedelta(days=1)
+        whole = days.notna().all() and (days % 1 == 0).all()
+        frame = frame.assign(**{column: days.astype(np.int64) if whole else days})
+        note(f"Column '{column}' holds dates: they count as days since 1970-01-01.")
+    return frame
+
+
+def _dates(values: pd.Series) -> pd.Series | None:
+    """The column as dates, where that is what it holds: by its type, or as text such as 2024-02-29."""
+    present = values.dropna()
+    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        kind = pd.api.types.infer_dtype(present) if len(present) else "empty"
+        if kind == "string":
+            if not all(ISO_DATE.fullmatch(text) for text in present):
+                return None
+        elif kind not in ("date", "datetime"):
+            return None
+    try:
+        return pd.to_datetime(values, format="ISO8601", utc=True).dt.tz_localize(None)
+    except (ValueError, TypeError):
+        return None  # such as 2024-02-30
+
+
+def _split(parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: bool) -> dict[str, Positions]:
+    """The positions of training, validation and test rows: 60/20/20 as the published sets are split, unless there are
+    files for them."""
+    from sklearn.model_selection import train_test_split
+
+    given = {part: np.flatnonzero(parts == part) for part in files}
+    if len(given[TRAIN]) < LEAST_ROWS:
+        raise TableError(
+            f"The table has {_rows(len(given[TRAIN]))}; at least {LEAST_ROWS} are needed to split it 60/20/20."
+        )
+    for part in list(given)[1:]:
+        if not len(given[part]):
+            raise TableError(f"The {'test' if part == TEST else 'validation'} file has no rows that can be used.")
+    rest = given[TRAIN]
+    test, val = given.get(TEST), given.get(VAL)
+    if test is None:
+        rest, test = train_test_split(rest, test_size=0.2, random_state=seed)
+    if val is None:
+        held = hold_out or TEST not in given
+        rest, val = train_test_split(rest, test_size=0.25, random_state=seed) if held else (rest, rest[:0])
+    return {TRAIN: rest, VAL: val, TEST: test}
 
 
 def default_setup(n: int, seed: int = 0) -> Setup:
@@ -181,9 +310,6 @@ def default_setup(n: int, seed: int = 0) -> Setup:
 
 def _labels(values: pd.Series, positive: str | None) -> tuple[pd.Series, tuple[str, str]]:
     """0/1 labels and the two labels' names."""
-    if values.isna().any():
-        row = values.index[values.isna().to_numpy()][0]
-        raise TableError(f"Label column '{values.name}', row {row} is missing a value: fill it in or drop the row.")
     found = sorted(pd.unique(values.astype(object)), key=lambda v: (type(v).__name__, v))
     if len(found) != 2:
         only = "one value only" if len(found) == 1 else f"{len(found)} different values"
@@ -201,6 +327,14 @@ def _labels(values: pd.Series, positive: str | None) -> tuple[pd.Series, tuple[s
     return y.rename(values.name), (names[0], names[1])
 
 
+def _whole(values: pd.Series) -> pd.Series:
+    """A column as it would be read were no value missing: pandas makes whole numbers with gaps floats."""
+    gaps = values.isna()
+    if not gaps.any() or not pd.api.types.is_float_dtype(values.dtype) or (values[~gaps] % 1).any():
+        return values
+    return values.astype(object).where(gaps, values.fillna(0).astype(np.int64).astype(object))
+
+
 def _remember(data: Dataset, origin: dict[str, Any]) -> Dataset:
     """Where the rows came from, kept on the tables themselves, where an audit finds it."""
     for X in (data.X_train, data.X_val, data.X_test):
@@ -210,13 +344,145 @@ def _remember(data: Dataset, origin: dict[str, Any]) -> Dataset:
     return data
 
 
-def _separator(path: Path) -> str:
-    with path.open(encoding="utf-8-sig") as file:
-        header = file.readline()
-    if "\0" in header:
+# --- files ----------------------------------------------------------------------------------------------
+
+
+def read_file(path: str | Path, note: Note | None = None) -> pd.DataFrame:
+    """A file as a frame, rows numbered from 0: CSV (comma, semicolon or tab, also .gz; "-" is standard input), Parquet,
+    Feather or Excel."""
+    note, name = note or _silent, _called(path)
+    _refuse_absent(path)
+    kind = FILES.get(Path(path).suffix.lower(), "text")
+    try:
+        frame = _read_text(path, note) if kind == "text" else _read_binary(Path(path), kind, note)
+    except ImportError as error:
+        extra = "excel" if kind == "excel" else "parquet"
+        raise TableError(
+            f"Reading '{name}' needs a package that is not installed: pip install \"butfor[{extra}]\"."
+        ) from error
+    except TableError:
+        raise
+    except UNREADABLE as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise TableError(
+            f"'{name}' is not a table that can be read ({reason}); give a CSV, Parquet, Feather or Excel file."
+        ) from error
+    if frame.shape[1] < 2:
+        raise TableError(_no_table(name, frame.shape[1]))
+    return frame
+
+
+def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
+    if kind != "excel":
+        frame = (pd.read_parquet if kind == "parquet" else pd.read_feather)(path)
+        _refuse_twice(map(str, frame.columns), str(path))
+    else:
+        with pd.ExcelFile(path, engine="openpyxl") as book:
+            if len(book.sheet_names) > 1:
+                note(f"'{path}': reading sheet '{book.sheet_names[0]}', the first of {len(book.sheet_names)}.")
+            header = pd.read_excel(book, header=None, nrows=1)
+            _refuse_twice(map(str, header.dropna(axis=1).to_numpy().ravel()), str(path))
+            frame = pd.read_excel(book)
+    frame = frame.reset_index(drop=True).rename(columns=str)
+    return frame.assign(**{c: _without_na(frame[c]) for c in frame.columns})
+
+
+def _without_na(values: pd.Series) -> pd.Series:
+    """Columns of pandas' nullable types as a text file has them, whose missing values a record can hold."""
+    if not pd.api.types.is_extension_array_dtype(values.dtype):
+        return values
+    if pd.api.types.is_bool_dtype(values.dtype):
+        return values.astype(object).where(values.notna(), np.nan) if values.isna().any() else values.astype(bool)
+    if not pd.api.types.is_numeric_dtype(values.dtype):
+        return values
+    return values.astype(np.float64) if values.isna().any() else pd.Series(values.to_numpy(), values.index)
+
+
+def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
+    name = _called(path)
+    content = sys.stdin.buffer.read() if str(path) == STANDARD_INPUT else Path(path).read_bytes()
+    text = _decoded(content, name, note)
+    separator = _separator(text)
+    header = _check_lines(text, separator, name)
+    if not header[0].strip():
+        note(
+            f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (leave it out with --drop, or --id)."
+        )
+    return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
+
+
+def _decoded(content: bytes, name: str, note: Note) -> str:
+    """A text file's content: UTF-8, UTF-16 where it says so itself, else what Windows writes."""
+    if content.startswith(b"\x1f\x8b"):
+        content = gzip.decompress(content)
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252", "latin-1"):
+        try:
+            text = content.decode(encoding)
+            break
+        except UnicodeDecodeError:
+            if wide:
+                raise
+    if "\0" in text:
         raise ValueError("it holds binary data")
-    return max(",;\t", key=header.count)
+    if encoding != "utf-8-sig":
+        note(f"'{name}' is not in UTF-8; it was read as {encoding}.")
+    return text
 
 
-def _no_such_file(path: str | Path) -> str:
-    return f"There is no file '{path}'. Give a CSV or Parquet file, or one of {', '.join(DATASETS)}."
+def _separator(text: str) -> str:
+    header = text.lstrip().partition("\n")[0]
+    return max(",;\t", key=re.sub(r'"[^"]*"', "", header).count)
+
+
+def _check_lines(text: str, separator: str, name: str) -> list[str]:
+    """The header, once every line is known to have as many values as it: pandas would shift the columns of longer ones
+    and fill up shorter ones."""
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    header: list[str] = []
+    for values in lines:
+        if not header:
+            header = values if any(values) else []
+            if len(header) == 1:
+                raise TableError(_no_table(name, 1))
+        elif len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
+            plural = "s" * (len(values) != 1)
+            raise TableError(
+                f"Line {lines.line_num} of '{name}' has {len(values)} value{plural}, but the header names "
+                f"{len(header)} columns: mend the line, or the header if it lacks a name."
+            )
+    if not header:
+        raise TableError(_no_table(name, 0))
+    _refuse_twice(header, name)
+    return header
+
+
+def _refuse_twice(header: Iterable[str], name: str) -> None:
+    names = [column.strip() for column in header if column.strip()]
+    twice = [column for column in dict.fromkeys(names) if names.count(column) > 1]
+    if twice:
+        raise TableError(f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one.")
+
+
+def _refuse_absent(path: str | Path) -> None:
+    if str(path) == STANDARD_INPUT:
+        return
+    if not Path(path).exists():
+        raise TableError(f"There is no file '{path}'. Give a CSV or Parquet file, or one of {', '.join(DATASETS)}.")
+    if Path(path).is_dir():
+        raise TableError(f"'{path}' is a directory; name the CSV or Parquet file inside it.")
+
+
+def _no_table(name: str, columns: int) -> str:
+    return (
+        f"'{name}' is not a table: it has {columns} column(s). A CSV needs a header line and "
+        "columns separated by comma, semicolon or tab."
+    )
+
+
+def _called(path: str | Path) -> str:
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+
+
+def _silent(line: str) -> None:
+    """Nobody listens."""

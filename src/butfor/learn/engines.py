@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from butfor.errors import EngineError, SettingError
+from butfor.learn.ensemble import members_of
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.linear_engine import LinearEngine
 from butfor.mlp.learner import MLPLearner, NetworkEngine
@@ -26,6 +27,7 @@ def choose_engine(
     torch sees one (or `device` names one), else compiled code; for linear classifiers their own engine; else the
     learner's own fit. Where it falls back it tells so in one line."""
     check_engine(given, jobs)
+    learner, _ = members_of(learner)
     if not isinstance(given, str):
         engine = given
     elif given == "auto":

@@ -21,13 +21,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from copy import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from butfor.errors import EngineError, LearnerError, SettingError
 from butfor.machine import available_cores, single_threaded
-from butfor.seam import Bound, Floats, Learner, Progress, Table, Training
+from butfor.seam import Bound, Floats, Learner, Model, Progress, Table, Training
 
 Subject = tuple[Learner, Table, pd.DataFrame]
 
@@ -64,6 +65,12 @@ class JoblibEngine:
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         return _Bound(self.jobs, (learner, table, people))
 
+    def models(
+        self, learner: Learner, table: Table, seeds: Sequence[int | None], progress: Progress | None = None
+    ) -> list[Model]:
+        """The models that the learner trains under each of the seeds, the labels unchanged."""
+        return _Bound(self.jobs, (learner, table, table.X.iloc[:0])).models(seeds, progress)
+
 
 class _Bound:
     """One subject, and what is known of how long a training takes."""
@@ -94,6 +101,31 @@ class _Bound:
     def _worth_processes(self, left: int) -> bool:
         start = WARM_SECONDS if _Bound.warm else START_SECONDS
         return self._each is not None and _side_by_side(self._jobs) > 1 and self._each * left > start
+
+    def models(self, seeds: Sequence[int | None], progress: Progress | None = None) -> list[Model]:
+        """The models themselves, trained on the labels as they are under each seed: here, or in processes where that
+        pays. What is heavy in them (a table, as numbers) does not travel."""
+        learner, table, _ = self._subject
+        trained: list[Model] = []
+        for seed in seeds:
+            if self._worth_processes(len(seeds) - len(trained)):
+                break
+            started = time.perf_counter()
+            trained.append(_taught(learner, seed).fit(table, table.labels()))
+            self._each = time.perf_counter() - started
+            if progress:
+                progress(1)
+        left = seeds[len(trained) :]
+        if left:
+            from joblib import Parallel, delayed
+
+            file, workers = self._written(), _side_by_side(self._jobs)
+            for light in Parallel(n_jobs=workers, batch_size=1)(delayed(model_from)(file, seed) for seed in left):
+                trained.append(learner.restored(light, table) if hasattr(learner, "restored") else light)
+                if progress:
+                    progress(1)
+            _Bound.warm = True
+        return trained
 
     def _spread(self, trainings: Sequence[Training], progress: Progress | None) -> list[Floats]:
         from joblib import Parallel, delayed
@@ -146,8 +178,7 @@ def train(subject: Subject, trainings: Sequence[Training]) -> list[Floats]:
         warnings.simplefilter("ignore")  # what the model warns about, it said when it was first fitted
         for flips, seed in trainings:
             try:
-                taught = learner if seed is None else learner.reseeded(seed)
-                logits = np.asarray(taught.fit(table, table.labels(flips)).logits(people), np.float32)
+                logits = np.asarray(_taught(learner, seed).fit(table, table.labels(flips)).logits(people), np.float32)
             except LearnerError:
                 logits = np.full(len(people), np.nan, np.float32)
             answers.append(logits)
@@ -156,6 +187,26 @@ def train(subject: Subject, trainings: Sequence[Training]) -> list[Floats]:
 
 def train_from(file: str, trainings: Sequence[tuple[tuple[int, ...], int | None]]) -> list[Floats]:
     """In a worker: the same for a subject that was written to a file."""
+    return train(_subject_of(file), [Training(tuple(flips), seed) for flips, seed in trainings])
+
+
+def model_from(file: str, seed: int | None) -> Any:
+    """In a worker: the model itself on the labels as they are, without what the other side has anyway."""
+    learner, table, _ = _subject_of(file)
+    with ExitStack() as quietly:
+        quietly.enter_context(single_threaded())
+        quietly.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        model = _taught(learner, seed).fit(table, table.labels())
+    return learner.light(model) if hasattr(learner, "light") else model
+
+
+def _taught(learner: Learner, seed: int | None) -> Learner:
+    return learner if seed is None else learner.reseeded(seed)
+
+
+def _subject_of(file: str) -> Subject:
+    """What was written to a file, read once per process."""
     if file not in _held:
         import joblib
 
@@ -170,7 +221,7 @@ def train_from(file: str, trainings: Sequence[tuple[tuple[int, ...], int | None]
                 "that all share; set TMPDIR to one."
             ) from None
         hold(file, subject)
-    return train(_held[file], [Training(tuple(flips), seed) for flips, seed in trainings])
+    return _held[file]
 
 
 def hold(file: str, subject: Subject) -> None:

@@ -11,6 +11,7 @@ from butfor.data.table import default_setup
 from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, ReplayError, SettingError
 from butfor.learn import blueprint
+from butfor.learn.ensemble import Ensemble, members_of
 from butfor.learn.sklearn import SklearnLearner
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
@@ -41,6 +42,8 @@ def suited_mlp(n: int, seed: int = 0) -> MLP:
 def learner_of(record: dict[str, Any]) -> Learner:
     """The learner that a record names."""
     kind = record.get("kind")
+    if kind == Ensemble.kind:
+        return Ensemble(learner_of(record["learner"]), int(record["members"]))
     if kind not in KINDS:
         raise ReplayError(
             f"The record's learner is of kind '{kind}', which a record alone cannot bring back; replay it with the "
@@ -52,6 +55,10 @@ def learner_of(record: dict[str, Any]) -> Learner:
 
 def given_learner(model: Any, record: dict[str, Any]) -> Learner:
     """A model handed over for a replay, behind the encoder and under the seed that the record names."""
+    if isinstance(model, Ensemble):
+        return model
+    if record.get("kind") == Ensemble.kind:
+        return Ensemble(given_learner(model, record["learner"]), int(record["members"]))
     if isinstance(model, (MLP, Learner)) or record.get("kind") != SklearnLearner.kind:
         return as_learner(model)
     encoder = record["encoder"]
@@ -69,6 +76,7 @@ def set_aside(table: Table, learner: Learner) -> tuple[Table, NDArray[np.int64]]
 
 def gaps(learner: Learner) -> list[str]:
     """The parts of a learner that its record cannot bring back, in words."""
+    learner, _ = members_of(learner)
     if isinstance(learner, MLPLearner):
         return []
     if isinstance(learner, SklearnLearner):

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from butfor.learn.ensemble import EnsembleModel
 from butfor.learn.sklearn import SklearnModel
 from butfor.mlp.learner import NetworkModel
 from butfor.mlp.linearize import linearize
@@ -21,7 +22,11 @@ BIAS = "(bias)"
 
 
 def pulls(model: Model, people: pd.DataFrame) -> list[dict[str, float]] | None:
-    """Per person, column → pull in units of logit, with the bias last; None where the model has no such form."""
+    """Per person, column → pull in units of logit, with the bias last; None where the model has no such form. An
+    ensemble's are the mean of its members', as its logit is."""
+    if isinstance(model, EnsembleModel):
+        members = [pulls(member, people) for member in model.models]
+        return _means([each for each in members if each is not None]) if all(members) else None
     if isinstance(model, NetworkModel):
         encoded = model.encoded(people)
         local = linearize(model.network, encoded)
@@ -57,3 +62,10 @@ def _named(terms: NDArray[np.float64], bias: NDArray[np.float64], columns: list[
     names = [*map(str, columns), BIAS]
     table = np.column_stack([terms, bias])
     return [{name: float(pull) for name, pull in zip(names, row, strict=True)} for row in table]
+
+
+def _means(members: list[list[dict[str, float]]]) -> list[dict[str, float]]:
+    return [
+        {name: float(np.mean([pull[name] for pull in person])) for name in person[0]}
+        for person in zip(*members, strict=True)
+    ]

@@ -103,6 +103,14 @@ class SklearnLearner:
         used = [given[name] for name in self._random_states() if isinstance(given[name], int)]
         return max([*used, self.torch_seed or 0])
 
+    @staticmethod
+    def light(model: SklearnModel) -> Any:
+        """What a model needs to travel between processes that both have the table."""
+        return model.estimator
+
+    def restored(self, estimator: Any, table: Table) -> SklearnModel:
+        return SklearnModel(estimator, self._encoded(table), self.values(table)[1])
+
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
         other.estimator.set_params(**dict.fromkeys(self._random_states(), seed))

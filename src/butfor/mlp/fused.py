@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from itertools import islice, pairwise
 
 import numpy as np
@@ -31,7 +32,7 @@ from butfor.mlp.reference import batch_orders, initial_network
 from butfor.seam import FlipSet, Floats, Progress
 
 SHARED_ORDERS = 2**28
-"""Bytes of batch orders kept for all networks; a training that outlives them draws its own."""
+"""Bytes of batch orders kept for all networks of a call; a training that outlives them draws its own."""
 
 Orders = NDArray[np.int32]
 
@@ -59,13 +60,16 @@ class FusedEngine(NetworkEngine):
         flip_sets: Sequence[FlipSet],
         people: Floats,
         progress: Progress | None = None,
+        seeds: Sequence[int] | None = None,
     ) -> Fits:
         check_flip_sets(flip_sets, rows.n)
         check_shapes(rows, people)
         prepare()
-        trainings = Trainings(recipe, rows, people, len(flip_sets))
+        seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
+        trainings = Trainings(recipe, rows, people, len(flip_sets), seeds)
         with ThreadPoolExecutor(self.jobs) as pool:
-            futures = [pool.submit(trainings.run, k, flips) for k, flips in enumerate(flip_sets)]
+            jobs = enumerate(zip(flip_sets, seeds, strict=True))
+            futures = [pool.submit(trainings.run, k, flips, seed) for k, (flips, seed) in jobs]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -111,7 +115,7 @@ def prepare() -> None:
         try:
             X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
             recipe = Recipe(hidden=(1,), max_epochs=1)
-            Trainings(recipe, Rows(X, y, X, y), X, 1).run(0, ())
+            Trainings(recipe, Rows(X, y, X, y), X, 1, [0]).run(0, (), 0)
         finally:
             notice.cancel()
 
@@ -126,15 +130,14 @@ def _announce() -> None:
 class Trainings:
     """What all trainings of one `fit_many` share, and the place where each leaves its result."""
 
-    def __init__(self, recipe: Recipe, rows: Rows, people: Floats, networks: int) -> None:
+    def __init__(self, recipe: Recipe, rows: Rows, people: Floats, networks: int, seeds: Sequence[int]) -> None:
         self.recipe, self.rows = recipe, rows
         self.stop = threading.Event()
         self._layout = Layout(recipe, rows.d)
-        self._orders = BatchOrders(recipe, rows.n)
+        different = sorted(set(seeds))
+        self._starts = {seed: Start(replace(recipe, seed=seed), rows, len(different)) for seed in different}
         self._X, self._X_val, self._people = (behind_one(X) for X in (rows.X, rows.X_val, people))
         self._y_val = np.array(rows.y_val)
-        tensors = [tensor.detach().numpy().ravel() for tensor in initial_network(recipe, rows.d).parameters()]
-        self._initial = np.concatenate(tensors)
         self.fits = Fits(
             logits=np.empty((networks, len(people)), np.float32),
             best_epoch=np.empty(networks, np.int64),
@@ -143,12 +146,12 @@ class Trainings:
             weights=np.empty((networks, recipe.parameters(rows.d)), np.float32),
         )
 
-    def run(self, k: int, flips: FlipSet) -> None:
+    def run(self, k: int, flips: FlipSet, seed: int) -> None:
         """Train the k-th network, unless told to stop between blocks of epochs."""
-        recipe, plan = self.recipe, self._layout.plan
-        room, labels = self._layout.room(self._initial), self.rows.labels(flips)
+        recipe, plan, start = self.recipe, self._layout.plan, self._starts[seed]
+        room, labels = self._layout.room(start.weights), self.rows.labels(flips)
         history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
-        for orders in self._orders.blocks():
+        for orders in start.orders.blocks():
             if self.stop.is_set():
                 return
             out_of_patience = kernels.run_epochs(
@@ -164,15 +167,25 @@ class Trainings:
         self.fits.weights[k] = room.kept[self._layout.places]
 
 
-class BatchOrders:
-    """The reference's batch orders in blocks of epochs, drawn when the first training needs them."""
+class Start:
+    """What a seed decides: the reference's initial weights and its batch orders. `seeds` share the memory for them."""
 
-    def __init__(self, recipe: Recipe, n: int) -> None:
+    def __init__(self, recipe: Recipe, rows: Rows, seeds: int) -> None:
+        tensors = [tensor.detach().numpy().ravel() for tensor in initial_network(recipe, rows.d).parameters()]
+        self.weights = np.concatenate(tensors)
+        self.orders = BatchOrders(recipe, rows.n, SHARED_ORDERS // seeds)
+
+
+class BatchOrders:
+    """The reference's batch orders in blocks of epochs, drawn when the first training needs them; as many as fit into
+    `room` bytes are kept for the next one."""
+
+    def __init__(self, recipe: Recipe, n: int, room: int) -> None:
         self._recipe, self._n = recipe, n
         self._epochs = min(16, recipe.max_epochs, max(1, 2**18 // max(1, n)))
         self._source = batch_orders(recipe, n)
         self._shared: list[Orders] = []
-        self._most = max(1, SHARED_ORDERS // (4 * max(1, n) * self._epochs))
+        self._most = max(1, room // (4 * max(1, n) * self._epochs))
         self._drawing = threading.Lock()
 
     def blocks(self) -> Iterator[Orders]:

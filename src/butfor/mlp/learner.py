@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -52,6 +51,15 @@ class MLPLearner:
                 f", numeric='{self.encoder.numeric}'). Lower the learning rate, or scale the numeric columns."
             )
         return NetworkModel(network, rows, data)
+
+    @staticmethod
+    def light(model: NetworkModel) -> Network:
+        """What a model needs to travel between processes that both have the table."""
+        return model.network
+
+    def restored(self, network: Network, table: Table) -> NetworkModel:
+        data = self.encoded(table)
+        return NetworkModel(network, data.rows, data)
 
     @property
     def own_seed(self) -> int:
@@ -115,7 +123,8 @@ class NetworkModel:
 
 class NetworkEngine:
     """Base of the engines for our network. Each brings ``fit_many(recipe, rows, flip_sets, people)``: networks that are
-    the reference's up to the order of floating-point sums."""
+    the reference's up to the order of floating-point sums. `seeds` names one for each flip set; else it is the
+    recipe's."""
 
     name: str
     by_definition = False
@@ -127,7 +136,7 @@ class NetworkEngine:
 
     def fit_many(
         self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats,
-        progress: Progress | None = None,
+        progress: Progress | None = None, seeds: Sequence[int] | None = None,
     ) -> Fits:  # fmt: skip
         raise NotImplementedError
 
@@ -140,14 +149,10 @@ class NetworkEngine:
         encoded = np.array(data.people(people))
 
         def answers(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
-            logits = np.empty((len(trainings), len(encoded)), np.float32)
-            places = sorted(range(len(trainings)), key=lambda k: (trainings[k].seed is None, trainings[k].seed or 0))
-            for seed, group in groupby(places, key=lambda k: trainings[k].seed):
-                at = list(group)
-                recipe = learner.recipe if seed is None else replace(learner.recipe, seed=seed)
-                fits = self.fit_many(recipe, data.rows, [trainings[k].flips for k in at], encoded, progress)
-                # Where no epoch was kept, training diverged, and the initial weights are nobody's answer.
-                logits[at] = np.where((fits.best_epoch > 0)[:, None], fits.logits, np.nan)
-            return logits
+            own = learner.recipe.seed
+            flip_sets, seeds = [t.flips for t in trainings], [own if t.seed is None else t.seed for t in trainings]
+            fits = self.fit_many(learner.recipe, data.rows, flip_sets, encoded, progress, seeds)
+            # Where no epoch was kept, training diverged, and the initial weights are nobody's answer.
+            return np.where((fits.best_epoch > 0)[:, None], fits.logits, np.float32(np.nan))
 
         return answers

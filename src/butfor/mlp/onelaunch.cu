@@ -39,9 +39,9 @@ constexpr int REGION = layer_at(DEPTH + 1);
 constexpr int WORDS_AT = REGIONS_AT + WARPS * REGION;    // 8 bytes per warp, and 4 words
 
 struct Work {
-    const float *X, *X_val, *people, *start;
+    const float *X, *X_val, *people, *starts;
     const word *y, *y_val;
-    const int *flips, *flip_ends, *orders;
+    const int *flips, *flip_ends, *seed_of, *orders;
     float *weights, *losses, *logits, *moments;
     int *best_epochs, *epochs;
     word *labels;
@@ -379,6 +379,8 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
     int *stop = reinterpret_cast<int *>(net + WORDS_AT + 2 * WARPS) + 1;
     const int words = (work.n + 31) / 32;
     float *best = work.weights + (size_t)k * NUMBERS;
+    const int seed = work.seed_of[k];
+    const float *start = work.starts + (size_t)seed * NUMBERS;
     for (int i = threadIdx.x; i < words; i += THREADS) labels[i] = work.y[i];
     __syncthreads();
     for (int i = work.flip_ends[k] + threadIdx.x; i < work.flip_ends[k + 1]; i += THREADS)
@@ -386,7 +388,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
     for (int i = threadIdx.x; i < REGIONS_AT; i += THREADS) net[i] = 0.0f;
     __syncthreads();
     each_number([&](int p, int at, int also) {
-        net[at] = net[also] = best[p] = work.start[p];
+        net[at] = net[also] = best[p] = start[p];
         moments[p] = moments[NUMBERS + p] = 0.0f;
     });
     __syncthreads();
@@ -395,7 +397,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
     float best_loss = __int_as_float(0x7f800000);  // infinity
     int best_epoch = 0, epoch = 0;
     while (true) {
-        const int *order = work.orders + (GATHER ? (size_t)epoch * work.n : 0);
+        const int *order = work.orders + (GATHER ? ((size_t)seed * work.max_epochs + epoch) * work.n : 0);
         ++epoch;
         for (int begin = 0; begin < work.n; begin += work.batch) {
             const int end = min(begin + work.batch, work.n);

@@ -30,6 +30,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -54,35 +55,45 @@ MOST_ORDER_BYTES = 2**31
 
 def can_train(recipe: Recipe, rows: Rows, device: torch.device) -> bool:
     """Whether this plan applies to these networks, rows and device."""
-    orders = 0 if recipe.batch_size is None else 4 * recipe.max_epochs * rows.n
     return (
         device.type == "cuda"
         and torch.version.cuda is not None
         and 1 <= len(recipe.hidden) <= DEEPEST
         and max(recipe.hidden) <= WIDEST
         and rows.d <= MOST_INPUTS
-        and orders <= MOST_ORDER_BYTES
+        and _order_bytes(recipe, rows.n) <= MOST_ORDER_BYTES
         and all(np.isin(y, (0, 1)).all() for y in (rows.y, rows.y_val))
         and nvrtc() is not None
         and Plan.of(recipe, rows, device) is not None
     )
 
 
+def most_seeds(recipe: Recipe, n: int) -> int:
+    """How many seeds one launch can hold."""
+    return max(1, MOST_ORDER_BYTES // _order_bytes(recipe, n)) if recipe.batch_size is not None else 2**20
+
+
+def _order_bytes(recipe: Recipe, n: int) -> int:
+    return 0 if recipe.batch_size is None else 4 * recipe.max_epochs * n
+
+
 def fit_many(
-    recipe: Recipe,
+    recipes: Sequence[Recipe],
     rows: Rows,
     flip_sets: Sequence[FlipSet],
+    seed_of: Sequence[int],
     people: Floats,
-    start: Tensor,
+    starts: Tensor,
     device: torch.device,
     progress: Progress | None = None,
 ) -> Fits:
-    """Train one network per flip set from the packed weights `start`."""
+    """Train one network per flip set. `recipes` differ in their seed alone; `starts [seeds × p]` are their initial
+    weights, packed, and `seed_of[k]` says which of them network k takes."""
     with torch.cuda.device(device):
-        plan = Plan.of(recipe, rows, device)
+        plan = Plan.of(recipes[0], rows, device)
         assert plan is not None, "can_train comes first"
         kernel = compiled(plan, torch.cuda.current_device())
-        work, kept = prepare(recipe, rows, flip_sets, people, start, plan, device)
+        work, kept = prepare(recipes, rows, flip_sets, seed_of, people, starts, plan, device)
         torch.cuda.synchronize()  # all inputs are in place before another stream looks at `control`
         kernel.launch(work, min(plan.slots, len(flip_sets)))
         _watch(kept["control"], progress)
@@ -167,7 +178,7 @@ class Work(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in (
-            "X", "X_val", "people", "start", "y", "y_val", "flips", "flip_ends", "orders",
+            "X", "X_val", "people", "starts", "y", "y_val", "flips", "flip_ends", "seed_of", "orders",
             "weights", "losses", "logits", "moments", "best_epochs", "epochs", "labels", "control",
         )),
         ("learning_rate", ctypes.c_double),
@@ -178,31 +189,33 @@ class Work(ctypes.Structure):
 
 
 def prepare(
-    recipe: Recipe,
+    recipes: Sequence[Recipe],
     rows: Rows,
     flip_sets: Sequence[FlipSet],
+    seed_of: Sequence[int],
     people: Floats,
-    start: Tensor,
+    starts: Tensor,
     plan: Plan,
     device: torch.device,
 ) -> tuple[Work, dict[str, Tensor]]:
     """The kernel's argument, and the tensors it points to, which must outlive the launch."""
-    K, blocks = len(flip_sets), min(plan.slots, len(flip_sets))
+    recipe, K, blocks = recipes[0], len(flip_sets), min(plan.slots, len(flip_sets))
     flips = [i for one in flip_sets for i in one]
     if flips and not 0 <= min(flips) <= max(flips) < rows.n:
         raise SettingError(f"A flip set names a row that is not there: rows go from 0 to {rows.n - 1}.")
     ends = np.cumsum([0, *(len(one) for one in flip_sets)])
-    orders = [] if recipe.batch_size is None else islice(batch_orders(recipe, rows.n), recipe.max_epochs)
+    orders = [drawn_orders(one, rows.n) for one in recipes if one.batch_size is not None]
     given = {
         "X": _row_major(rows.X, plan.inputs_padded) if plan.gather else _feature_major(rows.X),
         "X_val": _feature_major(rows.X_val),
         "people": _feature_major(people),
-        "start": start,
+        "starts": starts,
         "y": _bits(rows.y),
         "y_val": _bits(rows.y_val),
         "flips": torch.tensor(flips or [0], dtype=torch.int32),
         "flip_ends": torch.tensor(ends, dtype=torch.int32),
-        "orders": torch.stack([order.int() for order in orders] or [torch.zeros(1, dtype=torch.int32)]),
+        "seed_of": torch.tensor(seed_of, dtype=torch.int32),
+        "orders": torch.cat(orders or [torch.zeros(1, dtype=torch.int32)]),
     }
     shapes = {
         "weights": (K, plan.numbers), "losses": (K,), "logits": (K, len(people)),
@@ -224,6 +237,20 @@ def prepare(
         max_epochs=recipe.max_epochs,
     )  # fmt: skip
     return work, tensors
+
+
+_drawn: OrderedDict[tuple[Recipe, int], Tensor] = OrderedDict()
+
+
+def drawn_orders(recipe: Recipe, n: int) -> Tensor:
+    """The batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many a launch, so that the last
+    ones are kept, up to as many bytes as a launch may hold."""
+    if (recipe, n) not in _drawn:
+        _drawn[recipe, n] = torch.stack([order.int() for order in islice(batch_orders(recipe, n), recipe.max_epochs)])
+    _drawn.move_to_end((recipe, n))
+    while len(_drawn) > 1 and sum(4 * orders.numel() for orders in _drawn.values()) > MOST_ORDER_BYTES:
+        _drawn.popitem(last=False)
+    return _drawn[recipe, n]
 
 
 def _feature_major(X: Floats) -> Tensor:

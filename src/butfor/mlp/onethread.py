@@ -13,10 +13,13 @@ ACTIVATION_MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Ta
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Small networks train 20 to 50 times slower on several intra-op threads, and not bitwise alike."""
-    before = torch.get_num_threads()
+    """Small networks train 20 to 50 times slower on several intra-op threads, and not bitwise alike. And where torch
+    hands every product to oneDNN (on ARM), preparing the call takes longer than the product: its own BLAS is used."""
+    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
     torch.set_num_threads(1)
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        torch.backends.mkldnn.enabled = onednn

@@ -6,7 +6,6 @@ not confirm. It is float32 on one CPU thread and leaves torch's seed and threads
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -50,7 +49,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
     f = initial_network(recipe, rows.d)
     loss = nn.BCEWithLogitsLoss()
     adam = torch.optim.Adam(f.parameters(), lr=recipe.learning_rate)
-    best_loss, best_epoch, best_weights = float("inf"), 0, copy.deepcopy(f.state_dict())
+    best_loss, best_epoch, best_weights = float("inf"), 0, _copied(f)
     epoch = 0
     for epoch, order in enumerate(batch_orders(recipe, rows.n), start=1):
         for batch in order.split(recipe.batch_size or rows.n):
@@ -62,11 +61,16 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
         with torch.no_grad():
             validation_loss = loss(f(X_val)[:, 0], y_val).item()
         if validation_loss < best_loss:
-            best_loss, best_epoch, best_weights = validation_loss, epoch, copy.deepcopy(f.state_dict())
+            best_loss, best_epoch, best_weights = validation_loss, epoch, _copied(f)
         if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
             break
-    tensors = [tensor.numpy() for tensor in best_weights.values()]
+    tensors = [tensor.numpy() for tensor in best_weights]
     return Network(tuple(tensors[0::2]), tuple(tensors[1::2]), recipe, best_epoch, epoch, best_loss)
+
+
+def _copied(f: nn.Sequential) -> list[torch.Tensor]:
+    """The weights and biases as they are now, layer by layer."""
+    return [tensor.clone() for tensor in f.state_dict().values()]
 
 
 def fit_many(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int = 1) -> Fits:

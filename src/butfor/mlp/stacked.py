@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -38,6 +38,9 @@ from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import Fits, Recipe, Rows
 from butfor.mlp.reference import batch_orders, initial_network
 from butfor.seam import FlipSet, Floats, Progress
+
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""The fields of `Fits`, in their order."""
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 """torch.optim.Adam's defaults."""
@@ -69,21 +72,51 @@ class StackedEngine(NetworkEngine):
         flip_sets: Sequence[FlipSet],
         people: Floats,
         progress: Progress | None = None,
+        seeds: Sequence[int] | None = None,
     ) -> Fits:
         people = np.ascontiguousarray(people, dtype=np.float32)
-        if self.one_launch and onelaunch.can_train(recipe, rows, self.device):
-            start = packed_start(recipe, rows.d)
-            return onelaunch.fit_many(recipe, rows, flip_sets, people, start, self.device, progress)
+        seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
+        recipes = [replace(recipe, seed=seed) for seed in dict.fromkeys(seeds)]
+        if self.one_launch and flip_sets and onelaunch.can_train(recipe, rows, self.device):
+            return _in_launches(recipes, rows, flip_sets, seeds, people, self.device, progress)
         size = stack_size(recipe, rows, len(people), self.device)
+        by_seed = [[k for k, seed in enumerate(seeds) if seed == one.seed] for one in recipes]
         with one_thread(), float32_products(), torch.no_grad():
             data = _Data.of(rows, people, self.device)
             stacks = [
-                _train(recipe, data, flip_sets[first : first + size], progress)
-                for first in range(0, len(flip_sets), size)
+                _train(one, data, [flip_sets[k] for k in places[first : first + size]], progress)
+                for one, places in zip(recipes, by_seed, strict=True)
+                for first in range(0, len(places), size)
             ]
         if not stacks:
             stacks = [_nothing(recipe, rows.d, len(people))]
-        return Fits(*(np.concatenate(parts) for parts in zip(*stacks, strict=True)))
+        return _ordered(stacks, [k for places in by_seed for k in places])
+
+
+def _in_launches(
+    recipes: Sequence[Recipe], rows: Rows, flip_sets: Sequence[FlipSet], seeds: Sequence[int], people: Floats,
+    device: torch.device, progress: Progress | None,
+) -> Fits:  # fmt: skip
+    """One launch for all seeds whose batch orders fit on the device together: as a rule, one for everything."""
+    size = onelaunch.most_seeds(recipes[0], rows.n)
+    launches, places = [], []
+    for first in range(0, len(recipes), size):
+        some = recipes[first : first + size]
+        place = {one.seed: k for k, one in enumerate(some)}
+        at = [k for k, seed in enumerate(seeds) if seed in place]
+        starts = torch.stack([packed_start(one, rows.d) for one in some])
+        fits = onelaunch.fit_many(
+            some, rows, [flip_sets[k] for k in at], [place[seeds[k]] for k in at], people, starts, device, progress
+        )
+        launches.append((fits.logits, fits.best_epoch, fits.epochs, fits.validation_loss, fits.weights))
+        places += at
+    return _ordered(launches, places)
+
+
+def _ordered(stacks: Sequence[Columns], places: Sequence[int]) -> Fits:
+    """What was trained in another order, as it was asked for: the k-th result belongs at `places[k]`."""
+    back = np.argsort(np.array(places, dtype=np.int64), kind="stable")
+    return Fits(*(np.concatenate(parts)[back] for parts in zip(*stacks, strict=True)))
 
 
 def _present(device: str) -> torch.device:
@@ -236,10 +269,6 @@ class _Adam:
 
     def keep(self, going: Tensor) -> None:
         self.mean, self.square = self.mean[going], self.square[going]
-
-
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""The fields of `Fits`, in their order."""
 
 
 def _train(recipe: Recipe, data: _Data, flip_sets: Sequence[FlipSet], progress: Progress | None) -> Columns:

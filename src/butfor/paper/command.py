@@ -96,6 +96,29 @@ def oneshot(options: Options) -> None:
 
 @paper.command()
 @_options
+@click.option("--fresh-seeds", type=int, default=59, show_default=True, help="Seeds that judge every find.")
+def seeds(options: Options, fresh_seeds: int) -> None:
+    """How many of the finds hold under other seeds: the column that the published tables lack."""
+    import pandas as pd
+
+    from butfor.paper.seeds import over_seeds
+
+    if fresh_seeds < 1:
+        raise SettingError(f"--fresh-seeds {fresh_seeds}: give at least 1.")
+    results = results_for(options, ("combined",))
+    rows = over_seeds(
+        results, options.ranks.split(",") if options.ranks else ("combined",), engine=options.engine,
+        device=options.device, jobs=options.jobs, data_home=options.data_home, seeds=fresh_seeds,
+    )  # fmt: skip
+    frame = pd.DataFrame(list(rows))
+    if options.as_json:
+        click.echo(frame.to_json(orient="records", indent=1))
+    else:
+        print_frame(frame, "Of the finds: how single networks with fresh seeds decide, with the flips and without.")
+
+
+@paper.command()
+@_options
 def overlap(options: Options) -> None:
     """Who is found by which ranking: the regions of the Venn diagrams."""
     from butfor.paper import figures

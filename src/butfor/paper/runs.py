@@ -163,7 +163,8 @@ class Evaluation:
             MLP(setting.hidden, max_epochs=setting.max_epochs, batch_size=setting.batch_size,
                 random_state=self.seed),
             encoder=TableEncoder("embed", setting.numeric, setting.embedding_seed),
-            budget=setting.budget, protocol=protocol_of(setting.budget), share=False, seeds=0, engine=self.engine,
+            budget=setting.budget, protocol=protocol_of(setting.budget), share=False, members=1,
+            fresh_seeds=0, engine=self.engine,
             jobs=self.machinery.jobs, ledger=self.machinery.ledger, random_state=self.seed,
         )  # fmt: skip
         return audit.fit(

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from butfor.prove import linear, neighbours, partition
 from butfor.prove.bracket import Bracket
-from butfor.seam import Learner
+from butfor.seam import Learner, Model
 from butfor.situation import Mask, Situation
 
-__all__ = ["Bracket", "prove"]
+__all__ = ["Bracket", "provable", "prove"]
 
 PROVERS = (linear, neighbours, partition)
+
+
+def provable(learner: Learner, model: Model) -> bool:
+    """Whether a prover knows this model."""
+    return any(prover.accepts(learner, model) for prover in PROVERS)
 
 
 def prove(learner: Learner, situation: Situation, psi: Mask) -> list[Bracket] | None:

@@ -12,23 +12,37 @@ How far to trust the predictions is measured, not assumed: see `smoothness`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
+from butfor.learn.ensemble import models_of
+from butfor.machine import available_cores
+from butfor.mlp.learner import NetworkModel
 from butfor.mlp.recipe import Network, Recipe, Rows
+from butfor.rank.combined import beaten
 from butfor.rank.network import NetworkRanking
-from butfor.seam import FlipSet, Floats, away
+from butfor.seam import FlipSet, Floats, Model, Table, away
 
 if TYPE_CHECKING:
     import torch
 
+    from butfor.mlp.sweeps import Sweep, Swept
+
 Numbers = NDArray[np.floating[Any]]
 
+ENOUGH = 4
+"""Members whose gradients are averaged on the CPU: with the published score beside it, more add little."""
+LARGE = 10_000
+"""Training rows from which on so few are enough everywhere for a sweep of each person's own."""
+EFFECTS = 2**27
+"""Predicted effects held at a time."""
 MEMORY_LIMIT = 2**30
 """Bytes of training states kept for a walk back; a longer training is recomputed in segments."""
 
@@ -125,6 +139,10 @@ class Gradient(NetworkRanking):
     name = "gradient"
     predicts = True
     """Scores are predictions in units of logit, which retrainings can be compared with."""
+    signed = True
+    """Scores count away from the network's own decision."""
+    rough = True
+    """A single network's may be far off: over the members of an ensemble their median is taken."""
 
     def __init__(
         self, epochs: int = 8, tolerance: float = 5e-4, device: str | None = None, memory_limit: int = MEMORY_LIMIT
@@ -140,12 +158,78 @@ class Gradient(NetworkRanking):
     def train_on(self, device: str) -> None:
         self._engine_device = device
 
+    @property
+    def _device(self) -> str:
+        return self.device or self._engine_device
+
+    @property
+    def enough(self) -> int | None:
+        """Members of an ensemble to average over where all would take long."""
+        return ENOUGH if self._device == "cpu" else None
+
     def score_network(self, network: Network, rows: Rows, people: Floats) -> Numbers:
         result = label_gradients(
-            network.recipe, rows, people, epochs=self.epochs, device=self.device or self._engine_device,
-            memory_limit=self.memory_limit,
-        )  # fmt: skip
+            network.recipe, rows, people, epochs=self.epochs, device=self._device, memory_limit=self.memory_limit
+        )
         return result.flip_effects(self.tolerance) * away(network.logits(people))[:, None]
+
+    def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Numbers]:
+        """The same for several networks that differ in their seed, side by side."""
+        networks, encoded = [_network(member) for member in members], _network(members[0]).encoded(people)
+        from butfor.mlp.sweeps import Sweep
+
+        everyone = np.arange(len(people))
+        sweeps = [Sweep(network.network.recipe.seed, (), everyone) for network in networks]
+        for network, effects in zip(networks, self._effects(networks[0], sweeps, encoded), strict=True):
+            yield effects * away(network.network.logits(encoded))[:, None]
+
+    def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
+        """Scores for each person once their own `flips` are made: which further flips go on in the same direction, away
+        from what `model` decides now. By the share of rows each row beats, the mean over the members of an ensemble."""
+        from butfor.mlp.sweeps import Sweep
+
+        enough = ENOUGH if table.n > LARGE else self.enough
+        members = [_network(member) for member in models_of(model)[:enough]]
+        sweeps = [
+            Sweep(member.network.recipe.seed, flips[k], np.array([k])) for k in range(len(people)) for member in members
+        ]
+        total, out = np.zeros((len(people), table.n)), away(model.logits(people))
+        for sweep, effects in zip(sweeps, self._effects(members[0], sweeps, members[0].encoded(people)), strict=True):
+            k = int(sweep.people[0])
+            total[k] += beaten(effects * out[k])[0]
+        return total / len(members)
+
+    def _effects(self, network: NetworkModel, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
+        """Predicted changes of the logits if each label were turned, sweep by sweep."""
+        size = max(1, EFFECTS // (network.rows.n * max(len(sweep.people) for sweep in sweeps)))
+        for first in range(0, len(sweeps), size):
+            for swept in self._swept(network, sweeps[first : first + size], people):
+                fields = ("labels", "logits", "gradient", "network", "epochs", "epoch_logits", "validation_losses")
+                result = GradientResult(
+                    **{name: getattr(swept, name) for name in fields}, validation_gradients=swept.validation_gradients
+                )
+                yield result.flip_effects(self.tolerance)
+
+    def _swept(self, network: NetworkModel, sweeps: Sequence[Sweep], people: Floats) -> list[Swept]:
+        """On the CPU's cores, or all at once on a GPU."""
+        from butfor.mlp.sweeps import sweep_many
+
+        def swept(some: Sequence[Sweep]) -> list[Swept]:
+            return sweep_many(
+                network.network.recipe, network.rows, some, people, epochs=self.epochs, device=self._device
+            )
+
+        if self._device != "cpu" or len(sweeps) == 1:
+            return swept(sweeps)
+        parts = [sweeps[k :: available_cores()] for k in range(min(available_cores(), len(sweeps)))]
+        with ThreadPoolExecutor(len(parts)) as pool:
+            done = list(pool.map(swept, parts))
+        return [done[k % len(parts)][k // len(parts)] for k in range(len(sweeps))]
+
+
+def _network(model: Model) -> NetworkModel:
+    assert isinstance(model, NetworkModel)
+    return model
 
 
 # --- are the predictions true? ------------------------------------------------------------------------

@@ -67,6 +67,7 @@ class Influence(NetworkRanking):
         self._solved: tuple[Network, Rows, Callable[[Array], Array]] | None = None
 
     predicts = True
+    signed = True
 
     @property
     def needs(self) -> str:  # type: ignore[override]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.learn.ensemble import models_of
 from butfor.learn.sklearn import SklearnModel
 from butfor.mlp.learner import NetworkModel
 from butfor.seam import Model, Table
@@ -20,7 +21,8 @@ Numbers = NDArray[np.floating[Any]]
 
 
 def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
-    """`[n × d]` of the training rows, `[people × d]` of the people."""
+    """`[n × d]` of the training rows, `[people × d]` of the people. Members of an ensemble see the same numbers."""
+    model = models_of(model)[0]
     if isinstance(model, NetworkModel):
         return model.rows.X, model.encoded(people)
     if isinstance(model, SklearnModel):

@@ -1,56 +1,89 @@
-"""Is it more than chance? Seed controls, further flip sets and the gradient's test, in words and as small pictures."""
+"""Is it more than chance? Fresh seeds, further flip sets and the gradient's test, in words and as small pictures."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from butfor.report.values import shown
-from butfor.result.control import SeedControl
+from butfor.result.fresh import HOLDS, SURE, UNDECIDED, FreshSeeds, exact_interval
 from butfor.result.population import Population
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
 from butfor.search.guided import leader_words
 
-SETTLED = 0.2
-"""Up to this share of other seeds may decide otherwise without any flip before a decision is called unsteady."""
-LEAST_SEEDS = 5
-"""With fewer, no counts whatever reach the 5 % of the test: 1 / 2⁴ is more."""
-MOST_MARKS = 40
+LEAST_SEEDS = math.ceil(math.log(1 - SURE) / math.log(HOLDS))
+"""With fewer, not even a find that holds under all of them reaches the bound of a solid one."""
+MOST_MARKS = 60
 """Seeds drawn as a mark each; more are drawn as a bar."""
-MARK, STEP = 11, 15
+MARK, STEP = 8, 11
 MOST_SETS, MOST_ROWS = 10, 20
 
 
-def steadiness(control: SeedControl) -> str:
-    """How the unchanged training decides under other seeds: "steady", "unsteady", or "odd" where most of them
-    decide otherwise, so that the model audited is the odd one out."""
-    share = control.without_flips / control.seeds if control.seeds else 0.0
-    return "steady" if share <= SETTLED else "odd" if share >= 1 - SETTLED else "unsteady"
-
-
-def seed_rows(control: SeedControl) -> list[dict[str, Any]]:
+def seed_rows(fresh: FreshSeeds) -> list[dict[str, Any]]:
     """Two rows of marks, with the flips and without. Marks above each other are of one seed."""
-    both = control.with_flips - control.only_with_flips
+    both = fresh.with_flips - fresh.only_with_flips
     kinds: list[tuple[int, bool, bool]] = [
         (both, True, True),
-        (control.only_with_flips, True, False),
-        (control.only_without_flips, False, True),
+        (fresh.only_with_flips, True, False),
+        (fresh.only_without_flips, False, True),
     ]
-    kinds.append((control.seeds - sum(count for count, *_ in kinds), False, False))
+    kinds.append((fresh.seeds - sum(count for count, *_ in kinds), False, False))
     with_flips = [with_ for count, with_, _ in kinds for _ in range(count)]
     without = [without for count, _, without in kinds for _ in range(count)]
     return [
-        {"name": name, "count": sum(filled), "seeds": control.seeds} | _picture(filled)
+        {"name": name, "count": sum(filled), "seeds": fresh.seeds} | _picture(filled)
         for name, filled in (("With the flips", with_flips), ("No flip", without))
     ]
+
+
+def share_rows(fresh: FreshSeeds) -> list[dict[str, str]]:
+    """Hold, base and effect, each with its interval, as text."""
+    low, high = fresh.effect_interval
+    return [
+        {"name": "Hold: with the flips", "share": _percent(fresh.hold), "interval": _interval(fresh.hold_interval)},
+        {"name": "Base: without any", "share": _percent(fresh.base), "interval": _interval(fresh.base_interval)},
+        {
+            "name": "Effect: the difference",
+            "share": f"{_points(fresh.effect)} points",
+            "interval": f"{_points(low)} to {_points(high)} points",
+        },
+    ]
+
+
+def base_words(verdict: Verdict) -> str:
+    """How many fresh seeds decide otherwise on the unchanged data, with the interval of that share; empty where that
+    is not known."""
+    seeds = verdict.fresh.seeds if verdict.fresh else verdict.run.get("fresh_seeds")
+    if verdict.base is None or not seeds:
+        return ""
+    count = round(verdict.base * seeds)
+    share = f"{_percent(verdict.base)}, 95 % interval {_interval(exact_interval(count, seeds))}"
+    return f"{count} of {seeds} fresh seeds decide otherwise on the unchanged data ({share})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f"{100 * ends[0]:.0f} – {100 * ends[1]:.0f} %"
+
+
+def _points(difference: float) -> str:
+    return f"{round(100 * difference)}".replace("-", "−")
 
 
 def _picture(filled: list[bool]) -> dict[str, Any]:
     if len(filled) > MOST_MARKS:
         width = MOST_MARKS * STEP
         edge = round(width * sum(filled) / len(filled), 1)
-        return {"width": width, "full": f"M0 1h{edge}v11H0z" if edge else "", "open": f"M.5 1.5h{width - 1}v10H.5z"}
+        return {
+            "width": width,
+            "full": f"M0 1h{edge}v{MARK}H0z" if edge else "",
+            "open": f"M.5 1.5h{width - 1}v{MARK - 1}H.5z",
+        }
     return {
         "width": max(1, len(filled)) * STEP,
         "full": _marks((place for place, full in enumerate(filled) if full), 0.0, MARK),
@@ -95,18 +128,16 @@ def agreement_words(figures: dict[str, Any]) -> str:
     )
 
 
-def tested(population: Population) -> dict[str, Any] | None:
-    """How the people found fared under other seeds; None where nobody's verdict was put to that test."""
-    controlled = [v for v in population.found if v.control]
-    if not controlled:
-        return None
-    fragile = sum(bool(v.fragile) for v in controlled)
-    seeds = {v.control.seeds for v in controlled if v.control}
+def checks(population: Population) -> dict[str, Any]:
+    """What fresh seeds say of everybody: finds by word, close calls (None where that is not known), how many seeds
+    were asked, and how many would tell more about the undecided."""
+    seeds = max([v.fresh.seeds for v in population if v.fresh], default=population.run.get("fresh_seeds") or 0)
+    open_ = [v.fresh.would_do for v in population.found if v.fresh and v.solidity == UNDECIDED]
+    known = [v for v in population.eligible if v.base is not None]
     return {
-        "people": len(controlled),
-        "fragile": fragile,
-        "robust": len(controlled) - fragile,
-        "untested": len(population.found) - len(controlled),
-        "seeds": max(seeds),
-        "few": max(seeds) < LEAST_SEEDS,
+        "words": population.solidity,
+        "close": sum(bool(v.close_call) for v in known) if known else None,
+        "seeds": seeds,
+        "few": 0 < seeds < LEAST_SEEDS,
+        "more": max([more for more in open_ if more], default=None),
     }

@@ -6,14 +6,17 @@ Made with the object API alone: no pyplot, no display, nothing left behind. Colo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
+from butfor.report.distance import MOST_CURVES, left_open, turned_by
 from butfor.report.parallel import parallel_coordinates
 from butfor.report.svg import LIGHT
 from butfor.report.values import pulled, short, shown
-from butfor.result.population import Population
+from butfor.result.population import ALL, Population
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "budget_curve",
+    "distance_curve",
     "group_shares",
     "logit_distribution",
     "logit_line",
@@ -33,6 +36,8 @@ __all__ = [
 
 WIDTH = 620
 """Pixels at 72 dots per inch, of every chart."""
+PAST = 1.08
+"""How far the last step of a curve is drawn out."""
 MOST_MARKERS = 60
 """A course of more attempts is drawn as a line without a marker per attempt."""
 
@@ -117,8 +122,8 @@ def search_course(verdict: Verdict) -> Figure:
 
 
 def group_shares(population: Population) -> Figure:
-    """Per protected group, the share of eligible people with a counterfactual dataset, its interval, and as a
-    ring the share without the fragile ones."""
+    """Per protected group, the share of eligible people with a solid find and its interval, and as a ring the share
+    with any; where nothing was checked under fresh seeds, the share with any and its interval."""
     groups = population.by_group if len(population) else None
     count = 0 if groups is None else len(groups)
     figure, axes = _axes(70 + 34 * max(1, count), (190, 14, WIDTH - 80, 26 + 34 * max(1, count)))
@@ -126,45 +131,65 @@ def group_shares(population: Population) -> Figure:
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     rows = [] if groups is None else list(groups.iterrows())
-    tested = any(v.control for v in population)
-    top = max([values["high"] for _, values in rows if values["eligible"]], default=1.0)
+    number, share, low, high = (
+        ("solid", "share_solid", "solid_low", "solid_high") if population.checked else ("found", "share", "low", "high")
+    )
+    top = max([max(values[high], values["share"]) for _, values in rows if values["eligible"]], default=1.0)
     axes.set_xlim(0, min(1.0, 1.1 * top))
     for k, (group, values) in enumerate(rows):
         _note(axes, -0.04, k, short(shown(group), 26), transform=axes.get_yaxis_transform(), ha="right", size=10)
-        found = f"{int(values['found'])} of {int(values['eligible'])}"
-        _note(axes, 1.03, k, found, transform=axes.get_yaxis_transform(), ha="left", size=10)
+        told = f"{int(values[number])} of {int(values['eligible'])}"
+        _note(axes, 1.03, k, told, transform=axes.get_yaxis_transform(), ha="left", size=10)
         if values["eligible"]:
-            axes.plot([values["low"], values["high"]], [k, k], color=LIGHT["person"], lw=2, clip_on=False)
-            axes.plot([values["share"]], [k], color=LIGHT["person"], marker="o", markersize=8, clip_on=False)
-            if tested:
+            axes.plot([values[low], values[high]], [k, k], color=LIGHT["person"], lw=2, clip_on=False)
+            axes.plot([values[share]], [k], color=LIGHT["person"], marker="o", markersize=8, clip_on=False)
+            if population.checked:
                 ring: dict[str, Any] = {"marker": "o", "markersize": 13, "mfc": "none", "mew": 1.5}
-                axes.plot([values["share_robust"]], [k], color=LIGHT["ink"], clip_on=False, **ring)
+                axes.plot([values["share"]], [k], color=LIGHT["ink"], clip_on=False, **ring)
     axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
-    axes.set_xlabel("found among the eligible, with 95 % interval", color=LIGHT["muted"], size=9)
+    axes.set_xlabel(f"{number} among the eligible, with 95 % interval", color=LIGHT["muted"], size=9)
     return figure
 
 
-def budget_curve(population: Population) -> Figure:
-    """How many people have a counterfactual dataset, by the number of flips allowed."""
-    from matplotlib.ticker import MaxNLocator
-
-    figure, axes = _axes(220, (92, 16, WIDTH - 20, 178))
+def distance_curve(population: Population) -> Figure:
+    """How many labels it takes: for everyone and per group the share of decisions that k labels turn, with its
+    interval. Where anything is proven, a band up to the share that is not proven to need more than k."""
+    figure, axes = _axes(270, (56, 16, WIDTH - 150, 228))
+    curves = turned_by(population)
+    everyone = curves[curves["group"] == ALL]
+    sizes = {name: people for name, people in zip(curves["group"], curves["people"], strict=True) if name != ALL}
+    groups = sorted(sizes, key=lambda name: -sizes[name])[:MOST_CURVES] if len(sizes) > 1 else []
+    ends = []
+    if left_open(population):
+        labels, found, open_ = _steps(everyone, "share", "proven")
+        axes.fill_between(labels, found, open_, step="post", color=LIGHT["line"], alpha=0.5, lw=0, zorder=1)
+        axes.plot(labels, open_, color=LIGHT["ink"], lw=1.2, ls=(0, (1, 2)), drawstyle="steps-post", zorder=1.2)
+        ends.append((open_[-1], f"left open {100 * open_[-1]:.0f} %", LIGHT["ink"]))
+    for name, (colour, dashes) in zip((*groups, ALL), (*_CURVES[: len(groups)], _EVERYONE), strict=True):
+        labels, share, low, high = _steps(curves[curves["group"] == name], "share", "low", "high")
+        axes.fill_between(labels[1:], low[1:], high[1:], step="post", color=colour, alpha=0.1, lw=0, zorder=1.1)
+        axes.plot(labels, share, color=colour, lw=2, ls=dashes, drawstyle="steps-post")
+        ends.append((share[-1], f"{short(shown(name), 18)} {100 * share[-1]:.0f} %", colour))
     budget = max([v.budget for v in population], default=1)
-    sizes = np.array([len(v.positions) for v in population.found], dtype=int)
-    flips = np.arange(budget + 1)
-    found = [int((sizes <= k).sum()) if k else 0 for k in flips]
-    axes.plot(flips, found, color=LIGHT["person"], lw=2, drawstyle="steps-post", clip_on=False)
-    axes.plot(flips[1:], found[1:], color=LIGHT["person"], ls="none", marker="o", markersize=5, clip_on=False)
-    most = max(len(population.eligible), 1)
-    top = min(most, max(1.25 * found[-1], 1))
+    # Bands of few people are so wide that they are cut rather than the lines flattened.
+    needed = max([*everyone["high"], *(end for end, *_ in ends), 0.01])
+    top = min(1.0, 1.05 * min(max([*curves["high"], needed]), 1.6 * needed))
     axes.set_ylim(0, top)
-    axes.set_xlim(0, budget + 0.04 * budget)
+    axes.set_xlim(0, PAST * budget)
+    for place, (_, text, colour) in zip(_apart([end for end, *_ in ends], 0.065 * top), ends, strict=True):
+        _note(axes, 1.02, place, text, transform=axes.get_yaxis_transform(), ha="left", color=colour)
     _whole_ticks(axes, budget)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    axes.yaxis.set_major_formatter(lambda people, _: f"{people:.0f} ({100 * people / most:.0f} %)")
-    axes.set_ylabel("people found (% of the eligible)", color=LIGHT["muted"], size=9)
-    axes.set_xlabel("training labels allowed to flip", color=LIGHT["muted"], size=9)
+    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
+    axes.set_ylabel("decisions turned", color=LIGHT["muted"], size=9)
+    axes.set_xlabel("training labels flipped together, at most", color=LIGHT["muted"], size=9)
     return figure
+
+
+def _steps(curve: pd.DataFrame, *columns: str) -> list[list[float]]:
+    """Labels and columns of a curve as the corners of its steps: from nothing at 0 labels to a little past the last."""
+    last = [curve[column].iloc[-1] if len(curve) else 0.0 for column in ("labels", *columns)]
+    rest = [[0.0, *curve[column], end] for column, end in zip(columns, last[1:], strict=True)]
+    return [[0.0, *curve["labels"], PAST * last[0]], *rest]
 
 
 def logit_distribution(population: Population) -> Figure:
@@ -200,6 +225,12 @@ def label_names(verdict: Verdict) -> tuple[str, str]:
     return (other, verdict.prediction) if verdict.logit > 0 else (verdict.prediction, other)
 
 
+_EVERYONE: tuple[str, Any] = (LIGHT["ink"], "-")
+_CURVES: list[tuple[str, Any]] = [
+    (LIGHT["person"], (0, (6, 2))), (LIGHT["flip"], (0, (6, 2, 1, 2))), (LIGHT["muted"], (0, (3, 2))),
+    (LIGHT["person"], (0, (1, 1))), (LIGHT["flip"], (0, (2, 1))), (LIGHT["muted"], (0, (6, 1, 1, 1, 1, 1))),
+]  # fmt: skip
+"""Groups are told apart by their dashes and the name at the end of the line; colour only repeats it."""
 _BEFORE: dict[str, Any] = {
     "color": LIGHT["person"], "marker": "o", "markersize": 11, "mfc": "none", "mew": 2, "clip_on": False,
 }  # fmt: skip
@@ -251,6 +282,14 @@ def _mark(axes: Axes, x: float, reach: float, text: str, y: float) -> None:
     """A mark's name above or below it, kept inside the frame."""
     side = "left" if x < -0.75 * reach else "right" if x > 0.75 * reach else "center"
     axes.text(x, y, text, ha=side, va="center", size=10, color=LIGHT["ink"])
+
+
+def _apart(places: Sequence[float], least: float) -> list[float]:
+    """The places, in their order, moved up where two are nearer than `least`."""
+    moved, floor = list(places), -np.inf
+    for at in sorted(range(len(moved)), key=lambda at: moved[at]):
+        moved[at] = floor = max(moved[at], floor + least)
+    return moved
 
 
 def _whole_ticks(axes: Axes, last: int) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from butfor.report import belief, charts, words
+from butfor.report import belief, charts, distance, words
 from butfor.report.flat import flat
 from butfor.report.svg import THEME, inline_svg
 from butfor.report.values import comparison, pulled, short, shown
+from butfor.result.fresh import SOLID, USUAL
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, signed
 from butfor.result.verdict import Verdict
@@ -79,10 +80,10 @@ def population_page(population: Population) -> str:
         sensitive=population.verdicts[0].sensitive if population.verdicts else "group",
         unfinished=sum(not v.complete for v in population),
         groups=_groups(population),
-        tested=belief.tested(population),
-        contrast=_contrast(population),
+        checks=belief.checks(population),
         keystones=_keystones(population, anchored),
         charts=_population_charts(population),
+        distance_caption=distance.caption(population),
         anchored=anchored,
         sections=sections,
         abridged=abridged,
@@ -149,59 +150,49 @@ def _anchors(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _population_charts(population: Population) -> dict[str, Markup]:
-    drawn = {}
+    drawn = {"distances": Markup("")}
     if population.verdicts:
-        drawn["groups"] = _svg(charts.group_shares(population), "Share found per group, with 95 % intervals", "groups")
+        what = "solid" if population.checked else "found"
+        drawn["groups"] = _svg(
+            charts.group_shares(population), f"Share {what} per group, with 95 % intervals", "groups"
+        )
         drawn["logits"] = _svg(charts.logit_distribution(population), "Logits of people found and not found", "logits")
-    if max((v.budget for v in population), default=1) > 1:
-        drawn["budget"] = _svg(charts.budget_curve(population), "People found by labels allowed to flip", "budget")
-    else:
-        drawn["budget"] = Markup("")
+    if population.eligible and max(v.budget for v in population) > 1:
+        drawn["distances"] = _svg(charts.distance_curve(population), distance.told(population), "distances")
     return drawn
 
 
 def _groups(population: Population) -> list[dict[str, Any]]:
     if not population.verdicts:
         return []
+    share, low, high = ("share_solid", "solid_low", "solid_high") if population.checked else ("share", "low", "high")
+    switched = any(v.switch_changes is not None for v in population)
     return [
         {
             "name": shown(group, LONGEST),
             "people": int(g["people"]),
+            "switched": int(g["switch_changes"]) if switched else None,
             "eligible": int(g["eligible"]),
             "found": int(g["found"]),
-            "share": f"{100 * g['share']:.1f} %" if g["eligible"] else "–",
-            "interval": f"{100 * g['low']:.1f} – {100 * g['high']:.1f} %" if g["eligible"] else "–",
-            "robust": f"{100 * g['share_robust']:.1f} %" if g["eligible"] else "–",
+            "solid": int(g["solid"]),
+            "share": f"{100 * g[share]:.1f} %" if g["eligible"] else "–",
+            "interval": f"{100 * g[low]:.1f} – {100 * g[high]:.1f} %" if g["eligible"] else "–",
+            "close": int(g["close_calls"]),
             "margin": f"{g['median_margin']:.2f}" if g["eligible"] else "–",
         }
         for group, g in population.by_group.iterrows()
     ]
 
 
-def _contrast(population: Population) -> dict[str, Any] | None:
-    """The groups furthest apart; None where there are no two to compare."""
-    groups = population.by_group if population.verdicts else None
-    if groups is None or (groups["eligible"] > 0).sum() < 2:
-        return None
-    ordered = groups.dropna(subset="share").sort_values("share")
-    least, most = ordered.iloc[0], ordered.iloc[-1]
-    return {
-        "difference": f"{100 * population.difference():.1f} percentage points",
-        "ratio": f"{population.ratio():.2f}",
-        "robust": f"{100 * (ordered['share_robust'].max() - ordered['share_robust'].min()):.1f} percentage points",
-        "overlap": least["high"] >= most["low"],
-    }
-
-
 def _keystones(population: Population, anchored: Sequence[tuple[Verdict, str]]) -> dict[str, Any]:
     frame = population.keystones
     who: dict[Any, list[tuple[str, str]]] = {}
-    robust: Counter[Any] = Counter()
+    solid: Counter[Any] = Counter()
     for verdict, anchor in anchored:
         for row in verdict.flips.index:
             name = verdict.case if verdict.case is not None else f"row {shown(verdict.row, LONGEST)}"
             who.setdefault(row, []).append((str(name), anchor))
-            robust[row] += not verdict.fragile
+            solid[row] += verdict.solidity == SOLID
     columns = [c for c in frame.columns if c not in ("people", "cases", BEFORE, AFTER)]
     columns.sort(key=lambda c: str(c) != population.verdicts[0].sensitive)  # stable: the protected one first
     columns = columns[:MOST_KEYSTONE_COLUMNS]
@@ -209,7 +200,7 @@ def _keystones(population: Population, anchored: Sequence[tuple[Verdict, str]]) 
         {
             "row": shown(row, LONGEST),
             "people": values["people"],
-            "robust": robust[row],
+            "solid": solid[row],
             "who": who[row][:MOST_KEYSTONE_PEOPLE],
             "more": max(0, len(who[row]) - MOST_KEYSTONE_PEOPLE),
             "before": values[BEFORE],
@@ -218,7 +209,8 @@ def _keystones(population: Population, anchored: Sequence[tuple[Verdict, str]]) 
         }
         for row, values in frame.head(MOST_KEYSTONES).iterrows()
     ]
-    return {"rows": rows, "columns": [shown(c, LONGEST) for c in columns], "total": len(frame)}
+    ranked = bool((frame["people"] > 1).any())
+    return {"rows": rows, "columns": [shown(c, LONGEST) for c in columns], "total": len(frame), "ranked": ranked}
 
 
 # --- shared -----------------------------------------------------------------------------------------
@@ -269,10 +261,16 @@ def _environment() -> Environment:
         THEME=THEME,
         STATUS=words.STATUS,
         SIGN=words.SIGN,
-        FRAGILE=words.FRAGILE,
+        SOLIDITY=words.SOLIDITY,
+        SOLIDITY_SIGN=words.SOLIDITY_SIGN,
+        CLOSE_CALL=words.CLOSE_CALL,
+        CLOSE_SIGN=words.CLOSE_SIGN,
+        USUAL=USUAL,
         LEAST_SEEDS=belief.LEAST_SEEDS,
+        audited=words.audited,
         seed_rows=belief.seed_rows,
-        steadiness=belief.steadiness,
+        share_rows=belief.share_rows,
+        base_words=belief.base_words,
         further_sets=belief.further_sets,
         agreement_words=belief.agreement_words,
         agreement_heading=belief.agreement_heading,

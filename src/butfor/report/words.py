@@ -1,8 +1,9 @@
-"""Statuses, rules, rankings and protocols in plain words, for readers who have never seen the method."""
+"""Statuses, solidity, rules, rankings and protocols in plain words, for readers who have never seen the method."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 STATUS = {
     "found": "Counterfactual dataset found",
@@ -14,13 +15,30 @@ STATUS = {
 SIGN = {"found": "◆", "not_found": "○", "proven_none": "□", "not_eligible": "–"}
 """A status is told by its sign and its words; colour only repeats it."""
 
-FRAGILE = "≈"
-"""The sign of a finding that is about as frequent without any flip."""
+SOLIDITY = {
+    "solid": "with the flips made, at least 9 in 10 models decide otherwise, by the one-sided 95 % bound (of 59 fresh "
+    "seeds, 58 must), and without them less than half do",
+    "leaning": "with the flips made, more than half of the models decide otherwise, and by that bound more than "
+    "without them; but not enough to be solid",
+    "seed-bound": "the flips change nothing that could be told from the seed, or leave most models as they were",
+    "undecided": "too few seeds to tell which of these it is",
+    "not checked": "no fresh seeds were asked for",
+}
+"""How a find stands over seeds, in the order in which it is told."""
 
-UNSEEDED = "This learner has no seed: the same labels always give the same model, so there is no seed noise to test"
-"""Said where seeds would be told of, or recommended."""
+SOLIDITY_SIGN = {"solid": "●", "leaning": "◐", "seed-bound": "≈", "undecided": "?", "not checked": "◌"}
+CLOSE_CALL = (
+    "more than one fresh seed in ten decides otherwise on the unchanged data, whether anything was found or not"
+)
+CLOSE_SIGN = "⇄"
+
+UNSEEDED = "Solid, because this learner has no seed noise: the same labels always give the same model"
+"""Said where fresh seeds would be told of, or recommended."""
 
 PROTOCOLS = {
+    "solid": "rank the labels by the mean over all members of the ensemble; flip as many of the best-ranked as the "
+    "budget allows and retrain every member; where nearly all of them turn, halve the set again and again to find the "
+    "fewest labels that do it",
     "guided": "flip as many labels as the budget allows and retrain; exchange some of them to do better; once the "
     "decision turns, take back every flip that is not needed (a budget of one label: try one after the other)",
     "algorithm1": "flip the best-ranked label and retrain; then the best two together, and so on up to the budget",
@@ -64,6 +82,12 @@ def rule_words(text: str) -> list[tuple[str, str]]:
     """The known rules named in a rule's text, each with its meaning."""
     names = dict.fromkeys(re.findall(r"[a-z_]+", text))
     return [(name, RULES[name]) for name in names if name in RULES]
+
+
+def audited(run: dict[str, Any]) -> str:
+    """What the audited model is where it is more than one training; empty for a single model."""
+    members = run.get("members") or 1
+    return f"the mean of {members} trainings that differ in the seed alone" if members > 1 else ""
 
 
 def plural(count: int, word: str) -> str:

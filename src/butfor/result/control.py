@@ -1,13 +1,11 @@
-"""Believe it? Training noise alone flips some predictions; these controls say how much of a verdict is noise.
+"""Believe it? What fresh seeds and everybody else have to say about a find.
 
-Seed control: with other seeds, how often does the *unchanged* data already give the other decision, and how
-often does the counterfactual dataset? Collateral: what else does D' change? All of it is trained by the fast
-engines, whose agreement with the reference is measured in the documentation.
+All of it is trained by the fast engines, whose agreement with the definition is measured in the documentation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,52 +13,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.progress import Watcher
+from butfor.result.fresh import FreshSeeds
 from butfor.seam import Bound, FlipSet, Floats, Training
-
-ALPHA = 0.05
-"""A verdict is fragile where chance alone explains its seed counts at this level."""
+from butfor.search.trainer import Trainer
 
 
-@dataclass(frozen=True)
-class SeedControl:
-    """Paired counts over other seeds: who decides otherwise with the flips, and who without any flip.
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A counterfactual dataset to be controlled: whose it is, and the decision before it."""
 
-    `p_value`: one-sided exact (McNemar) test on the seeds where the two differ; small means that the flips,
-    not the seed, turn the decision."""
+    person: int
+    flips: FlipSet
+    prediction: int
 
-    seeds: int
-    with_flips: int
-    without_flips: int
-    only_with_flips: int
-    only_without_flips: int
 
-    @property
-    def p_value(self) -> float:
-        from scipy.stats import binomtest
+def base_decisions(
+    train: Bound, seeds: Sequence[int], people: Sequence[tuple[int, int]], watch: Watcher
+) -> dict[int, NDArray[np.bool_]]:
+    """Per person (with their present decision), whether each fresh seed decides otherwise on the unchanged data."""
+    logits = train([Training((), seed) for seed in seeds], watch.trained)
+    return {person: _otherwise(logits[:, person], decision) for person, decision in people}
 
-        discordant = self.only_with_flips + self.only_without_flips
-        return float(binomtest(self.only_with_flips, discordant, alternative="greater").pvalue) if discordant else 1.0
 
-    @property
-    def fragile(self) -> bool:
-        """The effect is no larger than seed noise."""
-        return self.p_value > ALPHA
+def judge(
+    trainer: Trainer, seeds: Sequence[int], found: Sequence[Found], base: Mapping[int, NDArray[np.bool_]],
+    watch: Watcher,
+) -> Iterator[tuple[int, FreshSeeds]]:  # fmt: skip
+    """Every find on fresh seeds, person by person as they are done, so that whoever stops keeps what there is."""
+    sets = list(dict.fromkeys(f.flips for f in found))
+    step = max(1, 4 * trainer.engine.width // len(seeds))
+    for first in range(0, len(sets), step):
+        some = sets[first : first + step]
+        trainings = [Training(flips, seed) for flips in some for seed in seeds]
+        logits = trainer.train(trainings, watch.trained).reshape(len(some), len(seeds), -1)
+        for f in found:
+            if f.flips in some:
+                with_ = _otherwise(logits[some.index(f.flips), :, f.person], f.prediction)
+                yield f.person, FreshSeeds.of(base[f.person], with_, seeds[0])
 
-    @property
-    def sentence(self) -> str:
-        words = (
-            f"Holds in {self.with_flips} of {self.seeds} other seeds; without any flip {self.without_flips} of "
-            f"{self.seeds} decide so"
-        )
-        end = "no more than seed noise: fragile" if self.fragile else "more than seed noise"
-        return f"{words} (p = {self.p_value:.2g}, {end})."
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"p_value": self.p_value, "fragile": self.fragile}
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> SeedControl:
-        return cls(**{k: v for k, v in record.items() if k not in ("p_value", "fragile")})
+def _otherwise(logits: Floats, decision: int) -> NDArray[np.bool_]:
+    """Per seed; a training that diverged decides nothing."""
+    return np.isfinite(logits) & ((logits > 0) != bool(decision))
 
 
 @dataclass(frozen=True)
@@ -87,51 +81,14 @@ class Collateral:
         return cls(**record)
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """A counterfactual dataset to be controlled: whose it is, and the decision before it."""
-
-    person: int
-    flips: FlipSet
-    prediction: int
-
-
-def seed_controls(train: Bound, first: int, found: Sequence[Found], seeds: int, watch: Watcher) -> list[SeedControl]:
-    """Retrain the unchanged data and every distinct flip set with each of `seeds` seeds from `first` on, all of them
-    in one go."""
-    sets = list(dict.fromkeys([(), *(f.flips for f in found)]))
-    place = {flips: k for k, flips in enumerate(sets)}
-    trainings = [Training(flips, first + s) for s in range(seeds) for flips in sets]
-    logits = train(trainings, watch.trained).reshape(seeds, len(sets), -1)
-    controls = []
-    for f in found:
-        without, with_ = (_decides_otherwise(logits[:, place[flips], f.person], f) for flips in ((), f.flips))
-        controls.append(_counts(without, with_))
-    return controls
-
-
-def _decides_otherwise(logits: Floats, found: Found) -> NDArray[np.bool_]:
-    """Per seed; a training that diverged decides nothing."""
-    return np.isfinite(logits) & ((logits > 0) != bool(found.prediction))
-
-
-def _counts(without: NDArray[np.bool_], with_: NDArray[np.bool_]) -> SeedControl:
-    return SeedControl(
-        seeds=len(without),
-        with_flips=int(with_.sum()),
-        without_flips=int(without.sum()),
-        only_with_flips=int((with_ & ~without).sum()),
-        only_without_flips=int((without & ~with_).sum()),
-    )
-
-
 def collaterals(
-    train: Bound, labels: Floats | None, found: Sequence[Found], positions: Sequence[int], watch: Watcher
-) -> list[Collateral]:
-    """What each flip set does to the people that `train` asks about, among whom found person k stands at
-    `positions[k]`."""
+    decide: Callable[[Sequence[FlipSet]], Floats], labels: NDArray[np.bool_] | None, found: Sequence[Found],
+    positions: Sequence[int],
+) -> list[Collateral]:  # fmt: skip
+    """What each flip set does to the people that `decide` gives logits of, `[sets × people]`; found person k stands at
+    `positions[k]` among them."""
     sets = list(dict.fromkeys([(), *(f.flips for f in found)]))
-    decisions = train([Training(flips) for flips in sets], watch.trained) > 0
+    decisions = decide(sets) > 0
     results = []
     for f, position in zip(found, positions, strict=True):
         before, after = decisions[0], decisions[sets.index(f.flips)]

@@ -11,9 +11,12 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
 import pandas as pd
 
 from butfor.errors import ReplayError
+from butfor.result.fresh import NOT_CHECKED, SOLID, counted
+from butfor.result.groups import Comparison, Null, compare
 from butfor.result.record import SCHEMA_VERSION, check_schema, percent, plain, read_record, written
 from butfor.result.verdict import Verdict
 
@@ -21,7 +24,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SMALL_GROUP = 10
-GROUP_COLUMNS = ["people", "eligible", "found", "share", "low", "high", "share_robust", "median_margin"]
+ALL = "everyone"
+GROUP_COLUMNS = [
+    "people", "eligible", "found", "share", "low", "high", "solid", "share_solid", "solid_low", "solid_high",
+    "close_calls", "switch_changes", "median_margin",
+]  # fmt: skip
 
 
 class Population(Sequence[Verdict]):
@@ -71,9 +78,21 @@ class Population(Sequence[Verdict]):
         return [v for v in self.verdicts if v.found]
 
     @property
-    def robust(self) -> list[Verdict]:
-        """Those found whose effect is larger than seed noise (or was not put to that test)."""
-        return [v for v in self.found if not v.fragile]
+    def solid(self) -> list[Verdict]:
+        """Those found that hold whatever the seed."""
+        return [v for v in self.found if v.solidity == SOLID]
+
+    @property
+    def solidity(self) -> dict[str, int]:
+        """How many finds are solid, leaning, seed-bound, undecided and not checked."""
+        return counted([str(v.solidity) for v in self.found])
+
+    @property
+    def checked(self) -> bool:
+        """Whether finds were put to fresh seeds, or need not be: then shares of solid ones mean something."""
+        return not self.solidity[NOT_CHECKED] and (
+            self.run.get("seeded") is False or bool(self.run.get("fresh_seeds", self.run.get("seeds")))
+        )
 
     @property
     def one_shot(self) -> int:
@@ -85,10 +104,18 @@ class Population(Sequence[Verdict]):
         """The result in one sentence."""
         if not self.eligible:
             return f"None of the {len(self)} people asked about is eligible (φ: {self.run['phi']})."
-        share = percent(len(self.found) / len(self.eligible))
+        asked, budget, n = len(self.eligible), self.verdicts[0].budget, self.verdicts[0].training_rows
+        at_most = f"at most {budget} of the {n} training labels ({percent(budget / n)})"
+        if not self.checked:
+            share = percent(len(self.found) / asked)
+            return (
+                f"{len(self.found)} of {asked} eligible people ({share}) have a counterfactual dataset of {at_most}; "
+                "whether it holds under other seeds was not checked."
+            )
+        whatever = "" if self.run.get("seeded") is False else ", whatever the seed"
         return (
-            f"{len(self.found)} of {len(self.eligible)} eligible people ({share}) have a counterfactual dataset of at "
-            f"most {self.verdicts[0].budget} of {self.verdicts[0].training_rows} training labels."
+            f"Of {asked} eligible people, {len(self.solid)} ({percent(len(self.solid) / asked)}) would have been "
+            f"decided otherwise had {at_most} been different{whatever}."
         )
 
     @property
@@ -99,6 +126,26 @@ class Population(Sequence[Verdict]):
             f"{len(self)} people asked about; {min(sizes)} to {max(sizes)} flippable labels each; {self.one_shot} "
             f"found at the first attempt, {sum(v.shared for v in self.found)} with a model trained for another; "
             f"{self.run.get('retrainings', 0)} retrainings.{self._noise}"
+        )
+
+    @property
+    def direct(self) -> str:
+        """How far the model depends on the protected attribute itself, in a sentence; empty where that is not known."""
+        if not self.verdicts:
+            return ""
+        name = self.verdicts[0].sensitive
+        if self.run.get("blind"):
+            return f"The model does not see '{name}': no switch of it can change a decision."
+        known = [v for v in self.verdicts if v.switch_changes is not None]
+        if not known:
+            return ""
+        changed = sum(bool(v.switch_changes) for v in known)
+        parts = []
+        for group in self._groups:
+            members = [v for v in known if v.group == group]
+            parts.append(f"{group} {sum(bool(v.switch_changes) for v in members)} of {len(members)}")
+        return f"{changed} of {len(known)} decisions change when '{name}' alone is switched ({', '.join(parts)})" + (
+            ": there the attribute itself decides, whatever the labels." if changed else "."
         )
 
     @property
@@ -113,11 +160,45 @@ class Population(Sequence[Verdict]):
 
     @property
     def _noise(self) -> str:
-        controlled = [v for v in self.found if v.control]
-        if not controlled:
+        if not self.found or self.run.get("seeded") is False:
             return ""
-        fragile = sum(bool(v.fragile) for v in controlled)
-        return f" {fragile} of the {len(controlled)} found are fragile: no larger than the noise of other seeds."
+        words = ", ".join(f"{count} {word}" for word, count in self.solidity.items() if count)
+        close = sum(bool(v.close_call) for v in self.eligible)
+        calls = f" {close} of all eligible people are close calls." if any(v.base is not None for v in self) else ""
+        return f" Of the {len(self.found)} found: {words}.{calls}"
+
+    @property
+    def distances(self) -> pd.Series:
+        """Per eligible person how many labels it takes: the size of the smallest solid set found, else missing."""
+        cases = pd.Index([v.case for v in self.eligible], name="case")
+        return pd.Series([v.distance for v in self.eligible], index=cases, dtype="Int64", name="distance")
+
+    def distance_curve(self) -> pd.DataFrame:
+        """The share of decisions that k labels turn, for every k up to the budget: per group and for all, with its 95 %
+        (Wilson) interval. Solid sets count or, where none was put to fresh seeds, all that were found. `proven`: the
+        share that is not proven to need more than k."""
+        if not self.eligible:
+            return pd.DataFrame(columns=["group", "labels", "people", "share", "low", "high", "proven"])
+        groups = [(ALL, self.eligible)]
+        groups += [(str(group), [v for v in self.eligible if v.group == group]) for group in self._groups]
+        rows = []
+        for group, people in groups:
+            for k in range(1, self.verdicts[0].budget + 1):
+                turned = sum(size is not None and size <= k for size in map(self._size, people))
+                low, high = wilson(turned, len(people))
+                open_ = sum(v.at_least is None or v.at_least <= k for v in people)
+                rows.append({
+                    "group": group, "labels": k, "people": len(people), "share": turned / (len(people) or math.nan),
+                    "low": low, "high": high, "proven": open_ / (len(people) or math.nan),
+                })  # fmt: skip
+        return pd.DataFrame(rows)
+
+    def _size(self, verdict: Verdict) -> int | None:
+        return verdict.distance if self.checked else verdict.at_most
+
+    @property
+    def _groups(self) -> list[Any]:
+        return sorted({v.group for v in self.verdicts}, key=lambda g: (type(g).__name__, g))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per person."""
@@ -128,6 +209,7 @@ class Population(Sequence[Verdict]):
                 "group": v.group,
                 "status": v.status,
                 "prediction": v.prediction,
+                "switch_changes": v.switch_changes,
                 "logit": v.logit,
                 "counterfactual_prediction": v.counterfactual_prediction,
                 "counterfactual_logit": v.counterfactual_logit,
@@ -136,7 +218,11 @@ class Population(Sequence[Verdict]):
                 "proof": v.proof,
                 "flipped_rows": " ".join(str(label) for label in v.flips.index),
                 "minimal": v.minimal,
-                "fragile": v.fragile,
+                "solidity": v.solidity,
+                "distance": v.distance,
+                "hold": v.hold,
+                "base": v.base,
+                "close_call": v.close_call,
                 "attempts": v.attempts,
                 "flippable": v.flippable,
                 "closest_logit": v.closest_logit,
@@ -146,18 +232,21 @@ class Population(Sequence[Verdict]):
             }
             for v in self.verdicts
         ]
-        return pd.DataFrame(rows).astype({"flips": "Int64", "at_least": "Int64"})
+        return pd.DataFrame(rows).astype({"flips": "Int64", "at_least": "Int64", "distance": "Int64"})
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
-        """Per protected group: people, eligible, found, the share found and its 95 % (Wilson) interval, the share
-        without the fragile ones, and the median distance of eligible people from the decision boundary."""
+        """Per protected group: people, eligible, found, the share found and its 95 % (Wilson) interval, the same of
+        solid finds (missing where fresh seeds were not asked), close calls, and the median distance of eligible people
+        from the decision boundary."""
         rows = {}
-        for group in sorted({v.group for v in self.verdicts}, key=lambda g: (type(g).__name__, g)):
+        for group in self._groups:
             members = [v for v in self.verdicts if v.group == group]
             eligible = [v for v in members if v.status != "not_eligible"]
             found = [v for v in eligible if v.found]
             low, high = wilson(len(found), len(eligible))
+            solid = sum(v.solidity == SOLID for v in found)
+            solid_low, solid_high = wilson(solid, len(eligible)) if self.checked else (math.nan, math.nan)
             n = len(eligible) or math.nan
             rows[group] = {
                 "people": len(members),
@@ -166,7 +255,12 @@ class Population(Sequence[Verdict]):
                 "share": len(found) / n,
                 "low": low,
                 "high": high,
-                "share_robust": sum(not v.fragile for v in found) / n,
+                "solid": solid,
+                "share_solid": solid / n if self.checked else math.nan,
+                "solid_low": solid_low,
+                "solid_high": solid_high,
+                "close_calls": sum(bool(v.close_call) for v in eligible),
+                "switch_changes": sum(bool(v.switch_changes) for v in members),
                 "median_margin": median(abs(v.logit) for v in eligible) if eligible else math.nan,
             }
         frame = pd.DataFrame.from_dict(rows, orient="index") if rows else pd.DataFrame(columns=GROUP_COLUMNS)
@@ -180,13 +274,29 @@ class Population(Sequence[Verdict]):
         return [f"Group '{group}' {few}" for group in small]
 
     def difference(self) -> float:
-        """The largest difference between two groups' shares."""
-        return float(self.by_group["share"].max() - self.by_group["share"].min())
+        """The largest difference between two groups' shares: of solid finds where fresh seeds were asked, else of all
+        finds."""
+        shares = self._compared
+        return float(shares.max() - shares.min())
 
     def ratio(self) -> float:
         """The smallest group share divided by the largest; 1 where all are equal."""
-        low, high = self.by_group["share"].min(), self.by_group["share"].max()
+        low, high = self._compared.min(), self._compared.max()
         return 1.0 if low == high else float(low / high)
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """The two groups furthest apart, compared with what chance would give; None where there is only one."""
+        if not self.eligible:
+            return None
+        turned = np.array([v.solidity == SOLID if self.checked else v.found for v in self.eligible])
+        margins = np.array([abs(v.logit) for v in self.eligible])
+        null = self.run.get("null")
+        return compare([v.group for v in self.eligible], turned, margins, Null.from_dict(null) if null else None)
+
+    @property
+    def _compared(self) -> pd.Series:
+        return self.by_group["share_solid" if self.checked else "share"]
 
     @cached_property
     def keystones(self) -> pd.DataFrame:
@@ -209,17 +319,19 @@ class Population(Sequence[Verdict]):
         return {
             "schema_version": SCHEMA_VERSION,
             "sentence": self.sentence,
+            "direct": self.direct,
             "asked": len(self),
             "eligible": len(self.eligible),
             "found": len(self.found),
             "one_shot": self.one_shot,
-            "robust": len(self.robust),
+            "solidity": self.solidity,
             "warnings": self.warnings,
             "interrupted": self.interrupted,
             "by_group": [
                 {"group": plain(group)} | {k: plain(v) for k, v in values.items()}
                 for group, values in self.by_group.iterrows()
             ],
+            "comparison": self.comparison.to_dict() if self.comparison else None,
             "people": [v.to_dict() for v in self.verdicts],
             "run": self.run,
         }

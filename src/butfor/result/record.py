@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from butfor.errors import ReplayError
 
@@ -57,6 +58,8 @@ def signed(logit: float) -> str:
 
 def plain(value: Any) -> Any:
     """A value as JSON knows it; a number that is not one becomes null."""
+    if value is pd.NA or value is pd.NaT:
+        return None
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ import pandas as pd
 
 from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError
+from butfor.learn.ensemble import members_of, together
+from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.learners import given_learner, learner_of, set_aside
 from butfor.prove import prove
 from butfor.provenance import data_hash
 from butfor.result.record import check_schema, learner_record, signed
 from butfor.rules import as_psi, flippable
-from butfor.seam import Learner, Table
+from butfor.seam import FlipSet, Learner, Table, Training
 from butfor.situation import Sensitive, Situation
 
 
@@ -42,7 +45,11 @@ def replay(record: dict[str, Any], training: Table | None = None, model: Any = N
     """Retrain from a verdict's record. `training` and `model` stand in for a table and a model that the record cannot
     bring back."""
     check_schema(record)
-    return _Scene(record["run"], training, model).check(record)
+    return next(_Scene(record["run"], training, model).check([record]))
+
+
+AT_ONCE = 8
+"""Records whose trainings are spread over the cores together, before the next line is printed."""
 
 
 def replay_all(records: Sequence[dict[str, Any]], model: Any = None) -> Iterator[Replay]:
@@ -50,11 +57,13 @@ def replay_all(records: Sequence[dict[str, Any]], model: Any = None) -> Iterator
     scenes: dict[str, _Scene] = {}
     for record in records:
         check_schema(record)
-        run = record["run"]
-        key = json.dumps([run["data"], learner_record(run)], sort_keys=True)
+    keys = [json.dumps([r["run"]["data"], learner_record(r["run"])], sort_keys=True) for r in records]
+    for key, same in groupby(zip(keys, records, strict=True), key=lambda pair: pair[0]):
+        of_run = [record for _, record in same]
         if key not in scenes:
-            scenes[key] = _Scene(run, None, model)
-        yield scenes[key].check(record)
+            scenes[key] = _Scene(of_run[0]["run"], None, model)
+        for first in range(0, len(of_run), AT_ONCE):
+            yield from scenes[key].check(of_run[first : first + AT_ONCE])
 
 
 class _Scene:
@@ -69,14 +78,28 @@ class _Scene:
         self.sensitive = _sensitive(run, self.table, groups)
         self.label_names: list[str] = run["label_names"]
 
-    def check(self, record: dict[str, Any]) -> Replay:
-        person = _person(record, self.table.X)
+    def check(self, records: Sequence[dict[str, Any]]) -> Iterator[Replay]:
+        """Retrain what was found in these records, side by side, and compare."""
+        people = [_person(record, self.table.X) for record in records]
+        found = [k for k, record in enumerate(records) if record["status"] == "found"]
+        after = self._retrained([_positions(records[k]) for k in found], [people[k] for k in found])
+        logits = dict(zip(found, after, strict=True))
+        for k, (record, person) in enumerate(zip(records, people, strict=True)):
+            yield self._compared(record, person, logits.get(k))
+
+    def _retrained(self, flips: Sequence[FlipSet], people: Sequence[pd.DataFrame]) -> list[float]:
+        """What the learner trained on each flip set, every member by its own `fit`, says about its person."""
+        learner, seeds = members_of(self.learner)
+        if not flips:
+            return []
+        ask = JoblibEngine().bind(learner, self.table, pd.concat(people))
+        trainings = [Training(one, seed) for one in flips for seed in seeds]
+        logits = ask(trainings).reshape(len(flips), len(seeds), -1)
+        return [float(together(logits[k, :, k])) for k in range(len(flips))]
+
+    def _compared(self, record: dict[str, Any], person: pd.DataFrame, after: float | None) -> Replay:
         before = float(self.f.logits(person)[0])
-        positions = [flip["position"] for flip in record["flips"]]
-        after = None
-        if record["status"] == "found":
-            retrained = self.learner.fit(self.table, self.table.labels(positions))
-            after = float(retrained.logits(person)[0])
+        positions = _positions(record)
         agrees = (self._name(before), self._name(after)) == (
             record["prediction"], record["counterfactual_prediction"],
         )  # fmt: skip
@@ -109,6 +132,10 @@ class _Scene:
         return None if logit is None else self.label_names[int(logit > 0)]
 
 
+def _positions(record: dict[str, Any]) -> FlipSet:
+    return tuple(flip["position"] for flip in record["flips"])
+
+
 def training_of(run: dict[str, Any]) -> Table:
     """The training rows a run block names, checked against its hash."""
     return training_and_groups(run)[0]
@@ -135,12 +162,15 @@ def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None
         )
     training = Table(data.X_train, data.y_train)
     if run["data"].get("set_aside"):
-        training = set_aside(training, learner_of(learner_record(run)))[0]
+        training = set_aside(training, members_of(learner_of(learner_record(run)))[0])[0]
     elif run["data"].get("validated", True):
         training = replace(training, validation=(data.X_val, data.y_val))
     if data_hash(training) != expected:
         raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
-    return training, data.groups["train"] if data.groups else None
+    groups = data.groups["train"] if data.groups else None
+    if groups is not None and training.whole is not None:
+        groups = groups.iloc[training.whole[2]]
+    return training, groups
 
 
 def _sensitive(run: dict[str, Any], table: Table, groups: pd.DataFrame | None) -> Sensitive | None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from butfor.errors import SettingError
-from butfor.result.control import Collateral, SeedControl
+from butfor.result.control import Collateral
+from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds, close_call
 from butfor.result.record import (
     AFTER,
     BEFORE,
@@ -81,13 +82,20 @@ class Verdict:
     """Flips in the first set that worked, before it was shrunk."""
     alternatives: tuple[tuple[int, ...], ...] = ()
     """Further flip sets that work, which share no row with `positions` or with each other."""
-    control: SeedControl | None = None
-    """How the verdict fares under other seeds; None where that was not asked for."""
+    fresh: FreshSeeds | None = None
+    """How the find stands under fresh seeds; None where that was not asked for or makes no sense."""
+    clearance: float | None = None
+    """How far the flips turn the members of an ensemble: their mean gain in standard deviations of one member."""
+    base: float | None = None
+    """The share of fresh seeds that decide otherwise on the unchanged data, with or without a find."""
     collateral: Collateral | None = None
     """What the flips do to the other people of the test table."""
     at_least: int | None = None
     """No allowed set of fewer labels turns the decision: proven, by `proof`. Beyond `flippable`: none does at all."""
     proof: str | None = None
+    switch_changes: bool | None = None
+    """Whether the decision changes when the protected attribute alone is switched; None where the model is blind to it
+    or that was not asked."""
     pulls: dict[str, float] | None = None
     """How far each column pulls this person's logit, up or down, by the local linear model; None without one."""
     training: Table | None = field(default=None, repr=False)
@@ -111,20 +119,52 @@ class Verdict:
         return self.found and self.at_least == len(self.positions)
 
     @property
-    def fragile(self) -> bool | None:
-        """Whether the effect is no larger than seed noise; None where no seeds were tried."""
-        return self.control.fragile if self.control else None
+    def solidity(self) -> str | None:
+        """How a find stands over seeds: solid, leaning, seed-bound, undecided or not checked. None without a find."""
+        if not self.found:
+            return None
+        if self.fresh is not None:
+            return self.fresh.word
+        return SOLID if self.run.get("seeded") is False else NOT_CHECKED
+
+    @property
+    def hold(self) -> float | None:
+        """The share of fresh seeds under which a single model decides otherwise with the flips made."""
+        return self.fresh.hold if self.fresh else None
+
+    @property
+    def distance(self) -> int | None:
+        """How many labels it takes: the size of the smallest solid set that was found. None where none was."""
+        return len(self.positions) if self.solidity == SOLID else None
+
+    @property
+    def close_call(self) -> bool | None:
+        """Whether more than one fresh seed in ten decides otherwise without any flip; None where that is not known."""
+        return None if self.base is None else close_call(self.base)
 
     @property
     def belief(self) -> str:
-        """What the seed control says of a find, in a sentence; also where it says nothing."""
+        """What fresh seeds say of the person and of a find, in a sentence; also where they say nothing."""
+        return " ".join(part for part in (self._standing, self._closeness) if part)
+
+    @property
+    def _standing(self) -> str:
         if not self.found:
             return ""
-        if self.control:
-            return self.control.sentence
+        if self.fresh:
+            return self.fresh.sentence
         if self.run.get("seeded") is False:
-            return "This learner has no seed: the same labels always give the same model."
-        return "Not tested under other seeds."
+            return "Solid: this learner has no seed noise, the same labels always give the same model."
+        return "Not checked under fresh seeds."
+
+    @property
+    def _closeness(self) -> str:
+        if not self.close_call or self.base is None:
+            return ""
+        seeds = self.fresh.seeds if self.fresh else self.run.get("fresh_seeds", 0)
+        return (
+            f"A close call: {round(self.base * seeds)} of {seeds} fresh seeds decide otherwise on the unchanged data."
+        )
 
     @property
     def who(self) -> str:
@@ -143,7 +183,8 @@ class Verdict:
             return (
                 f"Flipping {k} of {self.training_rows} training labels ({percent(k / self.training_rows)}{rest}) turns "
                 f"'{self.prediction}' into '{self.counterfactual_prediction}' for {who} (logit "
-                f"{signed(self.logit)} → {signed(self.counterfactual_logit or 0.0)}, confirmed by retraining).{fewest}"
+                f"{signed(self.logit)} → {signed(self.counterfactual_logit or 0.0)}{self._of_members}, confirmed by "
+                f"retraining).{fewest}"
             )
         if self.status == "not_eligible":
             return f"{who[0].upper()}{who[1:]} was not audited: {self.reason}"
@@ -155,6 +196,11 @@ class Verdict:
             f"after {self.attempts} attempt{'s' * (self.attempts != 1)} at flipping up to {self.budget} of "
             f"{self.training_rows} training labels{closest}. {self.reason}"
         ).strip()
+
+    @property
+    def _of_members(self) -> str:
+        members = self.run.get("members", 1)
+        return f", the mean of {members} models" if members > 1 else ""
 
     def _proven_none(self) -> str:
         assert self.at_least is not None
@@ -227,13 +273,18 @@ class Verdict:
             "minimal": self.minimal,
             "first_size": self.first_size,
             "alternatives": [list(positions) for positions in self.alternatives],
-            "fragile": self.fragile,
-            "control": self.control.to_dict() if self.control else None,
+            "solidity": self.solidity,
+            "distance": self.distance,
+            "base": self.base,
+            "close_call": self.close_call,
+            "clearance": self.clearance,
+            "fresh": self.fresh.to_dict() if self.fresh else None,
             "collateral": self.collateral.to_dict() if self.collateral else None,
             "at_least": self.at_least,
             "at_most": self.at_most,
             "exact": self.exact,
             "proof": self.proof,
+            "switch_changes": self.switch_changes,
             "pulls": self.pulls,
             "sensitive": self.sensitive,
             "group": plain(self.group),
@@ -249,6 +300,7 @@ class Verdict:
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Verdict:
         check_schema(record)
+        seeds = record.get("fresh") or record.get("control")
         rows = [{BEFORE: f["label_before"], AFTER: f["label_after"]} | f["values"] for f in record["flips"]]
         columns = [BEFORE, AFTER, *record["person"]]
         return cls(
@@ -280,10 +332,13 @@ class Verdict:
             minimal=record["minimal"],
             first_size=record["first_size"],
             alternatives=tuple(tuple(positions) for positions in record["alternatives"]),
-            control=SeedControl.from_dict(record["control"]) if record["control"] else None,
+            fresh=FreshSeeds.from_dict(seeds) if seeds else None,
+            base=record.get("base", seeds["without_flips"] / seeds["seeds"] if seeds else None),
+            clearance=record.get("clearance"),
             collateral=Collateral.from_dict(record["collateral"]) if record["collateral"] else None,
             at_least=record.get("at_least"),
             proof=record.get("proof"),
+            switch_changes=record.get("switch_changes"),
             pulls=record.get("pulls"),
         )
 

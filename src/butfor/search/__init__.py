@@ -5,14 +5,15 @@ from __future__ import annotations
 from butfor.errors import SettingError
 from butfor.search.guided import GuidedSearch
 from butfor.search.protocols import Algorithm1, Attempts, Exhaustive, Protocol, Singles, budget_in_labels
+from butfor.search.solid import SolidSearch
 
 __all__ = [
-    "PROTOCOLS", "Algorithm1", "Attempts", "Exhaustive", "GuidedSearch", "Protocol", "Singles", "as_protocol",
-    "budget_in_labels",
+    "PROTOCOLS", "Algorithm1", "Attempts", "Exhaustive", "GuidedSearch", "Protocol", "Singles", "SolidSearch",
+    "as_protocol", "budget_in_labels",
 ]  # fmt: skip
 
 PROTOCOLS: dict[str, Protocol] = {
-    p.name: p for p in (GuidedSearch(), Algorithm1(), Singles(), Attempts(), Exhaustive())
+    p.name: p for p in (SolidSearch(), GuidedSearch(), Algorithm1(), Singles(), Attempts(), Exhaustive())
 }
 
 

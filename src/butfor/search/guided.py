@@ -18,7 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
+from butfor.learn.ensemble import EnsembleModel
 from butfor.rank import Ranking, Scores, accepts, as_ranking, checked_scores
+from butfor.rank.averaged import suited
 from butfor.rank.combined import beaten
 from butfor.rank.gradient import smoothness
 from butfor.seam import FlipSet, Floats, Model, Table, away, person_keys
@@ -61,11 +63,11 @@ class Leaders:
     @classmethod
     def of(cls, model: Model) -> Leaders:
         """Those that accept the model."""
-        ours = {"gradient": as_ranking("gradient"), "published": as_ranking("combined")}
+        ours = {"gradient": suited(as_ranking("gradient"), model), "published": suited(as_ranking("combined"), model)}
         if all(accepts(ranking, model) for ranking in ours.values()):
             return cls(ours)
-        own = [name for name in ("gradient", *cls.OWN) if accepts(as_ranking(name), model)][:1]
-        return cls({name: as_ranking(name) for name in (*own, *cls.ANYONES)})
+        own = [name for name in ("gradient", *cls.OWN) if accepts(suited(as_ranking(name), model), model)][:1]
+        return cls({name: suited(as_ranking(name), model) for name in (*own, *cls.ANYONES)})
 
     @property
     def candidates(self) -> list[str]:
@@ -81,7 +83,7 @@ class Leaders:
             self.first.train_on(device)
 
     def trial(self, people: int) -> int:
-        """How many retrainings `prepare` takes at the most."""
+        """How many flip sets `prepare` trains at the most."""
         return len(self.candidates) * min(people, SAMPLE) + FLIPS + 1
 
     def prepare(
@@ -114,6 +116,8 @@ class Leaders:
         """How well the first ranking's predictions for single labels agree with retrainings, where it makes any."""
         if not getattr(self.first, "predicts", False):
             return {"spearman": None, "slope": None, "flips": 0, "poor": False}
+        if isinstance(model, EnsembleModel):  # a dozen labels alone, in every member, would cost more than they tell
+            return {"spearman": None, "slope": None, "flips": 0, "poor": False}
         predicted = self._first_scores(model, table, sample)
         singles = smoothness(lambda flips: retrain(flips)[:, : len(sample)], predicted, count=FLIPS).overall
         return {
@@ -129,6 +133,22 @@ class Leaders:
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         return self._led_by(self.leader, model, table, people)
+
+    @property
+    def scores_again(self) -> bool:
+        """Whether the first ranking can rank for labels other than those the model was trained on."""
+        return hasattr(self.first, "score_at")
+
+    def score_again(
+        self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]
+    ) -> NDArray[np.float64]:
+        """Scores once each person's own flips are made: what the first ranking says there, and with half its weight
+        what the others said before."""
+        scores = beaten(self.first.score_at(model, table, people, flips))  # type: ignore[attr-defined]
+        others = [part for part in self.parts.values() if part is not self.first]
+        for part in others:
+            scores += beaten(part.score(model, table, people)) / (2 * len(others))
+        return scores
 
     def _led_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         names = list(self.parts) if leader == MEAN else [leader]

@@ -73,6 +73,8 @@ class Pursuit:
     rejected: set[FlipSet] = field(default_factory=set)
     failed: int = 0
     """Own attempts whose training failed or diverged."""
+    clearance: float | None = None
+    """The mean gain of an ensemble's members in standard deviations, where they were asked one by one."""
     settled: bool = False
     """The plan holds a set that is proven to be the smallest, or is empty because none can do: nothing to shrink."""
 
@@ -248,7 +250,8 @@ class JointSearch:
         pool that belong to those who have had none."""
         tries: dict[int, list[FlipSet]] = {p.person: [] for p in active}
         new: set[FlipSet] = set()
-        room = math.inf if self.max_retrainings is None else self.max_retrainings - self.trainer.trained
+        left = math.inf if self.max_retrainings is None else self.max_retrainings - self.trainer.trained
+        room = left / self.trainer.members
         first = self.pool is not None and any(not p.spent for p in active if p.shrinking is None)
         wanted = min(room, 1 if first else self.ahead)  # nothing is known before the first one
         asking = list(active)

@@ -1,8 +1,8 @@
 """The ledger: what has been trained and found, in one sqlite file, so that nothing is computed twice.
 
 A model's answers depend on the data, the learner's settings, the engine with its device, the versions of what trains,
-and the flip set; that is their key. Each write is one transaction: a run that is killed loses only what was not yet
-written, and several runs may share a file.
+the flip set and the seed; that is their key. Each write is one transaction: a run that is killed loses only what was
+not yet written, and several runs may share a file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pandas as pd
 from butfor import __version__
 from butfor.errors import SettingError
 from butfor.provenance import data_hash, versions
-from butfor.seam import Engine, FlipSet, Floats, Learner, Table
+from butfor.seam import Engine, Floats, Learner, Table, Training
 
 LOOKUP = 500
 """Keys per query: sqlite limits how many parameters one may have."""
@@ -59,14 +59,14 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Page:
-    """What is known about one training table: flip set → logits of the people."""
+    """What is known about one training table: training → logits of the people."""
 
     db: sqlite3.Connection
     key: str
 
-    def recall(self, flip_sets: Sequence[FlipSet]) -> dict[FlipSet, Floats]:
-        """The logits of those flip sets that are known."""
-        wanted = {_text(flips): flips for flips in flip_sets}
+    def recall(self, trainings: Sequence[Training]) -> dict[Training, Floats]:
+        """The logits of those trainings that are known."""
+        wanted = {_text(training): training for training in trainings}
         names, known = list(wanted), {}
         for start in range(0, len(names), LOOKUP):
             some = names[start : start + LOOKUP]
@@ -76,13 +76,15 @@ class Page:
                 known[wanted[name]] = np.frombuffer(logits, np.float32)
         return known
 
-    def write(self, logits: Mapping[FlipSet, Floats]) -> None:
+    def write(self, logits: Mapping[Training, Floats]) -> None:
         """Remember; all of it or, if interrupted, nothing."""
-        rows = [(self.key, _text(flips), np.asarray(a, np.float32).tobytes()) for flips, a in logits.items()]
+        rows = [(self.key, _text(training), np.asarray(a, np.float32).tobytes()) for training, a in logits.items()]
         with self.db:
             self.db.execute("BEGIN IMMEDIATE")
             self.db.executemany("INSERT OR IGNORE INTO networks VALUES (?, ?, ?)", rows)
 
 
-def _text(flips: FlipSet) -> str:
-    return " ".join(map(str, flips))
+def _text(training: Training) -> str:
+    """A training in words; its seed where it is not the learner's own."""
+    flips = " ".join(map(str, training.flips))
+    return flips if training.seed is None else f"{flips} seed {training.seed}"

@@ -1,4 +1,6 @@
-"""Trainer: one learner, one table and a fixed group of people, behind an engine, the definition and a ledger."""
+"""Trainer: one learner, one table and a fixed group of people, behind an engine, the definition and a ledger.
+
+The learner may be an ensemble of seeds: then every flip set is trained once per member, all of them side by side."""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from butfor.learn.ensemble import members_of, together
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.progress import Watcher
 from butfor.seam import Bound, Engine, FlipSet, Floats, Learner, Table, Training
@@ -34,23 +37,31 @@ class Trainer:
         jobs: int | None = None,
     ) -> None:
         self.engine, self.learner, self.table, self.people = engine, learner, table, people
-        self.train: Bound = engine.bind(learner, table, people)
+        self.single, self.seeds = members_of(learner)
+        self.train: Bound = engine.bind(self.single, table, people)
         self._definition = JoblibEngine(jobs)
         self._defined: Bound | None = self.train if engine.by_definition else None
         self.jobs = self._definition.jobs
-        self._page: Page | None = ledger.page(learner, table, people, engine) if ledger is not None else None
+        self._page: Page | None = ledger.page(self.single, table, people, engine) if ledger is not None else None
         self.trained = self.recalled = self.confirmations = 0
         self._seconds_each: float | None = None
         """What one training took at the best: the first ones may compile."""
+        self._members: dict[FlipSet, Floats] = {}
+        """What the members trained so far say about the people, `[members so far × people]`."""
         self._logits: dict[FlipSet, Floats] = {}
         self._recalled: set[FlipSet] = set()
         self._looked_at: set[FlipSet] = set()
         self._confirmed: dict[FlipSet, Floats] = {}
 
     @property
+    def members(self) -> int:
+        """Trainings that one flip set takes."""
+        return len(self.seeds)
+
+    @property
     def width(self) -> int:
-        """How many trainings the engine likes to do side by side."""
-        return self.engine.width
+        """How many flip sets the engine likes to train side by side."""
+        return max(1, self.engine.width // self.members)
 
     def time_of_one(self) -> float:
         """Seconds per training, side by side: of those done so far or, before the first, of one that is done for it."""
@@ -58,7 +69,7 @@ class Trainer:
             self.train([Training(())])  # compiles what must be compiled
             started = time.perf_counter()
             self.train([Training(())])
-            self._seconds_each = (time.perf_counter() - started) / min(self.width, self.jobs)
+            self._seconds_each = (time.perf_counter() - started) / min(self.engine.width, self.jobs)
         return self._seconds_each
 
     def known(self, flips: FlipSet) -> bool:
@@ -68,27 +79,41 @@ class Trainer:
     def all_known(self) -> list[FlipSet]:
         return list(self._logits)
 
-    def fit(self, flip_sets: Sequence[FlipSet], watch: Watcher) -> None:
-        """Train the flip sets, by the engine."""
-        self._logits.update(self._answers(flip_sets, watch))
-        self.trained += len(flip_sets)
+    def fit(self, flip_sets: Sequence[FlipSet], watch: Watcher, members: int | None = None) -> None:
+        """Train the flip sets, by the engine: all members, or the first so many for a first look."""
+        members = members or self.members
+        wanted = {flips: range(len(self._members.get(flips, ())), members) for flips in flip_sets}
+        trainings = [Training(flips, self.seeds[k]) for flips, missing in wanted.items() for k in missing]
+        answers = self._answers(trainings, watch)
+        self.trained += len(trainings)
+        for flips, missing in wanted.items():
+            new = [answers[Training(flips, self.seeds[k])] for k in missing]
+            if new:
+                self._members[flips] = np.array([*self._members.get(flips, ()), *new], np.float32)
+            if len(self._members[flips]) == self.members:
+                self._logits[flips] = together(self._members[flips])
 
     def logits(self, flips: FlipSet) -> Floats:
         """What the model trained on a flip set says about each person."""
         self._looked_at.add(flips)
         return self._logits[flips]
 
+    def member_logits(self, flips: FlipSet) -> Floats:
+        """What each member trained so far says, `[members × people]`."""
+        self._looked_at.add(flips)
+        return self._members[flips]
+
     @property
     def needed(self) -> int:
         """Models whose answers were looked at; the others were trained ahead of time."""
-        return len(self._looked_at)
+        return sum(len(self._members[flips]) for flips in self._looked_at)
 
     def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
         """What the models trained on the flip sets say, `[sets × people]`; each is trained once."""
         self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)], Watcher())
         return np.array([self.logits(flips) for flips in flip_sets])
 
-    def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
+    def confirm(self, flip_sets: Sequence[FlipSet], watch: Watcher | None = None) -> None:
         """Train the flip sets by the definition, each once. What an engine trained here by definition stands."""
         for flips in flip_sets:
             if self.engine.by_definition and flips in self._logits and flips not in self._recalled:
@@ -97,35 +122,37 @@ class Trainer:
         if not missing:
             return
         if self._defined is None:
-            self._defined = self._definition.bind(self.learner, self.table, self.people)
-        answers = self._defined([Training(flips) for flips in missing])
-        self._confirmed.update(zip(missing, answers, strict=True))
-        self.confirmations += len(missing)
+            self._defined = self._definition.bind(self.single, self.table, self.people)
+        trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
+        answers = self._defined(trainings, watch.trained if watch else None)
+        by_set = answers.reshape(len(missing), self.members, -1)
+        self._confirmed.update((flips, together(answer)) for flips, answer in zip(missing, by_set, strict=True))
+        self.confirmations += len(trainings)
 
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self._confirmed[flips]
 
-    def _answers(self, flip_sets: Sequence[FlipSet], watch: Watcher) -> dict[FlipSet, Floats]:
+    def _answers(self, trainings: Sequence[Training], watch: Watcher) -> dict[Training, Floats]:
         """In the order asked for, whatever was recalled."""
         if self._page is None:
-            return self._fitted(flip_sets, watch)
-        known = self._page.recall(flip_sets)
+            return self._fitted(trainings, watch)
+        known = self._page.recall(trainings)
         watch.trained(len(known))
         self.recalled += len(known)
-        self._recalled.update(known)
-        missing = [flips for flips in flip_sets if flips not in known]
-        size = max(self.PIECE, self.width)
+        self._recalled.update(training.flips for training in known)
+        missing = [training for training in trainings if training not in known]
+        size = max(self.PIECE, self.engine.width)
         for piece in (missing[start : start + size] for start in range(0, len(missing), size)):
             fitted = self._fitted(piece, watch)
             self._page.write(fitted)
             known |= fitted
-        return {flips: known[flips] for flips in flip_sets}
+        return {training: known[training] for training in trainings}
 
-    def _fitted(self, flip_sets: Sequence[FlipSet], watch: Watcher) -> dict[FlipSet, Floats]:
-        if not flip_sets:
+    def _fitted(self, trainings: Sequence[Training], watch: Watcher) -> dict[Training, Floats]:
+        if not trainings:
             return {}
         started = time.perf_counter()
-        answers = self.train([Training(flips) for flips in flip_sets], watch.trained)
-        each = (time.perf_counter() - started) / len(flip_sets)
+        answers = self.train(trainings, watch.trained)
+        each = (time.perf_counter() - started) / len(trainings)
         self._seconds_each = each if self._seconds_each is None else min(each, self._seconds_each)
-        return dict(zip(flip_sets, answers, strict=True))
+        return dict(zip(trainings, answers, strict=True))

@@ -2,66 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from butfor.inquiry.ask import Inquiry
 from butfor.learn.local import pulls
-from butfor.prove import Bracket
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
-from butfor.rules import Rule
-from butfor.seam import Learner
 from butfor.search.joint import Pursuit
-from butfor.search.protocols import Protocol
-from butfor.situation import Situation
+from butfor.situation import changed_by_switch
 
 
-@dataclass(frozen=True, eq=False)
 class Conclusions:
-    """What all verdicts of one run share."""
+    """The verdicts of one inquiry."""
 
-    situation: Situation
-    learner: Learner
-    budget: int
-    rank: str
-    protocol: Protocol
-    phi: Rule
-    psi: Rule
-    proven: Mapping[int, Bracket]
-    run: dict[str, Any]
+    def __init__(self, inquiry: Inquiry, run: dict[str, Any]) -> None:
+        self.inquiry, self.run = inquiry, run
+        self.situation, self.settings = inquiry.situation, inquiry.settings
 
-    def verdicts(
-        self,
-        cases: Sequence[int],
-        psi: NDArray[np.bool_],
-        pursuits: Sequence[Pursuit],
-        extra: dict[int, dict[str, Any]],
-    ) -> list[Verdict]:
-        """One per person, in their order; no pursuit means that φ left the person out. `extra` is what is known of
-        those found besides."""
-        by_person = {p.person: p for p in pursuits}
+    def verdicts(self, cases: Sequence[int]) -> list[Verdict]:
+        """One per person, in their order; no pursuit means that φ left the person out."""
+        by_person = {p.person: p for p in self.inquiry.pursuits}
         pulled = pulls(self.situation.model, self.situation.people)
+        allowed = self.inquiry.psi.sum(axis=1)
+        switched = changed_by_switch(self.situation)
         return [
-            self._verdict(k, case, int(psi[k].sum()), by_person.get(k), pulled[k] if pulled else None, extra.get(k, {}))
+            replace(
+                self._verdict(k, case, int(allowed[k]), by_person.get(k), pulled[k] if pulled else None),
+                switch_changes=None if switched is None else bool(switched[k]),
+            )
             for k, case in enumerate(cases)
         ]
 
     def _verdict(
-        self, k: int, case: int, allowed: int, pursuit: Pursuit | None, pulled: dict[str, float] | None,
-        extra: dict[str, Any],
-    ) -> Verdict:  # fmt: skip
+        self, k: int, case: int, allowed: int, pursuit: Pursuit | None, pulled: dict[str, float] | None
+    ) -> Verdict:
         situation = self.situation
         person: pd.Series = situation.people.iloc[k]
         prediction = int(situation.predictions[k])
         found = pursuit is not None and pursuit.found is not None
         positions = pursuit.found if pursuit is not None and pursuit.found is not None else ()
         at_least, proof = self._at_least(k, pursuit, allowed)
-        none = at_least is not None and at_least > self.budget
+        none = at_least is not None and at_least > self.settings.budget
         unfound = "proven_none" if none else "not_found"
         return Verdict(
             status="not_eligible" if pursuit is None else "found" if found else unfound,
@@ -79,14 +65,14 @@ class Conclusions:
             flips=self._flips(positions),
             positions=positions,
             training_rows=situation.table.n,
-            budget=self.budget,
+            budget=self.settings.budget,
             flippable=allowed,
             attempts=pursuit.spent if pursuit else 0,
             shared=bool(pursuit and pursuit.shared),
             complete=pursuit is None or pursuit.complete,
             confirmed=found,
-            rank=self.rank,
-            protocol=self.protocol.name,
+            rank=self.settings.rank.name,
+            protocol=self.settings.protocol.name,
             closest_logit=pursuit.closest if pursuit else None,
             course=tuple(pursuit.course) if pursuit else (),
             reason=self._reason(k, pursuit, allowed),
@@ -94,21 +80,22 @@ class Conclusions:
             minimal=found and (len(positions) == 1 or bool(pursuit and pursuit.minimal)),
             first_size=pursuit.first_size if pursuit else 0,
             pulls=pulled,
+            clearance=pursuit.clearance if pursuit else None,
             training=situation.table,
-            learner=self.learner,
-            **extra,
+            learner=self.inquiry.learner,
+            **self.inquiry.extra.get(k, {}),
         )
 
     def _at_least(self, k: int, pursuit: Pursuit | None, allowed: int) -> tuple[int | None, str | None]:
         """How many labels it takes at least, and how that is known."""
         if pursuit is None:
             return None, None
-        if k in self.proven:
-            return self.proven[k].at_least, self.proven[k].how
+        if k in self.inquiry.proven:
+            return self.inquiry.proven[k].at_least, self.inquiry.proven[k].how
         if pursuit.found is not None:
             return (1, "one label is the fewest") if len(pursuit.found) == 1 else (None, None)
-        if pursuit.complete and allowed and self.protocol.enumerates(allowed, self.budget):
-            return self.budget + 1, "enumeration"
+        if pursuit.complete and allowed and self.settings.protocol.enumerates(allowed, self.settings.budget):
+            return self.settings.budget + 1, "enumeration"
         return None, None
 
     def _flips(self, positions: Sequence[int]) -> pd.DataFrame:
@@ -122,11 +109,11 @@ class Conclusions:
 
     def _reason(self, k: int, pursuit: Pursuit | None, allowed: int) -> str:
         if pursuit is None:
-            return self.phi.reason(self.situation)
+            return self.settings.phi.reason(self.situation)
         if pursuit.found is not None:
             return ""
         if not allowed:
-            return f"The rule ψ ({self.psi.text}) allows no label to be flipped for this person."
+            return f"The rule ψ ({self.settings.psi.text}) allows no label to be flipped for this person."
         if not pursuit.complete:
             return "The search was stopped before it was through."
         failed = f"{pursuit.failed} of these trainings failed or diverged. " if pursuit.failed else ""

@@ -1,0 +1,344 @@
+"""One inquiry: from the people asked about to what is known of each, before it is put into words.
+
+    proofs ──▸ trial ──▸ search ──▸ other sets ──▸ fresh seeds ──▸ side effects
+
+Ctrl-C ends it at any point; what was known by then is kept, and what was not is said to be unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.learn.ensemble import fresh_seeds
+from butfor.progress import Watcher
+from butfor.prove import Bracket, prove
+from butfor.rank import Ranking, checked_scores
+from butfor.result.control import Found, base_decisions, collaterals, judge
+from butfor.result.groups import Null
+from butfor.rules import Rule, flippable
+from butfor.seam import FlipSet, Learner, away, person_keys
+from butfor.search.guided import Leaders, leader_words
+from butfor.search.joint import JointSearch, Pursuit
+from butfor.search.plans import Listed
+from butfor.search.protocols import Protocol, Ranked
+from butfor.search.solid import Hunt, SizeSearch, SolidSearch
+from butfor.search.trainer import Trainer
+from butfor.situation import Situation
+
+BLOCK = 256
+"""People scored at once: their scores against every training row must fit in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How an audit asks."""
+
+    rank: Ranking
+    protocol: Protocol
+    phi: Rule
+    psi: Rule
+    budget: int
+    share: bool
+    max_retrainings: int | None
+    fresh_seeds: int
+    alternatives: int
+    random_state: int
+
+
+@dataclass(eq=False)
+class Inquiry:
+    """About the people of a situation; `psi [people × rows]` says whose labels may be flipped, `eligible` who is asked
+    about."""
+
+    settings: Settings
+    learner: Learner
+    seeded: bool
+    situation: Situation
+    psi: NDArray[np.bool_]
+    eligible: NDArray[np.int64]
+    watch: Watcher
+    seconds_by_definition: float = 0.0
+    """What one training by the learner's own `fit` took, for the announcement."""
+    proven: Mapping[int, Bracket] = field(init=False)
+    agreement: dict[str, Any] | None = None
+    pursuits: list[Pursuit] = field(default_factory=list)
+    extra: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What else is known of a person, by the names that verdicts have for it."""
+    interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        """What is proven needs no search."""
+        asked = self.situation.of(self.eligible)
+        brackets = prove(self.learner, asked, self.psi[self.eligible]) if len(self.eligible) else None
+        self.proven = dict(zip(map(int, self.eligible), brackets, strict=True)) if brackets else {}
+
+    def run(self, trainer: Trainer) -> None:
+        """Search for everyone who is asked about."""
+        settled = [self._settled(person, bracket) for person, bracket in self.proven.items()]
+        self.pursuits = [pursuit for pursuit in settled if pursuit is not None]
+        searched = np.setdiff1d(self.eligible, [pursuit.person for pursuit in self.pursuits])
+        self._hold_trial(trainer, searched)
+        self._announce(trainer, searched)
+        if self.pursuits:
+            self._join(trainer, self.psi, self.pursuits)
+        self.pursuits += self._found_for(trainer, searched, self.psi)
+        if not self.interrupted:
+            self._look_for_others(trainer)
+
+    def note(self, person: int, **known: Any) -> None:
+        self.extra.setdefault(person, {}).update(known)
+
+    @property
+    def found(self) -> list[Found]:
+        decisions = self.situation.predictions
+        return [Found(p.person, p.found, int(decisions[p.person])) for p in self.pursuits if p.found]
+
+    # --- the search ---------------------------------------------------------------------------------
+
+    def _settled(self, person: int, bracket: Bracket) -> Pursuit | None:
+        """A search that need not search: its only attempt is what was proven to be the smallest set, or there is none
+        because the proof goes beyond the budget."""
+        beyond = bracket.at_least > self.settings.budget
+        if not self.settings.protocol.proves or (bracket.witness is None and not beyond):
+            return None
+        attempts = [] if beyond or bracket.witness is None else [bracket.witness]
+        out = -1.0 if self.situation.predictions[person] else 1.0
+        return Pursuit(person, Listed(iter(attempts)), out, settled=True)
+
+    def _hold_trial(self, trainer: Trainer, people: NDArray[np.int64]) -> None:
+        """Let the ranking look at a few real retrainings first, where it wants to."""
+        rank, most = self.settings.rank, self.settings.max_retrainings
+        if not (hasattr(rank, "prepare") and hasattr(rank, "trial")) or not len(people):
+            return
+        if most is not None and 2 * rank.trial(len(people)) * trainer.members > most:
+            return  # what is left would be too little to search with
+        situation = self.situation
+        figures: dict[str, Any] = rank.prepare(
+            lambda sets: trainer.retrain(sets)[:, people], situation.model, situation.table,
+            situation.people.iloc[people], self.psi[people], self.settings.budget,
+        )  # fmt: skip
+        self.agreement = figures
+        if figures["poor"]:
+            self.watch.note(
+                f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
+                f"{figures['spearman']:.2f}). The search goes by {leader_words(figures)}, which moved "
+                "decisions furthest in a trial."
+            )
+
+    def _found_for(self, trainer: Trainer, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[Pursuit]:
+        """Search for these people among the labels that `psi` allows them."""
+        if isinstance(self.settings.protocol, SolidSearch):
+            return self._hunt(trainer, self.settings.protocol, people, psi)
+        pursuits = [
+            Pursuit(person, self.settings.protocol.plan(ranked), out)
+            for person, out, ranked in self._ranked(people, psi)
+        ]
+        self._join(trainer, psi, pursuits)
+        return pursuits
+
+    def _join(self, trainer: Trainer, psi: NDArray[np.bool_], pursuits: Sequence[Pursuit]) -> None:
+        settings = self.settings
+        search = JointSearch(
+            trainer, psi, settings.budget, share=settings.share, shrink=settings.protocol.shrinks,
+            max_retrainings=settings.max_retrainings, pool=settings.protocol.pool([p.plan for p in pursuits]),
+            watch=self.watch,
+        )  # fmt: skip
+        search.run(pursuits)
+        self.interrupted |= search.interrupted
+
+    def _hunt(
+        self, trainer: Trainer, protocol: SolidSearch, people: NDArray[np.int64], psi: NDArray[np.bool_]
+    ) -> list[Pursuit]:
+        hunts = self.hunts(people, psi)
+        search = SizeSearch(
+            trainer, protocol.margin, second=self._second(protocol, psi),
+            max_retrainings=self.settings.max_retrainings, watch=self.watch,
+        )  # fmt: skip
+        search.run(hunts)
+        self.interrupted |= search.interrupted
+        return [hunt.pursuit() for hunt in hunts]
+
+    def hunts(self, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[Hunt]:
+        """Everyone's search for solid sets, not yet begun."""
+        return [
+            Hunt(person, ranked.order, out, min(self.settings.budget, len(ranked.order)))
+            for person, out, ranked in self._ranked(people, psi)
+        ]
+
+    def _second(
+        self, protocol: SolidSearch, psi: NDArray[np.bool_]
+    ) -> Callable[[Sequence[int], Sequence[FlipSet]], NDArray[np.float64]] | None:
+        """Scores at a person's own flips, −∞ where ψ allows none; None where the ranking has no such thing."""
+        rank, situation = self.settings.rank, self.situation
+        if not isinstance(rank, Leaders) or not rank.scores_again or not protocol.looks_again(self.settings.budget):
+            return None
+
+        def scores(people: Sequence[int], flips: Sequence[FlipSet]) -> NDArray[np.float64]:
+            asked = situation.people.iloc[list(people)]
+            found = rank.score_again(situation.model, situation.table, asked, flips)
+            return np.where(psi[list(people)], found, -np.inf)
+
+        return scores
+
+    def _ranked(self, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[tuple[int, float, Ranked]]:
+        """Each person, the way out, and the rows ψ allows in the ranking's order, as far as the protocol reaches."""
+        settings, situation = self.settings, self.situation
+        keys, directions = person_keys(situation.model, situation.people), away(situation.logits)
+        found = []
+        for first in range(0, len(people), BLOCK):
+            block = people[first : first + BLOCK]
+            asked = situation.people.iloc[block]
+            scores = checked_scores(settings.rank, situation.model, situation.table, asked)
+            foretold = (
+                settings.rank.predictions(situation.model, situation.table, asked)
+                if isinstance(settings.rank, Leaders)
+                else None
+            )
+            for k, (person, score) in enumerate(zip(block, scores, strict=True)):
+                allowed = np.flatnonzero(psi[person])
+                depth = settings.protocol.depth(len(allowed), settings.budget)
+                drawn = settings.rank.name == "chance"
+                order = allowed[np.argsort(-score[allowed], kind="stable")][: None if drawn else depth]
+                rng = np.random.default_rng([settings.random_state, keys[person]])
+                out = float(directions[person])
+                start = out * float(situation.logits[person])
+                effects = None if foretold is None else np.asarray(foretold[k][order], np.float64)
+                found.append(
+                    (int(person), out, Ranked(order, settings.budget, rng, len(allowed), drawn, start, effects))
+                )
+        return found
+
+    def _look_for_others(self, trainer: Trainer) -> None:
+        """Per person found, further flip sets without any row that was used before."""
+        sets: dict[int, list[FlipSet]] = {p.person: [p.found] for p in self.pursuits if p.found}
+        left, going = self.psi.copy(), list(sets)
+        try:
+            for _ in range(self.settings.alternatives):
+                for person in going:
+                    left[person, list(sets[person][-1])] = False
+                again = self._found_for(trainer, np.array(going, dtype=np.int64), left)
+                for pursuit in again:
+                    if pursuit.found:
+                        sets[pursuit.person].append(pursuit.found)
+                if self.interrupted:
+                    raise KeyboardInterrupt
+                going = [p.person for p in again if p.found]
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.watch.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
+        for person, found in sets.items():
+            self.note(person, alternatives=tuple(found[1:]))
+
+    # --- what a find is worth -----------------------------------------------------------------------
+
+    def judge(self, trainer: Trainer, skip: int = 0) -> None:
+        """Put every find to fresh seeds, and everyone's present decision; by the engine."""
+        count = self.settings.fresh_seeds
+        if not count or not self.seeded or not self.pursuits:
+            return
+        seeds = fresh_seeds(self.learner, count, skip)
+        try:
+            people = [(p.person, int(self.situation.predictions[p.person])) for p in self.pursuits]
+            otherwise = base_decisions(trainer.train, seeds, people, self.watch)
+            for person, decided in otherwise.items():
+                self.note(person, base=float(decided.mean()))
+            for person, fresh in judge(trainer, seeds, self.found, otherwise, self.watch):
+                self.note(person, fresh=fresh)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            left = sum("fresh" not in self.extra.get(f.person, {}) for f in self.found)
+            self.watch.note(f"Stopped before fresh seeds were through: {left} finds are not checked.")
+
+    def look_around(
+        self, trainer: Trainer, X: pd.DataFrame, labels: NDArray[np.bool_] | None, cases: Sequence[int]
+    ) -> None:
+        """What each find does to everybody else of the table that was asked about."""
+        if not self.settings.fresh_seeds or not self.found or len(X) < 2:
+            return
+        try:
+            if list(cases) == list(range(len(X))):
+                decide: Callable[[Sequence[FlipSet]], Any] = trainer.retrain
+            else:
+                decide = Trainer(trainer.engine, self.learner, self.situation.table, X).retrain
+            sides = collaterals(decide, labels, self.found, [cases[f.person] for f in self.found])
+            for f, side in zip(self.found, sides, strict=True):
+                self.note(f.person, collateral=side)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.watch.note("Stopped before side effects were counted: the verdicts stand without them.")
+
+    # --- would it be so with other groups? ----------------------------------------------------------
+
+    def shuffle(self, trainer: Trainer, runs: int) -> Null | None:
+        """The gap between groups as it is, and with the protected attribute shuffled among training rows and among
+        people, `runs` times: the model and φ stay, ψ goes by the shuffled groups. What is counted is who is turned by
+        the first set of the whole budget, in every run alike, and what was trained before is not trained again."""
+        people = self.eligible
+        if len(people) < 2 or len(set(self.situation.groups[people])) < 2:
+            return None
+        gaps: list[float] = []
+        rng = np.random.default_rng([self.settings.random_state, 1])
+        try:
+            for run in range(runs + 1):
+                situation = self.situation if run == 0 else self.situation.shuffled(rng)
+                hunts = self.hunts(people, flippable(self.settings.psi, situation))
+                SizeSearch(trainer, watch=self.watch).open(hunts)
+                turned = {hunt.person for hunt in hunts if hunt.candidates(0.0, trainer.members)}
+                gaps.append(_gap(situation.groups[people], np.array([int(p) in turned for p in people])))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.watch.note(f"Stopped after {max(0, len(gaps) - 1)} of {runs} shuffles: these count.")
+        return Null(gaps[0], tuple(gaps[1:])) if len(gaps) > 1 else None
+
+    # --- what it will cost --------------------------------------------------------------------------
+
+    def _announce(self, trainer: Trainer, people: NDArray[np.int64]) -> None:
+        """Say what it will cost at the most: search, confirmations and fresh seeds, by the time a training takes here.
+        Nothing is trained for it but one model, and that only where somebody listens and nothing was trained yet."""
+        settings, asked = self.settings, len(people) + len(self.pursuits)
+        search = self._most_sets(trainer, people) * trainer.members
+        if settings.max_retrainings is not None:
+            search = min(search, max(0, settings.max_retrainings - trainer.trained))
+        confirmations = 0 if trainer.engine.by_definition else asked * trainer.members
+        checks = settings.fresh_seeds * (asked + 1) if self.seeded and asked else 0
+        most = search + confirmations + checks if search else 0
+        if not most or not self.watch.listens:
+            self.watch.plan(asked, most and trainer.trained + most, 0.0)
+            return
+        seconds = (search + checks) * trainer.time_of_one() + confirmations * self.seconds_by_definition / trainer.jobs
+        self.watch.plan(asked, trainer.trained + most, seconds)
+
+    def _most_sets(self, trainer: Trainer, people: NDArray[np.int64]) -> int:
+        """Flip sets that the search for these people trains at the most, as far as the protocol can say."""
+        protocol, budget = self.settings.protocol, self.settings.budget
+        sizes = [int(size) for size in self.psi[people].sum(axis=1)]
+        if isinstance(protocol, SolidSearch):
+            return 1 + sum(protocol.most(size, budget, trainer.width) for size in sizes)
+        sets = sum(protocol.most(size, budget) for size in sizes)
+        if budget <= 2 and len(people):  # equal sets are trained once
+            sets = min(sets, distinct_sets(self.psi[people], budget))
+        return sets
+
+
+def _gap(groups: NDArray[np.object_], turned: NDArray[np.bool_]) -> float:
+    """The largest difference between two groups' shares."""
+    shares = [float(turned[groups == group].mean()) for group in set(groups)]
+    return max(shares) - min(shares)
+
+
+def distinct_sets(psi: NDArray[np.bool_], budget: int) -> int:
+    """Different single labels and, with a budget of 2, pairs that somebody's ψ `[people × rows]` allows."""
+    singles = psi[:, psi.any(axis=0)]
+    count = singles.shape[1]
+    if budget == 1:
+        return count
+    if count > 5000:
+        return count * (count + 1) // 2
+    allowed = singles.astype(np.float32)
+    return count + int(np.triu(allowed.T @ allowed > 0, 1).sum())

@@ -1,0 +1,71 @@
+"""A ranking of single models, averaged over the members of an ensemble.
+
+One member's scores hold much of its own seed; their mean is about the labels. Where a member's scores can be wild (the
+gradient of a rough training) it is their median. Scores that count away from the model's decision are turned for the
+members that decide otherwise than the ensemble does: all of them count away from the ensemble's decision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.learn.ensemble import EnsembleModel, models_of
+from butfor.rank.ranking import Ranking, Scores, accepts, checked_scores
+from butfor.seam import Model, Table, away
+
+
+class Averaged(Ranking):
+    """The mean, or the median, of what `ranking` says about each member; of the first `most` where that is enough."""
+
+    def __init__(self, ranking: Ranking, most: int | None = None) -> None:
+        self.ranking, self.most = ranking, most
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.ranking.name
+
+    @property
+    def needs(self) -> str:
+        return str(getattr(self.ranking, "needs", self.name))
+
+    @property
+    def predicts(self) -> bool:
+        """Whether scores are predictions in units of logit: the mean's, as the mean logit is."""
+        return bool(getattr(self.ranking, "predicts", False))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("train_on", "score_at", "function"):  # as far as the ranking has them
+            return getattr(self.ranking, name)
+        raise AttributeError(name)
+
+    def accepts(self, model: Model) -> bool:
+        return all(accepts(self.ranking, member) for member in models_of(model))
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+        members = models_of(model)[: self.most or getattr(self.ranking, "enough", None)]
+        out = away(model.logits(people))
+        at_once = getattr(self.ranking, "score_members", None)
+        if at_once is not None:
+            scored = at_once(members, table, people)
+        else:
+            scored = (checked_scores(self.ranking, member, table, people) for member in members)
+        signed = getattr(self.ranking, "signed", False)
+        turned = (
+            scores * (away(member.logits(people)) * out)[:, None] if signed else scores
+            for member, scores in zip(members, scored, strict=True)
+        )
+        if getattr(self.ranking, "rough", False):
+            return np.median(np.array(list(turned)), axis=0)
+        total: NDArray[np.float64] = np.zeros((len(people), table.n))
+        for scores in turned:
+            total += scores
+        return total / len(members)
+
+
+def suited(ranking: Ranking, model: Model) -> Ranking:
+    """The ranking as it is where it knows what to do with the model, else averaged over the model's members."""
+    return Averaged(ranking) if isinstance(model, EnsembleModel) and not accepts(ranking, model) else ranking

@@ -1,0 +1,152 @@
+"""Are groups really different? Shares, compared with what chance and the rule ψ alone would give.
+
+ψ lets labels of the person's own group be flipped, so groups of other sizes and other labels have other shares by
+construction. Three comparisons stand beside the difference: Fisher's exact test, which asks whether so few people could
+differ so much by chance; the same among people equally near to the decision boundary; and, where it was asked for, the
+audit again with the protected attribute shuffled, which asks whether the attribute has anything to do with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+STRATA = 3
+"""Bands of equal size by distance from the boundary, within which people are compared."""
+DRAWS = 4999
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Null:
+    """The audit again with the protected attribute shuffled: the gap between groups as it is and in every shuffle."""
+
+    gap: float
+    shuffled: tuple[float, ...]
+
+    @property
+    def p_value(self) -> float:
+        """The share of all gaps, the real one among them, that are as large."""
+        return (1 + sum(gap >= self.gap - 1e-12 for gap in self.shuffled)) / (1 + len(self.shuffled))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"gap": self.gap, "shuffled": list(self.shuffled), "p_value": self.p_value}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Null:
+        return cls(float(record["gap"]), tuple(map(float, record["shuffled"])))
+
+    @property
+    def sentence(self) -> str:
+        times, runs = sum(gap >= self.gap - 1e-12 for gap in self.shuffled), len(self.shuffled)
+        shown = f"{points(self.gap)} as it is; shuffled, {points(float(np.median(self.shuffled)))} in the median"
+        return f"The gap is {shown} and as large in {times} of {runs} shuffles (p = {self.p_value:.2g})."
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The two groups whose shares are furthest apart. `pairs`: how many pairs of groups they were chosen from, by
+    which p-values are multiplied. `like_*`: among people of like distance from the boundary; None where no band has
+    people of both groups."""
+
+    most: str
+    least: str
+    difference: float
+    pairs: int
+    p_value: float
+    like_difference: float | None
+    like_p_value: float | None
+    null: Null | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What the comparison shows; no more than it does."""
+        gap = f"'{self.most}' and '{self.least}' differ by {points(self.difference)} (Fisher's exact p = "
+        gap += f"{self.p_value:.2g}"
+        like = ""
+        if self.like_difference is not None:
+            like = f"; among people equally near to the boundary by {points(self.like_difference)}, p = "
+            like += f"{self.like_p_value:.2g}"
+        return f"{gap}{like}). {self.conclusion}"
+
+    @property
+    def conclusion(self) -> str:
+        if self.p_value > LEVEL:
+            return "With this many people that may be chance."
+        if self.null is None:
+            return (
+                "That is more than chance, but the rule ψ alone makes groups differ: whether the attribute itself has "
+                "to do with it only shuffling it can tell (--null 19)."
+            )
+        if self.null.p_value > LEVEL:
+            return f"{self.null.sentence} So the difference is what groups of these sizes have anyway."
+        return f"{self.null.sentence} So it is more than groups of these sizes have anyway."
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "most": self.most, "least": self.least, "difference": self.difference, "pairs": self.pairs,
+            "p_value": self.p_value, "like_difference": self.like_difference, "like_p_value": self.like_p_value,
+        }  # fmt: skip
+
+
+def compare(
+    groups: Sequence[Any], turned: NDArray[np.bool_], margins: NDArray[np.float64], null: Null | None = None
+) -> Comparison | None:
+    """From each person's group, whether their decision was turned, and how far from the boundary they are; None where
+    there are no two groups."""
+    names = sorted(set(map(str, groups)))
+    if len(names) < 2:
+        return None
+    of = np.array(list(map(str, groups)), dtype=object)
+    shares = {name: float(turned[of == name].mean()) for name in names}
+    most, least = max(names, key=lambda n: shares[n]), min(names, key=lambda n: shares[n])
+    if most == least:
+        most, least = names[0], names[1]
+    pairs = len(list(combinations(names, 2)))
+    two = np.isin(of, [most, least])
+    first, hit = of[two] == most, turned[two]
+    like = _like(first, hit, margins[two])
+    return Comparison(
+        most=most, least=least, difference=shares[most] - shares[least], pairs=pairs,
+        p_value=min(1.0, pairs * fisher(first, hit)), like_difference=like[0] if like else None,
+        like_p_value=min(1.0, pairs * like[1]) if like else None, null=null,
+    )  # fmt: skip
+
+
+def fisher(first: NDArray[np.bool_], hit: NDArray[np.bool_]) -> float:
+    """Fisher's exact test of two groups' shares, two-sided."""
+    from scipy.stats import fisher_exact
+
+    table = [[int((hit & group).sum()), int((~hit & group).sum())] for group in (first, ~first)]
+    return float(fisher_exact(table)[1])
+
+
+def _like(first: NDArray[np.bool_], hit: NDArray[np.bool_], margins: NDArray[np.float64]) -> tuple[float, float] | None:
+    """The difference within bands of like margin, and how often groups shuffled within bands differ as much."""
+    band = np.digitize(margins, np.quantile(margins, np.linspace(0, 1, STRATA + 1)[1:-1]))
+    bands = [np.flatnonzero(band == k) for k in range(STRATA)]
+    bands = [at for at in bands if first[at].any() and not first[at].all()]
+    if not bands:
+        return None
+    weights = np.array([first[at].sum() * (~first[at]).sum() / len(at) for at in bands])
+
+    def difference(who: NDArray[np.bool_]) -> float:
+        gaps = [hit[at][who[at]].mean() - hit[at][~who[at]].mean() for at in bands]
+        return float(np.average(gaps, weights=weights))
+
+    seen, rng, shuffled = difference(first), np.random.default_rng(0), first.copy()
+    extreme = 0
+    for _ in range(DRAWS):
+        for at in bands:
+            shuffled[at] = rng.permutation(shuffled[at])
+        extreme += abs(difference(shuffled)) >= abs(seen) - 1e-12
+    return seen, (1 + extreme) / (1 + DRAWS)
+
+
+def points(share: float) -> str:
+    return f"{100 * share:.1f} points"

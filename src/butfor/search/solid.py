@@ -1,0 +1,297 @@
+"""The search for labels that turn a decision whatever the seed, and for how few of them do.
+
+It asks an ensemble, and it asks all members together: a set counts where the mean gain of the members exceeds `margin`
+times their spread, so that nearly every other seed would decide so too. Averaged over seeds, a ranking's first set is
+nearly as good as anything a long search finds; so each person gets a few sets, not hundreds:
+
+    opening    the top of the ranking, as many labels as the cap allows: a few members first, all where it comes near
+    sizes      bisection for the shortest prefix that keeps the margin
+    second     the ranking again at the person's own half-flipped labels, where the model has a gradient; sizes again
+
+Whoever does not reach the margin keeps the set that comes nearest, if it turns the ensemble at all; fresh seeds, which
+have no part in this, decide what it is worth. Every set that is reported was trained by the definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError
+from butfor.progress import Watcher
+from butfor.rank import Ranking
+from butfor.seam import FlipSet, Model
+from butfor.search.guided import Leaders
+from butfor.search.joint import Pursuit
+from butfor.search.plans import Listed, Plan, flip_set
+from butfor.search.protocols import Protocol, Ranked
+from butfor.search.trainer import Trainer
+
+MARGIN = 2.5
+"""Standard deviations of the members by which their mean gain must exceed 0."""
+SCREEN = 4
+"""Members that take the first look."""
+FAR = 1.5
+"""Standard deviations short of turning at which a first look is the last."""
+
+Second = Callable[[Sequence[int], Sequence[FlipSet]], NDArray[np.float64]]
+"""People and a flip set each → scores of all rows once those flips are made, `[people × rows]`."""
+
+
+class SolidSearch(Protocol):
+    """Sets that turn nearly all members of an ensemble, and the smallest of them. `second`: rank again at half-flipped
+    labels; None where the cap is large enough for it to pay."""
+
+    name = "solid"
+    proves = True
+
+    def __init__(self, margin: float = MARGIN, second: bool | None = None) -> None:
+        if not margin >= 0:
+            raise SettingError(f"margin={margin} must be a number from 0 up, in standard deviations of the members.")
+        self.margin, self.second = margin, second
+
+    def ranking(self, model: Model) -> Ranking:
+        return Leaders.of(model)
+
+    def plan(self, person: Ranked) -> Plan:
+        return Listed(iter(()), person.order)
+
+    def most(self, flippable: int, budget: int, width: int = 1) -> int:
+        """Sets a person takes: the opening and the sizes, both twice. With room for several sizes at a time it may be
+        all of them."""
+        cap = min(flippable, budget)
+        return 2 * (1 + (cap.bit_length() if width == 1 else cap)) if cap else 0
+
+    def depth(self, flippable: int, budget: int) -> int:
+        return min(flippable, budget)
+
+    def looks_again(self, budget: int) -> bool:
+        return budget >= LEAST_FOR_SECOND if self.second is None else self.second
+
+
+LEAST_FOR_SECOND = 8
+"""Labels of a cap from which on half of them say anything new about the rest."""
+
+
+@dataclass(eq=False)
+class Hunt:
+    """One person's search. `order`: rows that may be flipped, best first; `out`: which way the logit must go."""
+
+    person: int
+    order: NDArray[np.int64]
+    out: float
+    cap: int
+    gains: dict[FlipSet, NDArray[np.float64]] = field(default_factory=dict)
+    """Per set tried, the members' logits counted towards the other decision, `[members]`."""
+    fails: int = 0
+    """The longest prefix of the present order that is known not to keep the margin."""
+    best: FlipSet | None = None
+    """The smallest set that keeps the margin."""
+    rejected: set[FlipSet] = field(default_factory=set)
+    found: FlipSet | None = None
+    found_logit: float | None = None
+    complete: bool = False
+    failed: int = 0
+
+    def prefix(self, size: int) -> FlipSet:
+        return flip_set(self.order[:size])
+
+    def saw(self, flips: FlipSet, logits: NDArray[np.floating]) -> None:
+        gains = np.asarray(logits, np.float64) * self.out
+        if np.isfinite(gains).all():
+            self.gains[flips] = gains
+        else:
+            self.failed += flips not in self.gains
+            self.gains[flips] = np.full(len(gains), -np.inf)
+
+    @property
+    def spread(self) -> float:
+        """The members' standard deviation, from all sets tried: it hardly changes with the flips, and one set alone
+        would tell it poorly."""
+        known = [g for g in self.gains.values() if len(g) > 1 and np.isfinite(g).all()]
+        return float(np.sqrt(np.mean([g.var(ddof=1) for g in known]))) if known else 0.0
+
+    def mean(self, flips: FlipSet) -> float:
+        return float(self.gains[flips].mean())
+
+    def clearance(self, flips: FlipSet) -> float:
+        """The mean gain in standard deviations of the members."""
+        mean = self.mean(flips)
+        return mean / self.spread if self.spread > 0 else float(np.sign(mean)) * np.inf
+
+    def candidates(self, margin: float, whole_members: int) -> list[FlipSet]:
+        """Sets to report, the one to prefer first: the smallest that keeps the margin; else what comes nearest to it of
+        those that turn the ensemble."""
+        tried = [
+            f
+            for f, g in self.gains.items()
+            if f and len(g) == whole_members and g.mean() > 0 and f not in self.rejected
+        ]
+        keeping = [f for f in tried if self.clearance(f) >= margin]
+        short = [f for f in tried if f not in keeping]
+        return [
+            *sorted(keeping, key=lambda f: (len(f), -self.mean(f))),
+            *sorted(short, key=lambda f: (-self.clearance(f), len(f))),
+        ]
+
+    def pursuit(self) -> Pursuit:
+        """The search as verdicts read it."""
+        done = Pursuit(self.person, Listed(iter(())), self.out)
+        means = [(len(f), float(g.mean()) * self.out) for f, g in self.gains.items() if f and np.isfinite(g).all()]
+        done.course, done.spent, done.failed = means, sum(bool(f) for f in self.gains), self.failed
+        done.closest = max((logit for _, logit in means), key=lambda logit: logit * self.out, default=None)
+        done.found, done.found_logit, done.complete = self.found, self.found_logit, self.complete
+        done.clearance = self.clearance(self.found) if self.found else None
+        done.first_size = min(self.cap, len(self.order)) if self.found else 0
+        return done
+
+
+class SizeSearch:
+    """Runs hunts to their ends, all people's sets of a step in one call. `second` ranks again, where the model can."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        margin: float = MARGIN,
+        *,
+        second: Second | None = None,
+        max_retrainings: int | None = None,
+        watch: Watcher | None = None,
+    ) -> None:
+        self.trainer, self.margin, self.second = trainer, margin, second
+        self.max_retrainings, self.watch = max_retrainings, watch or Watcher()
+        self.interrupted = False
+        self._cut_short = False
+        """Whether sets were left out because retrainings are limited."""
+
+    def run(self, hunts: Sequence[Hunt]) -> None:
+        """Search, then confirm. Ctrl-C ends the search; what was found until then is confirmed all the same."""
+        try:
+            near = self.open(hunts)
+            self._bisect([hunt for hunt in near if hunt.best])
+            if self.second is not None and near:
+                self._look_again(near)
+            for hunt in hunts:
+                hunt.complete = not self._cut_short
+        except KeyboardInterrupt:
+            self.interrupted = True
+        try:
+            self._confirm(hunts)
+        except KeyboardInterrupt:  # what nobody has confirmed is not reported
+            self.interrupted = True
+
+    def open(self, hunts: Sequence[Hunt]) -> list[Hunt]:
+        """The whole cap of everyone; returns those who come near the other decision."""
+        members = self.trainer.members
+        asked = [hunt for hunt in hunts if len(hunt.order)]
+        self._try([(hunt, ()) for hunt in asked])
+        near = asked
+        if members > 2 * SCREEN:
+            self._try([(hunt, hunt.prefix(hunt.cap)) for hunt in asked], SCREEN)
+            near = [hunt for hunt in asked if self._in_reach(hunt, hunt.prefix(hunt.cap))]
+        self._try([(hunt, hunt.prefix(hunt.cap)) for hunt in near])
+        for hunt in near:
+            self._settle(hunt, hunt.prefix(hunt.cap))
+        self._report(hunts)
+        return [hunt for hunt in near if self._in_reach(hunt, hunt.prefix(hunt.cap))]
+
+    def _in_reach(self, hunt: Hunt, flips: FlipSet) -> bool:
+        return flips in hunt.gains and hunt.clearance(flips) > -FAR
+
+    def _settle(self, hunt: Hunt, flips: FlipSet) -> None:
+        """Take a set that keeps the margin, if it is smaller than what there is."""
+        if flips not in hunt.gains or len(hunt.gains[flips]) < self.trainer.members:
+            return
+        if (
+            hunt.mean(flips) > 0
+            and hunt.clearance(flips) >= self.margin
+            and (hunt.best is None or len(flips) < len(hunt.best))
+        ):
+            hunt.best = flips
+
+    def _bisect(self, hunts: Sequence[Hunt]) -> None:
+        """The shortest prefix of each order that keeps the margin; several at a time where the engine has room."""
+        going = list(hunts)
+        while going and not self._cut_short:
+            room = max(1, self.trainer.width // len(going))
+            asked = [(hunt, hunt.prefix(size)) for hunt in going for size in self._between(hunt, room)]
+            self._try(asked)
+            for hunt, flips in sorted(asked, key=lambda pair: len(pair[1])):
+                before = hunt.best
+                self._settle(hunt, flips)
+                if hunt.best is before:
+                    hunt.fails = max(hunt.fails, len(flips)) if self._below_best(hunt, flips) else hunt.fails
+            going = [hunt for hunt in going if self._between(hunt, 1)]
+            self._report(hunts)
+
+    @staticmethod
+    def _below_best(hunt: Hunt, flips: FlipSet) -> bool:
+        return hunt.best is None or len(flips) < len(hunt.best)
+
+    @staticmethod
+    def _between(hunt: Hunt, room: int) -> list[int]:
+        """Sizes between the longest that fails and the shortest that does not."""
+        high = len(hunt.best) if hunt.best else hunt.cap + 1
+        open_ = high - hunt.fails - 1
+        if open_ < 1:
+            return []
+        parts = min(room, open_) + 1
+        return sorted({hunt.fails + max(1, round(k * (open_ + 1) / parts)) for k in range(1, parts)})
+
+    def _look_again(self, near: Sequence[Hunt]) -> None:
+        """Keep the better half of each set, rank the others anew with those flips made, and look for sizes again."""
+        assert self.second is not None
+        again = [hunt for hunt in near if hunt.cap >= 2 and (hunt.best is None or len(hunt.best) > 1)]
+        if not again or self._cut_short:
+            return
+        halves = [max(1, (len(hunt.best) if hunt.best else hunt.cap) // 2) for hunt in again]
+        kept = [hunt.order[:half] for hunt, half in zip(again, halves, strict=True)]
+        scores = self.second([hunt.person for hunt in again], [flip_set(rows) for rows in kept])
+        for hunt, rows, score in zip(again, kept, scores, strict=True):
+            others = np.setdiff1d(np.flatnonzero(np.isfinite(score)), rows)
+            hunt.order = np.concatenate([rows, others[np.argsort(-score[others], kind="stable")]])[: hunt.cap]
+            hunt.fails = 0
+        short = [hunt for hunt in again if hunt.best is None]
+        self._try([(hunt, hunt.prefix(hunt.cap)) for hunt in short])
+        for hunt in short:
+            self._settle(hunt, hunt.prefix(hunt.cap))
+        self._bisect([hunt for hunt in again if hunt.best])
+
+    # --- training -----------------------------------------------------------------------------------
+
+    def _try(self, asked: Sequence[tuple[Hunt, FlipSet]], members: int | None = None) -> None:
+        """Train the sets and tell whose they are; where retrainings are limited, as many as there is room for."""
+        wanted = list(dict.fromkeys(flips for _, flips in asked if not self.trainer.known(flips)))
+        if self.max_retrainings is not None:
+            room = max(0, self.max_retrainings - self.trainer.trained) // (members or self.trainer.members)
+            self._cut_short |= room < len(wanted)
+            wanted = wanted[:room]
+        self.trainer.fit(wanted, self.watch, members)
+        for hunt, flips in asked:
+            if self.trainer.known(flips) or flips in wanted:
+                hunt.saw(flips, self.trainer.member_logits(flips)[:, hunt.person])
+
+    def _confirm(self, hunts: Sequence[Hunt]) -> None:
+        """The definition has the last word; whose set it does not turn gets the next best one."""
+        going = list(hunts)
+        while going:
+            claims = [(hunt, claim) for hunt in going if (claim := self._claim(hunt)) is not None]
+            self.trainer.confirm([flips for _, flips in claims], self.watch)
+            going = []
+            for hunt, flips in claims:
+                logit = float(self.trainer.confirmed_logits(flips)[hunt.person])
+                if logit * hunt.out > 0 or (logit == 0 and hunt.out < 0):
+                    hunt.found, hunt.found_logit = flips, logit
+                else:
+                    hunt.rejected.add(flips)
+                    going.append(hunt)
+
+    def _claim(self, hunt: Hunt) -> FlipSet | None:
+        return next(iter(hunt.candidates(self.margin, self.trainer.members)), None)
+
+    def _report(self, hunts: Sequence[Hunt]) -> None:
+        turned = sum(bool(hunt.candidates(self.margin, self.trainer.members)) for hunt in hunts)
+        self.watch.people(sum(hunt.best is not None for hunt in hunts), turned)
