@@ -31,6 +31,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from butfor.errors import SettingError
+from butfor.mlp.derivatives import GradientResult
 from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import Network, Recipe, Rows, unpack
 from butfor.mlp.reference import batch_orders
@@ -57,26 +58,6 @@ class Sweep(NamedTuple):
     people: Positions
 
 
-@dataclass(frozen=True, eq=False)
-class Swept:
-    """One training run and its derivatives by the labels.
-
-    `labels [n]` were trained on and `network` was kept; `logits [people]` are its own and `gradient [people × n]`
-    is ∂logit/∂y_i. Of the epochs with the lowest validation losses, the kept one first: which they are,
-    `epochs [E]`; the logits after each, `epoch_logits [E × people]`; its validation loss, `validation_losses [E]`,
-    and ∂loss/∂y_i, `validation_gradients [E × n]`.
-    """
-
-    labels: Floats
-    logits: Numbers
-    gradient: Numbers
-    network: Network
-    epochs: tuple[int, ...]
-    epoch_logits: Numbers
-    validation_losses: Numbers
-    validation_gradients: Numbers
-
-
 def sweep_many(
     recipe: Recipe,
     rows: Rows,
@@ -89,7 +70,7 @@ def sweep_many(
     dtype: torch.dtype = torch.float32,
     memory_limit: int | None = None,
     progress: Progress | None = None,
-) -> list[Swept]:
+) -> list[GradientResult]:
     """Train each sweep's network and differentiate its people's logits by every label. The recipe gives everything
     but the seed.
 
@@ -103,7 +84,7 @@ def sweep_many(
         raise SettingError(f"accuracy={accuracy} must be from 0 up and below 1.")
     where = torch.device(device)
     limit = MEMORY_LIMIT[where.type] if memory_limit is None else memory_limit
-    results: dict[int, Swept] = {}
+    results: dict[int, GradientResult] = {}
     with one_thread(), float32_products(), torch.no_grad():
         data = Data.of(rows, people, where, dtype)
         for places in _blocks(recipe, data, [len(sweep.people) + epochs for sweep in sweeps], limit):
@@ -183,12 +164,7 @@ class Block:
         state = len(State._fields) * self.p * data.X.element_size() * len(sweeps)
         self.tape = Tape(max(1, memory_limit // (4 * state)))
         self._train()
-        if self.tape.stride > self.tape.capacity:
-            raise SettingError(
-                f"memory_limit={memory_limit} bytes is too little to walk back {len(sweeps)} trainings of "
-                f"{self.kept.max() * self.batches} steps; allow at least "
-                f"{memory_limit * math.ceil(self.tape.stride / self.tape.capacity)}."
-            )
+        self.tape.refuse_if_short(memory_limit, f"{len(sweeps)} trainings", int(self.kept.max()) * self.batches)
 
     # --- forwards -----------------------------------------------------------------------------------
 
@@ -280,7 +256,7 @@ class Block:
 
     # --- what came out ------------------------------------------------------------------------------
 
-    def swept(self, epochs: int, accuracy: float) -> list[Swept]:
+    def swept(self, epochs: int, accuracy: float) -> list[GradientResult]:
         """Walk back from the kept networks' logits, and from the validation losses of the `epochs` lowest."""
         considered = [self._lowest(losses, max(1, epochs)) for losses in self.losses]
         people, present = self._people()
@@ -296,7 +272,7 @@ class Block:
         gradients = (by_logit if mixing is None else mixing @ by_logit).cpu().numpy()
         by_loss, logits, weights = by_label.cpu().numpy(), self._epoch_logits(considered, people), kept.cpu().numpy()
         return [
-            Swept(
+            GradientResult(
                 labels=self.labels[s],
                 logits=logits[s][0],
                 gradient=gradients[s, : len(sweep.people)],

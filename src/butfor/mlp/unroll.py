@@ -96,6 +96,14 @@ class Tape:
             self.states = self.states[::2]
             self.stride *= 2
 
+    def refuse_if_short(self, memory_limit: int, what: str, steps: int) -> None:
+        """A segment must fit into the memory that its checkpoints have."""
+        if self.stride > self.capacity:
+            raise SettingError(
+                f"memory_limit={memory_limit} bytes is too little to walk back {what} of {steps} steps; allow at least "
+                f"{memory_limit * math.ceil(self.stride / self.capacity)}."
+            )
+
     def segments(self, steps: int) -> Iterator[tuple[State, range]]:
         """Stretches of steps from the last one back, each with the state before its first step."""
         for k in reversed(range(math.ceil(steps / self.stride))):
@@ -131,12 +139,7 @@ class Unrolled:
         self.tape = Tape(_capacity(recipe.parameters(rows.d), self.X.element_size(), memory_limit))
         with _quietly():
             self._train()
-        if self.tape.stride > self.tape.capacity:
-            raise SettingError(
-                f"memory_limit={memory_limit} bytes is too little to walk back a training of "
-                f"{self.best_epoch * self.batches} steps; allow at least "
-                f"{memory_limit * math.ceil(self.tape.stride / self.tape.capacity)}."
-            )
+        self.tape.refuse_if_short(memory_limit, "a training", self.best_epoch * self.batches)
 
     # --- forwards -----------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError
 from butfor.learn.ensemble import models_of
 from butfor.machine import available_cores
+from butfor.mlp.derivatives import GradientResult
 from butfor.mlp.learner import NetworkModel
 from butfor.mlp.recipe import Network, Recipe, Rows
 from butfor.rank.combined import beaten
@@ -33,7 +34,7 @@ from butfor.seam import FlipSet, Floats, Model, Table, away
 if TYPE_CHECKING:
     import torch
 
-    from butfor.mlp.sweeps import Sweep, Swept
+    from butfor.mlp.sweeps import Sweep
 
 Numbers = NDArray[np.floating[Any]]
 
@@ -45,44 +46,6 @@ EFFECTS = 2**27
 """Predicted effects held at a time."""
 MEMORY_LIMIT = 2**30
 """Bytes of training states kept for a walk back; a longer training is recomputed in segments."""
-
-
-@dataclass(frozen=True, eq=False)
-class GradientResult:
-    """One training run and its derivatives by the labels.
-
-    `labels [n]` were trained on and `network` was kept; `logits [people]` are its own and `gradient [people × n]`
-    is ∂logit/∂y_i. Of the epochs with the lowest validation losses, the kept one first: which they are,
-    `epochs [E]`; the logits after each, `epoch_logits [E × people]`; its validation loss, `validation_losses [E]`,
-    and ∂loss/∂y_i, `validation_gradients [E × n]`.
-    """
-
-    labels: Floats
-    logits: Numbers
-    gradient: Numbers
-    network: Network
-    epochs: tuple[int, ...]
-    epoch_logits: Numbers
-    validation_losses: Numbers
-    validation_gradients: Numbers
-
-    @property
-    def best_epoch(self) -> int:
-        return self.epochs[0]
-
-    def chances(self, tolerance: float) -> Numbers:
-        """How likely each epoch is the kept one once label i is turned, `[E × n]`: from the predicted validation
-        losses, whose differences mean little below `tolerance`."""
-        if len(self.epochs) == 1:
-            return np.ones((1, len(self.labels)))
-        losses = self.validation_losses[:, None] + (1 - 2 * self.labels) * self.validation_gradients
-        weights: Numbers = np.exp((losses.min(axis=0) - losses) / tolerance)
-        return weights / weights.sum(axis=0)
-
-    def flip_effects(self, tolerance: float) -> Numbers:
-        """The predicted change of the logit if label i were turned, `[people × n]`."""
-        jumps = (self.epoch_logits - self.logits).T @ self.chances(tolerance)
-        return jumps.astype(self.gradient.dtype) + (1 - 2 * self.labels) * self.gradient
 
 
 def label_gradients(
@@ -204,17 +167,13 @@ class Gradient(NetworkRanking):
         size = max(1, EFFECTS // (network.rows.n * max(len(sweep.people) for sweep in sweeps)))
         for first in range(0, len(sweeps), size):
             for swept in self._swept(network, sweeps[first : first + size], people):
-                fields = ("labels", "logits", "gradient", "network", "epochs", "epoch_logits", "validation_losses")
-                result = GradientResult(
-                    **{name: getattr(swept, name) for name in fields}, validation_gradients=swept.validation_gradients
-                )
-                yield result.flip_effects(self.tolerance)
+                yield swept.flip_effects(self.tolerance)
 
-    def _swept(self, network: NetworkModel, sweeps: Sequence[Sweep], people: Floats) -> list[Swept]:
+    def _swept(self, network: NetworkModel, sweeps: Sequence[Sweep], people: Floats) -> list[GradientResult]:
         """On the CPU's cores, or all at once on a GPU."""
         from butfor.mlp.sweeps import sweep_many
 
-        def swept(some: Sequence[Sweep]) -> list[Swept]:
+        def swept(some: Sequence[Sweep]) -> list[GradientResult]:
             return sweep_many(
                 network.network.recipe, network.rows, some, people, epochs=self.epochs, device=self._device
             )
