@@ -66,11 +66,11 @@ class ConsoleWatcher(Watcher):
 
     def trained(self, networks: int) -> None:
         self._networks += networks
-        if self._bar:  # shrinking and seed control come on top of the announced attempts
+        if self._bar:  # making sets smaller may come on top of what was announced
             self._bar.update(self._task, advance=networks, total=max(self._most, self._networks))
         elif time.monotonic() - self._last_line > self.LOG_EVERY:
             self._last_line = time.monotonic()
-            self.note(f"{self._words()}, {self._networks} of at most {self._most} retrainings")
+            self.note(f"{self._words()}, {self._networks} retrainings so far")
 
     def people(self, done: int, found: int) -> None:
         self._done, self._found = done, found

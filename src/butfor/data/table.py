@@ -240,7 +240,7 @@ def _identifiers(values: pd.Series) -> list[Any]:
     twice = values[values.duplicated()]
     if len(twice):
         raise TableError(
-            f"--id '{values.name}': {twice.iloc[0]!r} occurs {int((values == twice.iloc[0]).sum())} times; an "
+            f"--id '{values.name}': '{twice.iloc[0]}' occurs {int((values == twice.iloc[0]).sum())} times; an "
             "identifier must be different in every row."
         )
     return values.tolist()

@@ -313,6 +313,8 @@ class Inquiry:
             return
         seconds = (search + checks) * trainer.time_of_one() + confirmations * self.seconds_by_definition / trainer.jobs
         self.watch.plan(asked, trainer.trained + most, seconds)
+        if settings.protocol.shrinks:
+            self.watch.note("Making what is found smaller comes on top of that.")
 
     def _most_sets(self, trainer: Trainer, people: NDArray[np.int64]) -> int:
         """Flip sets that the search for these people trains at the most, as far as the protocol can say."""

@@ -143,8 +143,9 @@ class Population(Sequence[Verdict]):
         parts = []
         for group in self._groups:
             members = [v for v in known if v.group == group]
-            parts.append(f"{group} {sum(bool(v.switch_changes) for v in members)} of {len(members)}")
-        return f"{changed} of {len(known)} decisions change when '{name}' alone is switched ({', '.join(parts)})" + (
+            parts.append(f"of '{group}' {sum(bool(v.switch_changes) for v in members)} of {len(members)}")
+        verb = "changes" if changed == 1 else "change"
+        return f"{changed} of {len(known)} decisions {verb} when '{name}' alone is switched ({', '.join(parts)})" + (
             ": there the attribute itself decides, whatever the labels." if changed else "."
         )
 
