@@ -237,12 +237,12 @@ class Inquiry:
 
     # --- what a find is worth -----------------------------------------------------------------------
 
-    def judge(self, trainer: Trainer, skip: int = 0) -> None:
+    def judge(self, trainer: Trainer) -> None:
         """Put every find to fresh seeds, and everyone's present decision; by the engine."""
         count = self.settings.fresh_seeds
         if not count or not self.seeded or not self.pursuits:
             return
-        seeds = fresh_seeds(self.learner, count, skip)
+        seeds = fresh_seeds(self.learner, count)
         try:
             people = [(p.person, int(self.situation.predictions[p.person])) for p in self.pursuits]
             otherwise = base_decisions(trainer.train, seeds, people, self.watch)

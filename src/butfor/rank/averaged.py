@@ -19,10 +19,10 @@ from butfor.seam import Model, Table, away
 
 
 class Averaged(Ranking):
-    """The mean, or the median, of what `ranking` says about each member; of the first `most` where that is enough."""
+    """The mean, or the median, of what `ranking` says about each member; of as many as it says are `enough`."""
 
-    def __init__(self, ranking: Ranking, most: int | None = None) -> None:
-        self.ranking, self.most = ranking, most
+    def __init__(self, ranking: Ranking) -> None:
+        self.ranking = ranking
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -46,7 +46,7 @@ class Averaged(Ranking):
         return all(accepts(self.ranking, member) for member in models_of(model))
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        members = models_of(model)[: self.most or getattr(self.ranking, "enough", None)]
+        members = models_of(model)[: getattr(self.ranking, "enough", None)]
         out = away(model.logits(people))
         at_once = getattr(self.ranking, "score_members", None)
         if at_once is not None:
