@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
+import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
 
 import butfor
+
+# The same examples on every run, so that a commit passes or fails; HYPOTHESIS_PROFILE=explore draws new ones.
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.register_profile("explore", derandomize=False, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 def fitted(name: str, **settings: object) -> tuple[butfor.LabelAudit, object]:

@@ -103,8 +103,8 @@ class Inquiry:
 
     def _settled(self, person: int, bracket: Bracket) -> Pursuit | None:
         """A search that need not search: its only attempt is what was proven to be the smallest set, or there is none
-        because the proof goes beyond the budget."""
-        beyond = bracket.at_least > self.settings.budget
+        because the proof goes beyond the budget or beyond all labels that may be flipped."""
+        beyond = bracket.at_least > min(self.settings.budget, int(self.psi[person].sum()))
         if not self.settings.protocol.proves or (bracket.witness is None and not beyond):
             return None
         attempts = [] if beyond or bracket.witness is None else [bracket.witness]

@@ -47,7 +47,7 @@ class Conclusions:
         found = pursuit is not None and pursuit.found is not None
         positions = pursuit.found if pursuit is not None and pursuit.found is not None else ()
         at_least, proof = self._at_least(k, pursuit, allowed)
-        none = at_least is not None and at_least > self.settings.budget
+        none = at_least is not None and at_least > min(self.settings.budget, allowed)
         unfound = "proven_none" if none else "not_found"
         return Verdict(
             status="not_eligible" if pursuit is None else "found" if found else unfound,
