@@ -1,0 +1,55 @@
+"""`butfor audit`: from options to an audit, its files and its lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from butfor.cli.options import AUDIT, RUN, TABLE, Choices, with_options
+from butfor.cli.printing import introduction, print_result, write_files
+from butfor.cli.repeat import command_again
+from butfor.cli.wiring import cases_of, fitted_audit, load
+
+
+@click.command(cls=Choices)
+@click.argument("table")
+@with_options(TABLE, AUDIT, RUN)
+def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | None, as_json: bool, quiet: bool,
+          **options: Any) -> int:  # fmt: skip
+    """Find the labels that decide about people in TABLE: an embedded data set (see 'butfor datasets')
+    or a CSV, Parquet, Feather or Excel file; - is a CSV from standard input.
+
+    \b
+    butfor audit german --case 36
+    butfor audit german --model boosting
+    butfor audit loans.csv --label approved --sensitive sex --budget 0.1% --out report/
+    butfor audit loans.csv --label approved --adverse no --sensitive sex --id application --test new.csv
+
+    An embedded set is audited with its published settings, a file with settings that suit its size.
+    """
+    from butfor.progress import ConsoleWatcher, Watcher
+
+    watch = Watcher() if quiet else ConsoleWatcher()
+    data = load(table, options, watch)
+    labels = fitted_audit(data, options)
+    people = cases_of(single, cases, len(data.X_test))
+    if not quiet:
+        for line in introduction(data, labels, len(people)):
+            watch.note(line)
+    beside = data.groups["test"] if data.groups else None
+    population = labels.explain_all(data.X_test, data.y_test, sensitive_features=beside, cases=people, watch=watch)
+    population.run["command"] = command_again(table, single, cases, people, labels, options)
+    if population.interrupted:
+        watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
+    result = population.verdicts[0] if len(population) == 1 else population
+    if out is not None:
+        written = write_files(result, population, out, getattr(data, "kept", None))
+    if as_json:
+        click.echo(result.to_json())
+    else:
+        print_result(result)
+    if out is not None and not quiet:
+        click.echo(f"Wrote {', '.join(written)} into {out}. Open {out / 'report.html'}", err=True)
+    return 130 if population.interrupted else 0

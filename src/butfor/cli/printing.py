@@ -1,0 +1,132 @@
+"""From results to lines, tables and files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from butfor.errors import listed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from butfor import LabelAudit
+    from butfor.data import Dataset
+    from butfor.result.population import Population
+    from butfor.result.verdict import Verdict
+
+
+def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
+    """What is audited, before anything is searched."""
+    accuracy = ((labels.model_.logits(data.X_test) > 0) == data.y_test).mean()
+    lines = [
+        f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {labels.learner_.name} is "
+        f"right about {100 * accuracy:.0f} % of {len(data.X_test)} test rows. Asking about {people} of them."
+    ]
+    lines += _remarks(data, labels)
+    if labels.table_.validation is None and len(data.X_val):
+        lines.append(
+            f"The {len(data.X_val)} validation rows of the split are not used: this model does not stop early."
+        )
+    margin = getattr(labels.learner_, "margin", "decision_function")
+    if margin != "decision_function":
+        lines.append(f"{labels.learner_.name} has no decision_function; its margin is {margin}.")
+    if labels.sensitive_.blind:
+        lines.append(f"The model does not see '{labels.sensitive_.name}': no switch of it can change a decision.")
+    if labels.members_ > 1:
+        lines.append(
+            f"The audited model is the mean of {labels.members_} trainings that differ in the seed alone; "
+            f"{labels.fresh_seeds} fresh seeds put what is found to the test."
+        )
+    elif labels.seeded_:
+        lines.append("The audited model is a single training: what is found is true for its seed.")
+    if not labels.seeded_:
+        lines.append(
+            f"{labels.learner_.name} has no seed that matters here: the same labels always give the same model."
+        )
+    return lines
+
+
+def _remarks(data: Dataset, labels: LabelAudit) -> list[str]:
+    """What became of missing, unknown and rare values."""
+    import pandas as pd
+
+    from butfor.encoded import EncodedTable
+    from butfor.learn.ensemble import models_of
+
+    rows = pd.concat([data.X_train, data.X_val, data.X_test])
+    encoded = getattr(models_of(labels.model_)[0], "data", None)
+    if isinstance(encoded, EncodedTable):
+        return encoded.encoder.remarks(rows)
+    holes = rows.isna().any()
+    name = labels.learner_.name
+    return [f"{name} gets the missing values of {listed(rows.columns[holes])} as they are."] if holes.any() else []
+
+
+def write_files(
+    result: Verdict | Population, population: Population, directory: Path, kept: pd.DataFrame | None = None
+) -> list[str]:
+    """audit.json, people.csv (with what is kept of the test rows), keystones.csv and report.html."""
+    directory.mkdir(parents=True, exist_ok=True)
+    result.to_json(directory / "audit.json")
+    people = population.to_frame()
+    if kept is not None:
+        theirs = kept.iloc[[v.case for v in population if v.case is not None]].reset_index(drop=True)
+        people = people.join(theirs.rename(columns={c: f"{c} (kept)" for c in theirs if c in people}))
+    people.to_csv(directory / "people.csv", index=False)
+    population.keystones.to_csv(directory / "keystones.csv")
+    result.to_html(directory / "report.html")
+    return ["audit.json", "people.csv", "keystones.csv", "report.html"]
+
+
+def print_result(result: Verdict | Population) -> None:
+    from butfor.result.verdict import Verdict
+
+    click.echo(result.sentence)
+    if isinstance(result, Verdict):
+        for line in (result.belief, result.collateral.sentence if result.collateral else ""):
+            if line:
+                click.echo(line)
+        if result.found:
+            person = result.person.to_frame(f"person {result.case}")
+            beside = person.join(result.flips.T.rename(columns=lambda row: f"training row {row}"), how="right")
+            print_table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
+        return
+    for told in (result.direct, result.details, result.proven):
+        if told:
+            click.echo(told)
+    shares = result.by_group.reset_index()
+    for column in ("share", "low", "high", "share_solid", "solid_low", "solid_high"):
+        shares[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in shares[column]]
+    shares["median_margin"] = shares["median_margin"].map("{:.2f}".format)
+    print_table(
+        shares,
+        "Shares of eligible people with a counterfactual dataset, and with a solid one, each with its 95 % interval;\n"
+        "close calls; and how far (median |logit|) eligible people are from the decision boundary.",
+    )
+    for warning in [result.comparison.sentence if result.comparison else "", *result.warnings]:
+        if warning:
+            click.echo(warning)
+    top = result.keystones.head(5)
+    if len(top):
+        most = [f"row {row} ({int(values['people'])})" for row, values in top.iterrows()]
+        click.echo(f"Labels in most flip sets, to review first: {', '.join(most)}.")
+
+
+def print_table(frame: Any, caption: str | None = None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    # A pipe or a log has no width of its own: never wrap a table there.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
+    for column in frame.columns:
+        table.add_column(escape(str(column)), overflow="fold")
+    for row in frame.itertuples(index=False):
+        table.add_row(*(escape(str(cell)) for cell in row))
+    console.print(table)

@@ -1,0 +1,187 @@
+"""From options to a table, a model and an audit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from butfor.cli.options import FIRST
+from butfor.errors import SettingError, listed
+
+if TYPE_CHECKING:
+    from butfor import LabelAudit
+    from butfor.data import Dataset
+    from butfor.progress import Watcher
+
+
+def load(table: str, options: dict[str, Any], watch: Watcher) -> Dataset:
+    """The table that the options name."""
+    from butfor.data.table import load_table
+
+    return load_table(
+        table,
+        label=options["label"],
+        positive=options["positive"],
+        sensitive=options["sensitive"],
+        drop=_names(options["drop"]),
+        split_seed=options["split_seed"],
+        missing=options["missing"],
+        test=options["test"],
+        validation=options["validation"],
+        hold_out=options["model"] == "mlp",
+        identifier=options["identifier"],
+        keep=_names(options["keep"]),
+        note=watch.note,
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def fitted_audit(data: Dataset, options: dict[str, Any]) -> LabelAudit:
+    """An audit as the options say, its model trained."""
+    from butfor import LabelAudit
+
+    model = _model(data, options)
+    labels = LabelAudit(
+        model,
+        encoder=_encoder(data, options, model),
+        members=options["members"],
+        budget=_budget(options["budget"]) if options["budget"] else _usual_budget(data, options),
+        rank=options["rank"],
+        protocol=_protocol(options),
+        phi=_phi(data, options),
+        psi=options["psi"],
+        share=options["share"],
+        max_retrainings=options["max_retrainings"],
+        fresh_seeds=options["fresh_seeds"],
+        alternatives=options["alternatives"],
+        null=options["null"],
+        engine=options["engine"],
+        device=options["device"],
+        jobs=options["jobs"],
+        ledger=options["resume"],
+        random_state=options["seed"],
+    )
+    validation = (data.X_val, data.y_val) if options["model"] == "mlp" else None
+    beside = data.sensitive if data.groups is None else data.groups["train"]
+    return labels.fit(data.X_train, data.y_train, sensitive_features=beside, validation=validation)
+
+
+def _model(data: Dataset, options: dict[str, Any]) -> Any:
+    from butfor import MLP
+    from butfor.learn.named import model_named
+
+    if options["model"] != "mlp":
+        ours = [
+            f"--{name.replace('_', '-')}" for name in ("hidden", "batch_size", "epochs") if options[name] is not None
+        ]
+        if ours:
+            raise SettingError(f"{' and '.join(ours)} belong to --model mlp; leave out for '{options['model']}'.")
+        return model_named(options["model"], options["seed"])
+    setup = data.setup
+    return MLP(
+        hidden=setup.hidden if options["hidden"] is None else _hidden(options["hidden"]),
+        max_epochs=setup.max_epochs if options["epochs"] is None else options["epochs"],
+        batch_size=setup.batch_size if options["batch_size"] is None else _batch_size(options["batch_size"]),
+        random_state=options["seed"],
+    )
+
+
+def _encoder(data: Dataset, options: dict[str, Any], model: Any) -> Any:
+    """The published encoding for our network on an embedded set; else what was asked for, or what the audit chooses."""
+    from sklearn.utils import get_tags
+
+    from butfor import TableEncoder
+    from butfor.learn.named import MODELS
+
+    asked = {
+        "missing": "refuse" if options["missing"] == "refuse" else "own",
+        "unknown": options["unknown"],
+        "max_categories": options["max_categories"],
+    }
+    if options["model"] == "mlp":
+        published = "embed" if data.licence else "onehot"
+        return TableEncoder(options["encoding"] or published, data.setup.numeric, **asked)
+    # One of scikit-learn's that takes no missing values would refuse a table of nothing but numbers for them.
+    holes = any(X.isna().any(axis=None) for X in (data.X_train, data.X_test))
+    filled = holes and options["model"] in MODELS and not get_tags(model).input_tags.allow_nan
+    if options["encoding"] or options["unknown"] != "own" or options["max_categories"] is not None or filled:
+        return TableEncoder(options["encoding"] or "onehot", dtype="float64", **asked)
+    return None
+
+
+def _phi(data: Dataset, options: dict[str, Any]) -> Any:
+    """Who may be asked about: --phi and, of them, those who get the adverse decision."""
+    from butfor.rules import as_phi, predicted
+
+    adverse = options["adverse"]
+    if adverse is None:
+        return options["phi"]
+    names = [*data.label_names, *(name.rpartition(" = ")[2] for name in data.label_names)]
+    if adverse not in names:
+        raise SettingError(f"--adverse '{adverse}' is not a decision; the labels are {listed(data.label_names)}.")
+    return as_phi(options["phi"]) & predicted(data.label_names[names.index(adverse) % 2])
+
+
+def _protocol(options: dict[str, Any]) -> Any:
+    from butfor.search import GuidedSearch, SolidSearch
+
+    name, tries, margin = options["protocol"], options["tries"], options["margin"]
+    if tries is not None and name not in (None, "guided"):
+        raise SettingError(f"--tries goes with --protocol guided; '{name}' has its own number of attempts.")
+    if margin is not None and (name not in (None, "solid") or tries is not None):
+        raise SettingError("--margin goes with --protocol solid, the search among the members of an ensemble.")
+    if tries is not None:
+        return GuidedSearch(tries)
+    return SolidSearch(margin) if margin is not None else name
+
+
+def _usual_budget(data: Dataset, options: dict[str, Any]) -> float:
+    """One label in a hundred; of a single model, as published, one in a thousand."""
+    return data.setup.budget if options["members"] == 1 else 0.01
+
+
+def _budget(text: str) -> float:
+    share = text.strip().endswith("%")
+    try:
+        number = float(text.strip().rstrip("%")) / (100 if share else 1)
+    except ValueError:
+        raise SettingError(f"--budget {text}: give a share such as 0.1% or a count such as 3.") from None
+    if share and not 0 < number < 1:
+        raise SettingError(f"--budget {text}: a share must lie above 0 % and below 100 %.")
+    return int(number) if number >= 1 and number == int(number) else number
+
+
+def _hidden(text: str) -> tuple[int, ...]:
+    if text.strip() in ("none", ""):
+        return ()
+    try:
+        return tuple(int(width) for width in text.split(","))
+    except ValueError:
+        raise SettingError(f"--hidden {text}: give widths such as 32,32, or 'none'.") from None
+
+
+def _batch_size(text: str) -> int | None:
+    if text == "full":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingError(f"--batch-size {text}: give a number of rows, or 'full'.") from None
+
+
+def cases_of(single: tuple[int, ...], spans: str | None, people: int) -> list[int]:
+    """The asked-about positions; a range may reach past the end, a single case may not."""
+    if spans is None:
+        return list(dict.fromkeys(single)) if single else list(range(min(FIRST, people)))
+    try:
+        start, stop = (int(end) if end.strip() else None for end in spans.split(":"))
+    except ValueError:
+        raise SettingError(f"--cases {spans}: give a range such as 0:200.") from None
+    if (start or 0) < 0 or (stop is not None and stop <= (start or 0)):
+        raise SettingError(f"--cases {spans}: a range goes from a smaller to a larger position, such as 0:200.")
+    chosen = list(dict.fromkeys([*single, *range(start or 0, people if stop is None else min(stop, people))]))
+    if not chosen:
+        raise SettingError(f"--cases {spans}: the test split has only people 0 to {people - 1}.")
+    return chosen
