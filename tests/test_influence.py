@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from sklearn.kernel_ridge import KernelRidge
 
 from butfor.errors import SettingError
 from butfor.mlp.recipe import Network, Recipe, Rows
@@ -19,6 +20,7 @@ from butfor.rank.influence import (
     lowest_eigenvalue,
     through_rows,
 )
+from butfor.seam import away
 
 FORMS = ("hessian", "gauss-newton")
 needs_dattri = pytest.mark.skipif(not find_spec("dattri"), reason=f"dattri is not installed: {INSTALL}")
@@ -90,6 +92,23 @@ def test_gauss_newton_through_the_rows_or_through_the_parameters():
     v = jacobian(network, people)
     rowwise = through_rows(network, rows, 0.05)(v)
     assert rowwise == pytest.approx(factorised(gauss_newton(network, rows), 0.05)(v), abs=1e-10)
+
+
+def test_tangent_scores_are_flips_of_a_kernel_ridge_regression_with_the_tangent_kernel():
+    network, rows, people = subject(n=60)
+    J, asked = jacobian(network, rows.X), jacobian(network, people)
+    targets = 4.0 * rows.y - 2
+    ridge = KernelRidge(alpha=4 * rows.n * 0.07, kernel="precomputed")
+
+    def predicted(t):
+        return ridge.fit(J @ J.T, t).predict(asked @ J.T)
+
+    scores = Influence(0.07, "tangent").score_network(network, rows, people)
+    out = away(network.logits(people))
+    for i in (0, 11, 59):
+        turned = targets.copy()
+        turned[i] = -turned[i]
+        assert scores[:, i] == pytest.approx(out * (predicted(turned) - predicted(targets)), rel=1e-6, abs=1e-10)
 
 
 @pytest.mark.parametrize("form", FORMS)

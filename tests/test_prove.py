@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -68,7 +69,7 @@ def check(model, seed, most=3, psi="same_group", **table):
     return population
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["same_group", "everything"]))
 @example(10_000, "same_group")  # the proof goes beyond the two labels that may be flipped, not beyond the budget
 def test_ridge_minima_are_what_brute_force_finds(seed, psi):
@@ -77,7 +78,29 @@ def test_ridge_minima_are_what_brute_force_finds(seed, psi):
     check(make_pipeline(StandardScaler(), RidgeClassifier(alpha=0.3, fit_intercept=False)), seed, psi=psi)
 
 
-@settings(max_examples=12, deadline=None)
+REGRESSORS = [
+    LinearRegression(), make_pipeline(StandardScaler(), Ridge(0.5)), KernelRidge(kernel="rbf", gamma=0.3),
+    KNeighborsRegressor(3),
+]  # fmt: skip
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(REGRESSORS), st.sampled_from([0.4, 0.5]))
+def test_minima_of_regressions_on_0_and_1_are_what_brute_force_finds(seed, regressor, threshold):
+    check(butfor.ThresholdedRegressor(regressor, threshold), seed, psi="everything", rows=11)
+
+
+def test_what_is_not_linear_in_the_labels_has_no_proof():
+    X, y, asked, groups, theirs = made(1)
+    audit = butfor.LabelAudit(butfor.ThresholdedRegressor(Lasso(0.05)), members=1, fresh_seeds=0, budget=2)
+    audit.fit(X, y, sensitive_features=groups)
+    with pytest.raises(SettingError, match="Nothing can be proven"):
+        audit.brackets(asked, sensitive_features=theirs)
+    with pytest.raises(butfor.errors.LearnerError, match=r"decides as butfor.ThresholdedRegressor\(LinearRegression"):
+        butfor.LabelAudit(LinearRegression()).fit(X, y, sensitive_features=groups)
+
+
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 4, 5]), st.booleans())
 def test_neighbours_are_counted_as_brute_force_counts(seed, k, whole):
     population = check(KNeighborsClassifier(k), seed, whole=whole)

@@ -29,6 +29,7 @@ _HOMES = {
     "StackedEngine": "butfor.mlp.stacked",
     "Table": "butfor.seam",
     "TableEncoder": "butfor.encode",
+    "ThresholdedRegressor": "butfor.learn.thresholded",
     "Training": "butfor.seam",
     "Verdict": "butfor.result.verdict",
     "load_dataset": "butfor.data",
@@ -53,6 +54,7 @@ __all__ = [
     "StackedEngine",
     "Table",
     "TableEncoder",
+    "ThresholdedRegressor",
     "Training",
     "Verdict",
     "errors",
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from butfor.encode import TableEncoder
     from butfor.learn.joblib_engine import JoblibEngine
     from butfor.learn.partition import PartitionEnsemble
+    from butfor.learn.thresholded import ThresholdedRegressor
     from butfor.mlp.fused import FusedEngine
     from butfor.mlp.mlp import MLP
     from butfor.mlp.stacked import StackedEngine

@@ -263,8 +263,8 @@ class LabelAudit(BaseEstimator):
             proven = prove(self.learner_, situation, flippable(self.psi_, situation))
         if proven is None:
             raise SettingError(
-                f"Nothing can be proven about {self.learner_.name}; ridge classifiers, nearest neighbours and "
-                "PartitionEnsemble have proofs."
+                f"Nothing can be proven about {self.learner_.name}; ridge classifiers, linear regression and "
+                "kernel ridge on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
             )
         return proven
 

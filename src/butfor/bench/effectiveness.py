@@ -31,8 +31,8 @@ from butfor.seam import Engine
 from butfor.search import GuidedSearch, Protocol
 
 RANKS = (
-    "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "influence-gn", "chance",
-    "gradient",
+    "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "influence-gn", "tangent",
+    "chance", "gradient",
 )  # fmt: skip
 RIVALS = ("combined", "distance")
 """Whose retrainings the guided search is given, those of the one that finds more."""

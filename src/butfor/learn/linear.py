@@ -2,7 +2,8 @@
 
 Logistic regression minimises C·Σ sᵢ·lossᵢ + ½‖w‖². Flipping label i adds −C·sᵢ(1 − 2yᵢ)x̃ᵢ to the gradient, and with the
 exact Hessian H = C·Σ sᵢσ'(zᵢ)x̃ᵢx̃ᵢᵀ + I the minimum moves by H⁻¹ of that to first order; the intercept (the 1 in x̃) has
-no penalty. A ridge classifier's prediction Σ zᵢtᵢ is linear in its targets t = ±1, so there the effect is exact.
+no penalty. A ridge classifier's prediction Σ zᵢtᵢ is linear in its targets t = ±1, so there the effect is exact; so it
+is for regressions on 0 and 1 that are linear in them (least squares, ridge, kernel ridge, neighbours).
 """
 
 from __future__ import annotations
@@ -13,19 +14,52 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.sklearn import SklearnModel
+from butfor.learn.sklearn import SklearnModel, last_step, sees_no_label
+from butfor.learn.thresholded import ThresholdedRegressor
 from butfor.seam import Model, Table
 
 Array = NDArray[np.float64]
 
 
+DIRECT = ("auto", "cholesky", "svd")
+"""Solvers of ridge that end at the minimum itself."""
+
+
+def adds_up(estimator: Any) -> bool:
+    """Whether the margin is a sum over the labels, each with a weight that no label has a say in: then flipping one
+    moves it by the same amount, whatever else is flipped."""
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
+    from sklearn.neighbors import KNeighborsRegressor
+
+    if not sees_no_label(estimator):
+        return False
+    final = last_step(estimator)
+    if type(final) is RidgeClassifier:
+        return not final.positive and final.solver in DIRECT and final.class_weight is None
+    if type(final) is not ThresholdedRegressor:
+        return False
+    regressor = final.fresh()
+    inner = last_step(regressor)
+    if type(inner) in (LinearRegression, Ridge):
+        usual = not inner.positive and getattr(inner, "solver", "auto") in DIRECT
+    else:
+        usual = type(inner) is KernelRidge or (
+            type(inner) is KNeighborsRegressor and inner.weights in ("uniform", "distance")
+        )
+    return usual and sees_no_label(regressor)
+
+
 def is_linear(model: Model) -> bool:
-    """A logistic regression with the usual penalty, or a ridge classifier, whose inputs are known."""
+    """A logistic regression with the usual penalty, a ridge classifier, or a regression on 0 and 1 whose predictions
+    are sums over the labels; where its inputs are known."""
     if not isinstance(model, SklearnModel):
         return False
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
     final = model.final
+    if type(final) is ThresholdedRegressor:
+        return adds_up(model.estimator)
     if type(final) is LogisticRegression:
         plain = final.l1_ratio in (None, 0) and getattr(final, "penalty", None) not in ("l1", "elasticnet")
     else:
@@ -36,6 +70,9 @@ def is_linear(model: Model) -> bool:
 def flip_effects(model: Model, table: Table, people: pd.DataFrame) -> Array:
     """The change of each person's margin if label i were flipped, `[people × n]`."""
     assert isinstance(model, SklearnModel)
+    if isinstance(model.final, ThresholdedRegressor):
+        rows, those = model.step_inputs(table.X), model.step_inputs(people)
+        return model.final.share_of_labels(rows, those, table.weight) * (1 - 2 * table.zero_one)[None, :]
     X, asked = model.inputs(table.X), model.inputs(people)
     assert X is not None
     assert asked is not None

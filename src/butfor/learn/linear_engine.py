@@ -1,7 +1,8 @@
-"""Many logistic regressions or ridge classifiers at once, from the one that is already trained.
+"""Many linear classifiers at once, from the one that is already trained.
 
-All flip sets of a table share X and differ in a few labels, so their minima lie close together. For ridge the margin
-is linear in the labels: a flip set's is the present one plus its labels' effects, exactly. For logistic regression the
+All flip sets of a table share X and differ in a few labels, so their minima lie close together. Where the margin is a
+sum over the labels (ridge, regressions on 0 and 1) a flip set's is the present one plus its labels' effects, exactly.
+For logistic regression the
 loss is convex: Newton's method starts from the present minimum, with the present Hessian factorised once, and moves all
 flip sets together, one matrix product for all; the few that are far away get Hessians of their own. The estimator's
 own solver stops a little before the minimum, much the same before each: so what is added to its present answer is how
@@ -15,23 +16,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
 
 from butfor.learn import linear
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.linear import Array
-from butfor.learn.sklearn import SklearnLearner, SklearnModel
+from butfor.learn.sklearn import SklearnLearner, SklearnModel, last_step, sees_no_label
 from butfor.seam import Bound, FlipSet, Floats, Learner, Progress, Table, Training
 
 SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
 """Those that end at the minimum of the loss as it is written; liblinear, for one, penalises the intercept too."""
-LABEL_BLIND = (
-    "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder",
-    "SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold",
-)  # fmt: skip
-"""Preprocessing that looks at no label, so that it is the same for all flip sets."""
 TOGETHER = 64
 SMALL_GRADIENT = 1e-6
 """Where the largest entry of the gradient, per training row, is below this, a minimum is reached."""
@@ -41,8 +34,9 @@ SHARED_STEPS, OWN_STEPS = 12, 30
 
 
 class LinearEngine:
-    """For LogisticRegression with the usual penalty and RidgeClassifier, behind preprocessing that sees no label. Where
-    a logistic regression's own solver stops short of the minimum, its own fit trains instead."""
+    """For LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are linear in
+    them, behind preprocessing that sees no label. Where a logistic regression's own solver stops short of the minimum,
+    its own fit trains instead."""
 
     name = "linear"
     by_definition = False
@@ -51,22 +45,21 @@ class LinearEngine:
     def accepts(self, learner: Learner) -> bool:
         if not isinstance(learner, SklearnLearner):
             return False
-        last = _steps(learner.estimator)[-1]
-        from sklearn.linear_model import LogisticRegression, RidgeClassifier
+        last = last_step(learner.estimator)
+        from sklearn.linear_model import LogisticRegression
 
-        if type(last) is LogisticRegression:
-            usual = last.l1_ratio in (None, 0) and getattr(last, "penalty", "l2") not in ("l1", "elasticnet")
-            usual = usual and last.solver in SOLVERS and not last.dual and not last.warm_start
-        else:
-            usual = type(last) is RidgeClassifier and not last.positive and last.solver in ("auto", "cholesky", "svd")
+        if type(last) is not LogisticRegression:
+            return linear.adds_up(learner.estimator)
+        usual = last.l1_ratio in (None, 0) and getattr(last, "penalty", "l2") not in ("l1", "elasticnet")
+        usual = usual and last.solver in SOLVERS and not last.dual and not last.warm_start
         return usual and last.class_weight is None and sees_no_label(learner.estimator)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         self.name, self.by_definition = LinearEngine.name, LinearEngine.by_definition
         model = learner.fit(table, table.labels())
         assert isinstance(model, SklearnModel)
-        if type(model.final).__name__ == "RidgeClassifier":
-            return _Ridge(model, table, people)
+        if linear.adds_up(model.estimator):
+            return _Sum(model, table, people)
         try:
             bound = _Logistic(model, table, people)
             near = np.abs(bound.X @ bound.w) < 1
@@ -80,7 +73,7 @@ class LinearEngine:
         return JoblibEngine().bind(learner, table, people)
 
 
-class _Ridge:
+class _Sum:
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
         self.before = model.logits(people).astype(np.float64)
         self.effects = linear.flip_effects(model, table, people)
@@ -165,22 +158,3 @@ class _Logistic:
         H = linear.curvature(self.X, self.weight, self.penalty, w)
         # Without a penalty, or with columns that repeat each other, H may be singular by a hair.
         return cho_factor(H + 1e-10 * np.trace(H) / len(H) * np.eye(len(H)))
-
-
-def sees_no_label(estimator: Any) -> bool:
-    """Whether everything before the last step is the same whatever the labels are."""
-    return all(map(_label_blind, _steps(estimator)[:-1]))
-
-
-def _steps(estimator: Any) -> list[Any]:
-    return [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
-
-
-def _label_blind(step: Any) -> bool:
-    if isinstance(step, (Pipeline, ColumnTransformer)):
-        parts = [part[1] for part in (step.steps if isinstance(step, Pipeline) else step.transformers)]
-        if isinstance(step, ColumnTransformer):
-            parts.append(step.remainder)
-        return all(map(_label_blind, parts))
-    known = isinstance(step, BaseEstimator) and type(step).__name__ in LABEL_BLIND
-    return step in ("passthrough", "drop") if isinstance(step, str) else known or step is None

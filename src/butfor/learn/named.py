@@ -23,6 +23,26 @@ def _ridge(seed: int) -> Any:
     return RidgeClassifier()
 
 
+def _linear(seed: int) -> Any:
+    from butfor.learn.thresholded import ThresholdedRegressor
+
+    return ThresholdedRegressor()
+
+
+def _kernel_ridge(seed: int) -> Any:
+    from sklearn.kernel_ridge import KernelRidge
+
+    from butfor.learn.thresholded import ThresholdedRegressor
+
+    return ThresholdedRegressor(KernelRidge(kernel="rbf"))
+
+
+def _steady(seed: int) -> Any:
+    from butfor.learn.partition import PartitionEnsemble
+
+    return PartitionEnsemble()
+
+
 def _knn(seed: int) -> Any:
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -42,9 +62,11 @@ def _boosting(seed: int) -> Any:
 
 
 MODELS: dict[str, Callable[[int], Any]] = {
-    "logistic": _logistic, "ridge": _ridge, "knn": _knn, "forest": _forest, "boosting": _boosting,
+    "logistic": _logistic, "ridge": _ridge, "linear": _linear, "kernel-ridge": _kernel_ridge, "knn": _knn,
+    "forest": _forest, "boosting": _boosting, "steady": _steady,
 }  # fmt: skip
-"""scikit-learn's, with its defaults but for the solver of logistic regression; the seed is for those that draw."""
+"""scikit-learn's, with its defaults but for the solver of logistic regression; the seed is for those that draw.
+"linear" and "kernel-ridge" are regressions on 0 and 1 with the line at one half, "steady" is our PartitionEnsemble."""
 NAMES = ("mlp", *MODELS)
 
 

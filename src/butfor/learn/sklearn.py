@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
@@ -31,6 +32,11 @@ CLIP = 1e-9
 SMALLEST = np.finfo(np.float32).tiny
 CODED = ("xgboost", "skorch")
 """Libraries whose classifiers take 0 and 1 alone."""
+LABEL_BLIND = (
+    "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder",
+    "SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold",
+)  # fmt: skip
+"""Preprocessing that looks at no label, so that it is the same for all flip sets."""
 RAW = "passthrough"
 """Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
 
@@ -70,7 +76,7 @@ class SklearnLearner:
 
     @property
     def takes_weights(self) -> bool:
-        return has_fit_parameter(_last(self.estimator), "sample_weight")
+        return has_fit_parameter(last_step(self.estimator), "sample_weight")
 
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
         estimator, data = clone(self.estimator), self._encoded(table)
@@ -190,7 +196,7 @@ class SklearnModel:
     @property
     def final(self) -> Any:
         """What decides: the last step of a pipeline."""
-        return _last(self.estimator)
+        return last_step(self.estimator)
 
     def logits(self, people: pd.DataFrame) -> Floats:
         if not len(people):
@@ -263,7 +269,7 @@ def _threshold(estimator: Any) -> float | None:
     """Where an estimator that was given or tuned a threshold of its own draws the line."""
     from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 
-    last = _last(estimator)
+    last = last_step(estimator)
     if not isinstance(last, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
         return None
     threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
@@ -288,17 +294,27 @@ def _check(estimator: Any) -> None:
     except Exception as error:
         raise LearnerError(f"{name} does not say what kind of estimator it is: {_first_line(error)}") from error
     if not decides:
-        raise LearnerError(f"{name} is not a classifier; an audit is about decisions between two classes.")
+        wrap = (
+            f" A regression on 0 and 1 decides as butfor.ThresholdedRegressor({name}(…))."
+            if _regresses(estimator)
+            else ""
+        )
+        raise LearnerError(f"{name} is not a classifier; an audit is about decisions between two classes.{wrap}")
 
 
-def _last(estimator: Any) -> Any:
+def _regresses(estimator: Any) -> bool:
+    return isinstance(estimator, BaseEstimator) and is_regressor(estimator)
+
+
+def last_step(estimator: Any) -> Any:
+    """What decides: the last step of a pipeline, or the estimator itself."""
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
 
 
 def _named(estimator: Any) -> str:
-    inner = _last(estimator)
+    inner = last_step(estimator)
     name = type(inner).__name__
     return f"{name} (pipeline)" if inner is not estimator else name
 
@@ -338,3 +354,22 @@ def _is_number(dtype: Any) -> bool:
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def sees_no_label(estimator: Any) -> bool:
+    """Whether everything before the last step is the same whatever the labels are."""
+    return all(map(_label_blind, _steps(estimator)[:-1]))
+
+
+def _steps(estimator: Any) -> list[Any]:
+    return [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+
+
+def _label_blind(step: Any) -> bool:
+    if isinstance(step, (Pipeline, ColumnTransformer)):
+        parts = [part[1] for part in (step.steps if isinstance(step, Pipeline) else step.transformers)]
+        if isinstance(step, ColumnTransformer):
+            parts.append(step.remainder)
+        return all(map(_label_blind, parts))
+    known = isinstance(step, BaseEstimator) and type(step).__name__ in LABEL_BLIND
+    return step in ("passthrough", "drop") if isinstance(step, str) else known or step is None

@@ -1,17 +1,15 @@
-"""Ridge classifiers: the margin is a sum over the labels, so sorting the effects gives the exact minimum.
+"""Ridge classifiers and regressions on 0 and 1: the margin is a sum over the labels, so sorting gives the minimum.
 
-With targets t = ±1 the margin is Σ zᵢtᵢ (`butfor.learn.linear`). Flipping label i moves it by a fixed amount, whatever
-else is flipped; so the fewest labels that turn the decision are the strongest ones, as many as it takes.
+The margin is Σ zᵢtᵢ with z that depends on inputs alone (`butfor.learn.linear`). Flipping label i moves it by a fixed
+amount, whatever else is flipped; so the fewest labels that turn the decision are the strongest, as many as it takes.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from sklearn.linear_model import RidgeClassifier
 
-from butfor.learn.linear import flip_effects
-from butfor.learn.linear_engine import LinearEngine
-from butfor.learn.sklearn import SklearnModel
+from butfor.learn.linear import adds_up, flip_effects
+from butfor.learn.sklearn import SklearnLearner, SklearnModel
 from butfor.prove.bracket import Bracket
 from butfor.seam import Learner, Model, away
 from butfor.situation import Mask, Situation
@@ -22,9 +20,8 @@ SLACK = 1e-6
 
 
 def accepts(learner: Learner, model: Model) -> bool:
-    """A ridge classifier behind preprocessing that sees no label."""
-    ridge = isinstance(model, SklearnModel) and type(model.final) is RidgeClassifier
-    return ridge and LinearEngine().accepts(learner)
+    """A margin that adds up, behind preprocessing that sees no label."""
+    return isinstance(model, SklearnModel) and isinstance(learner, SklearnLearner) and adds_up(learner.estimator)
 
 
 def brackets(situation: Situation, psi: Mask) -> list[Bracket]:

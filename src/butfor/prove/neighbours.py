@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
-from butfor.learn.linear_engine import sees_no_label
-from butfor.learn.sklearn import SklearnLearner, SklearnModel
+from butfor.learn.sklearn import SklearnLearner, SklearnModel, sees_no_label
 from butfor.prove.bracket import Bracket
 from butfor.seam import Learner, Model
 from butfor.situation import Mask, Situation

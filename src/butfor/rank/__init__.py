@@ -20,7 +20,7 @@ __all__ = ["NAMES", "Ranking", "Scores", "accepts", "as_ranking", "checked_score
 
 NAMES = (
     "gradient", "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "influence-gn",
-    "leaves", "chance",
+    "tangent", "leaves", "chance",
 )  # fmt: skip
 
 
@@ -60,6 +60,7 @@ def _named(name: str, seed: int) -> Ranking:
         "distance": Distance,
         "influence": Influence,
         "influence-gn": lambda: Influence(form="gauss-newton"),
+        "tangent": lambda: Influence(form="tangent"),
         "leaves": Leaves,
         "chance": lambda: Chance(seed),
     }

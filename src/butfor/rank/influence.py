@@ -41,14 +41,16 @@ Chosen by looking: on Student and German the real effects of single flips agree 
 BLOCK_BYTES = 2**26
 """Memory of one block of rows while a matrix is summed over them."""
 
-FORMS = {"hessian": "influence", "gauss-newton": "influence-gn"}
+FORMS = {"hessian": "influence", "gauss-newton": "influence-gn", "tangent": "tangent"}
 
 
 class Influence(NetworkRanking):
     """Predicted Δlogit away from the person's present class if label i were flipped.
 
     `form="hessian"` ("influence") has the exact Hessian H of the mean training loss at the kept weights,
-    `form="gauss-newton"` ("influence-gn") its positive part (1/n) Σ σ'(zᵢ) JᵢJᵢᵀ; to either `damping`·I is added.
+    `form="gauss-newton"` ("influence-gn") its positive part (1/n) Σ σ'(zᵢ) JᵢJᵢᵀ; `form="tangent"` ("tangent") has
+    every loss bend as at even odds, σ' = ¼: the kernel ridge regression on the labels whose kernel is the network's
+    tangent kernel, in which a label's effect does not depend on the others. To each `damping`·I is added.
     `damping=None` means 0.03, and for the Hessian 0.03 beyond its most negative eigenvalue: as long as one
     stays negative or near 0 the prediction has the wrong sign or no bound along it. A damping given by
     hand is taken as it is, and refused where it leaves such an eigenvalue.
@@ -107,10 +109,10 @@ class Influence(NetworkRanking):
         if self.form == "hessian":
             H = hessian(network, rows)
             return factorised(H, sufficient_damping(lowest_eigenvalue(H)) if self.damping is None else self.damping)
-        damping = DAMPING if self.damping is None else self.damping
+        damping, even = DAMPING if self.damping is None else self.damping, self.form == "tangent"
         if damping > 0 and rows.n < network.recipe.parameters(rows.d):
-            return through_rows(network, rows, damping)
-        return factorised(gauss_newton(network, rows), damping)
+            return through_rows(network, rows, damping, even)
+        return factorised(gauss_newton(network, rows, even), damping)
 
 
 # --- solving ----------------------------------------------------------------------------------------
@@ -163,9 +165,9 @@ def factorised(H: Array, damping: float) -> Callable[[Array], Array]:
     return lambda v: cho_solve(factor, v.T).T
 
 
-def through_rows(network: Network, rows: Rows, damping: float) -> Callable[[Array], Array]:
+def through_rows(network: Network, rows: Rows, damping: float, even: bool = False) -> Callable[[Array], Array]:
     """v ↦ v(AᵀA + damping·I)⁻¹ through the n × n matrix AAᵀ; AᵀA is the Gauss–Newton matrix."""
-    A = jacobian(network, rows.X) * np.sqrt(_loss_bend(network, rows.X) / rows.n)[:, None]
+    A = _bent(network, rows.X, rows.n, even)
     inner = factorised(A @ A.T, damping)
     return lambda v: (v - inner(v @ A.T) @ A) / damping
 
@@ -232,13 +234,12 @@ def jacobian(network: Network, X: Floats) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def gauss_newton(network: Network, rows: Rows) -> Array:
-    """(1/n) Σ σ'(zᵢ) JᵢJᵢᵀ, `[p × p]`."""
+def gauss_newton(network: Network, rows: Rows, even: bool = False) -> Array:
+    """(1/n) Σ σ'(zᵢ) JᵢJᵢᵀ, `[p × p]`; `even`: with σ' = ¼ throughout."""
     p = network.recipe.parameters(rows.d)
     G = np.zeros((p, p))
     for block in row_blocks(rows.n, p):
-        J = jacobian(network, rows.X[block])
-        J *= np.sqrt(_loss_bend(network, rows.X[block]) / rows.n)[:, None]
+        J = _bent(network, rows.X[block], rows.n, even)
         G += J.T @ J
     return G
 
@@ -345,6 +346,12 @@ def row_blocks(n: int, numbers: int) -> Iterator[slice]:
     rows = max(16, BLOCK_BYTES // (8 * numbers))
     for first in range(0, n, rows):
         yield slice(first, min(first + rows, n))
+
+
+def _bent(network: Network, X: Floats, n: int, even: bool) -> Array:
+    """√(σ'(zᵢ)/n) Jᵢ of each row; `even`: with σ' = ¼."""
+    bend = np.full(len(X), 0.25) if even else _loss_bend(network, X)
+    return jacobian(network, X) * np.sqrt(bend / n)[:, None]
 
 
 def _loss_bend(network: Network, X: Floats) -> Array:

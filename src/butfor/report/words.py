@@ -62,6 +62,7 @@ RANKINGS = {
     "chance": "at random, as a baseline",
     "influence": "by an estimate of each label's influence on this decision",
     "influence-gn": "by an estimate of each label's influence on this decision (Gauss–Newton form)",
+    "tangent": "by each label's weight in the kernel regression that the network resembles (tangent kernel)",
     "leaves": "by how often the model's trees put the person and each training row into one leaf",
     "gradient": "by the derivative of this decision with respect to each training label",
 }
