@@ -25,8 +25,9 @@ from butfor.rules import Rule, flippable
 from butfor.seam import FlipSet, Learner, away, person_keys
 from butfor.search.guided import Leaders, leader_words
 from butfor.search.joint import JointSearch, Pursuit
+from butfor.search.pairs import PairSearch
 from butfor.search.plans import Listed
-from butfor.search.protocols import Protocol, Ranked
+from butfor.search.protocols import Exhaustive, Protocol, Ranked
 from butfor.search.solid import Hunt, SizeSearch, SolidSearch
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
@@ -135,11 +136,14 @@ class Inquiry:
         """Search for these people among the labels that `psi` allows them."""
         if isinstance(self.settings.protocol, SolidSearch):
             return self._hunt(trainer, self.settings.protocol, people, psi)
-        pursuits = [
-            Pursuit(person, self.settings.protocol.plan(ranked), out)
-            for person, out, ranked in self._ranked(people, psi)
-        ]
+        ranked = self._ranked(people, psi)
+        pursuits = [Pursuit(person, self.settings.protocol.plan(each), out) for person, out, each in ranked]
         self._join(trainer, psi, pursuits)
+        if isinstance(self.settings.protocol, Exhaustive) and self.settings.budget > 1 and not self.interrupted:
+            orders = {person: each.order for person, _, each in ranked}
+            search = PairSearch(trainer, psi, orders, self.settings.max_retrainings, self.watch)
+            search.run(pursuits)
+            self.interrupted |= search.interrupted
         return pursuits
 
     def _join(self, trainer: Trainer, psi: NDArray[np.bool_], pursuits: Sequence[Pursuit]) -> None:

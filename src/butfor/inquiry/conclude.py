@@ -92,9 +92,12 @@ class Conclusions:
             return None, None
         if k in self.inquiry.proven:
             return self.inquiry.proven[k].at_least, self.inquiry.proven[k].how
+        enumerated = self.settings.protocol.enumerates(allowed, self.settings.budget)
         if pursuit.found is not None:
-            return (1, "one label is the fewest") if len(pursuit.found) == 1 else (None, None)
-        if pursuit.complete and allowed and self.settings.protocol.enumerates(allowed, self.settings.budget):
+            if len(pursuit.found) == 1:
+                return 1, "one label is the fewest"
+            return (len(pursuit.found), "enumeration") if enumerated else (None, None)
+        if pursuit.complete and allowed and enumerated:
             return self.settings.budget + 1, "enumeration"
         return None, None
 

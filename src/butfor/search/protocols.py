@@ -22,7 +22,7 @@ from butfor.search.plans import Listed, Plan, flip_set
 
 USUAL = ("combined", "influence", "leaves", "surrogate-signed")
 """Rankings in the order in which they are taken where nobody names one; the last ranks for every model."""
-MOST_PAIRS = 100_000
+MOST_PAIRS = 200_000
 """Beyond this many pairs of labels, enumerating them all is no longer a search one waits for."""
 
 
@@ -151,6 +151,11 @@ class Exhaustive(Protocol):
 
     name = "exhaustive"
     shares = True
+
+    def plan(self, person: Ranked) -> Plan:
+        """The single labels; pairs are looked through for all people together (`pairs.py`)."""
+        self.most(person.flippable, person.budget)
+        return Listed(((int(row),) for row in person.order), person.order)
 
     def attempts(self, person: Ranked) -> Iterator[FlipSet]:
         self.most(person.flippable, person.budget)

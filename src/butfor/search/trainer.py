@@ -51,6 +51,7 @@ class Trainer:
         self._logits: dict[FlipSet, Floats] = {}
         self._recalled: set[FlipSet] = set()
         self._looked_at: set[FlipSet] = set()
+        self._looked_through = 0
         self._confirmed: dict[FlipSet, Floats] = {}
 
     @property
@@ -93,6 +94,15 @@ class Trainer:
             if len(self._members[flips]) == self.members:
                 self._logits[flips] = together(self._members[flips])
 
+    def look(self, flip_sets: Sequence[FlipSet], watch: Watcher) -> Floats:
+        """What the models trained on the flip sets say, `[sets × people]`; nobody will ask again: nothing is kept."""
+        trainings = [Training(flips, seed) for flips in flip_sets for seed in self.seeds]
+        answers = np.array(list(self._answers(trainings, watch).values()))
+        self.trained += len(trainings)
+        self._looked_through += len(trainings)
+        by_set = answers.reshape(len(flip_sets), self.members, -1)
+        return together(by_set.swapaxes(0, 1))
+
     def logits(self, flips: FlipSet) -> Floats:
         """What the model trained on a flip set says about each person."""
         self._looked_at.add(flips)
@@ -106,7 +116,7 @@ class Trainer:
     @property
     def needed(self) -> int:
         """Models whose answers were looked at; the others were trained ahead of time."""
-        return sum(len(self._members[flips]) for flips in self._looked_at)
+        return self._looked_through + sum(len(self._members[flips]) for flips in self._looked_at)
 
     def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
         """What the models trained on the flip sets say, `[sets × people]`; each is trained once."""
