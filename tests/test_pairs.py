@@ -66,7 +66,7 @@ def test_a_stop_among_pairs_keeps_what_is_found_and_proves_nothing(tried, monkey
 
     monkeypatch.setattr(butfor.search.trainer.Trainer, "look", interrupted)
     stopped = audit.explain_all(data.X_test)
-    assert stopped.run["interrupted"]
+    assert stopped.interrupted
     whole = {v.case for v in population.found}
     assert {v.case for v in stopped.found} < whole
     assert all(
