@@ -21,6 +21,7 @@ from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.frames import as_labels, as_person, as_table, as_weights, like_training
 from butfor.inquiry.ask import Inquiry, Settings
 from butfor.inquiry.conclude import Conclusions
+from butfor.inquiry.steady import as_steady, beside_steady
 from butfor.learn.engines import check_engine, choose_engine
 from butfor.learn.ensemble import Ensemble, fresh_seeds, members_of, own_seed, usual_members
 from butfor.learn.joblib_engine import JoblibEngine
@@ -70,6 +71,8 @@ class LabelAudit(BaseEstimator):
     max_retrainings : stop after that many trainings, whoever is still waiting.
     fresh_seeds : seeds without any part in the search under which every find is put to the test; 0 for none.
     alternatives : further flip sets, sharing no row with each other, to look for where one was found.
+    steady : also train a model that is provably steady on the same table, and compare: a `PartitionEnsemble`, a number
+        of parts, or "auto".
     null : how often to ask again with the protected attribute shuffled, to see whether groups differ more than groups
         of these sizes do anyway.
     engine, device, jobs : what trains: a name (see `butfor.learn.engines`) or a `butfor.Engine`.
@@ -96,6 +99,7 @@ class LabelAudit(BaseEstimator):
         fresh_seeds: int = 59,
         alternatives: int = 0,
         null: int = 0,
+        steady: Any = None,
         engine: Any = "auto",
         device: str | None = None,
         jobs: int | None = None,
@@ -115,6 +119,7 @@ class LabelAudit(BaseEstimator):
         self.fresh_seeds = fresh_seeds
         self.alternatives = alternatives
         self.null = null
+        self.steady = steady
         self.engine = engine
         self.device = device
         self.jobs = jobs
@@ -206,6 +211,7 @@ class LabelAudit(BaseEstimator):
         situation = self._situation(X.iloc[list(cases)], groups[list(cases)])
         psi = flippable(self.psi_, situation)
         people = np.flatnonzero(eligible(self.phi_, situation))
+        truth = None if labels is None else labels.to_numpy() == self.classes_[1]
         engine = choose_engine(self.engine, self.learner_, self.device, self.jobs, watch.note)
         if hasattr(self.rank_, "train_on"):
             self.rank_.train_on(str(getattr(engine, "device", "cpu")))
@@ -221,9 +227,10 @@ class LabelAudit(BaseEstimator):
                 inquiry.judge(trainer)
             null = inquiry.shuffle(trainer, self.null) if self.null and not inquiry.interrupted else None
             if not inquiry.interrupted:
-                inquiry.look_around(
-                    trainer, X, None if labels is None else labels.to_numpy() == self.classes_[1], list(cases)
-                )
+                inquiry.look_around(trainer, X, truth, list(cases))
+            beside = as_steady(self.steady)
+            theirs = None if truth is None else truth[list(cases)]
+            steady = beside_steady(beside, situation, self.psi_, self.budget_, theirs) if beside else None
         run = self.run_record() | {
             "engine": trainer.engine.name,
             "retrainings": trainer.trained,
@@ -232,6 +239,7 @@ class LabelAudit(BaseEstimator):
             "confirmations": trainer.confirmations,
             "agreement": inquiry.agreement,
             "null": null.to_dict() if null else None,
+            "steady": steady,
             "seconds": round(time.perf_counter() - started, 3),
         }
         conclusions = Conclusions(inquiry, run)
@@ -340,6 +348,7 @@ class LabelAudit(BaseEstimator):
         as_psi(self.psi)
         budget_in_labels(self.budget, 2**62)
         check_engine(self.engine, self.jobs)
+        as_steady(self.steady)
         if self.max_retrainings is not None and self.max_retrainings < 1:
             raise SettingError(f"max_retrainings={self.max_retrainings} must be at least 1.")
         if self.members is not None and (not isinstance(self.members, (int, np.integer)) or self.members < 1):

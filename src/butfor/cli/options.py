@@ -152,6 +152,11 @@ AUDIT: tuple[Option, ...] = (
         show_default=True,
         help="Ask again with the protected attribute shuffled, that many times: do groups differ more than by chance?",
     ),
+    click.option(
+        "--steady",
+        metavar="PARTS",
+        help="Also train a model that is provably steady, a vote of that many parts ('auto' chooses), and compare.",
+    ),
     click.option("--max-retrainings", type=int, help="Stop after that many retrainings in all."),
     click.option("--engine", default="auto", show_default=True, help="What trains: {engines}."),
     click.option("--device", help="A torch device, such as cuda."),

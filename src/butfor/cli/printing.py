@@ -110,6 +110,10 @@ def print_result(result: Verdict | Population) -> None:
     for warning in [result.comparison.sentence if result.comparison else "", *result.warnings]:
         if warning:
             click.echo(warning)
+    if result.run.get("steady"):
+        from butfor.report.words import steady_sentence
+
+        click.echo(steady_sentence(result.run["steady"]))
     top = result.keystones.head(5)
     if len(top):
         most = [f"row {row} ({int(values['people'])})" for row, values in top.iterrows()]

@@ -49,6 +49,8 @@ def command_again(
     ]  # fmt: skip
     if labels.null:
         words += ["--null", str(labels.null)]
+    if labels.steady is not None:
+        words += ["--steady", str(labels.steady)]
     if options["margin"] is not None:
         words += ["--margin", str(options["margin"])]
     if options["tries"]:

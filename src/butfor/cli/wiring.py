@@ -57,6 +57,7 @@ def fitted_audit(data: Dataset, options: dict[str, Any]) -> LabelAudit:
         fresh_seeds=options["fresh_seeds"],
         alternatives=options["alternatives"],
         null=options["null"],
+        steady=_steady(options["steady"]),
         engine=options["engine"],
         device=options["device"],
         jobs=options["jobs"],
@@ -86,6 +87,10 @@ def _model(data: Dataset, options: dict[str, Any]) -> Any:
         batch_size=setup.batch_size if options["batch_size"] is None else _batch_size(options["batch_size"]),
         random_state=options["seed"],
     )
+
+
+def _steady(given: str | None) -> int | str | None:
+    return int(given) if given and given.isdigit() else given
 
 
 def _encoder(data: Dataset, options: dict[str, Any], model: Any) -> Any:

@@ -7,6 +7,8 @@ many votes stands against many flips, whatever they are. What it costs is that e
 
 from __future__ import annotations
 
+import math
+import warnings
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -20,36 +22,63 @@ from sklearn.utils.validation import check_is_fitted
 from butfor.errors import SettingError, TableError
 from butfor.seam import two_classes
 
+ENOUGH_ROWS = 70
+"""Rows of a part from which on a copy learns both classes without being told to."""
+TELLS_APART = 0.52
+"""Balanced accuracy on its own training rows below which an ensemble has learned nothing."""
+
 
 class PartitionEnsemble(ClassifierMixin, BaseEstimator):
     """A majority vote of copies of `estimator`, each trained on one of `parts` parts of the rows.
 
     Parameters
     ----------
-    estimator : any classifier. None: a logistic regression with balanced classes, since copies that learn from few rows
-        else all vote for the larger class, and certify nothing worth knowing. One that stops early does the same.
-    parts : an odd number leaves no ties; a tie goes to the first class.
+    estimator : any classifier. None: a logistic regression, with balanced classes where a part has fewer than 70 rows,
+        since copies that learn from few rows else all vote for the larger class, and certify nothing worth knowing.
+        One that stops early does the same: `fit` warns where the vote hardly tells the classes apart.
+    parts : an odd number leaves no ties; a tie goes to the first class. None: by the number of rows.
 
-    After `fit`, `part_of_ [rows]` says which part each training row went to, `copies_` holds the copies. What is
-    preprocessed inside `estimator` is fitted on its part alone; an encoder before the ensemble on all rows.
+    After `fit`, `part_of_ [rows]` says which of the `parts_` parts each training row went to, `copies_` holds the
+    copies. What is preprocessed inside `estimator` is fitted on its part alone; an encoder before the ensemble on all
+    rows.
     """
 
-    def __init__(self, estimator: Any = None, parts: int = 11) -> None:
+    def __init__(self, estimator: Any = None, parts: int | None = 11) -> None:
         self.estimator = estimator
         self.parts = parts
 
     def fit(self, X: Any, y: Any) -> PartitionEnsemble:
-        if self.parts < 1:
+        if self.parts is not None and self.parts < 1:
             raise SettingError(f"parts={self.parts} must be at least 1.")
         y = np.asarray(y)
         self.classes_ = two_classes(y)
-        self.part_of_ = part_of(X, self.parts)
-        if len(np.unique(self.part_of_)) < self.parts:
-            raise TableError(f"{len(y)} rows do not fill {self.parts} parts: some have no row at all. Use fewer parts.")
+        self.parts_ = usual_parts(len(y)) if self.parts is None else self.parts
+        self.part_of_ = part_of(X, self.parts_)
+        if len(np.unique(self.part_of_)) < self.parts_:
+            raise TableError(
+                f"{len(y)} rows do not fill {self.parts_} parts: some have no row at all. Use fewer parts."
+            )
         coded = (y == self.classes_[1]).astype(np.int64)
-        self.copies_ = [self._copy(X, coded, np.flatnonzero(self.part_of_ == part)) for part in range(self.parts)]
+        self.copies_ = [self._copy(X, coded, np.flatnonzero(self.part_of_ == part)) for part in range(self.parts_)]
         self.n_features_in_ = X.shape[1]
+        self._warn_if_empty(X, coded)
         return self
+
+    @property
+    def copy_name_(self) -> str:
+        """What each copy is."""
+        return type(self._blank()).__name__
+
+    def _warn_if_empty(self, X: Any, coded: NDArray[np.int64]) -> None:
+        right = (self.decision_function(X) > 0) == (coded == 1)
+        balanced = (right[coded == 1].mean() + right[coded == 0].mean()) / 2
+        if balanced < TELLS_APART:
+            warnings.warn(
+                f"The vote of {self.parts_} copies is hardly better than always saying the larger class (balanced "
+                f"accuracy {balanced:.2f} on its own training rows), so that what it certifies is empty. Use fewer "
+                "parts, or copies that learn from few rows.",
+                stacklevel=3,
+            )
 
     def votes(self, X: Any) -> NDArray[np.int64]:
         """Each copy's decision, 0 or 1, `[rows × parts]`."""
@@ -59,8 +88,8 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The lead of the second class, from −1 to 1; a tie counts for the first."""
         votes = self.votes(X)
-        lead = 2 * votes.sum(axis=1) - self.parts
-        return np.where(lead == 0, -0.5 / self.parts, lead / self.parts)
+        lead = 2 * votes.sum(axis=1) - self.parts_
+        return np.where(lead == 0, -0.5 / self.parts_, lead / self.parts_)
 
     def predict(self, X: Any) -> NDArray[Any]:
         return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
@@ -73,7 +102,7 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
 
     def votes_to_turn(self, votes: NDArray[np.int64], decided: int) -> int:
         """How many copies must change sides for the decision to turn."""
-        half = self.parts // 2
+        half = self.parts_ // 2
         ones = int(votes.sum())
         return ones - half if decided == 1 else half + 1 - ones
 
@@ -102,7 +131,23 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         labels = y[inside]
         if (labels == labels[0]).all():
             return int(labels[0])
-        return clone(_usual() if self.estimator is None else self.estimator).fit(_rows(X, inside), labels)
+        return self._blank().fit(_rows(X, inside), labels)
+
+    def _blank(self) -> Any:
+        """A copy, not yet trained."""
+        if self.estimator is not None:
+            return clone(self.estimator)
+        from sklearn.linear_model import LogisticRegression
+
+        if len(self.part_of_) // self.parts_ >= ENOUGH_ROWS:
+            return LogisticRegression(solver="newton-cholesky", C=3.0)
+        return LogisticRegression(solver="newton-cholesky", C=0.5, class_weight="balanced")
+
+
+def usual_parts(rows: int) -> int:
+    """As many parts as leave each enough rows to learn from, at most about the square root of them; an odd number."""
+    parts = max(3, min(rows // 54, int(0.9 * math.sqrt(rows))))
+    return parts - 1 + parts % 2
 
 
 def part_of(X: Any, parts: int) -> NDArray[np.int64]:
@@ -111,12 +156,6 @@ def part_of(X: Any, parts: int) -> NDArray[np.int64]:
         return (pd.util.hash_pandas_object(X, index=False).to_numpy() % np.uint64(parts)).astype(np.int64)
     dense = np.ascontiguousarray(X.toarray() if hasattr(X, "toarray") else X)
     return np.array([zlib.crc32(row.tobytes()) % parts for row in dense], dtype=np.int64)
-
-
-def _usual() -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(solver="newton-cholesky", C=0.5, class_weight="balanced")
 
 
 def decisions(copy: Any, X: Any) -> NDArray[np.int64]:

@@ -59,7 +59,7 @@ class _Vote:
         needed = self.ensemble.votes_to_turn(self.votes[k], decided)
         rows = {
             part: inside
-            for part in range(self.ensemble.parts)
+            for part in range(self.ensemble.parts_)
             if self.votes[k, part] == decided
             and len(inside := np.flatnonzero(allowed & (self.ensemble.part_of_ == part)))
         }

@@ -260,6 +260,7 @@ def _environment() -> Environment:
     environment.globals.update(
         THEME=THEME,
         STATUS=words.STATUS,
+        steady_sentence=words.steady_sentence,
         SIGN=words.SIGN,
         SOLIDITY=words.SOLIDITY,
         SOLIDITY_SIGN=words.SOLIDITY_SIGN,

@@ -93,3 +93,24 @@ def audited(run: dict[str, Any]) -> str:
 
 def plural(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
+
+
+def steady_sentence(steady: dict[str, Any]) -> str:
+    """Today's model beside the steady one, in one or two sentences."""
+    everyone = steady["groups"][0]
+    people, one, cap = everyone["people"], everyone["stand_against_one"], everyone["stand_against_budget"]
+    told = (
+        f"A vote of {steady['parts']} copies ({steady['copy']}) decides otherwise about {everyone['changed']} of "
+        f"{people} people; {one} of its decisions are proven to stand against any one label, {cap} against {steady['budget']}."
+    )
+    if not steady["right"]:
+        return told
+    today, beside, majority = (steady["right"][name] for name in ("today", "steady", "majority"))
+    told += f" It is right about {100 * beside['accuracy']:.1f} % of them, the audited model about "
+    told += f"{100 * today['accuracy']:.1f} %"
+    if beside["balanced"] is not None:
+        told += f" (both classes counted alike: {100 * beside['balanced']:.1f} and {100 * today['balanced']:.1f} %)"
+    told += "."
+    if (beside["balanced"] or beside["accuracy"]) <= (majority["balanced"] or majority["accuracy"]):
+        told += " That is no better than always saying the larger class: what it certifies is empty."
+    return told
