@@ -127,14 +127,24 @@ def review_command(seeds: int, as_json: bool) -> None:
 
 @bench.command("proofs")
 @click.option("--datasets", help="Names, separated by commas. Default: the six embedded ones.")
-@click.option("--models", "which", default="ridge,knn,steady", show_default=True, help="Whose minima are proven.")
+@click.option(
+    "--models",
+    "which",
+    default="ridge,linear,knn,steady",
+    show_default=True,
+    help="Whose minima are proven; also kernel-ridge, on small tables.",
+)
 @click.option("--people", default=200, show_default=True, help="People per data set.")
 @click.option("--splits", default=0, help="Mean over that many splits instead of the published one.")
 @click.option("--first", default=0, show_default=True, help="The first split's seed.")
+@click.option("--refute", is_flag=True, help="Instead: search for sets smaller than are said to be possible.")
 @click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
-def proofs_command(datasets: str | None, which: str, people: int, splits: int, first: int, as_json: bool) -> None:
+def proofs_command(
+    datasets: str | None, which: str, people: int, splits: int, first: int, refute: bool, as_json: bool
+) -> None:
     """How much can be proven: exact minima, brackets, and the price of a steady learner."""
     from butfor.bench.proofs import DATASETS, main
 
     given = ["--datasets", datasets or ",".join(DATASETS), "--models", which]
-    main([*given, "--people", str(people), "--splits", str(splits), "--first", str(first), *["--json"] * as_json])
+    given += ["--people", str(people), "--splits", str(splits), "--first", str(first)]
+    main([*given, *["--refute"] * refute, *["--json"] * as_json])

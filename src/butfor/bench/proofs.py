@@ -131,7 +131,7 @@ def refute(
             started = time.perf_counter()
             searched = audit.searching(None, Unknowing(), max_retrainings=retrainings)
             population = searched.explain_all(data.X_test, cases=cases)
-            sizes = {v.case: len(v.positions) for v in population.found}
+            sizes = {v.case: len(v.positions) for v in population.found if v.case is not None}
             yield {
                 "dataset": name,
                 "model": model,

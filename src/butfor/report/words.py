@@ -101,7 +101,8 @@ def steady_sentence(steady: dict[str, Any]) -> str:
     people, one, cap = everyone["people"], everyone["stand_against_one"], everyone["stand_against_budget"]
     told = (
         f"A vote of {steady['parts']} copies ({steady['copy']}) decides otherwise about {everyone['changed']} of "
-        f"{people} people; {one} of its decisions are proven to stand against any one label, {cap} against {steady['budget']}."
+        f"{people} people; {one} of its decisions are proven to stand against any one label, {cap} against "
+        f"{steady['budget']}."
     )
     if not steady["right"]:
         return told
