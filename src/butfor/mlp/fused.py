@@ -25,12 +25,14 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError
 from butfor.machine import available_cores
 from butfor.mlp import kernels
-from butfor.mlp.kernels import LANES, TILE, Plan, Room
+from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
 from butfor.mlp.reference import batch_orders, initial_network
 from butfor.seam import FlipSet, Floats, Progress
 
+ZEROS_PER_ENTRY = 3
+"""How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
 SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for all networks of a call; a training that outlives them draws its own."""
 
@@ -136,7 +138,10 @@ class Trainings:
         self._layout = Layout(recipe, rows.d)
         different = sorted(set(seeds))
         self._starts = {seed: Start(replace(recipe, seed=seed), rows, len(different)) for seed in different}
-        self._X, self._X_val, self._people = (behind_one(X) for X in (rows.X, rows.X_val, people))
+        sparse = bool(recipe.hidden) and mostly_zero(rows.X)
+        every = (rows.X, rows.X_val, people)
+        self._X, self._X_val, self._people = (behind_one(X[:0] if sparse else X) for X in every)
+        self._entries, self._entries_val, self._entries_people = (entries(X if sparse else X[:0]) for X in every)
         self._y_val = np.array(rows.y_val)
         self.fits = Fits(
             logits=np.empty((networks, len(people)), np.float32),
@@ -155,13 +160,13 @@ class Trainings:
             if self.stop.is_set():
                 return
             out_of_patience = kernels.run_epochs(
-                plan, room, self._X, labels, self._X_val, self._y_val, orders,
+                plan, room, self._X, self._entries, labels, self._X_val, self._entries_val, self._y_val, orders,
                 min(len(orders), recipe.max_epochs - int(history[0])), recipe.batch_size or self.rows.n,
                 recipe.learning_rate, recipe.patience, history, best_loss,
             )  # fmt: skip
             if out_of_patience or history[0] >= recipe.max_epochs:
                 break
-        kernels.predict(plan, room, self._people, self.fits.logits[k])
+        kernels.predict(plan, room, self._people, self._entries_people, self.fits.logits[k])
         self.fits.epochs[k], self.fits.best_epoch[k] = history[:2]
         self.fits.validation_loss[k] = best_loss[0]
         self.fits.weights[k] = room.kept[self._layout.places]
@@ -236,7 +241,8 @@ class Layout:
         weights, gradient, mean, square, kept = (aligned(self._parameters) for _ in range(5))
         gathered = behind_one(np.zeros((TILE, self._inputs), np.float32))
         turned, tile, logits, labels = (aligned(n) for n in (self._turned, self._tile, TILE, TILE))
-        room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels)
+        ids = np.zeros(TILE, np.int64)
+        room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels, ids)
         room.weights[self.places] = room.kept[self.places] = initial
         for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
             room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
@@ -263,3 +269,19 @@ def behind_one(X: Floats) -> Floats:
     rows[: len(X), 0] = 1
     rows[: len(X), 1 : X.shape[1] + 1] = X
     return rows
+
+
+def mostly_zero(X: Floats) -> bool:
+    """Whether rows are better taken by their entries: those of one-hot columns are."""
+    return bool(np.count_nonzero(X) * ZEROS_PER_ENTRY <= X.size)
+
+
+def entries(X: Floats) -> Sparse:
+    """Rows by their inputs that are not 0."""
+    counts = np.count_nonzero(X, axis=1)
+    rows, columns = np.nonzero(X)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = np.zeros((len(X), counts.max(initial=0)), np.int32)
+    values = np.zeros(places.shape, np.float32)
+    places[rows, within], values[rows, within] = columns, X[rows, columns]
+    return Sparse(counts.astype(np.int64), places, values)
