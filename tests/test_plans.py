@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from butfor.allowed import Allowed
 from butfor.errors import SettingError
 from butfor.mlp.reference import train
 from butfor.rank.combined import beaten
@@ -169,7 +170,7 @@ def retrained(audit, sets, people):
 def test_whatever_moves_decisions_furthest_leads():
     audit, data = fitted("salary", protocol="guided")
     people = data.X_test
-    psi = np.ones((len(people), audit.table_.n), bool)
+    psi = Allowed.of(np.ones((len(people), audit.table_.n), bool))
     ranking = Leaders.of(audit.model_)
     given = (audit.model_, audit.table_, people)
     figures = ranking.prepare(lambda sets: retrained(audit, sets, people), *given, psi, 3)
@@ -259,7 +260,7 @@ def common_search(starts, pool, share=False, empty=0, confirm=agree, **settings)
     psi = np.ones((len(starts), 40), bool)
     for k in range(len(starts) - empty, len(starts)):
         pursuits[k].plan, psi[k] = Listed(iter(())), False
-    search = JointSearch(trainer, psi, 4, share=share, shrink=True, pool=pool, **settings)
+    search = JointSearch(trainer, Allowed.of(psi), 4, share=share, shrink=True, pool=pool, **settings)
     search.run(pursuits)
     return pursuits, search
 
@@ -314,7 +315,7 @@ def test_what_was_interrupted_is_not_complete():
     engine = Interrupted(np.array([-1.0]), np.zeros((1, 40)))
     trainer = Trainer(engine, None, None, np.zeros((1, 1)))
     pursuit = Pursuit(0, Listed(iter([(1,), (2,)])), 1.0)
-    search = JointSearch(trainer, np.ones((1, 40), bool), 4, share=True)
+    search = JointSearch(trainer, Allowed.of(np.ones((1, 40), bool)), 4, share=True)
     search.run([pursuit])
     assert search.interrupted
     assert not pursuit.complete

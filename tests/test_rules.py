@@ -36,7 +36,24 @@ def test_the_published_psi_row_by_row(situation):
                 and s.table.zero_one[row] == s.predictions[person]
                 and s.training_predictions[row] == s.predictions[person]
             )
-            assert allowed[person, row] == expected
+            assert allowed[person][row] == expected
+
+
+def test_masks_are_kept_once_each_however_many_people_have_them(situation, monkeypatch):
+    whole = rules.flippable(rules.as_psi("published"), situation).whole()
+    monkeypatch.setattr("butfor.allowed.BLOCK", 3 * situation.table.n)  # three people at a time
+    found = rules.flippable(rules.as_psi("published"), situation)
+    assert np.array_equal(found.whole(), whole)
+    assert len(found.masks) == len(np.unique(whole, axis=0)) <= 4
+    assert np.array_equal(found.counts, whole.sum(axis=1))
+    pair = np.flatnonzero(whole[0])[:2]
+    assert np.array_equal(found.permits(pair), whole[:, pair].all(axis=1))
+    fewer = found.without({0: pair[:1]})
+    assert not fewer[0][pair[0]]
+    assert fewer.counts.sum() == whole.sum() - 1
+    some = found.of_people([2, 0])
+    assert np.array_equal(some.whole(), whole[[2, 0]])
+    assert len(found.of_people([]).different) == 0
 
 
 def test_rules_compose(situation):
@@ -100,7 +117,7 @@ def test_callables_and_masks_are_rules(situation):
     rich = rules.as_phi(lambda s: s.people["Year"] > 5)
     assert np.array_equal(rules.eligible(rich, situation), situation.people["Year"].to_numpy() > 5)
     mask = np.arange(situation.table.n) < 3
-    assert rules.flippable(rules.as_psi(mask), situation).sum() == 3 * len(situation.people)
+    assert rules.flippable(rules.as_psi(mask), situation).counts.sum() == 3 * len(situation.people)
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ class LabelAudit(BaseEstimator):
             return []
         X = like_training(as_table(X), self.table_.X)
         situation = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
-        return [int(count) for count in flippable(self.psi_, situation).sum(axis=1)]
+        return [int(count) for count in flippable(self.psi_, situation).counts]
 
     def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
         """What is proven about each row of X: how many of the labels that ψ allows it takes at least to turn the

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from butfor.allowed import Allowed
 from butfor.errors import SettingError, listed
 from butfor.situation import Mask, Situation, group_values, named
 
@@ -251,9 +252,12 @@ def eligible(phi: Rule, situation: Situation) -> Mask:
     return _shaped(phi, situation, (len(situation.people),), "phi")
 
 
-def flippable(psi: Rule, situation: Situation) -> Mask:
-    """ψ's answer, checked: `[people × training rows]`."""
-    return _shaped(psi, situation, (len(situation.people), situation.table.n), "psi")
+def flippable(psi: Rule, situation: Situation) -> Allowed:
+    """ψ's answer, checked: which training labels may be flipped for each person."""
+    people, rows = len(situation.people), situation.table.n
+    if not psi.rebuildable:  # a user's own mask or function is about all people at once
+        return Allowed.of(_shaped(psi, situation, (people, rows), "psi"))
+    return Allowed.gathered(people, rows, lambda some: _shaped(psi, situation.of(some), (len(some), rows), "psi"))
 
 
 def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str) -> Mask:

@@ -86,7 +86,9 @@ class Situation:
 
     def of(self, people: NDArray[np.int64]) -> Situation:
         """The same for some of the people."""
-        return replace(self, people=self.people.iloc[people], groups=self.groups[people])
+        some = replace(self, people=self.people.iloc[people], groups=self.groups[people])
+        some.__dict__["logits"] = self.logits[people]  # what is known of them need not be asked again
+        return some
 
     def shuffled(self, rng: np.random.Generator) -> Situation:
         """The same with the protected attribute shuffled, among the training rows and among the people; what the model

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.allowed import Allowed
 from butfor.learn.ensemble import fresh_seeds
 from butfor.progress import Watcher
 from butfor.prove import Bracket, prove
@@ -54,14 +55,14 @@ class Settings:
 
 @dataclass(eq=False)
 class Inquiry:
-    """About the people of a situation; `psi [people × rows]` says whose labels may be flipped, `eligible` who is asked
+    """About the people of a situation; `psi` says which labels may be flipped for whom, `eligible` who is asked
     about."""
 
     settings: Settings
     learner: Learner
     seeded: bool
     situation: Situation
-    psi: NDArray[np.bool_]
+    psi: Allowed
     eligible: NDArray[np.int64]
     watch: Watcher
     seconds_by_definition: float = 0.0
@@ -76,7 +77,7 @@ class Inquiry:
     def __post_init__(self) -> None:
         """What is proven needs no search."""
         asked = self.situation.of(self.eligible)
-        brackets = prove(self.learner, asked, self.psi[self.eligible]) if len(self.eligible) else None
+        brackets = prove(self.learner, asked, self.psi.of_people(self.eligible)) if len(self.eligible) else None
         self.proven = dict(zip(map(int, self.eligible), brackets, strict=True)) if brackets else {}
 
     def run(self, trainer: Trainer) -> None:
@@ -122,7 +123,7 @@ class Inquiry:
         situation = self.situation
         figures: dict[str, Any] = rank.prepare(
             lambda sets: trainer.retrain(sets)[:, people], situation.model, situation.table,
-            situation.people.iloc[people], self.psi[people], self.settings.budget,
+            situation.people.iloc[people], self.psi.of_people(people), self.settings.budget,
         )  # fmt: skip
         self.agreement = figures
         if figures["poor"]:
@@ -132,7 +133,7 @@ class Inquiry:
                 "decisions furthest in a trial."
             )
 
-    def _found_for(self, trainer: Trainer, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[Pursuit]:
+    def _found_for(self, trainer: Trainer, people: NDArray[np.int64], psi: Allowed) -> list[Pursuit]:
         """Search for these people among the labels that `psi` allows them."""
         if isinstance(self.settings.protocol, SolidSearch):
             return self._hunt(trainer, self.settings.protocol, people, psi)
@@ -146,7 +147,7 @@ class Inquiry:
             self.interrupted |= search.interrupted
         return pursuits
 
-    def _join(self, trainer: Trainer, psi: NDArray[np.bool_], pursuits: Sequence[Pursuit]) -> None:
+    def _join(self, trainer: Trainer, psi: Allowed, pursuits: Sequence[Pursuit]) -> None:
         settings = self.settings
         search = JointSearch(
             trainer, psi, settings.budget, share=settings.share, shrink=settings.protocol.shrinks,
@@ -156,9 +157,7 @@ class Inquiry:
         search.run(pursuits)
         self.interrupted |= search.interrupted
 
-    def _hunt(
-        self, trainer: Trainer, protocol: SolidSearch, people: NDArray[np.int64], psi: NDArray[np.bool_]
-    ) -> list[Pursuit]:
+    def _hunt(self, trainer: Trainer, protocol: SolidSearch, people: NDArray[np.int64], psi: Allowed) -> list[Pursuit]:
         hunts = self.hunts(people, psi)
         search = SizeSearch(
             trainer, protocol.margin, second=self._second(protocol, psi),
@@ -168,7 +167,7 @@ class Inquiry:
         self.interrupted |= search.interrupted
         return [hunt.pursuit() for hunt in hunts]
 
-    def hunts(self, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[Hunt]:
+    def hunts(self, people: NDArray[np.int64], psi: Allowed) -> list[Hunt]:
         """Everyone's search for solid sets, not yet begun."""
         return [
             Hunt(person, ranked.order, out, min(self.settings.budget, len(ranked.order)))
@@ -176,7 +175,7 @@ class Inquiry:
         ]
 
     def _second(
-        self, protocol: SolidSearch, psi: NDArray[np.bool_]
+        self, protocol: SolidSearch, psi: Allowed
     ) -> Callable[[Sequence[int], Sequence[FlipSet]], NDArray[np.float64]] | None:
         """Scores at a person's own flips, −∞ where ψ allows none; None where the ranking has no such thing."""
         rank, situation = self.settings.rank, self.situation
@@ -186,11 +185,11 @@ class Inquiry:
         def scores(people: Sequence[int], flips: Sequence[FlipSet]) -> NDArray[np.float64]:
             asked = situation.people.iloc[list(people)]
             found = rank.score_again(situation.model, situation.table, asked, flips)
-            return np.where(psi[list(people)], found, -np.inf)
+            return np.where(psi.of_people(people).whole(), found, -np.inf)
 
         return scores
 
-    def _ranked(self, people: NDArray[np.int64], psi: NDArray[np.bool_]) -> list[tuple[int, float, Ranked]]:
+    def _ranked(self, people: NDArray[np.int64], psi: Allowed) -> list[tuple[int, float, Ranked]]:
         """Each person, the way out, and the rows ψ allows in the ranking's order, as far as the protocol reaches."""
         settings, situation = self.settings, self.situation
         keys, directions = person_keys(situation.model, situation.people), away(situation.logits)
@@ -221,11 +220,10 @@ class Inquiry:
     def _look_for_others(self, trainer: Trainer) -> None:
         """Per person found, further flip sets without any row that was used before."""
         sets: dict[int, list[FlipSet]] = {p.person: [p.found] for p in self.pursuits if p.found}
-        left, going = self.psi.copy(), list(sets)
+        left, going = self.psi, list(sets)
         try:
             for _ in range(self.settings.alternatives):
-                for person in going:
-                    left[person, list(sets[person][-1])] = False
+                left = left.without({person: sets[person][-1] for person in going})
                 again = self._found_for(trainer, np.array(going, dtype=np.int64), left)
                 for pursuit in again:
                     if pursuit.found:
@@ -323,12 +321,12 @@ class Inquiry:
     def _most_sets(self, trainer: Trainer, people: NDArray[np.int64]) -> int:
         """Flip sets that the search for these people trains at the most, as far as the protocol can say."""
         protocol, budget = self.settings.protocol, self.settings.budget
-        sizes = [int(size) for size in self.psi[people].sum(axis=1)]
+        sizes = [int(size) for size in self.psi.of_people(people).counts]
         if isinstance(protocol, SolidSearch):
             return 1 + sum(protocol.most(size, budget, trainer.width) for size in sizes)
         sets = sum(protocol.most(size, budget) for size in sizes)
         if budget <= 2 and len(people):  # equal sets are trained once
-            sets = min(sets, distinct_sets(self.psi[people], budget))
+            sets = min(sets, distinct_sets(self.psi.of_people(people), budget))
         return sets
 
 
@@ -338,9 +336,9 @@ def _gap(groups: NDArray[np.object_], turned: NDArray[np.bool_]) -> float:
     return max(shares) - min(shares)
 
 
-def distinct_sets(psi: NDArray[np.bool_], budget: int) -> int:
-    """Different single labels and, with a budget of 2, pairs that somebody's ψ `[people × rows]` allows."""
-    singles = psi[:, psi.any(axis=0)]
+def distinct_sets(psi: Allowed, budget: int) -> int:
+    """Different single labels and, with a budget of 2, pairs that somebody's ψ allows."""
+    singles = psi.different[:, psi.different.any(axis=0)]
     count = singles.shape[1]
     if budget == 1:
         return count

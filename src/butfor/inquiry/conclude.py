@@ -28,7 +28,7 @@ class Conclusions:
         """One per person, in their order; no pursuit means that φ left the person out."""
         by_person = {p.person: p for p in self.inquiry.pursuits}
         pulled = pulls(self.situation.model, self.situation.people)
-        allowed = self.inquiry.psi.sum(axis=1)
+        allowed = self.inquiry.psi.counts
         switched = changed_by_switch(self.situation)
         return [
             replace(

@@ -7,10 +7,11 @@ by the learner's own `fit` like any other find.
 
 from __future__ import annotations
 
+from butfor.allowed import Allowed
 from butfor.prove import linear, neighbours, partition
 from butfor.prove.bracket import Bracket
 from butfor.seam import Learner, Model
-from butfor.situation import Mask, Situation
+from butfor.situation import Situation
 
 __all__ = ["Bracket", "provable", "prove"]
 
@@ -22,10 +23,10 @@ def provable(learner: Learner, model: Model) -> bool:
     return any(prover.accepts(learner, model) for prover in PROVERS)
 
 
-def prove(learner: Learner, situation: Situation, psi: Mask) -> list[Bracket] | None:
+def prove(learner: Learner, situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """What is proven about each person of the situation; None where no prover knows the model.
 
-    `psi [people × rows]`: the labels that may be flipped for each."""
+    `psi`: the labels that may be flipped for each."""
     for prover in PROVERS:
         if prover.accepts(learner, situation.model):
             return prover.brackets(situation, psi)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from butfor.allowed import Allowed
 from butfor.learn.linear import adds_up, flip_effects
 from butfor.learn.sklearn import SklearnLearner, SklearnModel
 from butfor.prove.bracket import Bracket
 from butfor.seam import Learner, Model, away
-from butfor.situation import Mask, Situation
+from butfor.situation import Situation
 
 HOW = "linear"
 SLACK = 1e-6
@@ -24,7 +25,7 @@ def accepts(learner: Learner, model: Model) -> bool:
     return isinstance(model, SklearnModel) and isinstance(learner, SklearnLearner) and adds_up(learner.estimator)
 
 
-def brackets(situation: Situation, psi: Mask) -> list[Bracket]:
+def brackets(situation: Situation, psi: Allowed) -> list[Bracket]:
     out = away(situation.logits)
     effects = flip_effects(situation.model, situation.table, situation.people) * out[:, None]
     starts = situation.logits.astype(np.float64) * out

@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
+from butfor.allowed import Allowed
 from butfor.learn.sklearn import SklearnLearner, SklearnModel, sees_no_label
 from butfor.prove.bracket import Bracket
 from butfor.seam import Learner, Model
-from butfor.situation import Mask, Situation
+from butfor.situation import Situation
 
 HOW = "votes of the neighbours"
 SLACK = 1e-9
@@ -29,7 +30,7 @@ def accepts(learner: Learner, model: Model) -> bool:
     return known and sees_no_label(learner.estimator)
 
 
-def brackets(situation: Situation, psi: Mask) -> list[Bracket]:
+def brackets(situation: Situation, psi: Allowed) -> list[Bracket]:
     model = situation.model
     assert isinstance(model, SklearnModel)
     distances, neighbours = model.final.kneighbors(model.step_inputs(situation.people))

@@ -16,11 +16,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.allowed import Allowed
 from butfor.learn.partition import PartitionEnsemble, decisions
 from butfor.learn.sklearn import SklearnModel
 from butfor.prove.bracket import Bracket
 from butfor.seam import Learner, Model
-from butfor.situation import Mask, Situation
+from butfor.situation import Situation
 
 HOW = "votes of the parts"
 MOST_TRAININGS = 5000
@@ -34,7 +35,7 @@ def accepts(learner: Learner, model: Model) -> bool:
     return isinstance(model, SklearnModel) and type(model.estimator) is PartitionEnsemble
 
 
-def brackets(situation: Situation, psi: Mask) -> list[Bracket]:
+def brackets(situation: Situation, psi: Allowed) -> list[Bracket]:
     vote = _Vote(situation)
     return [vote.bracket(k, psi[k]) for k in range(len(situation.people))]
 

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.allowed import Allowed
 from butfor.errors import SettingError
 from butfor.learn.ensemble import EnsembleModel
 from butfor.rank import Ranking, Scores, accepts, as_ranking, checked_scores
@@ -87,15 +88,15 @@ class Leaders:
         return len(self.candidates) * min(people, SAMPLE) + FLIPS + 1
 
     def prepare(
-        self, retrain: Retrain, model: Model, table: Table, people: pd.DataFrame, psi: NDArray[np.bool_], budget: int
+        self, retrain: Retrain, model: Model, table: Table, people: pd.DataFrame, psi: Allowed, budget: int
     ) -> dict[str, Any]:
         """Hold the trial with the first of the people; what came out goes into the record. `retrain` answers about
         all of them."""
-        sample, psi = people.iloc[:SAMPLE], psi[:SAMPLE]
+        sample, allowed = people.iloc[:SAMPLE], psi.of_people(slice(SAMPLE)).whole()
         sets = [
             flips
             for leader in self.candidates
-            for flips in _best_sets(self._led_by(leader, model, table, sample), psi, budget)
+            for flips in _best_sets(self._led_by(leader, model, table, sample), allowed, budget)
         ]
         logits = retrain(sets)[:, : len(sample)]
         before = model.logits(sample)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from butfor.allowed import Allowed
 from butfor.progress import Watcher
 from butfor.seam import FlipSet
 from butfor.search.plans import Plan
@@ -110,7 +110,7 @@ class Pursuit:
 
 
 class JointSearch:
-    """Runs pursuits to their ends. `psi [people × rows]` says whose labels may be flipped for whom.
+    """Runs pursuits to their ends. `psi` says which labels may be flipped for whom.
 
     `share`: ask every trained model about everyone. `shrink`: make a found flip set smaller while it still works.
     `pool`: attempts for all together, spent where they promise most; without it, everyone has their plan's.
@@ -125,7 +125,7 @@ class JointSearch:
     def __init__(
         self,
         trainer: Trainer,
-        psi: NDArray[np.bool_],
+        psi: Allowed,
         budget: int,
         *,
         share: bool,
@@ -293,7 +293,7 @@ class JointSearch:
     def _ask_everyone(self, open_: Sequence[Pursuit], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
         """Whoever's ψ allows the flip set of a model that was trained for somebody else may profit."""
         logits = np.array([self.trainer.logits(flips) for flips in new])
-        allowed = np.array([self.psi[:, list(f)].all(axis=1) & (len(f) <= self.budget) for f in new])
+        allowed = np.array([self.psi.permits(f) & (len(f) <= self.budget) for f in new])
         for pursuit in open_:
             own = set(tries.get(pursuit.person, ()))
             for k in map(int, np.flatnonzero(allowed[:, pursuit.person])):

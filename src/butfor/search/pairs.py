@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.allowed import Allowed
 from butfor.progress import Watcher
 from butfor.seam import FlipSet, Floats
 from butfor.search.joint import Pursuit
@@ -23,13 +24,13 @@ Pairs = NDArray[np.int64]
 
 
 class PairSearch:
-    """Goes on where a search through all single labels has ended. `psi [people × rows]` as ever; `orders` has each
+    """Goes on where a search through all single labels has ended. `psi` as ever; `orders` has each
     person's rows, best first: pairs that stand high with many people come first, and whoever is found needs no more."""
 
     def __init__(
         self,
         trainer: Trainer,
-        psi: NDArray[np.bool_],
+        psi: Allowed,
         orders: dict[int, NDArray[np.int64]],
         max_retrainings: int | None = None,
         watch: Watcher | None = None,
@@ -63,13 +64,13 @@ class PairSearch:
 
     def _most_promising_first(self, open_: Sequence[Pursuit]) -> Pairs:
         """Every pair that somebody's ψ allows, once, `[pairs × 2]`."""
-        n = self.psi.shape[1]
+        n = self.psi.rows
         place = np.full((len(open_), n), np.nan)
         for k, pursuit in enumerate(open_):
             order = self.orders[pursuit.person]
             place[k, order] = np.arange(len(order))
         codes: list[Pairs] = []
-        for allowed in np.unique(self.psi[[p.person for p in open_]], axis=0) if open_ else ():
+        for allowed in self._theirs(open_).different:
             rows = np.flatnonzero(allowed)
             first, second = np.triu_indices(len(rows), 1)
             codes.append(rows[first] * n + rows[second])
@@ -84,8 +85,11 @@ class PairSearch:
 
     def _allowed(self, pairs: Pairs, open_: Sequence[Pursuit]) -> NDArray[np.bool_]:
         """`[people × pairs]`"""
-        theirs = self.psi[[p.person for p in open_]]
-        return theirs[:, pairs[:, 0]] & theirs[:, pairs[:, 1]]
+        theirs = self._theirs(open_)
+        return (theirs.masks[:, pairs[:, 0]] & theirs.masks[:, pairs[:, 1]])[theirs.kind]
+
+    def _theirs(self, open_: Sequence[Pursuit]) -> Allowed:
+        return self.psi.of_people(np.array([p.person for p in open_], np.int64))
 
     def _look(self, pairs: Pairs, open_: Sequence[Pursuit]) -> None:
         """Train a block of pairs, and put what works to the definition: each person's furthest first."""
