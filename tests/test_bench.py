@@ -187,3 +187,15 @@ def test_solid_judges_searches_on_the_same_people(capsys, tmp_path):
     assert rows[0]["mean_flips"] == 3
     with pytest.raises(SettingError, match="no search 'fast'"):
         solid.main(["--searches", "fast"])
+
+
+def test_scale_measures_each_point_in_a_process_of_its_own(capsys):
+    from butfor.bench.scale import main
+
+    main(["--rows", "300", "--people", "3", "--inputs", "40", "--members", "2", "--epochs", "1", "--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["axis"], row["value"]) for row in rows] == [("rows", 300), ("people", 3), ("inputs", 40)]
+    assert all(row["peak_mb"] > 50 and row["trainings"] >= 2 for row in rows)
+    assert rows[2]["encoded"] == 40
+    with pytest.raises(butfor.errors.SettingError, match="rows=0"):
+        main(["--rows", "0", "--people", "", "--inputs", ""])

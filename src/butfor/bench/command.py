@@ -125,6 +125,24 @@ def review_command(seeds: int, as_json: bool) -> None:
     main(["--seeds", str(seeds), *["--json"] * as_json])
 
 
+@bench.command("scale")
+@click.option("--rows", default="10000,30000,100000", show_default=True, help="Training rows, separated by commas.")
+@click.option("--people", default="10,100,1000", show_default=True, help="People asked about.")
+@click.option("--inputs", default="30,100,300,500", show_default=True, help="One-hot inputs.")
+@click.option("--members", default=4, show_default=True, help="Members of the ensemble.")
+@click.option("--epochs", default=20, show_default=True, help="Epochs of every training.")
+@click.option("--device", help="A torch device, such as cuda.")
+@click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
+def scale_command(
+    rows: str, people: str, inputs: str, members: int, epochs: int, device: str | None, as_json: bool
+) -> None:
+    """How far it goes: seconds and peak memory against rows, people and inputs."""
+    from butfor.bench.scale import main
+
+    given = ["--rows", rows, "--people", people, "--inputs", inputs, "--members", str(members), "--epochs", str(epochs)]
+    main([*given, *(["--device", device] if device else []), *["--json"] * as_json])
+
+
 @bench.command("proofs")
 @click.option("--datasets", help="Names, separated by commas. Default: the six embedded ones.")
 @click.option(

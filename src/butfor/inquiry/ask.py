@@ -33,8 +33,8 @@ from butfor.search.solid import Hunt, SizeSearch, SolidSearch
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 
-BLOCK = 256
-"""People scored at once: their scores against every training row must fit in memory."""
+BLOCK, SCORES = 256, 2**25
+"""People scored at once, and scores at the most: those against every training row must fit in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +194,9 @@ class Inquiry:
         settings, situation = self.settings, self.situation
         keys, directions = person_keys(situation.model, situation.people), away(situation.logits)
         found = []
-        for first in range(0, len(people), BLOCK):
-            block = people[first : first + BLOCK]
+        size = max(1, min(BLOCK, SCORES // situation.table.n))
+        for first in range(0, len(people), size):
+            block = people[first : first + size]
             asked = situation.people.iloc[block]
             scores = checked_scores(settings.rank, situation.model, situation.table, asked)
             foretold = (

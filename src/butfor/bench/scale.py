@@ -1,0 +1,175 @@
+"""How far does it go? Seconds and peak memory against rows, people and inputs, one of them varied at a time.
+
+Every point is an audit in a process of its own: our network is trained as often as the ensemble has members, the people
+are ranked by the averaged published score, and everyone's first set (the whole cap) is trained for all members. Nothing
+is confirmed and no fresh seed is asked: those cost the same whatever the size of the question. Rows and people are
+Adult's, drawn again with replacement; inputs are one-hot columns of ten values each. `--epochs` holds every training to
+so many epochs, so that points can be compared.
+
+    python -m butfor.bench.scale --rows 10000,30000,100000 --json
+    python -m butfor.bench.scale --rows 10000,100000,1000000 --people "" --inputs "" --device cuda --members 16
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from butfor.bench.rows import print_rows
+from butfor.errors import SettingError
+
+COLUMNS_OF = 10
+"""Values of a made column."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one audit is about; `inputs=0` means Adult's own columns."""
+
+    axis: str
+    rows: int = 10_000
+    people: int = 1
+    inputs: int = 0
+    members: int = 4
+    epochs: int = 20
+    labels: int = 20
+    device: str | None = None
+
+    @property
+    def value(self) -> int:
+        return int(getattr(self, self.axis))
+
+
+def points(rows: Sequence[int], people: Sequence[int], inputs: Sequence[int], **settings: Any) -> Iterator[Point]:
+    """Each axis in turn."""
+    for axis, values in (("rows", rows), ("people", people), ("inputs", inputs)):
+        for value in values:
+            if value < 1:
+                raise SettingError(f"{axis}={value} must be at least 1.")
+            yield replace(Point(axis, **settings), **{axis: value})
+
+
+def measured(point: Point) -> dict[str, Any]:
+    """The point in a process of its own, so that its memory is its own too."""
+    words = [sys.executable, "-m", "butfor.bench.scale", "--point", json.dumps(asdict(point))]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return asdict(point) | {"value": point.value, "failed": last}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def run(point: Point) -> dict[str, Any]:
+    """Here and now."""
+    from butfor.audit import LabelAudit
+    from butfor.bench.solid import PSI, TOP, Believed
+    from butfor.learn.engines import choose_engine
+    from butfor.mlp.learner import MLPLearner
+    from butfor.mlp.mlp import MLP
+
+    X, y, people, sensitive = _table(point)
+    model = MLP((32, 32), batch_size=128, max_epochs=point.epochs, patience=point.epochs)
+    engine = choose_engine("auto", MLPLearner(model), point.device)
+    started = time.perf_counter()
+    audit = LabelAudit(
+        model, members=point.members, budget=point.labels, phi="everyone", psi=PSI, rank="combined", protocol=TOP,
+        fresh_seeds=0, engine=Believed(engine), device=point.device,
+    )  # fmt: skip
+    audit.fit(X, y, sensitive_features=sensitive)
+    fitted = time.perf_counter()
+    population = audit.explain_all(people)
+    ended = time.perf_counter()
+    trainings = population.run["retrainings"]
+    return asdict(point) | {
+        "value": point.value,
+        "encoded": int(audit.model_.models[0].rows.d) if point.members > 1 else int(audit.model_.rows.d),  # type: ignore[attr-defined]
+        "trainings": trainings,
+        "found": len(population.found),
+        "fit_seconds": round(fitted - started, 2),
+        "search_seconds": round(ended - fitted, 2),
+        "ms_per_training": round(1e3 * (ended - fitted) / max(1, trainings), 2),
+        "peak_mb": _peak_mb(),
+        "device_mb": _device_mb(),
+    }
+
+
+def _table(point: Point) -> tuple[pd.DataFrame, pd.Series, pd.DataFrame, Any]:
+    rng = np.random.default_rng(0)
+    if point.inputs:
+        columns = max(1, point.inputs // COLUMNS_OF)
+        drawn = rng.integers(0, COLUMNS_OF, (point.rows + point.people, columns))
+        frame = pd.DataFrame(drawn, columns=[f"c{k}" for k in range(columns)]).astype(str).add_prefix("v")
+        score = rng.standard_normal((columns, COLUMNS_OF))[np.arange(columns), drawn].sum(axis=1)
+        y = pd.Series((score + rng.standard_normal(len(score)) * math.sqrt(columns) > 0).astype(int))
+        return frame.iloc[: point.rows], y.iloc[: point.rows], frame.iloc[point.rows :], str(frame.columns[0])
+    from butfor.data import load_dataset
+
+    data = load_dataset("adult")
+    some = rng.integers(0, len(data.X_train), point.rows)
+    asked = rng.integers(0, len(data.X_test), point.people)
+    X, y = data.X_train.iloc[some].reset_index(drop=True), data.y_train.iloc[some].reset_index(drop=True)
+    return X, y, data.X_test.iloc[asked].reset_index(drop=True), data.sensitive
+
+
+def _peak_mb() -> int:
+    """The most memory this process held; Linux counts in kilobytes, macOS in bytes."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(most / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def _device_mb() -> int | None:
+    import torch
+
+    return int(torch.cuda.max_memory_allocated() / 2**20) if torch.cuda.is_available() else None
+
+
+HEADER = (
+    f"{'against':8} {'':>9} {'rows':>9} {'people':>7} {'inputs':>7} {'members':>8} {'trainings':>10} {'fit s':>8} "
+    f"{'search s':>9} {'ms / training':>14} {'peak MB':>8}"
+)
+
+
+def line(row: dict[str, Any]) -> str:
+    start = f"{row['axis']:8} {row['value']:>9} {row['rows']:>9} {row['people']:>7} "
+    if "failed" in row:
+        return f"{start}{row['failed']}"
+    return (
+        f"{start}{row['encoded']:>7} {row['members']:>8} {row['trainings']:>10} {row['fit_seconds']:>8.1f} "
+        f"{row['search_seconds']:>9.1f} {row['ms_per_training']:>14.1f} {row['peak_mb']:>8}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default="10000,30000,100000", help="numbers, separated by commas; '' for none")
+    parser.add_argument("--people", default="10,100,1000")
+    parser.add_argument("--inputs", default="30,100,300,500")
+    parser.add_argument("--members", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--labels", type=int, default=20, help="how many labels a set has")
+    parser.add_argument("--device")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.point:
+        print(json.dumps(run(Point(**json.loads(given.point)))))
+        return
+    axes = {name: [int(v) for v in getattr(given, name).split(",") if v] for name in ("rows", "people", "inputs")}
+    settings = {name: getattr(given, name) for name in ("members", "epochs", "labels", "device")}
+    print_rows(map(measured, points(**axes, **settings)), HEADER, line, given.json)
+
+
+if __name__ == "__main__":
+    main()
