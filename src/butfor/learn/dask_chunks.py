@@ -89,8 +89,8 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise self._nobody()
             time.sleep(0.1)
-        found = self.client.get_versions(packages=list(SAME))["workers"]
-        for worker, told in found.items():
+        found: Any = self.client.get_versions(packages=list(SAME))
+        for worker, told in found["workers"].items():
             sentence = difference(worker, self._wanted, told["packages"])
             if sentence:
                 raise EngineError(sentence)
@@ -107,7 +107,7 @@ class Cluster:
     ) -> Iterator[tuple[range, Any]]:
         """`function(*shared, items)` for chunks of the items: which they were and what came back, as they come."""
         done: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        flying: dict[str, tuple[Future, range, list[str] | None]] = {}
+        flying: dict[Any, tuple[Future, range, list[str] | None]] = {}
         again: deque[range] = deque()
         deaths: dict[range, int] = {}
         start = 0
@@ -184,7 +184,7 @@ class Cluster:
         except Exception as error:  # whatever the user's own code raises there
             raise EngineError(f"A worker could not train: {_line(error)}") from error
 
-    def _stranded(self, flying: dict[str, tuple[Future, range, list[str] | None]]) -> list[range]:
+    def _stranded(self, flying: dict[Any, tuple[Future, range, list[str] | None]]) -> list[range]:
         """No news for a while: is anybody there? Chunks meant for workers that are all gone go again."""
         if self._present():
             self._alone_since = None

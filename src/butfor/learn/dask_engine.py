@@ -129,8 +129,8 @@ class DaskEngine:
 
     def spread(self, function: Callable[..., Any], shared: Any, parts: Sequence[Any]) -> list[Any]:
         """`function(shared, part)` for each part, on the workers; what is shared travels once."""
-        scattered, done = self._scattered(lambda: shared), {}
-        pace = Pace()
+        scattered, pace = self._scattered(lambda: shared), Pace()
+        done: dict[int, Any] = {}
         pace.each = float("inf")  # each part is a chunk
         for chunk, results in self.cluster.run(_each, [scattered, self._scattered(lambda: function)], parts, pace):
             done.update(zip(chunk, results, strict=True))
