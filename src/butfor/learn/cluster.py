@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from butfor.errors import EngineError, SettingError
+from butfor.learn.engines import check_engine
 from butfor.machine import available_cores
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def cluster_engine(
 ) -> Iterator[DaskEngine]:
     """The engine for `local:4`, worker processes here with one thread each, or for `tcp://scheduler:8786`."""
     workers = local_workers(given)
+    check_engine(engine, jobs)
     try:
         import distributed
     except ImportError as error:

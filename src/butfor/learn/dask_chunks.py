@@ -38,18 +38,28 @@ POLL = 1.0
 
 
 class Scattered:
-    """Something that every worker holds a copy of, packed once."""
+    """Something that every worker holds a copy of."""
 
-    def __init__(self, client: Client, pack: Callable[[], bytes]) -> None:
-        self._client, self._pack = client, pack
+    def __init__(self, client: Client, make: Callable[[], Any]) -> None:
+        self._client, self._make = client, make
         self._future: Future | None = None
 
     @property
     def future(self) -> Future:
         """Sent again where the last copy died with its worker."""
         if self._future is None or self._future.status != "finished":
-            self._future = self._client.scatter(self._pack(), broadcast=True, hash=False)
+            self._future = self._client.scatter(self._packed(), broadcast=True, hash=False)
         return self._future
+
+    def _packed(self) -> bytes:
+        import cloudpickle
+
+        # By value: classes and functions of a script or a notebook are not there to be imported on a worker.
+        try:
+            packed: bytes = cloudpickle.dumps(self._make())
+        except Exception as error:  # whatever the user's own objects raise
+            raise EngineError(f"The model cannot be sent to workers: {_line(error)}") from error
+        return packed
 
 
 class Pace:
@@ -84,16 +94,19 @@ class Cluster:
 
     def admit(self) -> None:
         """Wait for the first worker, and refuse the cluster where one has other versions."""
-        deadline = time.monotonic() + self.patience
-        while not self._present():
-            if time.monotonic() > deadline:
-                raise self._nobody()
-            time.sleep(0.1)
+        self._wait(time.monotonic() + self.patience)
         found: Any = self.client.get_versions(packages=list(SAME))
         for worker, told in found["workers"].items():
             sentence = difference(worker, self._wanted, told["packages"])
             if sentence:
                 raise EngineError(sentence)
+
+    def _wait(self, deadline: float) -> None:
+        """Until a worker is there."""
+        while not self._present():
+            if time.monotonic() > deadline:
+                raise self._nobody()
+            time.sleep(0.1)
 
     @property
     def threads(self) -> int:
@@ -155,17 +168,28 @@ class Cluster:
         self, function: Callable[..., Any], shared: Sequence[Scattered], items: Sequence[Any]
     ) -> tuple[Future, list[str] | None]:
         only = [worker for worker in self._threads if worker not in self._refused] if self._refused else None
+        futures = self._sent(shared)
         try:
-            futures = [each.future for each in shared]
             future = self.client.submit(
                 run_chunk, function, [f.key for f in futures], futures, items, self._wanted,
                 key=f"butfor-{uuid.uuid4().hex}", pure=False, retries=RETRIES, workers=only,
             )  # fmt: skip
-        except ButforError:
-            raise
         except Exception as error:  # whatever a connection that ends raises
-            raise self._gone(error) from error
+            raise self._gone() from error
         return future, only
+
+    def _sent(self, shared: Sequence[Scattered]) -> list[Future]:
+        """Where the workers have what is shared; sent again, once somebody is there to take it, where it was lost."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                return [each.future for each in shared]
+            except ButforError:
+                raise
+            except Exception as error:  # nobody there to take it, or somebody who died with it
+                self._wait(deadline)
+                if time.monotonic() > deadline:
+                    raise self._nobody() from error
 
     def _outcome(self, future: Future) -> Any:
         """The reply; None where worker or data died and the chunk must go again."""
@@ -203,7 +227,7 @@ class Cluster:
         try:
             found: dict[str, int] = self.client.nthreads()
         except Exception as error:  # whatever a connection that ends raises
-            raise self._gone(error) from error
+            raise self._gone() from error
         self._threads, self._looked = found, time.monotonic()
         return bool(found)
 
@@ -227,7 +251,7 @@ class Cluster:
             except Exception:  # it ends here anyway, and what ended it is being said
                 logging.getLogger("butfor").debug("chunks could not be cancelled", exc_info=True)
 
-    def _gone(self, error: Exception | None = None) -> EngineError:
+    def _gone(self) -> EngineError:
         return EngineError(
             f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: start the "
             "cluster again and repeat the command with the same --resume (ledger=... in Python)."

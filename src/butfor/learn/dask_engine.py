@@ -150,10 +150,7 @@ class DaskEngine:
         return self._subjects[key][2]
 
     def _scattered(self, make: Callable[[], Any]) -> Scattered:
-        import cloudpickle
-
-        # By value: classes and functions of a script or a notebook are not there to be imported on a worker.
-        return Scattered(self.client, lambda: cloudpickle.dumps(make()))
+        return Scattered(self.client, make)
 
     def _pace(self, *key: Any) -> Pace:
         return self._paces.setdefault(key, Pace())
