@@ -187,3 +187,12 @@ def test_solid_judges_searches_on_the_same_people(capsys, tmp_path):
     assert rows[0]["mean_flips"] == 3
     with pytest.raises(SettingError, match="no search 'fast'"):
         solid.main(["--searches", "fast"])
+
+
+def test_a_cluster_gives_the_local_engines_answers_and_its_overhead_is_told(capsys):
+    from butfor.bench.cluster import main
+
+    main(["--dataset", "salary", "--workers", "1", "--seconds", "0.05", "--rounds", "1", "--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["engine"] for row in rows] == ["fused", "joblib"]
+    assert all(row["same_answers"] and row["local_seconds"] > 0 and row["cluster_seconds"] > 0 for row in rows)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -86,12 +86,12 @@ def test_the_file_is_the_same_as_without_a_cluster(engine, alone):
 
 
 def test_a_worker_killed_on_the_way_changes_nothing(engine, alone):
-    before = pids(engine)
-    victim = next(iter(before.values()))
-    audit = small(engine)
-    population = audit.explain_all(PEOPLE, watch=When(20, lambda: os.kill(victim, signal.SIGKILL)))
+    victim = next(iter(pids(engine).values()))
+    killing = When(20, lambda: os.kill(victim, signal.SIGKILL))
+    population = small(engine).explain_all(PEOPLE, watch=killing)
+    assert killing.do is None
     assert told(population) == alone
-    engine.client.wait_for_workers(2, timeout=60)
+    engine.client.wait_for_workers(2, timeout=180)
     assert victim not in pids(engine).values()
 
 
@@ -131,17 +131,11 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
     by_process = log.read_text().split()
     assert len(set(by_process)) > 1
     assert 160 <= len(by_process) <= 160 + 2 * largest
-    engine.client.wait_for_workers(2, timeout=60)
-
-
-def test_what_was_scattered_is_sent_again_when_every_copy_died(engine):
-    audit = small(engine)
-    bound = engine.bind(audit.learner_.learner, audit.table_, PEOPLE)
-    first = bound([Training((1,))])
-    for pid in pids(engine).values():
-        os.kill(pid, signal.SIGKILL)
-    np.testing.assert_array_equal(bound([Training((1,))]), first)
-    engine.client.wait_for_workers(2, timeout=60)
+    for pid in pids(engine).values():  # and with them die all copies of what was scattered
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    np.testing.assert_array_equal(bound(trainings[:4]), expected[:4])
+    engine.client.wait_for_workers(2, timeout=180)
 
 
 def test_ctrl_c_keeps_what_is_done_and_the_cluster_goes_on(engine, tmp_path):
@@ -152,7 +146,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_cluster_goes_on(engine, tmp_path):
     while any(engine.client.processing().values()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert population.interrupted or interrupt.do is None
+    assert population.interrupted
     assert len(pids(engine)) == 2
 
 
@@ -202,38 +196,33 @@ metadata.version = lambda name: "1.99.0" if name == "numpy" else real(name)
 """
 
 
-def test_a_scheduler_dies_and_the_audit_goes_on_from_the_ledger(tmp_path, engine, alone):
+def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_path, engine, alone, caplog):
     ledger = tmp_path / "l.db"
+    (tmp_path / "sitecustomize.py").write_text(OLD)
     with elsewhere(tmp_path) as (scheduler, address), worker(address), cluster_engine(address) as far:
         audit = small(far, ledger)
-        with pytest.raises(EngineError, match=r"scheduler at .* is gone.*--resume"):
-            audit.explain_all(PEOPLE, watch=When(20, scheduler.kill))
-    done = len(Ledger(ledger))
-    assert done >= 20
-    audit = small(engine, ledger)
-    population = audit.explain_all(PEOPLE)
-    assert population.run["recalled"] == done
-    assert told(population) == alone
-
-
-def test_a_worker_with_another_version_is_refused_by_name(tmp_path, caplog):
-    (tmp_path / "sitecustomize.py").write_text(OLD)
-    with elsewhere(tmp_path) as (_, address):
-        with worker(address, path=str(tmp_path)), cluster_engine(address) as far:
-            audit = small("fused")
+        single, table = audit.learner_.learner, audit.table_
+        bound = far.bind(single, table, PEOPLE)
+        trainings = [Training((), seed) for seed in fresh_seeds(single, 8)]
+        expected = bound(trainings)
+        with worker(address, path=str(tmp_path)), caplog.at_level(logging.WARNING, "butfor"):
+            far.client.wait_for_workers(2, timeout=180)
+            time.sleep(1.1)  # the engine looks at most once a second who is there
+            np.testing.assert_array_equal(bound(trainings), expected)  # by the other one
+            assert "has numpy 1.99.0" in caplog.text
             with pytest.raises(
                 EngineError, match=rf"Worker tcp://127.0.0.1:\d+ has numpy 1.99.0 where .* {np.__version__}"
             ):
-                far.bind(audit.learner_.learner, audit.table_, PEOPLE)
-        with worker(address), cluster_engine(address) as far:
-            bound = far.bind(audit.learner_.learner, audit.table_, PEOPLE)
-            trainings = [Training((), seed) for seed in fresh_seeds(audit.learner_, 40)]
-            expected = bound(trainings)
-            with worker(address, path=str(tmp_path)), caplog.at_level(logging.WARNING, "butfor"):
-                far.client.wait_for_workers(2, timeout=60)
-                time.sleep(1.1)  # the engine looks at most once a second who is there
-                np.testing.assert_array_equal(bound(trainings), expected)
-            assert "has numpy 1.99.0" in caplog.text
+                far.bind(single, table, PEOPLE)
+        while len(far.client.nthreads()) > 1:
+            time.sleep(0.1)
+        with pytest.raises(EngineError, match=r"scheduler at .* is gone.*--resume"):
+            audit.explain_all(PEOPLE, watch=When(20, scheduler.kill))
+    done = len(Ledger(ledger))
+    assert done >= 16
+    population = small(engine, ledger).explain_all(PEOPLE)
+    assert population.run["recalled"] == done
+    assert told(population) == alone
 
 
 # --- what cannot be ----------------------------------------------------------------------------------

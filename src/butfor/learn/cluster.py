@@ -83,8 +83,8 @@ def _processes(workers: int) -> Iterator[Any]:
 
     with dask.config.set({"distributed.scheduler.allowed-failures": FAILURES}):
         cluster = LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
-            memory_limit=0, silence_logs=logging.CRITICAL, preload=["butfor.learn.dask_worker"],
+            n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
+            memory_limit=0, silence_logs=logging.CRITICAL, preload=["butfor.learn.dask_preload"],
         )  # fmt: skip
     try:
         yield cluster

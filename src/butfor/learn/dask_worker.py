@@ -6,7 +6,7 @@ A worker with other versions than those of whoever asks would train other models
 from __future__ import annotations
 
 import pickle
-import signal
+import sys
 import threading
 import time
 import warnings
@@ -86,11 +86,11 @@ def run_chunk(
     sentence = difference(worker, wanted, versions_here())
     if sentence:
         return Refusal(worker, sentence)
-    _one_thread_for_good()
     shared = [_unpacked(worker, key, blob) for key, blob in zip(keys, packed, strict=True)]
     ready = getattr(function, "prepare", None)
     if ready is not None:
         ready(*shared)
+    _one_thread_for_good()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a model warns about, it said when it was first fitted
         started = time.perf_counter()
@@ -137,11 +137,6 @@ def difference(worker: str, wanted: Mapping[str, str], found: Mapping[str, str |
     )
 
 
-def dask_setup(worker: Any) -> None:
-    """Ctrl-C on a terminal reaches its worker processes too; whoever asked decides what ends (a Dask preload)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def _unpacked(worker: str, key: str, packed: bytes) -> Any:
     with _unpacking:
         if key not in _held:
@@ -158,13 +153,11 @@ def _unpacked(worker: str, key: str, packed: bytes) -> Any:
         return _held[key]
 
 
-_limits: list[Any] = []
+_limits: dict[int, Any] = {}
 
 
 def _one_thread_for_good() -> None:
     """A worker's threads train side by side: none may put back the libraries' own threads while another trains."""
     with _unpacking:
-        if not _limits:
-            import torch  # noqa: F401  (its threads are limited only once it is there)
-
-            _limits.append(single_threaded())
+        if len(sys.modules) not in _limits:  # what was loaded since has threads of its own
+            _limits[len(sys.modules)] = single_threaded()
