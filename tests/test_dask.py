@@ -113,12 +113,12 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
     log = tmp_path / "trainings"
     learner = as_learner(Counted(str(log)), butfor.TableEncoder("onehot", dtype="float64"))
     table = butfor.Table(TABLE.drop(columns="granted"), TABLE["granted"])
-    trainings = [Training((k % table.n,), k) for k in range(160)]
+    trainings = [Training((k % table.n,), k) for k in range(80)]
     expected = butfor.JoblibEngine(1).bind(learner, table, PEOPLE)(trainings)
     log.unlink()
     assert engine.definition.by_definition
     victim = next(iter(pids(engine).values()))
-    watch = When(60, lambda: os.kill(victim, signal.SIGKILL))
+    watch = When(30, lambda: os.kill(victim, signal.SIGKILL))
     bound = engine.definition.bind(learner, table, PEOPLE)
     largest = 0
     chunks = []
@@ -126,11 +126,11 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
         np.testing.assert_array_equal(logits, expected[chunk.start : chunk.stop])
         chunks.append(chunk)
         largest = max(largest, len(chunk))
-    assert sorted(k for chunk in chunks for k in chunk) == list(range(160))
+    assert sorted(k for chunk in chunks for k in chunk) == list(range(80))
     assert watch.do is None
     by_process = log.read_text().split()
     assert len(set(by_process)) > 1
-    assert 160 <= len(by_process) <= 160 + 2 * largest
+    assert 80 <= len(by_process) <= 80 + 2 * largest
     for pid in pids(engine).values():  # and with them die all copies of what was scattered
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

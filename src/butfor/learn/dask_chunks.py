@@ -87,6 +87,7 @@ class Cluster:
         self.client, self.patience = client, patience
         self.address = client.scheduler.address if client.scheduler else "its address"
         self._wanted = versions_here()
+        self._known: set[str] = set()
         self._refused: set[str] = set()
         self._threads: dict[str, int] = {}
         self._looked = -math.inf
@@ -95,11 +96,9 @@ class Cluster:
     def admit(self) -> None:
         """Wait for the first worker, and refuse the cluster where one has other versions."""
         self._wait(time.monotonic() + self.patience)
-        found: Any = self.client.get_versions(packages=list(SAME))
-        for worker, told in found["workers"].items():
-            sentence = difference(worker, self._wanted, told["packages"])
-            if sentence:
-                raise EngineError(sentence)
+        for sentence in self._differing().values():
+            raise EngineError(sentence)
+        self._known = set(self._threads)
 
     def _wait(self, deadline: float) -> None:
         """Until a worker is there."""
@@ -113,7 +112,7 @@ class Cluster:
         """Chunks that can be done at a time; looked up at most every POLL seconds."""
         if time.monotonic() - self._looked > POLL:
             self._present()
-        return max(1, sum(self._threads.values()))
+        return max(1, sum(n for worker, n in self._threads.items() if worker not in self._refused))
 
     def run(
         self, function: Callable[..., Any], shared: Sequence[Scattered], items: Sequence[Any], pace: Pace
@@ -229,14 +228,23 @@ class Cluster:
         except Exception as error:  # whatever a connection that ends raises
             raise self._gone() from error
         self._threads, self._looked = found, time.monotonic()
+        if self._known and set(found) - self._known:
+            self._known |= set(found)
+            for worker, sentence in self._differing().items():
+                self._pass_over(Refusal(worker, sentence))
         return bool(found)
+
+    def _differing(self) -> dict[str, str]:
+        """Workers with other versions, and a sentence about each."""
+        found: Any = self.client.get_versions(packages=list(SAME))
+        told = {w: difference(w, self._wanted, has["packages"]) for w, has in found["workers"].items()}
+        return {worker: sentence for worker, sentence in told.items() if sentence}
 
     def _pass_over(self, refusal: Refusal) -> None:
         """A worker that joined late must not train; the others go on."""
         if refusal.worker not in self._refused:
             logging.getLogger("butfor").warning(refusal.sentence)
             self._refused.add(refusal.worker)
-        self._present()
         if not set(self._threads) - self._refused:
             raise EngineError(refusal.sentence)
 
