@@ -197,5 +197,14 @@ def test_scale_measures_each_point_in_a_process_of_its_own(capsys):
     assert [(row["axis"], row["value"]) for row in rows] == [("rows", 300), ("people", 3), ("inputs", 40)]
     assert all(row["peak_mb"] > 50 and row["trainings"] >= 2 for row in rows)
     assert rows[2]["encoded"] == 40
-    with pytest.raises(butfor.errors.SettingError, match="rows=0"):
+    with pytest.raises(SettingError, match="rows=0"):
         main(["--rows", "0", "--people", "", "--inputs", ""])
+
+
+def test_a_cluster_gives_the_local_engines_answers_and_its_overhead_is_told(capsys):
+    from butfor.bench.cluster import main
+
+    main(["--dataset", "salary", "--workers", "1", "--seconds", "0.05", "--rounds", "1", "--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["engine"] for row in rows] == ["fused", "joblib"]
+    assert all(row["same_answers"] and row["local_seconds"] > 0 and row["cluster_seconds"] > 0 for row in rows)

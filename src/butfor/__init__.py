@@ -14,6 +14,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "DATASETS": "butfor.data",
+    "DaskEngine": "butfor.learn.dask_engine",
     "Engine": "butfor.seam",
     "FusedEngine": "butfor.mlp.fused",
     "GuidedSearch": "butfor.search",
@@ -40,6 +41,7 @@ _MODULES = ("errors", "rank", "rules", "search")
 __all__ = [
     "DATASETS",
     "MLP",
+    "DaskEngine",
     "Engine",
     "FusedEngine",
     "GuidedSearch",
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from butfor.audit import LabelAudit
     from butfor.data import DATASETS, load_dataset
     from butfor.encode import TableEncoder
+    from butfor.learn.dask_engine import DaskEngine
     from butfor.learn.joblib_engine import JoblibEngine
     from butfor.learn.partition import PartitionEnsemble
     from butfor.learn.thresholded import ThresholdedRegressor

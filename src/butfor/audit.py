@@ -22,9 +22,8 @@ from butfor.frames import as_labels, as_person, as_table, as_weights, like_train
 from butfor.inquiry.ask import Inquiry, Settings
 from butfor.inquiry.conclude import Conclusions
 from butfor.inquiry.steady import as_steady, beside_steady
-from butfor.learn.engines import check_engine, choose_engine
+from butfor.learn.engines import check_engine, choose_engine, definition_of
 from butfor.learn.ensemble import Ensemble, fresh_seeds, members_of, own_seed, usual_members
-from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, set_aside, suited_mlp
 from butfor.machine import single_threaded
 from butfor.mlp.learner import MLPLearner
@@ -166,7 +165,8 @@ class LabelAudit(BaseEstimator):
         if self.members_ > 1:
             ensemble = Ensemble(self.learner_, self.members_)
             started = time.perf_counter()
-            self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, self.jobs)
+            trains = definition_of(self.engine, self.jobs)
+            self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, trains)
             each = (time.perf_counter() - started) / (self.members_ - 1)
             self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one loads and compiles what is needed
         self.training_logits_ = self.model_.logits(self.table_.X)
@@ -215,6 +215,8 @@ class LabelAudit(BaseEstimator):
         engine = choose_engine(self.engine, self.learner_, self.device, self.jobs, watch.note)
         if hasattr(self.rank_, "train_on"):
             self.rank_.train_on(str(getattr(engine, "device", "cpu")))
+        if hasattr(self.rank_, "sweep_by"):
+            self.rank_.sweep_by(getattr(engine, "spread", None))
         with single_threaded() as opened:
             ledger = opened.enter_context(closing(self._ledger())) if self.ledger is not None else None
             trainer = Trainer(engine, self.learner_, self.table_, situation.people, ledger, self.jobs)
@@ -281,7 +283,9 @@ class LabelAudit(BaseEstimator):
         trains on it; True where it names none."""
         X = like_training(as_table(X), self.table_.X)
         sets = list(dict.fromkeys(b.witness for b in brackets if b.witness))
-        logits = JoblibEngine(self.jobs).bind(self.learner_, self.table_, X)([Training(flips) for flips in sets])
+        logits = definition_of(self.engine, self.jobs).bind(self.learner_, self.table_, X)(
+            [Training(flips) for flips in sets]
+        )
         before = self.model_.logits(X) > 0
         return [
             b.witness is None or bool((logits[sets.index(b.witness), k] > 0) != before[k])

@@ -166,3 +166,17 @@ def proofs_command(
     given = ["--datasets", datasets or ",".join(DATASETS), "--models", which]
     given += ["--people", str(people), "--splits", str(splits), "--first", str(first)]
     main([*given, *["--refute"] * refute, *["--json"] * as_json])
+
+
+@bench.command("cluster")
+@click.option("--dataset", default="german", show_default=True, help="An embedded data set.")
+@click.option("--workers", type=int, help="Worker processes here, and threads of the local engine. Default: the cores.")
+@click.option("--seconds", default=10.0, show_default=True, help="What one turn takes, about.")
+@click.option("--rounds", default=5, show_default=True, help="Turns of each.")
+@click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
+def cluster_command(as_json: bool, **options: Any) -> None:
+    """What a cluster costs on one machine: the same trainings by the local engine and by worker processes."""
+    from butfor.bench.cluster import main
+
+    given = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    main([*given, *["--json"] * as_json])

@@ -57,7 +57,8 @@ def points(rows: Sequence[int], people: Sequence[int], inputs: Sequence[int], **
         for value in values:
             if value < 1:
                 raise SettingError(f"{axis}={value} must be at least 1.")
-            yield replace(Point(axis, **settings), **{axis: value})
+            varied: dict[str, Any] = {axis: value}
+            yield replace(Point(axis, **settings), **varied)
 
 
 def measured(point: Point) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 from butfor.cli.options import AUDIT, RUN, TABLE, Choices, with_options
 from butfor.cli.printing import introduction, print_result, write_files
 from butfor.cli.repeat import command_again
-from butfor.cli.wiring import cases_of, fitted_audit, load
+from butfor.cli.wiring import cases_of, fitted_audit, load, on_cluster
 
 
 @click.command(cls=Choices)
@@ -32,6 +32,8 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     from butfor.progress import ConsoleWatcher, Watcher
 
     watch = Watcher() if quiet else ConsoleWatcher()
+    if options["cluster"] is not None:
+        options["engine"] = click.get_current_context().with_resource(on_cluster(options))
     data = load(table, options, watch)
     labels = fitted_audit(data, options)
     people = cases_of(single, cases, len(data.X_test))

@@ -159,6 +159,10 @@ AUDIT: tuple[Option, ...] = (
     ),
     click.option("--max-retrainings", type=int, help="Stop after that many retrainings in all."),
     click.option("--engine", default="auto", show_default=True, help="What trains: {engines}."),
+    click.option(
+        "--cluster",
+        help="Train on a Dask cluster: local:4 (worker processes here), or a scheduler, tcp://scheduler:8786.",
+    ),
     click.option("--device", help="A torch device, such as cuda."),
     click.option("--jobs", type=int, help="Models trained at a time on the CPU. Default: one per core."),
 )

@@ -8,7 +8,9 @@ from butfor.cli.options import FIRST
 from butfor.errors import SettingError, listed
 
 if TYPE_CHECKING:
-    from butfor import LabelAudit
+    from contextlib import AbstractContextManager
+
+    from butfor import Engine, LabelAudit
     from butfor.data import Dataset
     from butfor.progress import Watcher
 
@@ -36,6 +38,13 @@ def load(table: str, options: dict[str, Any], watch: Watcher) -> Dataset:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def on_cluster(options: dict[str, Any]) -> AbstractContextManager[Engine]:
+    """The engine on the cluster that --cluster names, for as long as it is needed."""
+    from butfor.learn.cluster import cluster_engine
+
+    return cluster_engine(options["cluster"], options["engine"], options["device"], options["jobs"])
 
 
 def fitted_audit(data: Dataset, options: dict[str, Any]) -> LabelAudit:

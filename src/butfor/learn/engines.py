@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from butfor.errors import EngineError, SettingError
 from butfor.learn.ensemble import members_of
@@ -41,6 +42,11 @@ def choose_engine(
     if not engine.accepts(learner):
         raise SettingError(f"Engine '{engine.name}' does not train {learner.name}; use engine 'auto' or 'joblib'.")
     return engine
+
+
+def definition_of(engine: str | Engine, jobs: int | None = None) -> Any:
+    """What has the learner's own `fit` do the work: where the engine is, if it says so, else on this machine."""
+    return getattr(engine, "definition", None) or JoblibEngine(jobs)
 
 
 def network_engine(name: str, device: str | None = None, jobs: int | None = None) -> NetworkEngine:

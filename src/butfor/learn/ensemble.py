@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,14 @@ MEMBERS = 16
 """Members of an ensemble where nobody says how many."""
 FRESH_FROM = 10_000
 """Fresh seeds are counted from this far above the learner's own: no member comes near."""
+
+
+class TrainsModels(Protocol):
+    """Part of an engine: the models themselves that a learner trains under several seeds, the labels unchanged."""
+
+    def models(
+        self, learner: Learner, table: Table, seeds: Sequence[int | None], progress: Progress | None = None
+    ) -> list[Model]: ...
 
 
 class Ensemble:
@@ -58,11 +66,11 @@ class Ensemble:
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in taught))
 
     def fit_beside(
-        self, first: Model, table: Table, jobs: int | None = None, progress: Progress | None = None
+        self, first: Model, table: Table, trains: TrainsModels | None = None, progress: Progress | None = None
     ) -> EnsembleModel:
         """The ensemble on the labels as they are, given its first member; the others in several processes where that
-        is faster."""
-        others = JoblibEngine(jobs).models(self.learner, table, self.seeds[1:], progress)
+        is faster, or wherever `trains` has them trained."""
+        others = (trains or JoblibEngine()).models(self.learner, table, self.seeds[1:], progress)
         return EnsembleModel((first, *others))
 
     def reseeded(self, seed: int) -> Ensemble:

@@ -193,6 +193,11 @@ def train_from(file: str, trainings: Sequence[tuple[tuple[int, ...], int | None]
 def model_from(file: str, seed: int | None) -> Any:
     """In a worker: the model itself on the labels as they are, without what the other side has anyway."""
     learner, table, _ = _subject_of(file)
+    return fitted_model(learner, table, seed)
+
+
+def fitted_model(learner: Learner, table: Table, seed: int | None) -> Any:
+    """The same for a learner and a table that are at hand."""
     with ExitStack() as quietly:
         quietly.enter_context(single_threaded())
         quietly.enter_context(warnings.catch_warnings())

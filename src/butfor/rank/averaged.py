@@ -38,7 +38,7 @@ class Averaged(Ranking):
         return bool(getattr(self.ranking, "predicts", False))
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("train_on", "score_at", "function"):  # as far as the ranking has them
+        if name in ("train_on", "sweep_by", "score_at", "function"):  # as far as the ranking has them
             return getattr(self.ranking, name)
         raise AttributeError(name)
 

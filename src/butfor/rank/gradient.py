@@ -89,6 +89,29 @@ def label_gradients(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """What all sweeps of one ranking share."""
+
+    recipe: Recipe
+    rows: Rows
+    people: Floats
+    epochs: int
+    tolerance: float
+    device: str
+
+    def effects(self, sweeps: Sequence[Sweep]) -> list[Numbers]:
+        """Per sweep the predicted changes of the logits if each label were turned, `[people × n]`."""
+        from butfor.mlp.sweeps import sweep_many
+
+        swept = sweep_many(self.recipe, self.rows, sweeps, self.people, epochs=self.epochs, device=self.device)
+        return [each.flip_effects(self.tolerance) for each in swept]
+
+
+Spread = Callable[[Callable[[Walk, Sequence["Sweep"]], list[Numbers]], Walk, Sequence[Sequence["Sweep"]]], list[Any]]
+"""A function, what all its calls share, and the parts to call it with, wherever that is done → what came of each."""
+
+
 class Gradient(NetworkRanking):
     """The change of the person's logit, away from the present class, if label i were flipped: predicted to
     first order through the whole training (unit: logit).
@@ -117,9 +140,14 @@ class Gradient(NetworkRanking):
         self.epochs, self.tolerance = epochs, tolerance
         self.device, self.memory_limit = device, memory_limit
         self._engine_device = "cpu"
+        self._spread: Spread | None = None
 
     def train_on(self, device: str) -> None:
         self._engine_device = device
+
+    def sweep_by(self, spread: Spread | None) -> None:
+        """Where sweeps are done: by a cluster's workers, or (None) on this machine's cores."""
+        self._spread = spread
 
     @property
     def _device(self) -> str:
@@ -166,24 +194,23 @@ class Gradient(NetworkRanking):
         """Predicted changes of the logits if each label were turned, sweep by sweep."""
         size = max(1, EFFECTS // (network.rows.n * max(len(sweep.people) for sweep in sweeps)))
         for first in range(0, len(sweeps), size):
-            for swept in self._swept(network, sweeps[first : first + size], people):
-                yield swept.flip_effects(self.tolerance)
+            yield from self._swept(network, sweeps[first : first + size], people)
 
-    def _swept(self, network: NetworkModel, sweeps: Sequence[Sweep], people: Floats) -> list[GradientResult]:
-        """On the CPU's cores, or all at once on a GPU."""
-        from butfor.mlp.sweeps import sweep_many
-
-        def swept(some: Sequence[Sweep]) -> list[GradientResult]:
-            return sweep_many(
-                network.network.recipe, network.rows, some, people, epochs=self.epochs, device=self._device
-            )
-
-        if self._device != "cpu" or len(sweeps) == 1:
-            return swept(sweeps)
-        parts = [sweeps[k :: available_cores()] for k in range(min(available_cores(), len(sweeps)))]
-        with ThreadPoolExecutor(len(parts)) as pool:
-            done = list(pool.map(swept, parts))
-        return [done[k % len(parts)][k // len(parts)] for k in range(len(sweeps))]
+    def _swept(self, network: NetworkModel, sweeps: Sequence[Sweep], people: Floats) -> list[Numbers]:
+        """On the CPU's cores or a cluster's, or all at once on a GPU."""
+        walk = Walk(network.network.recipe, network.rows, people, self.epochs, self.tolerance, self._device)
+        alone = self._device != "cpu" or len(sweeps) == 1
+        # As many parts as there are cores here, also on a cluster: predictions must not depend on its size.
+        count = 1 if alone else min(available_cores(), len(sweeps))
+        parts = [sweeps[k::count] for k in range(count)]
+        if self._spread is not None:
+            done = self._spread(Walk.effects, walk, parts)
+        elif count == 1:
+            done = [walk.effects(sweeps)]
+        else:
+            with ThreadPoolExecutor(count) as pool:
+                done = list(pool.map(walk.effects, parts))
+        return [done[k % count][k // count] for k in range(len(sweeps))]
 
 
 def _network(model: Model) -> NetworkModel:

@@ -83,6 +83,10 @@ class Leaders:
         if hasattr(self.first, "train_on"):
             self.first.train_on(device)
 
+    def sweep_by(self, spread: Any) -> None:
+        if hasattr(self.first, "sweep_by"):
+            self.first.sweep_by(spread)
+
     def trial(self, people: int) -> int:
         """How many flip sets `prepare` trains at the most."""
         return len(self.candidates) * min(people, SAMPLE) + FLIPS + 1

@@ -5,13 +5,13 @@ The learner may be an ensemble of seeds: then every flip set is trained once per
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
+from butfor.learn.engines import definition_of
 from butfor.learn.ensemble import members_of, together
-from butfor.learn.joblib_engine import JoblibEngine
 from butfor.progress import Watcher
 from butfor.seam import Bound, Engine, FlipSet, Floats, Learner, Table, Training
 from butfor.search.ledger import Ledger, Page
@@ -39,9 +39,9 @@ class Trainer:
         self.engine, self.learner, self.table, self.people = engine, learner, table, people
         self.single, self.seeds = members_of(learner)
         self.train: Bound = engine.bind(self.single, table, people)
-        self._definition = JoblibEngine(jobs)
+        self._definition = definition_of(engine, jobs)
         self._defined: Bound | None = self.train if engine.by_definition else None
-        self.jobs = self._definition.jobs
+        self.jobs: int = self._definition.jobs
         self._page: Page | None = ledger.page(self.single, table, people, engine) if ledger is not None else None
         self.trained = self.recalled = self.confirmations = 0
         self._seconds_each: float | None = None
@@ -64,13 +64,18 @@ class Trainer:
         """How many flip sets the engine likes to train side by side."""
         return max(1, self.engine.width // self.members)
 
+    @property
+    def at_once(self) -> int:
+        """Trainings that are worth asking for in one call; what is found does not depend on it."""
+        return int(getattr(self.engine, "at_once", self.engine.width))
+
     def time_of_one(self) -> float:
         """Seconds per training, side by side: of those done so far or, before the first, of one that is done for it."""
         if self._seconds_each is None:
             self.train([Training(())])  # compiles what must be compiled
             started = time.perf_counter()
             self.train([Training(())])
-            self._seconds_each = (time.perf_counter() - started) / min(self.engine.width, self.jobs)
+            self._seconds_each = (time.perf_counter() - started) / min(self.at_once, self.jobs)
         return self._seconds_each
 
     def known(self, flips: FlipSet) -> bool:
@@ -151,18 +156,33 @@ class Trainer:
         self.recalled += len(known)
         self._recalled.update(training.flips for training in known)
         missing = [training for training in trainings if training not in known]
-        size = max(self.PIECE, self.engine.width)
-        for piece in (missing[start : start + size] for start in range(0, len(missing), size)):
-            fitted = self._fitted(piece, watch)
+        for fitted in self._pieces(missing, watch):
             self._page.write(fitted)
             known |= fitted
         return {training: known[training] for training in trainings}
+
+    def _pieces(self, trainings: Sequence[Training], watch: Watcher) -> Iterator[dict[Training, Floats]]:
+        """What is trained, piece by piece; from an engine that says so, as it comes."""
+        stream = getattr(self.train, "as_they_come", None)
+        if stream is None:
+            size = max(self.PIECE, self.engine.width)
+            for start in range(0, len(trainings), size):
+                yield self._fitted(trainings[start : start + size], watch)
+            return
+        started = time.perf_counter()
+        for chunk, answers in stream(trainings, watch.trained):
+            yield dict(zip(trainings[chunk.start : chunk.stop], answers, strict=True))
+        self._took(len(trainings), started)
+
+    def _took(self, trainings: int, started: float) -> None:
+        if trainings:
+            each = (time.perf_counter() - started) / trainings
+            self._seconds_each = each if self._seconds_each is None else min(each, self._seconds_each)
 
     def _fitted(self, trainings: Sequence[Training], watch: Watcher) -> dict[Training, Floats]:
         if not trainings:
             return {}
         started = time.perf_counter()
         answers = self.train(trainings, watch.trained)
-        each = (time.perf_counter() - started) / len(trainings)
-        self._seconds_each = each if self._seconds_each is None else min(each, self._seconds_each)
+        self._took(len(trainings), started)
         return dict(zip(trainings, answers, strict=True))
