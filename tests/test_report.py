@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -129,25 +131,42 @@ class Outline(HTMLParser):
         self.ids: list[str] = []
         self.targets: list[str] = []
         self.words: list[str] = []
+        self.code: list[tuple[str, str]] = []
+        self.policy = ""
         self.feed(text)
         self.close()
         assert not self.open, self.open
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("td", "th", "tr"):
+            self.end_cells("td", "th", *(["tr"] if tag == "tr" else []))
         self.handle_startendtag(tag, attrs)
         if tag not in self.VOID:
             self.open.append(tag)
 
+    def end_cells(self, *tags: str) -> None:
+        """In lists of people, cells and rows end where the next one begins, as HTML allows."""
+        while self.open and self.open[-1] in tags:
+            self.open.pop()
+
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
+        assert not [name for name in given if name.startswith("on") or name == "style"], given
         self.ids += [given["id"]] if given.get("id") else []
         self.targets += [str(given["href"])[1:]] if "href" in given else []
+        if tag == "meta" and given.get("http-equiv"):
+            self.policy = str(given["content"])
 
     def handle_endtag(self, tag: str) -> None:
+        if tag in ("tr", "tbody"):
+            self.end_cells("td", "th", *(["tr"] if tag == "tbody" else []))
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        inside = self.open[-1] if self.open else ""
+        if inside in ("style", "script"):
+            self.code.append((inside, data))
+        else:
             self.words.append(data)
 
     @cached_property
@@ -155,11 +174,27 @@ class Outline(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
+def assert_nothing_else_runs(seen: Outline) -> None:
+    """The policy allows nothing from outside, and inside exactly the style and the script that are there."""
+    rules = dict(rule.strip().split(" ", 1) for rule in seen.policy.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert set(rules) == {"default-src", "style-src", "script-src", "base-uri", "form-action"}
+    kinds = [kind for kind, _ in seen.code]
+    assert kinds in (["style"], ["style", "script"])
+    for kind, text in seen.code:
+        known = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert rules[f"{kind}-src"] == f"'sha256-{known}'"
+
+
 def outline(html: str) -> Outline:
     """The page's outline, after the checks that every page must pass."""
-    for outside in ("http:", "https:", "src=", "@import", "<script", "<link", "url(http", "javascript:"):
+    for outside in ("http:", "https:", "src=", "@import", "<link", "url(http", "javascript:"):
         assert outside not in html.lower(), outside
     seen = Outline(html)
+    if seen.policy:
+        assert_nothing_else_runs(seen)
+    else:
+        assert "<script" not in html
     assert len(set(seen.ids)) == len(seen.ids)
     assert set(seen.targets) <= set(seen.ids)
     return seen
@@ -611,7 +646,7 @@ def test_both_schemes_and_print_are_styled():
     for html in (verdict(1).to_html(), plain_page(), verdict(1)._repr_html_()):
         assert "prefers-color-scheme:dark" in html
         assert "@media print" in html
-        assert not re.search(r"(?:fill|stroke):#", html), (
+        assert not re.search(r"(?:fill|stroke)[:=]\"?#", html), (
             "a chart with a fixed colour is illegible on one of the grounds"
         )
 
@@ -730,7 +765,7 @@ def test_a_person_page_shows_what_pulls_and_a_page_about_many_does_not(status):
     assert "bad credit" in left
     outline(html)
     for colour in ("person", "flip"):
-        assert f"fill:var(--bf-{colour})" in section
+        assert f'fill="var(--bf-{colour})"' in section
     assert not re.search(r"(?:fill|stroke): ?#", section)
     for without in (replace(who, pulls=None).to_html(), Population([who], RUN).to_html(), who._repr_html_()):
         assert "which way" not in outline(without).text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,14 @@ def percent(share: float) -> str:
 
 
 def written(text: str, path: str | Path | None) -> str:
+    """The text, also written to `path` where one is given: beside it first, so that a file is there whole or not at
+    all, and one that was there stays until then."""
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        path = Path(path)
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
     return text
