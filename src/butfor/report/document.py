@@ -25,6 +25,7 @@ def environment(*packages: str, **words: Any) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
+        auto_reload=False,
     )
     made.globals.update(THEME=THEME, **words)
     style = made.overlay().from_string('{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}')

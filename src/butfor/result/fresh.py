@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -162,6 +162,7 @@ def _rounded(logits: NDArray[np.floating]) -> tuple[float | None, ...]:
     return tuple(round(float(logit), 3) if math.isfinite(logit) else None for logit in logits)
 
 
+@cache
 def exact_interval(count: int, n: int) -> tuple[float, float]:
     """The 95 % Clopper–Pearson interval of a share."""
     from scipy.stats import binomtest
@@ -170,6 +171,7 @@ def exact_interval(count: int, n: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
+@cache
 def lower_bound(count: int, n: int) -> float:
     """The one-sided 95 % (Clopper–Pearson) bound that a share reaches at least."""
     from scipy.stats import beta
@@ -182,6 +184,7 @@ def upper_bound(count: int, n: int) -> float:
     return 1.0 - lower_bound(n - count, n)
 
 
+@cache
 def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, float]:
     """The 95 % interval of the difference of two shares of the same n seeds, from those where the two differ.
 

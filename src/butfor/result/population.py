@@ -86,7 +86,7 @@ class Population(Sequence[Verdict]):
         """How many finds are solid, leaning, seed-bound, undecided and not checked."""
         return counted([str(v.solidity) for v in self.found])
 
-    @property
+    @cached_property
     def checked(self) -> bool:
         """Whether finds were put to fresh seeds, or need not be: then shares of solid ones mean something."""
         return not self.solidity[NOT_CHECKED] and (
