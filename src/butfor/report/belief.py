@@ -45,8 +45,9 @@ DOTS, MIDDLE, REACH = 620, 310, 296
 
 
 def seed_dots(verdict: Verdict) -> dict[str, Any] | None:
-    """One dot per fresh seed at its logit, without the flips and with them: two rows around the boundary. A few seeds far
-    out do not squeeze the others: they lie at the edge, and are counted. None where the record has no logits."""
+    """One dot per fresh seed at its logit, without the flips and with them: two rows around the boundary. A few
+    seeds far out do not squeeze the others: they lie at the edge, and are counted. None where the record has no
+    logits."""
     fresh = verdict.fresh
     if fresh is None or fresh.logits is None:
         return None
@@ -69,7 +70,12 @@ def seed_dots(verdict: Verdict) -> dict[str, Any] | None:
             "median": "" if middle is None else signed(middle),
         })  # fmt: skip
     beyond = sum(size > reach for size in sizes)
-    return {"rows": rows, "reach": signed(reach).lstrip("+"), "beyond": beyond, "diverged": 2 * fresh.seeds - len(sizes)}
+    return {
+        "rows": rows,
+        "reach": signed(reach).lstrip("+"),
+        "beyond": beyond,
+        "diverged": 2 * fresh.seeds - len(sizes),
+    }
 
 
 FAR_OUT = 2.0

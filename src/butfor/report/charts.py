@@ -194,8 +194,8 @@ PANELS = 3
 
 
 def shuffled_curves(curves: Curves) -> Figure:
-    """Per group, a panel: the share of decisions that so many labels turn as it is (line), and the range of the same with
-    the protected attribute shuffled (band)."""
+    """Per group, a panel: the share of decisions that so many labels turn as it is (line), and the range of the same
+    with the protected attribute shuffled (band)."""
     from matplotlib.figure import Figure
 
     groups = list(curves.real)[:MOST_CURVES]

@@ -28,8 +28,8 @@ def environment(*packages: str, **words: Any) -> Environment:
         auto_reload=False,
     )
     made.globals.update(THEME=THEME, **words)
-    style = made.overlay().from_string('{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}')
-    styled, script = style.render(), _script()
+    sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
+    styled, script = made.overlay().from_string(sheet).render(), _script()
     made.globals.update(STYLE=Markup(styled), SCRIPT=Markup(script), POLICY=policy(styled, script))
     return made
 

@@ -23,8 +23,8 @@ def flat(run: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def replay_commands(run: dict[str, Any]) -> list[str]:
-    """What to type to train again from the record: as it is and, for a file, where the table lies elsewhere by now. None
-    where the record cannot name its table."""
+    """What to type to train again from the record: as it is and, for a file, where the table lies elsewhere by now.
+    None where the record cannot name its table."""
     data = run.get("data", {})
     table = data.get("table")
     if table is None:

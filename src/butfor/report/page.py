@@ -35,6 +35,8 @@ LEVELS: dict[str, dict[str, int]] = {
 """Detail of a person's section among many, least first: how much of the comparison it shows."""
 LONGEST = 60
 """Characters of a value on a page with many people."""
+LONG_LIST = 300
+"""People of a list from which on it is laid out only as far as somebody looks."""
 
 
 def person_page(verdict: Verdict) -> str:
@@ -123,6 +125,43 @@ def population_page(population: Population, folder: str = "") -> str:
         left_out=[(v, a) for v, a in named if v.status == "not_eligible"],
         folder=folder,
     )
+
+
+def population_page_without_values(population: Population, run: dict[str, Any]) -> str:
+    """The page that has ids, groups, decisions and distances only."""
+    names = ("people", "switch_changes", "eligible", "found", "solid")
+    counted = "solid" if population.checked else "found"
+    share, low, high = ("share_solid", "solid_low", "solid_high") if population.checked else ("share", "low", "high")
+    groups = [
+        {"group": group, **{name: int(g[name]) for name in names}}
+        | {"share": g[share] if g["eligible"] else None, "low": g[low], "high": g[high]}
+        for group, g in (population.by_group.iterrows() if len(population) else ())
+    ]
+    curved = population.eligible and max(v.budget for v in population) > 1
+    return _render_redacted(
+        population.sentence, groups, counted, run,
+        said=population.comparison.sentence if population.comparison else "",
+        curve=_svg(charts.distance_curve(population), distance.told(population), "distances") if curved else "",
+        curve_caption=distance.caption(population) if curved else "",
+        roster=roster.roster([(v, "") for v in population], run.get("sensitive", "group"), least=True),
+        count=len(population), waiting=len(population) > LONG_LIST,
+    )  # fmt: skip
+
+
+def public_page(sentence: str, groups: Sequence[dict[str, Any]], counted: str, run: dict[str, Any], said: str) -> str:
+    """The page that has groups only, with counts that may be told."""
+    return _render_redacted(
+        sentence, groups, counted, run, said=said, curve="", curve_caption="", roster=None, count=0, waiting=False
+    )
+
+
+def _render_redacted(
+    sentence: str, groups: Sequence[dict[str, Any]], counted: str, run: dict[str, Any], **more: Any
+) -> str:
+    return _render(
+        "redacted.html", title="Label audit", sentence=sentence, groups=groups, counted=counted, run=run,
+        run_lines=flat(run), sensitive=run.get("sensitive", "group"), HIDDEN=words.HIDDEN, FEW=words.FEW, **more,
+    )  # fmt: skip
 
 
 # --- one person among many --------------------------------------------------------------------------

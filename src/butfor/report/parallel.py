@@ -144,7 +144,7 @@ def axes_words(verdict: Verdict) -> str:
     for column in columns_of(verdict):
         kind = _scale(verdict, column, [verdict.person[column], *flips.get(column, [])]).kind
         if kind:
-            kinds[kind].append(f"‘{short(shown(column), 40)}’")
+            kinds[kind].append(f"'{short(shown(column), 40)}'")
     told = ""
     if kinds["cut"]:
         told += (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -37,24 +36,35 @@ class Roster:
     dropped: tuple[str, ...] = ()
 
 
-def roster(people: Sequence[tuple[Verdict, str]], sensitive: str, room: float = float("inf")) -> Roster:
-    """The list of people, each with the address of more about them. Where there is no room, the last columns go first,
-    then the last people."""
-    columns = columns_of_people(sensitive)
-    cells = [[escape(column.cell(v)) for column in columns] for v, _ in people]
-    links = [f'<tr><th><a href="{escape(address)}">' for _, address in people]
+def roster(
+    people: Sequence[tuple[Verdict, str]], sensitive: str, room: float = float("inf"), least: bool = False
+) -> Roster:
+    """The list of people, each with the address of more about them, or none. Where there is no room, the last columns
+    go first, then the last people; `least` leaves them out from the start."""
+    columns = columns_of_people(sensitive)[: LEAST_COLUMNS if least else None]
+    cells = [_cells(columns, verdict, address) for verdict, address in people]
     kept = len(columns)
-    while kept > LEAST_COLUMNS and _size(links, cells, kept) > room:
+    while kept > LEAST_COLUMNS and sum(len(_row(row[:kept])) + 1 for row in cells) > room:
         kept -= 1
     rows, spent = [], 0
-    for link, row in zip(links, cells, strict=True):
-        text = f"{link}{row[0]}</a>" + "".join(f"<td>{cell}" for cell in row[1:kept])
-        spent += len(text.encode()) + 1
+    for row in cells:
+        text = _row(row[:kept])
+        spent += len(text) + 1
         if spent > room:
             break
-        rows.append(text)
-    names = tuple(column.name for column in columns)
-    return Roster(names[:kept], Markup("\n".join(rows)), len(rows), names[kept:])
+        rows.append(text.decode())
+    headings = tuple(column.name for column in columns)
+    return Roster(headings[:kept], Markup("\n".join(rows)), len(rows), headings[kept:])
+
+
+def _cells(columns: Sequence[Column], verdict: Verdict, address: str) -> list[str]:
+    first, *others = (str(escape(column.cell(verdict))) for column in columns)
+    return [f'<a href="{escape(address)}">{first}</a>' if address else first, *others]
+
+
+def _row(cells: Sequence[str]) -> bytes:
+    """A row without the end tags that HTML lets one leave out."""
+    return f"<tr><th>{'<td>'.join(cells)}".encode()
 
 
 LEAST_COLUMNS = 7
@@ -76,13 +86,6 @@ def columns_of_people(sensitive: str) -> list[Column]:
         Column("After, or closest", _after),
         Column("Attempts", lambda v: _count(v.attempts or None)),
     ]
-
-
-def _size(links: Sequence[str], cells: Sequence[Sequence[Any]], kept: int) -> int:
-    return sum(
-        len(link) + 5 + sum(len(cell.encode()) + 4 for cell in row[:kept])
-        for link, row in zip(links, cells, strict=True)
-    )
 
 
 def _result(verdict: Verdict) -> str:

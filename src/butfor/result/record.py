@@ -32,9 +32,24 @@ def read_record(text: str | Path) -> dict[str, Any]:
         record = json.loads(text)
     except json.JSONDecodeError as error:
         raise ReplayError(f"{where} is not JSON ({error}); name a JSON file that butfor wrote.") from error
+    if isinstance(record, dict) and record.get("redacted"):
+        raise ReplayError(
+            f"{where} was written with --{record['redacted']}: it has nothing to train, review or gate with. Name the "
+            "full record of the same audit."
+        )
     if not isinstance(record, dict) or "schema_version" not in record:
         raise ReplayError(f"{where} is not a verdict: it has no schema_version. Name a JSON file that butfor wrote.")
     return record
+
+
+def elsewhere(record: dict[str, Any], table: str) -> dict[str, Any]:
+    """The record of a person whose table lies somewhere else by now; that it is the same its hash must show."""
+    run = record["run"]
+    if "label" not in run["data"]:
+        named = run["data"].get("table")
+        what = f"of the embedded set '{named}'" if named else "of a table given in Python"
+        raise ReplayError(f"--data {table}: the record is {what}, not of a file; leave --data out.")
+    return record | {"run": run | {"data": run["data"] | {"table": table}}}
 
 
 def check_schema(record: dict[str, Any]) -> None:

@@ -97,10 +97,13 @@
   more.addEventListener("click", () => { most += MOST; show(); });
   all.addEventListener("click", () => { most = Infinity; show(); });
   tools.addEventListener("submit", (event) => event.preventDefault());
-  tools.addEventListener("input", (event) => {
+  const heed = (event) => {
     if (event.target.type === "checkbox") table.classList.toggle("no-" + event.target.value, !event.target.checked);
     else { most = MOST; show(); }
-  });
+  };
+  tools.addEventListener("input", heed);
+  // Not of text: leaving a field by a click on a row would move that row away from under the click.
+  for (const choice of choices) choice.addEventListener("change", heed);
   tools.addEventListener("reset", () => setTimeout(() => {
     [...table.classList].filter((name) => name.startsWith("no-")).forEach((name) => table.classList.remove(name));
     sorted = -1;
@@ -111,8 +114,12 @@
   show();
 
   // #case-12 leads to that person, also where everybody has a file.
-  const name = decodeURIComponent(location.hash.slice(1));
-  const own = name && !document.getElementById(name) && people.map((one) => one.row.querySelector("a"))
-    .find((link) => link && link.getAttribute("href").endsWith("/" + name + ".html"));
-  if (own) location.replace(own.href);
+  const lead = () => {
+    const name = decodeURIComponent(location.hash.slice(1));
+    const own = name && !document.getElementById(name) && people.map((one) => one.row.querySelector("a"))
+      .find((link) => link && link.getAttribute("href").endsWith("/" + name + ".html"));
+    if (own) location.replace(own.href);
+  };
+  addEventListener("hashchange", lead);
+  lead();
 })();
