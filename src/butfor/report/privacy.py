@@ -100,17 +100,20 @@ class Public:
     def sentence(self) -> str:
         if not len(self.population):
             return "Nobody was asked about."
-        first = self.population.verdicts[0]
+        first, checked = self.population.verdicts[0], self.population.checked
         count, eligible = self.total[self.counted], self.total["eligible"]
-        share = f" ({percent(count / eligible)})" if count is not None and eligible is not None else ""
-        seeds = (
-            ", whatever the seed" if self.population.checked and self.population.run.get("seeded") is not False else ""
+        seeds = ", whatever the seed" if checked and self.population.run.get("seeded") is not False else ""
+        had = (
+            f"would have been decided otherwise had at most {first.budget} of the {first.training_rows} training labels "
+            f"been different{seeds}"
         )
-        seeds += "" if self.population.checked else "; whether that holds under other seeds was not checked"
-        return (
-            f"Eligible people: {_told(eligible)}. Of them would have been decided otherwise, had at most "
-            f"{first.budget} of the {first.training_rows} training labels been different{seeds}: {_told(count)}{share}."
-        )
+        rest = "" if checked else " Whether that holds under other seeds was not checked."
+        if count is None:
+            whole = "the eligible people" if eligible is None else f"{eligible} eligible people"
+            return f"How many of {whole} {had}, is {HIDDEN}: a count under {FEW} could be read from it.{rest}"
+        whole = "Of the eligible people" if eligible is None else f"Of {eligible} eligible people"
+        share = "" if eligible is None else f" ({percent(count / eligible)})"
+        return f"{whole}, {count}{share} {had}.{rest}"
 
     def groups(self) -> list[dict[str, Any]]:
         """Per group the counts that may be told, and the share with its interval where both its counts may be."""
@@ -240,7 +243,3 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _whole(count: Any) -> int | None:
     return None if count is None or count != count else int(count)
-
-
-def _told(count: int | None) -> str:
-    return HIDDEN if count is None else str(count)

@@ -4,15 +4,30 @@
   const place = document.getElementById("people-list");
   if (!place) return;
   const MOST = 300; // rows shown before "more" is asked for
-  // A long list waits as text: the browser need not lay out ten thousand rows that nobody looks at.
+  // A long list waits as text, a line per person: of ten thousand rows only those that are shown are made.
   const waiting = place.querySelector("noscript");
-  const table = waiting
-    ? new DOMParser().parseFromString(waiting.textContent, "text/html").querySelector("table")
-    : place.querySelector("table");
+  const START = "<tbody>\n", END = "\n</tbody>";
+  let lines = [];
+  if (waiting) {
+    const text = waiting.textContent, start = text.indexOf(START) + START.length;
+    lines = text.slice(start, text.indexOf(END, start)).split("\n");
+    place.innerHTML = text.slice(0, start) + "</tbody></table>";
+  }
+  const table = place.querySelector("table");
   const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells], names = heads.map((head) => head.textContent);
-  const people = [...body.rows].map((row, order) => ({ row, order, cells: [...row.cells].map((c) => c.textContent) }));
-  body.replaceChildren();
-  if (waiting) place.replaceChildren(table);
+  const SIGNS = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&#34;": '"', "&#39;": "'" };
+  const plain = (cell) => cell.replace(/<[^>]*>/g, "").replace(/&(?:amp|lt|gt|#34|#39);/g, (sign) => SIGNS[sign]);
+  const people = waiting
+    ? lines.map((line, order) => ({ line, order, cells: line.split(/<t[hd]>/).slice(1).map(plain) }))
+    : [...body.rows].map((row, order) => ({ row, order, cells: [...row.cells].map((c) => c.textContent) }));
+  const rowOf = (one) => {
+    if (!one.row) {
+      const holder = document.createElement("tbody");
+      holder.innerHTML = one.line;
+      one.row = holder.rows[0];
+    }
+    return one.row;
+  };
 
   const tools = document.getElementById("people-tools"), count = document.getElementById("people-count");
   const part = (name) => tools.elements.namedItem(name);
@@ -80,7 +95,7 @@
   function show() {
     const chosen = people.filter(asked).sort(compare);
     const shown = chosen.slice(0, most);
-    body.replaceChildren(...shown.map((one) => one.row));
+    body.replaceChildren(...shown.map(rowOf));
     heads.forEach((head, k) => {
       if (k === sorted) head.setAttribute("aria-sort", down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
@@ -116,9 +131,9 @@
   // #case-12 leads to that person, also where everybody has a file.
   const lead = () => {
     const name = decodeURIComponent(location.hash.slice(1));
-    const own = name && !document.getElementById(name) && people.map((one) => one.row.querySelector("a"))
-      .find((link) => link && link.getAttribute("href").endsWith("/" + name + ".html"));
-    if (own) location.replace(own.href);
+    const file = "/" + name + '.html"';
+    const own = name && !document.getElementById(name) && people.find((one) => one.line && one.line.includes(file));
+    if (own) location.replace(rowOf(own).querySelector("a").href);
   };
   addEventListener("hashchange", lead);
   lead();
