@@ -104,8 +104,8 @@ class Public:
         count, eligible = self.total[self.counted], self.total["eligible"]
         seeds = ", whatever the seed" if checked and self.population.run.get("seeded") is not False else ""
         had = (
-            f"would have been decided otherwise had at most {first.budget} of the {first.training_rows} training labels "
-            f"been different{seeds}"
+            f"would have been decided otherwise had at most {first.budget} of the {first.training_rows} training "
+            f"labels been different{seeds}"
         )
         rest = "" if checked else " Whether that holds under other seeds was not checked."
         if count is None:
