@@ -91,8 +91,8 @@ def _scale(verdict: Verdict, column: Hashable, values: Sequence[Any]) -> Scale:
     else:
         numeric = all(is_number(v) for v in present)
     if numeric and present:
-        known = None if training is None else training.dropna().astype(float)
-        return _numeric(present) if known is None or known.empty else _numeric_among(present, known)
+        numbers = None if training is None else training.dropna().astype(float)
+        return _numeric(present) if numbers is None or numbers.empty else _numeric_among(present, numbers)
     if training is not None and isinstance(training.dtype, pd.CategoricalDtype) and training.dtype.ordered:
         return _categorical(present, list(training.dtype.categories))
     known = list(pd.unique(training.dropna().astype(object))) if training is not None else []

@@ -205,7 +205,7 @@ def _merged(counts: pd.DataFrame) -> pd.DataFrame:
     small = counts["people"] < FEW
     if not small.any():
         return counts
-    return pd.concat([counts[~small], counts[small].sum().to_frame(OTHERS).T]).rename_axis(counts.index.name)
+    return pd.concat([counts[~small], counts[small].sum().to_frame(OTHERS).T])
 
 
 def kept_of(run: dict[str, Any]) -> dict[str, Any]:

@@ -46,8 +46,8 @@ def judge(
         for f in found:
             if f.flips in some:
                 without, with_ = base[f.person], logits[some.index(f.flips), :, f.person]
-                decided = [otherwise(each, f.prediction) for each in (without, with_)]
-                yield f.person, FreshSeeds.of(*decided, seeds[0], logits=(without, with_))
+                before, after = otherwise(without, f.prediction), otherwise(with_, f.prediction)
+                yield f.person, FreshSeeds.of(before, after, seeds[0], logits=(without, with_))
 
 
 def otherwise(logits: Floats, decision: int) -> NDArray[np.bool_]:

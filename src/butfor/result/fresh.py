@@ -118,8 +118,10 @@ class FreshSeeds:
 
     def _times(self, times: int) -> FreshSeeds:
         """The same shares among so many times the seeds."""
-        counts = (self.seeds, self.with_flips, self.without_flips, self.only_with_flips, self.only_without_flips)
-        return FreshSeeds(*(times * count for count in counts))
+        return FreshSeeds(
+            times * self.seeds, times * self.with_flips, times * self.without_flips, times * self.only_with_flips,
+            times * self.only_without_flips,
+        )  # fmt: skip
 
     @property
     def sentence(self) -> str:

@@ -35,7 +35,7 @@ class Curves:
     shuffled: tuple[Lines, ...]
 
     @classmethod
-    def of(cls, runs: Sequence[tuple[Sequence[Any], NDArray[np.float64]]], budget: int) -> Curves:
+    def of(cls, runs: Sequence[tuple[NDArray[np.object_], NDArray[np.float64]]], budget: int) -> Curves:
         """From each run's groups and the number of labels it took per person (infinite where none did); the first run
         is the real one."""
         sizes = tuple(int(k) for k in np.unique(np.linspace(1, budget, min(budget, MOST_SIZES)).round()))
@@ -66,7 +66,7 @@ MOST_SIZES = 24
 """Points of a curve that a record keeps."""
 
 
-def _are(groups: Sequence[Any], group: Any) -> NDArray[np.bool_]:
+def _are(groups: NDArray[np.object_], group: Any) -> NDArray[np.bool_]:
     return np.array([each == group for each in groups], dtype=bool)
 
 
