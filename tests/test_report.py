@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from dataclasses import replace
@@ -15,14 +17,16 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from butfor.report import belief, charts, distance, page
+from butfor.cli import main
+from butfor.report import belief, charts, distance, files, page, roster
 from butfor.report import words as plain_words
 from butfor.report.flat import flat
+from butfor.report.privacy import suppressed
 from butfor.report.svg import inline_svg
 from butfor.report.values import comparison, differs, pulled, short, shown
 from butfor.result.control import Collateral
 from butfor.result.fresh import USUAL, WORDS, FreshSeeds
-from butfor.result.groups import Null
+from butfor.result.groups import Curves, Null
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION
 from butfor.result.verdict import Verdict
@@ -129,25 +133,42 @@ class Outline(HTMLParser):
         self.ids: list[str] = []
         self.targets: list[str] = []
         self.words: list[str] = []
+        self.code: list[tuple[str, str]] = []
+        self.policy = ""
         self.feed(text)
         self.close()
         assert not self.open, self.open
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("td", "th", "tr"):
+            self.end_cells("td", "th", *(["tr"] if tag == "tr" else []))
         self.handle_startendtag(tag, attrs)
         if tag not in self.VOID:
             self.open.append(tag)
 
+    def end_cells(self, *tags: str) -> None:
+        """In lists of people, cells and rows end where the next one begins, as HTML allows."""
+        while self.open and self.open[-1] in tags:
+            self.open.pop()
+
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
+        assert not [name for name in given if name.startswith("on") or name == "style"], given
         self.ids += [given["id"]] if given.get("id") else []
         self.targets += [str(given["href"])[1:]] if "href" in given else []
+        if tag == "meta" and given.get("http-equiv"):
+            self.policy = str(given["content"])
 
     def handle_endtag(self, tag: str) -> None:
+        if tag in ("tr", "tbody"):
+            self.end_cells("td", "th", *(["tr"] if tag == "tbody" else []))
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        inside = self.open[-1] if self.open else ""
+        if inside in ("style", "script"):
+            self.code.append((inside, data))
+        else:
             self.words.append(data)
 
     @cached_property
@@ -155,11 +176,27 @@ class Outline(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
+def assert_nothing_else_runs(seen: Outline) -> None:
+    """The policy allows nothing from outside, and inside exactly the style and the script that are there."""
+    rules = dict(rule.strip().split(" ", 1) for rule in seen.policy.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert set(rules) == {"default-src", "style-src", "script-src", "base-uri", "form-action"}
+    kinds = [kind for kind, _ in seen.code]
+    assert kinds in (["style"], ["style", "script"])
+    for kind, text in seen.code:
+        known = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert rules[f"{kind}-src"] == f"'sha256-{known}'"
+
+
 def outline(html: str) -> Outline:
     """The page's outline, after the checks that every page must pass."""
-    for outside in ("http:", "https:", "src=", "@import", "<script", "<link", "url(http", "javascript:"):
+    for outside in ("http:", "https:", "src=", "@import", "<link", "url(http", "javascript:"):
         assert outside not in html.lower(), outside
     seen = Outline(html)
+    if seen.policy:
+        assert_nothing_else_runs(seen)
+    else:
+        assert "<script" not in html
     assert len(set(seen.ids)) == len(seen.ids)
     assert set(seen.targets) <= set(seen.ids)
     return seen
@@ -611,7 +648,7 @@ def test_both_schemes_and_print_are_styled():
     for html in (verdict(1).to_html(), plain_page(), verdict(1)._repr_html_()):
         assert "prefers-color-scheme:dark" in html
         assert "@media print" in html
-        assert not re.search(r"(?:fill|stroke):#", html), (
+        assert not re.search(r"(?:fill|stroke)[:=]\"?#", html), (
             "a chart with a fixed colour is illegible on one of the grounds"
         )
 
@@ -730,7 +767,7 @@ def test_a_person_page_shows_what_pulls_and_a_page_about_many_does_not(status):
     assert "bad credit" in left
     outline(html)
     for colour in ("person", "flip"):
-        assert f"fill:var(--bf-{colour})" in section
+        assert f'fill="var(--bf-{colour})"' in section
     assert not re.search(r"(?:fill|stroke): ?#", section)
     for without in (replace(who, pulls=None).to_html(), Population([who], RUN).to_html(), who._repr_html_()):
         assert "which way" not in outline(without).text
@@ -862,3 +899,240 @@ def test_missing_cells_agree_and_mixed_ones_differ():
     assert not differs(1, 1.0)
     assert differs("1", 1)
     assert differs([1], [2])
+
+
+# --- many people ------------------------------------------------------------------------------------
+
+
+def test_beyond_a_few_hundred_people_everyone_has_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST_IN_ONE", 3)
+    people, path = checked({0: COIN}), tmp_path / "my report.html"
+    index = Outline(people.to_html(path))
+    assert path.read_text(encoding="utf-8").count("<noscript>") == 1
+    folder = tmp_path / "my report-people"
+    names = {f"case-{k}.html" for k in range(12)}
+    assert {file.name for file in folder.iterdir()} == names
+    assert {f"y%20report-people/{name}" for name in names} <= set(index.targets)
+    for v in people:
+        text = (folder / f"case-{v.case}.html").read_text(encoding="utf-8")
+        assert "https:" not in text
+        seen = Outline(text)
+        assert v.sentence in seen.text
+        assert "./my%20report.html#people" in seen.targets
+        assert_nothing_else_runs(seen)
+    (folder / "notes.txt").write_text("mine")
+    monkeypatch.setattr(files, "MOST_IN_ONE", 300)
+    assert "<noscript>" not in people.to_html(path)
+    assert [file.name for file in folder.iterdir()] == ["notes.txt"], "people's files go, what is not ours stays"
+    assert not list(tmp_path.glob(".*")), "nothing half-written is left"
+
+
+def test_the_list_of_ten_thousand_people_fits_and_says_what_it_leaves_out():
+    people = [(verdict(k, ("found", "not_found")[k % 2]), f"report-people/case-{k}.html") for k in range(20)]
+    usual = roster.roster(people * 500, "sex", roster.ROOM)
+    assert (usual.listed, usual.dropped) == (10_000, ())
+    assert len(usual.rows.encode()) < roster.ROOM
+    size = len(roster.roster(people, "sex").rows.encode())
+    narrow = roster.roster(people, "sex", 0.98 * size)
+    assert narrow.dropped == ("Attempts",)
+    assert narrow.listed == 20
+    short_of_room = roster.roster(people, "sex", 0.3 * size)
+    assert short_of_room.listed < 20
+    assert len(short_of_room.columns) == roster.LEAST_COLUMNS
+    assert len(short_of_room.rows.encode()) <= 0.3 * size
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("as it was")
+    monkeypatch.setattr("pathlib.Path.replace", lambda self, other: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        verdict(1).to_html(path)
+    assert path.read_text() == "as it was"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# --- pictures ---------------------------------------------------------------------------------------
+
+
+def test_logits_over_seeds_are_two_rows_of_dots_kept_in_the_record():
+    without, with_ = np.array([-1.0, -0.5, 0.25, np.nan]), np.array([0.5, 1.0, 900.0, 0.75])
+    fresh = FreshSeeds.of(without > 0, with_ > 0, 10_000, (without, with_))
+    again = FreshSeeds.from_dict(json.loads(json.dumps(fresh.to_dict())))
+    assert again == fresh
+    assert again.logits == ((-1.0, -0.5, 0.25, None), (0.5, 1.0, 900.0, 0.75))
+    who = verdict(1, fresh=fresh, base=fresh.base)
+    drawn = belief.seed_dots(who)
+    assert [row["dots"].count("M") for row in drawn["rows"]] == [3, 4]
+    assert (drawn["diverged"], drawn["beyond"]) == (1, 1)
+    seen = outline(who.to_html()).text
+    assert "With the flips: median +0.88" in seen
+    assert "1 logit further out lies at the edge." in seen
+    assert "1 training diverged and has no mark." in seen
+    assert belief.seed_dots(verdict(1, fresh=SOLID)) is None
+    assert "a dot without any flip" not in outline(verdict(1, fresh=SOLID).to_html()).text
+
+
+def test_shuffled_groups_have_a_band_beside_each_groups_curve():
+    groups = np.array(["a", "a", "b", "b"], dtype=object)
+    never = np.inf
+    runs = [
+        (groups, np.array([1, 3, never, 2])),
+        (groups, np.array([never, never, 1, 1])),
+        (groups, np.array([1, 1, 3, 3])),
+    ]
+    curves = Curves.of(runs, 3)
+    assert curves.real == {"a": (0.5, 0.5, 1.0), "b": (0.0, 0.5, 0.5)}
+    assert curves.band("a") == ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    null = Null(0.5, (1.0, 0.0), curves)
+    assert Null.from_dict(json.loads(json.dumps(null.to_dict()))) == null
+    assert len(Curves.of([(groups, np.array([1.0, 2, 3, 4]))] * 2, 500).sizes) <= 24
+    panels = charts.shuffled_curves(curves).axes
+    assert len(panels) == 2
+    assert list(panels[0].lines[0].get_ydata())[1:-1] == [0.5, 0.5, 1.0]
+    people = checked({0: COIN}, null=null.to_dict())
+    assert "a 100 %, shuffled 0 to 100 %; b 50 %, shuffled 100 to 100 %" in outline(people.to_html()).text
+
+
+def test_axes_survive_outliers_and_say_so():
+    table = pd.DataFrame([values(k) for k in range(200)])
+    table.loc[7, "age"] = 10_000_000
+    given = Table(table, pd.Series([0, 1] * 100), None)
+    who = verdict(5, flips=3, training=given)
+    texts = {t.get_text() for t in charts.parallel_coordinates(who).axes[0].texts}
+    assert any(text.startswith("≥ 2") for text in texts), texts
+    assert "10000000" not in texts
+    assert "the axis of 'age' ends at the mark ≤ or ≥" in outline(who.to_html()).text
+    alone = verdict(5, flips=3)
+    alone.person["age"] = 10_000_000
+    assert "the axis of 'age' shows the order of values only" in outline(alone.to_html()).text
+    assert "far out" not in outline(verdict(5, flips=3).to_html()).text
+
+
+# --- what may be handed over ------------------------------------------------------------------------
+
+
+def test_no_count_under_ten_can_be_worked_out():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        people = rng.integers(0, 60, rng.integers(1, 6))
+        eligible = rng.binomial(people, rng.choice([0.5, 0.9, 1.0]))
+        found = rng.binomial(eligible, rng.random())
+        counts = pd.DataFrame({
+            "people": people, "eligible": eligible, "switch_changes": people - eligible, "found": found,
+            "close_calls": rng.binomial(eligible, 0.2), "solid": rng.binomial(found, 0.5),
+        })  # fmt: skip
+        total, told = suppressed(counts, all_may_be_eligible=False)
+        for name, parent in (("people", None), ("eligible", "people"), ("found", "eligible"), ("solid", "found")):
+            shown_ = told[name].notna()
+            assert (counts[name][shown_] >= 10).all()
+            if parent:
+                assert (counts[parent] - counts[name])[shown_].ge(10).all()
+            if total[name] is not None and not shown_.all():
+                assert (~shown_).sum() > 1
+                assert counts[name][~shown_].sum() >= 10
+
+
+@pytest.fixture(scope="module")
+def loans(tmp_path_factory):
+    """A table whose values are told apart from anything else that a file may hold."""
+    folder = tmp_path_factory.mktemp("loans")
+    rng = np.random.default_rng(0)
+    rows = 260
+    income = rng.normal(70_000, 9_000, rows).round(2) + 0.013
+    frame = pd.DataFrame({
+        "income": income, "town": [f"Town-{k:05d}x" for k in rng.integers(0, 12, rows)],
+        "sex": rng.choice(["women", "men"], rows), "note": [f"note {k:06d} kept" for k in range(rows)],
+        "number": [f"APP-{k:05d}" for k in range(rows)],
+        "approved": np.where(income + rng.normal(0, 9_000, rows) > 70_000, "granted", "refused"),
+    })  # fmt: skip
+    frame.to_csv(folder / "loans.csv", index=False)
+    return folder / "loans.csv", frame
+
+
+AUDIT = ["--label", "approved", "--sensitive", "sex", "--id", "number", "--keep", "note", "--model", "logistic"]
+
+
+def texts_in(folder):
+    return {file.name: file.read_text(encoding="utf-8") for file in folder.rglob("*") if file.is_file()}
+
+
+def told_of(texts, names):
+    return [(file, value) for file, text in texts.items() for value in names if value in text]
+
+
+@pytest.mark.parametrize("level", ["redact", "public"])
+def test_what_is_handed_over_holds_no_raw_value(loans, tmp_path, capsys, level):
+    path, frame = loans
+    out = tmp_path / "out"
+    asked = ["audit", str(path), *AUDIT, "--budget", "3", "--out", str(out), "--quiet"]
+    assert main([*asked, f"--{level}"]) == 0
+    texts = texts_in(out) | {"printed": capsys.readouterr().out}
+    for column in ("income", "town", "note"):
+        assert told_of(texts, set(map(str, frame[column]))) == [], column
+    assert told_of(texts, [str(path), path.name, "logit"]) == []
+    known = told_of(texts, set(frame["number"]))
+    assert bool(known) == (level == "redact")
+    assert set(texts) - {"printed"} == (
+        {"audit.json", "report.html"} | ({"people.csv", "keystones.csv"} if known else set())
+    )
+    record = json.loads(texts["audit.json"])
+    assert ("people" in record) == (level == "redact")
+    outline(texts["report.html"])
+    if level == "public":
+        counts = [v for row in [record["total"], *record["by_group"]] for k, v in row.items() if isinstance(v, int)]
+        assert counts
+        assert min(counts) >= 10
+    for again in (["replay", str(out / "audit.json")], ["gate", str(out / "audit.json"), "--max-solid", "5%"]):
+        assert main(again) == 2
+        assert f"was written with --{level}: it has nothing to train, review or gate with." in capsys.readouterr().err
+    assert main([*asked, "--public" if level == "redact" else "--redact"]) == 2
+    assert "of another audit already, which may say more; name another folder" in capsys.readouterr().err
+    assert main([*asked, "--public", "--redact"]) == 2
+
+
+def test_a_record_travels_with_its_table(loans, tmp_path, capsys):
+    path, frame = loans
+    out, moved = tmp_path / "out", tmp_path / "moved" / "table.csv"
+    moved.parent.mkdir()
+    there = tmp_path / "here.csv"
+    there.write_bytes(path.read_bytes())
+    assert main(["audit", str(there), *AUDIT, "--budget", "3", "--cases", "0:12", "--out", str(out), "--quiet"]) == 0
+    assert "butfor replay audit.json --data other/place/here.csv" in (out / "report.html").read_text(encoding="utf-8")
+    there.rename(moved)
+    capsys.readouterr()
+    record = str(out / "audit.json")
+    assert main(["replay", record]) == 2
+    assert main(["replay", record, "--data", str(moved)]) == 0
+    assert "counterfactual datasets agree" in capsys.readouterr().out
+    frame.assign(income=frame["income"] + 1).to_csv(moved, index=False)
+    assert main(["replay", record, "--data", str(moved)]) == 2
+    assert "is not the table of the record" in capsys.readouterr().err
+
+
+def test_audits_verdicts_and_populations_have_a_notebook_form_and_a_frame(loans):
+    from sklearn.linear_model import LogisticRegression
+
+    import butfor
+
+    _, frame = loans
+    X, y = frame[["income", "sex"]], frame["approved"]
+    audit = butfor.LabelAudit(LogisticRegression(), budget=3)
+    assert "without a model yet" in audit._repr_html_()
+    audit.fit(X, y, sensitive_features="sex")
+    people = audit.explain_all(X.iloc[:6])
+    for thing in (audit, people, people[0]):
+        html = thing._repr_html_()
+        assert "<html" not in html
+        outline(html)
+    assert audit._repr_mimebundle_()["text/html"] == audit._repr_html_()
+    own = audit.to_frame()
+    assert list(own["label"]) == list(y)
+    assert ((own["logit"] > 0) == (own["prediction"] == "refused")).all()
+    assert len(people.to_frame()) == 6
+    for v in people:
+        beside = v.to_frame()
+        assert list(beside.iloc[:, 0].dropna()) == list(v.person)
+        assert beside.shape[1] == 1 + len(v.positions)
+    nasty = replace(people[0], group="<script>alert(1)</script>", person=people[0].person.rename({"income": "<b>"}))
+    assert "<script" not in Population([nasty], people.run)._repr_html_()

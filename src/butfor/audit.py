@@ -340,6 +340,44 @@ class LabelAudit(BaseEstimator):
             "not_rebuildable": self._not_rebuildable(),
         }
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row per training row: its label, its group, what the audited model decides about it, and the logit."""
+        self._check_fitted()
+        names, labels = self.label_names_, self.table_.zero_one.astype(int)
+        return pd.DataFrame(
+            {
+                "label": [names[label] for label in labels],
+                "group": self.sensitive_.values,
+                "prediction": [names[int(logit > 0)] for logit in self.training_logits_],
+                "logit": self.training_logits_,
+            },
+            index=self.table_.X.index,
+        )
+
+    def _repr_html_(self) -> str:
+        from butfor.report.page import audit_fragment
+
+        if not hasattr(self, "model_"):
+            hint = "Next: audit.fit(X, y, sensitive_features=…)"
+            return audit_fragment("A label audit without a model yet.", [("settings", repr(self))], hint)
+        right = float(((self.training_logits_ > 0) == self.table_.zero_one.astype(bool)).mean())
+        facts = [
+            ("training rows", self.table_.n), ("protected attribute", self.sensitive_.name),
+            ("decisions", " or ".join(self.label_names_)),
+            ("labels that may be flipped, at most", self.budget_), ("members", self.members_),
+            ("fresh seeds", self.fresh_seeds if self.seeded_ else "none: no seed matters here"),
+            ("search", f"{self.protocol_.name}, by {self.rank_.name}"),
+            ("who is audited (φ)", self.phi_.text), ("which labels may be flipped (ψ)", self.psi_.text),
+            ("right about its training rows", f"{100 * right:.1f} %"),
+        ]  # fmt: skip
+        return audit_fragment(
+            f"A label audit of {self.learner_.name}.", facts, "Next: audit.explain(person), audit.explain_all(X, y)"
+        )
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """What notebooks ask first of an estimator."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
     # --- fitting ------------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:

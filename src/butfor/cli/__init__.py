@@ -75,17 +75,21 @@ cli.add_command(audit)
 @cli.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
-def replay(file: Path, model: str | None) -> int:
+@click.option("--data", type=click.Path(), help="Where the table lies now; it must have the same training rows.")
+def replay(file: Path, model: str | None, data: str | None) -> int:
     """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare.
 
     Exit code 1 if any disagrees."""
     from butfor.learn.named import model_named
-    from butfor.result.record import read_record
+    from butfor.result.record import elsewhere, read_record
     from butfor.result.replay import replay_all
 
     record = read_record(file)
     given = None if model is None else model_named(model)
-    found = [person for person in record.get("people", [record]) if person["status"] == "found"]
+    people = record.get("people", [record])
+    if data is not None:
+        people = [elsewhere(person, data) for person in people]
+    found = [person for person in people if person["status"] == "found"]
     disagreeing = 0
     for outcome in replay_all(found, given):
         click.echo(outcome.sentence)

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from butfor.cli.options import AUDIT, RUN, TABLE, Choices, with_options
-from butfor.cli.printing import introduction, print_result, write_files
+from butfor.cli.printing import introduction, print_discreetly, print_result, write_files
 from butfor.cli.repeat import command_again
-from butfor.cli.wiring import cases_of, fitted_audit, load, on_cluster
+from butfor.cli.wiring import cases_of, discretion, fitted_audit, load, on_cluster
 
 
 @click.command(cls=Choices)
@@ -31,6 +31,7 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     """
     from butfor.progress import ConsoleWatcher, Watcher
 
+    discreet = discretion(out, options.pop("redact"), options.pop("public"))
     watch = Watcher() if quiet else ConsoleWatcher()
     if options["cluster"] is not None:
         options["engine"] = click.get_current_context().with_resource(on_cluster(options))
@@ -46,10 +47,13 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
     result = population.verdicts[0] if len(population) == 1 else population
+    handed = discreet(population) if discreet else None
     if out is not None:
-        written = write_files(result, population, out, getattr(data, "kept", None))
+        written = handed.write(out) if handed else write_files(result, population, out, getattr(data, "kept", None))
     if as_json:
-        click.echo(result.to_json())
+        click.echo((handed or result).to_json())
+    elif handed:
+        print_discreetly(handed)
     else:
         print_result(result)
     if out is not None and not quiet:

@@ -179,6 +179,16 @@ RUN: tuple[Option, ...] = (
         type=click.Path(path_type=Path, file_okay=False),
         help="Write JSON, CSV and HTML files into this directory.",
     ),
+    click.option(
+        "--redact",
+        is_flag=True,
+        help="Write ids, groups, decisions and distances only. Such a record cannot be replayed, reviewed or gated.",
+    ),
+    click.option(
+        "--public",
+        is_flag=True,
+        help="Write nothing about any person, and no count under 10. Such a record can only be read.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else."),
     click.option("--quiet", is_flag=True, help="No plan and no progress."),
 )

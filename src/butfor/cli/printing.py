@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from butfor import LabelAudit
     from butfor.data import Dataset
+    from butfor.report.privacy import Public, Redacted
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
 
@@ -70,14 +71,16 @@ def write_files(
     result: Verdict | Population, population: Population, directory: Path, kept: pd.DataFrame | None = None
 ) -> list[str]:
     """audit.json, people.csv (with what is kept of the test rows), keystones.csv and report.html."""
+    from butfor.result.record import written
+
     directory.mkdir(parents=True, exist_ok=True)
     result.to_json(directory / "audit.json")
     people = population.to_frame()
     if kept is not None:
         theirs = kept.iloc[[v.case for v in population if v.case is not None]].reset_index(drop=True)
         people = people.join(theirs.rename(columns={c: f"{c} (kept)" for c in theirs if c in people}))
-    people.to_csv(directory / "people.csv", index=False)
-    population.keystones.to_csv(directory / "keystones.csv")
+    written(people.to_csv(index=False), directory / "people.csv")
+    written(population.keystones.to_csv(), directory / "keystones.csv")
     result.to_html(directory / "report.html")
     return ["audit.json", "people.csv", "keystones.csv", "report.html"]
 
@@ -91,8 +94,7 @@ def print_result(result: Verdict | Population) -> None:
             if line:
                 click.echo(line)
         if result.found:
-            person = result.person.to_frame(f"person {result.case}")
-            beside = person.join(result.flips.T.rename(columns=lambda row: f"training row {row}"), how="right")
+            beside = result.to_frame()
             print_table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
         return
     for told in (result.direct, result.details, result.proven):
@@ -118,6 +120,12 @@ def print_result(result: Verdict | Population) -> None:
     if len(top):
         most = [f"row {row} ({int(values['people'])})" for row, values in top.iterrows()]
         click.echo(f"Labels in most flip sets, to review first: {', '.join(most)}.")
+
+
+def print_discreetly(handed: Redacted | Public) -> None:
+    """No more than what is written."""
+    click.echo(handed.sentence)
+    print_table(handed.shown())
 
 
 def print_table(frame: Any, caption: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from butfor.cli.options import FIRST
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from butfor import Engine, LabelAudit
     from butfor.data import Dataset
     from butfor.progress import Watcher
+    from butfor.report.privacy import Public, Redacted
 
 
 def load(table: str, options: dict[str, Any], watch: Watcher) -> Dataset:
@@ -198,4 +200,18 @@ def cases_of(single: tuple[int, ...], spans: str | None, people: int) -> list[in
     chosen = list(dict.fromkeys([*single, *range(start or 0, people if stop is None else min(stop, people))]))
     if not chosen:
         raise SettingError(f"--cases {spans}: the test split has only people 0 to {people - 1}.")
+    return chosen
+
+
+def discretion(out: Path | None, redact: bool, public: bool) -> type[Redacted] | type[Public] | None:
+    """What to write instead of everything; refused before anything is trained where it could not keep its promise."""
+    if not redact and not public:
+        return None
+    if redact and public:
+        raise SettingError("--redact and --public: choose one; --public tells less.")
+    from butfor.report.privacy import Public, Redacted, refuse_fuller_files
+
+    chosen = Public if public else Redacted
+    if out is not None:
+        refuse_fuller_files(out, chosen.level)
     return chosen

@@ -20,8 +20,8 @@ from butfor.learn.ensemble import fresh_seeds
 from butfor.progress import Watcher
 from butfor.prove import Bracket, prove
 from butfor.rank import Ranking, checked_scores
-from butfor.result.control import Found, base_decisions, collaterals, judge
-from butfor.result.groups import Null
+from butfor.result.control import Found, base_logits, collaterals, judge, otherwise
+from butfor.result.groups import Curves, Null
 from butfor.rules import Rule, flippable
 from butfor.seam import FlipSet, Learner, away, person_keys
 from butfor.search.guided import Leaders, leader_words
@@ -247,11 +247,10 @@ class Inquiry:
             return
         seeds = fresh_seeds(self.learner, count)
         try:
-            people = [(p.person, int(self.situation.predictions[p.person])) for p in self.pursuits]
-            otherwise = base_decisions(trainer.train, seeds, people, self.watch)
-            for person, decided in otherwise.items():
-                self.note(person, base=float(decided.mean()))
-            for person, fresh in judge(trainer, seeds, self.found, otherwise, self.watch):
+            base = base_logits(trainer.train, seeds, [p.person for p in self.pursuits], self.watch)
+            for person, logits in base.items():
+                self.note(person, base=float(otherwise(logits, int(self.situation.predictions[person])).mean()))
+            for person, fresh in judge(trainer, seeds, self.found, base, self.watch):
                 self.note(person, fresh=fresh)
         except KeyboardInterrupt:
             self.interrupted = True
@@ -281,23 +280,26 @@ class Inquiry:
     def shuffle(self, trainer: Trainer, runs: int) -> Null | None:
         """The gap between groups as it is, and with the protected attribute shuffled among training rows and among
         people, `runs` times: the model and φ stay, ψ goes by the shuffled groups. What is counted is who is turned by
-        the first set of the whole budget, in every run alike, and what was trained before is not trained again."""
+        the first set of the whole budget and by how many of its labels, in every run alike, and what was trained before
+        is not trained again."""
         people = self.eligible
         if len(people) < 2 or len(set(self.situation.groups[people])) < 2:
             return None
         gaps: list[float] = []
+        sizes: list[tuple[NDArray[np.object_], NDArray[np.float64]]] = []
         rng = np.random.default_rng([self.settings.random_state, 1])
         try:
             for run in range(runs + 1):
                 situation = self.situation if run == 0 else self.situation.shuffled(rng)
                 hunts = self.hunts(people, flippable(self.settings.psi, situation))
-                SizeSearch(trainer, watch=self.watch).open(hunts)
-                turned = {hunt.person for hunt in hunts if hunt.candidates(0.0, trainer.members)}
-                gaps.append(_gap(situation.groups[people], np.array([int(p) in turned for p in people])))
+                SizeSearch(trainer, 0.0, watch=self.watch).measure(hunts)
+                took = {hunt.person: float(len(hunt.best)) for hunt in hunts if hunt.best}
+                sizes.append((situation.groups[people], np.array([took.get(int(p), np.inf) for p in people])))
+                gaps.append(_gap(sizes[-1][0], np.isfinite(sizes[-1][1])))
         except KeyboardInterrupt:
             self.interrupted = True
             self.watch.note(f"Stopped after {max(0, len(gaps) - 1)} of {runs} shuffles: these count.")
-        return Null(gaps[0], tuple(gaps[1:])) if len(gaps) > 1 else None
+        return Null(gaps[0], tuple(gaps[1:]), Curves.of(sizes, self.settings.budget)) if len(gaps) > 1 else None
 
     # --- what it will cost --------------------------------------------------------------------------
 

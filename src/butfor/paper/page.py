@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from butfor import __version__
@@ -17,7 +17,8 @@ from butfor.paper.published import HARDWARE, PUBLISHED, SOURCE
 from butfor.paper.results import Result
 from butfor.paper.runs import ABLATIONS, PICTURED, RANKS
 from butfor.paper.sweep import SweepTables
-from butfor.report.svg import THEME, inline_svg
+from butfor.report.document import environment
+from butfor.report.svg import inline_svg
 from butfor.report.words import RANKINGS, plural
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def table_html(frame: pd.DataFrame) -> Markup:
             continue
         span = sum(name == what for name, _ in columns)
         shape = Markup(' colspan="{}"').format(span) if whose else Markup(' rowspan="2"')
-        css = Markup("") if not whose else Markup(' style="text-align:center"')
+        css = Markup("") if not whose else Markup(' class="c"')
         top += Markup("<th{}{}>{}</th>").format(shape, css, what)
         for _, kind in columns[at : at + span]:
             below += Markup('<th class="n quiet">{}</th>').format(kind) if kind else Markup("")
@@ -209,12 +210,4 @@ def _listed(names: Sequence[str]) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("butfor.paper"), PackageLoader("butfor.report")]),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.globals.update(THEME=THEME)
-    return environment
+    return environment("butfor.paper")

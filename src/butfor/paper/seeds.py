@@ -17,7 +17,7 @@ from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
 from butfor.paper.results import PersonResult, Result
 from butfor.progress import Watcher
-from butfor.result.control import Found, base_decisions, judge
+from butfor.result.control import Found, base_logits, judge
 from butfor.result.fresh import WORDS, FreshSeeds, counted
 from butfor.seam import Table
 from butfor.search.trainer import Trainer
@@ -60,6 +60,6 @@ def over_seeds(
 
 def _judged(trainer: Trainer, found: Sequence[PersonResult], seeds: Sequence[int]) -> list[FreshSeeds]:
     decisions = [int(person.logit > 0) for person in found]
-    base = base_decisions(trainer.train, seeds, list(enumerate(decisions)), Watcher())
+    base = base_logits(trainer.train, seeds, range(len(decisions)), Watcher())
     finds = [Found(k, person.positions, decisions[k]) for k, person in enumerate(found)]
     return [fresh for _, fresh in sorted(judge(trainer, seeds, finds, base, Watcher()), key=lambda pair: pair[0])]

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from butfor.report.values import shown
 from butfor.result.fresh import HOLDS, SURE, UNDECIDED, FreshSeeds, exact_interval
 from butfor.result.population import Population
@@ -36,6 +38,48 @@ def seed_rows(fresh: FreshSeeds) -> list[dict[str, Any]]:
         {"name": name, "count": sum(filled), "seeds": fresh.seeds} | _picture(filled)
         for name, filled in (("With the flips", with_flips), ("No flip", without))
     ]
+
+
+DOTS, MIDDLE, REACH = 620, 310, 296
+"""Width of the picture of logits, and its boundary and reach in it, in pixels."""
+
+
+def seed_dots(verdict: Verdict) -> dict[str, Any] | None:
+    """One dot per fresh seed at its logit, without the flips and with them: two rows around the boundary. A few
+    seeds far out do not squeeze the others: they lie at the edge, and are counted. None where the record has no
+    logits."""
+    fresh = verdict.fresh
+    if fresh is None or fresh.logits is None:
+        return None
+    sizes = [abs(logit) for row in fresh.logits for logit in row if logit is not None]
+    if not sizes:
+        return None
+    usual = float(np.quantile(sizes, 0.9))
+    reach = max(min(max(sizes), FAR_OUT * usual), 1e-6)
+    rows = []
+    for name, logits in zip(("No flip", "With the flips"), fresh.logits, strict=True):
+        known = [logit for logit in logits if logit is not None]
+        places = [MIDDLE + REACH * max(-1.0, min(1.0, logit / reach)) for logit in known]
+        # Multiples of the golden ratio spread the dots evenly, and the same way every time.
+        heights = [18 * ((k * 0.618034) % 1) for k in range(len(places))]
+        middle = float(np.median(known)) if known else None
+        rows.append({
+            "name": name,
+            "dots": "".join(f"M{x:.1f} {y:.1f}h0" for x, y in zip(places, heights, strict=True)),
+            "middle": None if middle is None else round(MIDDLE + REACH * max(-1.0, min(1.0, middle / reach)), 1),
+            "median": "" if middle is None else signed(middle),
+        })  # fmt: skip
+    beyond = sum(size > reach for size in sizes)
+    return {
+        "rows": rows,
+        "reach": signed(reach).lstrip("+"),
+        "beyond": beyond,
+        "diverged": 2 * fresh.seeds - len(sizes),
+    }
+
+
+FAR_OUT = 2.0
+"""Times the size that nine in ten logits keep within: where the picture ends."""
 
 
 def share_rows(fresh: FreshSeeds) -> list[dict[str, str]]:

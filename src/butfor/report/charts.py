@@ -16,6 +16,7 @@ from butfor.report.distance import MOST_CURVES, left_open, turned_by
 from butfor.report.parallel import parallel_coordinates
 from butfor.report.svg import LIGHT
 from butfor.report.values import pulled, short, shown
+from butfor.result.groups import Curves
 from butfor.result.population import ALL, Population
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
@@ -32,12 +33,15 @@ __all__ = [
     "parallel_coordinates",
     "pulls",
     "search_course",
+    "shuffled_curves",
 ]
 
 WIDTH = 620
 """Pixels at 72 dots per inch, of every chart."""
 PAST = 1.08
 """How far the last step of a curve is drawn out."""
+MOST_PEOPLE = 400
+"""People of one kind with a mark of their own."""
 MOST_MARKERS = 60
 """A course of more attempts is drawn as a line without a marker per attempt."""
 
@@ -185,6 +189,50 @@ def distance_curve(population: Population) -> Figure:
     return figure
 
 
+PANELS = 3
+"""Groups side by side in `shuffled_curves`."""
+
+
+def shuffled_curves(curves: Curves) -> Figure:
+    """Per group, a panel: the share of decisions that so many labels turn as it is (line), and the range of the same
+    with the protected attribute shuffled (band)."""
+    from matplotlib.figure import Figure
+
+    groups = list(curves.real)[:MOST_CURVES]
+    down = -(-len(groups) // PANELS)
+    height = 200 * down
+    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+    bands = {group: curves.band(group) for group in groups}
+    top = 1.08 * max([0.01, *(s for g in groups for s in (*curves.real[g], *bands[g][1]))])
+    across = min(PANELS, len(groups))
+    wide = (WIDTH - 56) / across
+    for k, group in enumerate(groups):
+        row, column = divmod(k, PANELS)
+        left, upper = 52 + wide * column, 200 * row + 26
+        axes = figure.add_axes((left / WIDTH, 1 - (upper + 130) / height, (wide - 22) / WIDTH, 130 / height))
+        _quiet(axes)
+        labels = [0, *curves.sizes, PAST * curves.sizes[-1]]
+        low, high, real = ([0.0, *s, s[-1]] for s in (*bands[group], curves.real[group]))
+        axes.fill_between(labels, low, high, step="post", color=LIGHT["muted"], alpha=0.3, lw=0)
+        axes.plot(labels, real, color=LIGHT["person"], lw=2, drawstyle="steps-post")
+        axes.set_ylim(0, min(1.0, top))
+        axes.set_xlim(0, labels[-1])
+        _note(axes, 0.0, 1.08, short(shown(group), 26), transform=axes.transAxes, ha="left", size=10)
+        _whole_ticks(axes, curves.sizes[-1], 5)
+        axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
+        axes.yaxis.set_major_locator(_few_ticks())
+        if column:
+            axes.set_yticklabels([])
+        axes.set_xlabel("labels, at most", color=LIGHT["muted"], size=9)
+    return figure
+
+
+def _few_ticks() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(4)
+
+
 def _steps(curve: pd.DataFrame, *columns: str) -> list[list[float]]:
     """Labels and columns of a curve as the corners of its steps: from nothing at 0 labels to a little past the last."""
     last = [curve[column].iloc[-1] if len(curve) else 0.0 for column in ("labels", *columns)]
@@ -206,14 +254,27 @@ def logit_distribution(population: Population) -> Figure:
         if not len(logits):
             continue
         # Multiples of the golden ratio spread the marks evenly, and the same way every time.
-        spread = 0.3 * ((np.arange(len(logits)) * 0.618034) % 1) - 0.36
-        axes.plot(logits, k + spread, ls="none", marker=marker, mfc="none", mec=colour, markersize=4, clip_on=False)
+        marked = _thinned(logits)
+        spread = 0.3 * ((np.arange(len(marked)) * 0.618034) % 1) - 0.36
+        axes.plot(marked, k + spread, ls="none", marker=marker, mfc="none", mec=colour, markersize=4, clip_on=False)
         _box(axes, logits, k + 0.2)
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, -0.05 * high), max(high, -0.05 * low))
     _boundary(axes.axvline)
     axes.set_xlabel("logit before any flip (0 is the decision boundary)", color=LIGHT["muted"], size=9)
     return figure
+
+
+def logit_marks(population: Population) -> str:
+    """What a mark of `logit_distribution` stands for."""
+    found = len(population.found)
+    most = max(found, len(population.eligible) - found)
+    return "One mark per person" if most <= MOST_PEOPLE else f"At most {MOST_PEOPLE} people of each kind have a mark"
+
+
+def _thinned(logits: Any) -> Any:
+    """Sorted logits, or as many of them, evenly spaced among the people, as can be told apart."""
+    return logits if len(logits) <= MOST_PEOPLE else logits[np.linspace(0, len(logits) - 1, MOST_PEOPLE).astype(int)]
 
 
 def label_names(verdict: Verdict) -> tuple[str, str]:
@@ -252,12 +313,16 @@ def _axes(height: int, box: tuple[int, int, int, int]) -> tuple[Figure, Axes]:
     left, top, right, bottom = box
     size = (left / WIDTH, 1 - bottom / height, (right - left) / WIDTH, (bottom - top) / height)
     axes = figure.add_axes(size)
+    _quiet(axes)
+    return figure, axes
+
+
+def _quiet(axes: Axes) -> None:
     axes.set_facecolor("none")
     axes.tick_params(left=False, bottom=False, labelsize=9, labelcolor=LIGHT["muted"])
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(LIGHT["line"])
-    return figure, axes
 
 
 def _boundary(line: Any) -> None:
@@ -292,8 +357,8 @@ def _apart(places: Sequence[float], least: float) -> list[float]:
     return moved
 
 
-def _whole_ticks(axes: Axes, last: int) -> None:
-    step = max(1, -(-last // 12))
+def _whole_ticks(axes: Axes, last: int, most: int = 12) -> None:
+    step = max(1, -(-last // most))
     axes.set_xticks([k for k in range(1, last + 1) if k == 1 or k % step == 0])
 
 

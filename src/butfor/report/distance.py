@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from butfor.report.values import shown
+from butfor.result.groups import Curves
 from butfor.result.population import ALL, Population
 
 MOST_CURVES = 6
@@ -33,6 +34,15 @@ def told(population: Population) -> str:
     ends = curve[curve["labels"] == curve["labels"].max()]
     shares = [f"{shown(g, LONGEST)} {100 * s:.0f} %" for g, s in zip(ends["group"], ends["share"], strict=True)]
     return f"Share of decisions turned by up to {ends['labels'].max()} labels: {'; '.join(shares)}"
+
+
+def shuffled_words(curves: Curves) -> str:
+    """The ends of the lines and bands with shuffled groups, for who cannot see them."""
+    ends = []
+    for group, shares in curves.real.items():
+        low, high = (100 * end[-1] for end in curves.band(group))
+        ends.append(f"{shown(group, LONGEST)} {100 * shares[-1]:.0f} %, shuffled {low:.0f} to {high:.0f} %")
+    return f"Share of decisions turned by up to {curves.sizes[-1]} labels, as it is and shuffled: {'; '.join(ends)}"
 
 
 def caption(population: Population) -> str:

@@ -1,8 +1,10 @@
-"""The run block of a page: nested settings as lines of a name and a value."""
+"""The run block of a page: nested settings as lines of a name and a value, and how to run it again."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from butfor.learn.blueprint import CLASS, DTYPE, NUMBER, OPAQUE, PAIRS, TUPLE
@@ -18,6 +20,18 @@ def flat(run: dict[str, Any]) -> list[tuple[str, str]]:
     An estimator is told as its class, under its own name, and its parameters below: ``learner.estimator`` and
     ``learner.estimator.C``. Steps of a pipeline go by their names."""
     return [line for name, value in run.items() for line in _lines(str(name), value)]
+
+
+def replay_commands(run: dict[str, Any]) -> list[str]:
+    """What to type to train again from the record: as it is and, for a file, where the table lies elsewhere by now.
+    None where the record cannot name its table."""
+    data = run.get("data", {})
+    table = data.get("table")
+    if table is None:
+        return []
+    again = ["butfor", "replay", "audit.json"]
+    elsewhere = [*again, "--data", f"other/place/{Path(table).name}"]
+    return [shlex.join(command) for command in ([again, elsewhere] if "label" in data else [again])]
 
 
 def _lines(name: str, value: Any) -> Iterator[tuple[str, str]]:

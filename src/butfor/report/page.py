@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
-from butfor.report import belief, charts, distance, words
-from butfor.report.flat import flat
-from butfor.report.svg import THEME, inline_svg
+from butfor.report import belief, charts, distance, roster, words
+from butfor.report.document import environment
+from butfor.report.flat import flat, replay_commands
+from butfor.report.parallel import axes_words
+from butfor.report.svg import inline_svg
 from butfor.report.values import comparison, pulled, short, shown
 from butfor.result.fresh import SOLID, USUAL
 from butfor.result.population import Population
@@ -32,32 +35,47 @@ LEVELS: dict[str, dict[str, int]] = {
 """Detail of a person's section among many, least first: how much of the comparison it shows."""
 LONGEST = 60
 """Characters of a value on a page with many people."""
+LONG_LIST = 300
+"""People of a list from which on it is laid out only as far as somebody looks."""
 
 
 def person_page(verdict: Verdict) -> str:
     """The report about one person, a whole HTML document."""
     drawn = {
-        "parallel": "",
+        "parallel": _parallel(verdict, "parallel") if verdict.found else "",
         "course": "",
         "pulls": "",
         "line": _svg(charts.logit_line(verdict), _logit_words(verdict), "logit"),
     }
-    if verdict.found:
-        title = f"Parallel coordinates: {verdict.who} beside the flipped training rows"
-        drawn["parallel"] = _svg(charts.parallel_coordinates(verdict), title, "parallel")
     if verdict.course:
         drawn["course"] = _svg(charts.search_course(verdict), "Logit after each attempt", "course")
     if verdict.pulls is not None:
         told = "; ".join(f"{bar.name} {signed(bar.pull)}" for bar in pulled(verdict))
         drawn["pulls"] = _svg(charts.pulls(verdict), f"What pulls this decision which way: {told}", "pulls")
+    return _person(verdict, drawn)
+
+
+def person_file(verdict: Verdict, index: str, chart: bool = True) -> str:
+    """One person's file among many, with a link back to `index`: the same page with the pictures that are quickly
+    drawn, and with the parallel coordinates where `chart` says so."""
+    drawn = dict.fromkeys(("parallel", "course", "pulls", "line"), Markup(""))
+    if chart and verdict.found:
+        drawn["parallel"] = _parallel(verdict, "parallel")
+    return _person(verdict, drawn, f"../{quote(index)}")
+
+
+def _person(verdict: Verdict, drawn: dict[str, Any], index: str = "") -> str:
     return _render(
         "person.html",
         title=f"{words.STATUS[verdict.status]}: {verdict.who}",
         v=verdict,
         run=verdict.run,
-        run_lines=flat(verdict.run),
+        run_lines=[] if index else flat(verdict.run),
+        replay=replay_commands(verdict.run),
         compare=comparison(verdict),
         charts=drawn,
+        axes_words=axes_words(verdict) if drawn["parallel"] else "",
+        index=index,
     )
 
 
@@ -66,29 +84,84 @@ def person_fragment(verdict: Verdict) -> str:
     return _render("fragment.html", v=verdict, compare=comparison(verdict, flips=6, longest=LONGEST))
 
 
-def population_page(population: Population) -> str:
-    """The report about many people, a whole HTML document."""
-    anchors = _anchors(population.verdicts)
-    anchored = list(zip(population.verdicts, anchors, strict=True))
-    sections, abridged = _sections([(v, a) for v, a in anchored if v.status != "not_eligible"], len(population))
+def population_fragment(population: Population) -> str:
+    """The short form of many for notebooks."""
+    sensitive = population.verdicts[0].sensitive if population.verdicts else "group"
+    given = {"p": population, "sensitive": sensitive, "groups": _groups(population)}
+    return _render("population-fragment.html", checks=belief.checks(population), **given)
+
+
+def audit_fragment(headline: str, facts: Sequence[tuple[str, Any]], hint: str) -> str:
+    """An audit's settings for notebooks."""
+    told = [(name, shown(value, LONGEST * 4)) for name, value in facts]
+    return _render("audit-fragment.html", headline=short(headline, LONGEST * 4), facts=told, hint=hint)
+
+
+def population_page(population: Population, folder: str = "") -> str:
+    """The report about many people, a whole HTML document; with a `folder`, only the index of what is in there."""
+    named = list(zip(population.verdicts, anchors(population.verdicts), strict=True))
+    addressed = [(v, f"{quote(folder)}/{a}.html" if folder else f"#{a}") for v, a in named]
+    audited = [] if folder else [(v, a) for v, a in named if v.status != "not_eligible"]
+    sections, abridged = _sections(audited, len(population))
+    sensitive = population.verdicts[0].sensitive if population.verdicts else "group"
     return _render(
         "population.html",
         title=f"Label audit of {words.plural(len(population), 'person').replace('persons', 'people')}",
         p=population,
         run=population.run,
         run_lines=flat(population.run),
-        sensitive=population.verdicts[0].sensitive if population.verdicts else "group",
+        replay=replay_commands(population.run),
+        sensitive=sensitive,
         unfinished=sum(not v.complete for v in population),
         groups=_groups(population),
         checks=belief.checks(population),
-        keystones=_keystones(population, anchored),
+        keystones=_keystones(population, addressed),
         charts=_population_charts(population),
         distance_caption=distance.caption(population),
-        anchored=anchored,
+        logit_marks=charts.logit_marks(population),
+        roster=roster.roster(addressed, sensitive, roster.ROOM if folder else float("inf")),
         sections=sections,
         abridged=abridged,
-        left_out=[(v, a) for v, a in anchored if v.status == "not_eligible"],
+        left_out=[(v, a) for v, a in named if v.status == "not_eligible"],
+        folder=folder,
     )
+
+
+def population_page_without_values(population: Population, run: dict[str, Any]) -> str:
+    """The page that has ids, groups, decisions and distances only."""
+    names = ("people", "switch_changes", "eligible", "found", "solid")
+    counted = "solid" if population.checked else "found"
+    share, low, high = ("share_solid", "solid_low", "solid_high") if population.checked else ("share", "low", "high")
+    groups = [
+        {"group": group, **{name: int(g[name]) for name in names}}
+        | {"share": g[share] if g["eligible"] else None, "low": g[low], "high": g[high]}
+        for group, g in (population.by_group.iterrows() if len(population) else ())
+    ]
+    curved = population.eligible and max(v.budget for v in population) > 1
+    return _render_redacted(
+        population.sentence, groups, counted, run,
+        said=population.comparison.sentence if population.comparison else "",
+        curve=_svg(charts.distance_curve(population), distance.told(population), "distances") if curved else "",
+        curve_caption=distance.caption(population) if curved else "",
+        roster=roster.roster([(v, "") for v in population], run.get("sensitive", "group"), least=True),
+        count=len(population), waiting=len(population) > LONG_LIST,
+    )  # fmt: skip
+
+
+def public_page(sentence: str, groups: Sequence[dict[str, Any]], counted: str, run: dict[str, Any], said: str) -> str:
+    """The page that has groups only, with counts that may be told."""
+    return _render_redacted(
+        sentence, groups, counted, run, said=said, curve="", curve_caption="", roster=None, count=0, waiting=False
+    )
+
+
+def _render_redacted(
+    sentence: str, groups: Sequence[dict[str, Any]], counted: str, run: dict[str, Any], **more: Any
+) -> str:
+    return _render(
+        "redacted.html", title="Label audit", sentence=sentence, groups=groups, counted=counted, run=run,
+        run_lines=flat(run), sensitive=run.get("sensitive", "group"), HIDDEN=words.HIDDEN, FEW=words.FEW, **more,
+    )  # fmt: skip
 
 
 # --- one person among many --------------------------------------------------------------------------
@@ -126,31 +199,36 @@ def _sections(people: Sequence[tuple[Verdict, str]], asked: int) -> tuple[list[M
 
 
 def _section(verdict: Verdict, anchor: str, level: str) -> Markup:
-    parallel = Markup("")
-    if level == "chart":
-        title = f"Parallel coordinates: {verdict.who} beside the flipped training rows"
-        parallel = _svg(charts.parallel_coordinates(verdict), title, f"{anchor}-p")
+    charted = level == "chart"
     compare = comparison(verdict, longest=LONGEST, **LEVELS[level])
-    return Markup(_render("case.html", v=verdict, anchor=anchor, compare=compare, parallel=parallel))
+    parallel = _parallel(verdict, f"{anchor}-p") if charted else Markup("")
+    told = axes_words(verdict) if charted else ""
+    case = {"v": verdict, "anchor": anchor, "compare": compare, "parallel": parallel, "axes_words": told}
+    return Markup(_render("case.html", **case))
 
 
-def _anchors(verdicts: Sequence[Verdict]) -> list[str]:
+def _parallel(verdict: Verdict, name: str) -> Markup:
+    title = f"Parallel coordinates: {verdict.who} beside the flipped training rows"
+    return _svg(charts.parallel_coordinates(verdict), title, name)
+
+
+def anchors(verdicts: Sequence[Verdict]) -> list[str]:
     """One id per person: its case number, and a counter where that does not tell people apart."""
     seen: Counter[str] = Counter()
-    anchors = []
+    named = []
     for verdict in verdicts:
         name = f"case-{verdict.case}" if verdict.case is not None else "person"
         seen[name] += 1
         alone = seen[name] == 1 and verdict.case is not None
-        anchors.append(name if alone else f"{name}-{seen[name]}" if verdict.case is None else f"{name}.{seen[name]}")
-    return anchors
+        named.append(name if alone else f"{name}-{seen[name]}" if verdict.case is None else f"{name}.{seen[name]}")
+    return named
 
 
 # --- what many people say together ------------------------------------------------------------------
 
 
 def _population_charts(population: Population) -> dict[str, Markup]:
-    drawn = {"distances": Markup("")}
+    drawn = {"distances": Markup(""), "shuffled": Markup("")}
     if population.verdicts:
         what = "solid" if population.checked else "found"
         drawn["groups"] = _svg(
@@ -159,6 +237,9 @@ def _population_charts(population: Population) -> dict[str, Markup]:
         drawn["logits"] = _svg(charts.logit_distribution(population), "Logits of people found and not found", "logits")
     if population.eligible and max(v.budget for v in population) > 1:
         drawn["distances"] = _svg(charts.distance_curve(population), distance.told(population), "distances")
+    null = population.comparison.null if population.comparison else None
+    if null and null.curves and len(null.curves.sizes) > 1:
+        drawn["shuffled"] = _svg(charts.shuffled_curves(null.curves), distance.shuffled_words(null.curves), "shuffled")
     return drawn
 
 
@@ -184,14 +265,14 @@ def _groups(population: Population) -> list[dict[str, Any]]:
     ]
 
 
-def _keystones(population: Population, anchored: Sequence[tuple[Verdict, str]]) -> dict[str, Any]:
+def _keystones(population: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[str, Any]:
     frame = population.keystones
     who: dict[Any, list[tuple[str, str]]] = {}
     solid: Counter[Any] = Counter()
-    for verdict, anchor in anchored:
+    for verdict, address in addressed:
         for row in verdict.flips.index:
             name = verdict.case if verdict.case is not None else f"row {shown(verdict.row, LONGEST)}"
-            who.setdefault(row, []).append((str(name), anchor))
+            who.setdefault(row, []).append((str(name), address))
             solid[row] += verdict.solidity == SOLID
     columns = [c for c in frame.columns if c not in ("people", "cases", BEFORE, AFTER)]
     columns.sort(key=lambda c: str(c) != population.verdicts[0].sensitive)  # stable: the protected one first
@@ -250,15 +331,7 @@ def _render(template: str, **context: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("butfor.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.globals.update(
-        THEME=THEME,
+    return environment(
         STATUS=words.STATUS,
         steady_sentence=words.steady_sentence,
         SIGN=words.SIGN,
@@ -285,5 +358,5 @@ def _environment() -> Environment:
         signed=signed,
         label_names=charts.label_names,
         logit_places=logit_places,
+        seed_dots=belief.seed_dots,
     )
-    return environment

@@ -2,12 +2,17 @@
 
 The axes lie on top of each other instead of side by side: column names then read without turning the
 head, sixty columns need only more paper, and the chart fits a telephone.
+
+One salary of a million would squeeze all others into a corner of their axis. Where a few training rows lie that far out
+the axis ends before them, and where the training rows are not at hand the values stand in their order, evenly spaced;
+`axes_words` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -28,6 +33,10 @@ LETTER = 4.9
 MOST_NAMES = 7
 """Categorical axes with more values name only those that the person or a flipped row has."""
 MOST_TICKS = 40
+OUTERMOST, FAR_OUT = 0.01, 2.0
+"""An axis leaves out this share of training rows on a side where they reach out this many times the rest's range."""
+FAR_APART = 10.0
+"""Times the range of all other values, from which on one of them leaves only their order to be shown."""
 CROWD = 6
 """More lines than this are drawn thinner."""
 _TEXT: dict[str, Any] = {"parse_math": False, "va": "center_baseline", "clip_on": False, "zorder": 4}
@@ -40,6 +49,8 @@ class Scale:
     places: dict[Any, float]
     ticks: tuple[float, ...]
     names: tuple[tuple[float, str, str], ...]
+    kind: str = ""
+    """"cut" where it ends before the outermost values, "ranks" where only their order counts."""
 
     def at(self, value: Any) -> float:
         return self.places.get(value, float("nan"))
@@ -80,8 +91,8 @@ def _scale(verdict: Verdict, column: Hashable, values: Sequence[Any]) -> Scale:
     else:
         numeric = all(is_number(v) for v in present)
     if numeric and present:
-        ends = [training.min(), training.max()] if training is not None else []
-        return _numeric(present, [float(v) for v in ends if not missing(v)])
+        numbers = None if training is None else training.dropna().astype(float)
+        return _numeric(present) if numbers is None or numbers.empty else _numeric_among(present, numbers)
     if training is not None and isinstance(training.dtype, pd.CategoricalDtype) and training.dtype.ordered:
         return _categorical(present, list(training.dtype.categories))
     known = list(pd.unique(training.dropna().astype(object))) if training is not None else []
@@ -92,13 +103,67 @@ def _order(value: Any) -> tuple[bool, float, str]:
     return (False, float(value), "") if is_number(value) else (True, 0.0, str(value))
 
 
-def _numeric(values: Sequence[Any], ends: Sequence[float]) -> Scale:
-    low, high = min([*values, *ends]), max([*values, *ends])
+def _numeric(values: Sequence[Any]) -> Scale:
+    """From the least to the largest; in equal steps where one of them lies far from all others."""
+    every = sorted({float(v) for v in values})
+    steps = [high - low for low, high in pairwise(every)]
+    if len(every) > 2 and max(steps) > FAR_APART * (sum(steps) - max(steps)):
+        step = (RIGHT - LEFT) / (len(every) - 1)
+        places = {v: LEFT + step * every.index(float(v)) for v in values}
+        return Scale(places, (LEFT, RIGHT), _ends(shown(every[0]), shown(every[-1])), "ranks")
+    return _spanned(values, every[0], every[-1])
+
+
+def _numeric_among(values: Sequence[Any], known: pd.Series) -> Scale:
+    """Over the range of the training rows, or short of it on a side where a few of them lie far out."""
+    low, high = min([known.min(), *map(float, values)]), max([known.max(), *map(float, values)])
+    first, last = (float(known.quantile(q)) for q in (OUTERMOST, 1 - OUTERMOST))
+    far = FAR_OUT * (last - first)
+    start, end = (first if first - low > far > 0 else low), (last if high - last > far > 0 else high)
+    return _spanned(values, start, end, start > low, end < high)
+
+
+def _spanned(values: Sequence[Any], low: float, high: float, before: bool = False, beyond: bool = False) -> Scale:
+    """An axis from `low` to `high`; `before` and `beyond` say that there is more on that side."""
     span = high - low
-    places = {v: LEFT + (RIGHT - LEFT) * (float((v - low) / span) if span else 0.5) for v in values}
+    places = {v: LEFT + (RIGHT - LEFT) * (min(max((float(v) - low) / span, 0.0), 1.0) if span else 0.5) for v in values}
     if not span:
         return Scale(places, (), ((places[values[0]], shown(low), "center"),))
-    return Scale(places, (LEFT, RIGHT), ((LEFT, shown(low), "left"), (RIGHT, shown(high), "right")))
+    ends = _ends(f"≤ {shown(low)}" if before else shown(low), f"≥ {shown(high)}" if beyond else shown(high))
+    return Scale(places, (LEFT, RIGHT), ends, "cut" if before or beyond else "")
+
+
+def _ends(low: str, high: str) -> tuple[tuple[float, str, str], ...]:
+    return (LEFT, low, "left"), (RIGHT, high, "right")
+
+
+def axes_words(verdict: Verdict) -> str:
+    """Which axes of the chart do not show all values to scale; empty where all do."""
+    kinds: dict[str, list[str]] = {"cut": [], "ranks": []}
+    flips = verdict.flips.to_dict("list")
+    for column in columns_of(verdict):
+        kind = _scale(verdict, column, [verdict.person[column], *flips.get(column, [])]).kind
+        if kind:
+            kinds[kind].append(f"'{short(shown(column), 40)}'")
+    told = ""
+    if kinds["cut"]:
+        told += (
+            f" Because a few training rows lie far out, the {_axes_of(kinds['cut'])} at the mark ≤ or ≥, which leaves "
+            "out one row in a hundred on that side; values beyond lie at the end."
+        )
+    if kinds["ranks"]:
+        told += f" Because one value lies far out, the {_axes_of(kinds['ranks'], 'show')} the order of values only."
+    return told
+
+
+def _axes_of(columns: Sequence[str], verb: str = "end") -> str:
+    several = len(columns) > 1
+    return f"ax{'es' if several else 'is'} of {_listed(columns)} {verb}{'' if several else 's'}"
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    first = list(names[:most]) + ([f"{len(names) - most} more"] if len(names) > most else [])
+    return first[0] if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]}"
 
 
 def _categorical(values: Sequence[Any], known: Sequence[Any]) -> Scale:

@@ -2,7 +2,8 @@
 
 matplotlib writes for standalone files: ids such as `axes_1` that repeat in every figure, a style on every
 mark, five decimals. Inside one HTML page with many charts that collides and adds up, so the tree is
-rewritten: ids dropped or renamed, colours replaced by variables, shared styles moved to their group.
+rewritten: ids dropped or renamed, colours replaced by variables, shared styles moved to their group, and all of them
+written as attributes.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def inline_svg(figure: Figure, title: str, name: str) -> str:
         _tidy(element)
     _hoist(root)
     _flatten(root)
+    _as_attributes(root)
     width, height = (round(inches * 72) for inches in figure.get_size_inches())
     root.attrib.clear()
     root.attrib.update({"viewBox": f"0 0 {width} {height}", "width": str(width), "role": "img"})
@@ -104,6 +106,14 @@ def _tidy(element: ET.Element) -> None:
     if "style" in element.attrib:
         style = _styled(element.attrib["style"])
         element.set("style", style) if style else element.attrib.pop("style")
+
+
+def _as_attributes(root: ET.Element) -> None:
+    """Styles as attributes of their own: a page's policy allows no style but its one sheet."""
+    for element in root.iter():
+        for part in filter(None, element.attrib.pop("style", "").split(";")):
+            key, value = part.split(":", 1)
+            element.set(key, value)
 
 
 def _rounded(numbers: str) -> str:

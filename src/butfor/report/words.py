@@ -35,6 +35,10 @@ CLOSE_SIGN = "⇄"
 UNSEEDED = "Solid, because this learner has no seed noise: the same labels always give the same model"
 """Said where fresh seeds would be told of, or recommended."""
 
+FEW = 10
+"""Counts below this, and remainders below it, are not told in public."""
+HIDDEN = "not told"
+
 PROTOCOLS = {
     "solid": "rank the labels by the mean over all members of the ensemble; flip as many of the best-ranked as the "
     "budget allows and retrain every member; where nearly all of them turn, halve the set again and again to find the "

@@ -27,17 +27,14 @@ class Found:
     prediction: int
 
 
-def base_decisions(
-    train: Bound, seeds: Sequence[int], people: Sequence[tuple[int, int]], watch: Watcher
-) -> dict[int, NDArray[np.bool_]]:
-    """Per person (with their present decision), whether each fresh seed decides otherwise on the unchanged data."""
+def base_logits(train: Bound, seeds: Sequence[int], people: Sequence[int], watch: Watcher) -> dict[int, Floats]:
+    """Per person, what each fresh seed's model says on the unchanged data."""
     logits = train([Training((), seed) for seed in seeds], watch.trained)
-    return {person: _otherwise(logits[:, person], decision) for person, decision in people}
+    return {person: logits[:, person] for person in people}
 
 
 def judge(
-    trainer: Trainer, seeds: Sequence[int], found: Sequence[Found], base: Mapping[int, NDArray[np.bool_]],
-    watch: Watcher,
+    trainer: Trainer, seeds: Sequence[int], found: Sequence[Found], base: Mapping[int, Floats], watch: Watcher,
 ) -> Iterator[tuple[int, FreshSeeds]]:  # fmt: skip
     """Every find on fresh seeds, person by person as they are done, so that whoever stops keeps what there is."""
     sets = list(dict.fromkeys(f.flips for f in found))
@@ -48,12 +45,13 @@ def judge(
         logits = trainer.train(trainings, watch.trained).reshape(len(some), len(seeds), -1)
         for f in found:
             if f.flips in some:
-                with_ = _otherwise(logits[some.index(f.flips), :, f.person], f.prediction)
-                yield f.person, FreshSeeds.of(base[f.person], with_, seeds[0])
+                without, with_ = base[f.person], logits[some.index(f.flips), :, f.person]
+                before, after = otherwise(without, f.prediction), otherwise(with_, f.prediction)
+                yield f.person, FreshSeeds.of(before, after, seeds[0], logits=(without, with_))
 
 
-def _otherwise(logits: Floats, decision: int) -> NDArray[np.bool_]:
-    """Per seed; a training that diverged decides nothing."""
+def otherwise(logits: Floats, decision: int) -> NDArray[np.bool_]:
+    """Whether each seed's model decides otherwise; a training that diverged decides nothing."""
     return np.isfinite(logits) & ((logits > 0) != bool(decision))
 
 

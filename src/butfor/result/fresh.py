@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,14 @@ class FreshSeeds:
     only_without_flips: int
     first: int | None = None
     """The first of the seeds; the others follow it."""
+    logits: tuple[tuple[float | None, ...], tuple[float | None, ...]] | None = None
+    """What each seed's model says, without the flips and with them, rounded; None where its training diverged."""
 
     @classmethod
-    def of(cls, without: NDArray[np.bool_], with_: NDArray[np.bool_], first: int | None = None) -> FreshSeeds:
+    def of(
+        cls, without: NDArray[np.bool_], with_: NDArray[np.bool_], first: int | None = None,
+        logits: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
+    ) -> FreshSeeds:  # fmt: skip
         """From what each seed's model decided: otherwise or not, without the flips and with them."""
         return cls(
             seeds=len(without),
@@ -60,6 +65,7 @@ class FreshSeeds:
             only_with_flips=int((with_ & ~without).sum()),
             only_without_flips=int((without & ~with_).sum()),
             first=first,
+            logits=(_rounded(logits[0]), _rounded(logits[1])) if logits else None,
         )
 
     @property
@@ -86,7 +92,7 @@ class FreshSeeds:
     def effect_interval(self) -> tuple[float, float]:
         return paired_interval(self.only_with_flips, self.only_without_flips, self.seeds)
 
-    @property
+    @cached_property
     def word(self) -> str:
         """Solid, leaning, seed-bound or undecided."""
         least = lower_bound(self.with_flips, self.seeds)
@@ -112,8 +118,10 @@ class FreshSeeds:
 
     def _times(self, times: int) -> FreshSeeds:
         """The same shares among so many times the seeds."""
-        counts = (self.seeds, self.with_flips, self.without_flips, self.only_with_flips, self.only_without_flips)
-        return FreshSeeds(*(times * count for count in counts))
+        return FreshSeeds(
+            times * self.seeds, times * self.with_flips, times * self.without_flips, times * self.only_with_flips,
+            times * self.only_without_flips,
+        )  # fmt: skip
 
     @property
     def sentence(self) -> str:
@@ -139,14 +147,24 @@ class FreshSeeds:
             "only_without_flips": self.only_without_flips, "hold": self.hold, "hold_interval": list(self.hold_interval),
             "base": self.base, "base_interval": list(self.base_interval), "effect": self.effect,
             "effect_interval": list(self.effect_interval),
+            "logits": {"without": list(self.logits[0]), "with": list(self.logits[1])} if self.logits else None,
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> FreshSeeds:
         counts = ("seeds", "with_flips", "without_flips", "only_with_flips", "only_without_flips")
-        return cls(**{name: int(record[name]) for name in counts}, first=record.get("first"))
+        logits = record.get("logits")
+        return cls(
+            **{name: int(record[name]) for name in counts}, first=record.get("first"),
+            logits=(tuple(logits["without"]), tuple(logits["with"])) if logits else None,
+        )  # fmt: skip
 
 
+def _rounded(logits: NDArray[np.floating]) -> tuple[float | None, ...]:
+    return tuple(round(float(logit), 3) if math.isfinite(logit) else None for logit in logits)
+
+
+@cache
 def exact_interval(count: int, n: int) -> tuple[float, float]:
     """The 95 % Clopper–Pearson interval of a share."""
     from scipy.stats import binomtest
@@ -155,6 +173,7 @@ def exact_interval(count: int, n: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
+@cache
 def lower_bound(count: int, n: int) -> float:
     """The one-sided 95 % (Clopper–Pearson) bound that a share reaches at least."""
     from scipy.stats import beta
@@ -167,6 +186,7 @@ def upper_bound(count: int, n: int) -> float:
     return 1.0 - lower_bound(n - count, n)
 
 
+@cache
 def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, float]:
     """The 95 % interval of the difference of two shares of the same n seeds, from those where the two differ.
 

@@ -22,12 +22,65 @@ DRAWS = 4999
 LEVEL = 0.05
 
 
+Lines = dict[str, tuple[float, ...]]
+"""Per group, the share of decisions that so many labels turn, one share per size."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """How many labels it takes per group, with the attribute as it is and in every shuffle, at the same `sizes`."""
+
+    sizes: tuple[int, ...]
+    real: Lines
+    shuffled: tuple[Lines, ...]
+
+    @classmethod
+    def of(cls, runs: Sequence[tuple[NDArray[np.object_], NDArray[np.float64]]], budget: int) -> Curves:
+        """From each run's groups and the number of labels it took per person (infinite where none did); the first run
+        is the real one."""
+        sizes = tuple(int(k) for k in np.unique(np.linspace(1, budget, min(budget, MOST_SIZES)).round()))
+        lines = [
+            {
+                str(group): tuple(round(float((took[_are(groups, group)] <= k).mean()), 4) for k in sizes)
+                for group in sorted(set(groups), key=str)
+            }
+            for groups, took in runs
+        ]
+        return cls(sizes, lines[0], tuple(lines[1:]))
+
+    def band(self, group: str) -> tuple[list[float], list[float]]:
+        """The lowest and the highest share of a group at each size over all shuffles."""
+        shares = np.array([lines[group] for lines in self.shuffled])
+        return list(shares.min(axis=0)), list(shares.max(axis=0))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"sizes": list(self.sizes), "real": _plain(self.real), "shuffled": [_plain(e) for e in self.shuffled]}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Curves:
+        lines = [{g: tuple(shares) for g, shares in each.items()} for each in (record["real"], *record["shuffled"])]
+        return cls(tuple(record["sizes"]), lines[0], tuple(lines[1:]))
+
+
+MOST_SIZES = 24
+"""Points of a curve that a record keeps."""
+
+
+def _are(groups: NDArray[np.object_], group: Any) -> NDArray[np.bool_]:
+    return np.array([each == group for each in groups], dtype=bool)
+
+
+def _plain(lines: Lines) -> dict[str, list[float]]:
+    return {group: list(shares) for group, shares in lines.items()}
+
+
 @dataclass(frozen=True)
 class Null:
     """The audit again with the protected attribute shuffled: the gap between groups as it is and in every shuffle."""
 
     gap: float
     shuffled: tuple[float, ...]
+    curves: Curves | None = None
 
     @property
     def p_value(self) -> float:
@@ -35,11 +88,14 @@ class Null:
         return (1 + sum(gap >= self.gap - 1e-12 for gap in self.shuffled)) / (1 + len(self.shuffled))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"gap": self.gap, "shuffled": list(self.shuffled), "p_value": self.p_value}
+        curves = self.curves.to_dict() if self.curves else None
+        return {"gap": self.gap, "shuffled": list(self.shuffled), "p_value": self.p_value, "curves": curves}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Null:
-        return cls(float(record["gap"]), tuple(map(float, record["shuffled"])))
+        curves = record.get("curves")
+        gaps = tuple(map(float, record["shuffled"]))
+        return cls(float(record["gap"]), gaps, Curves.from_dict(curves) if curves else None)
 
     @property
     def sentence(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -87,7 +86,7 @@ class Population(Sequence[Verdict]):
         """How many finds are solid, leaning, seed-bound, undecided and not checked."""
         return counted([str(v.solidity) for v in self.found])
 
-    @property
+    @cached_property
     def checked(self) -> bool:
         """Whether finds were put to fresh seeds, or need not be: then shares of solid ones mean something."""
         return not self.solidity[NOT_CHECKED] and (
@@ -357,13 +356,18 @@ class Population(Sequence[Verdict]):
         return group_shares(self)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """The self-contained report page, also written to `path` where one is given."""
+        """The self-contained report page, also written to `path` where one is given. Beyond 300 people the file at
+        `path` is an index, with a file per person in a folder beside it; what is returned without a path is always
+        one page."""
+        from butfor.report.files import write_report
         from butfor.report.page import population_page
 
-        return written(population_page(self), path)
+        return population_page(self) if path is None else write_report(self, Path(path))
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self.sentence)}</p>{self.by_group.to_html(float_format='{:.3f}'.format)}"
+        from butfor.report.page import population_fragment
+
+        return population_fragment(self)
 
 
 def wilson(found: int, n: int) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,24 @@ def read_record(text: str | Path) -> dict[str, Any]:
         record = json.loads(text)
     except json.JSONDecodeError as error:
         raise ReplayError(f"{where} is not JSON ({error}); name a JSON file that butfor wrote.") from error
+    if isinstance(record, dict) and record.get("redacted"):
+        raise ReplayError(
+            f"{where} was written with --{record['redacted']}: it has nothing to train, review or gate with. Name the "
+            "full record of the same audit."
+        )
     if not isinstance(record, dict) or "schema_version" not in record:
         raise ReplayError(f"{where} is not a verdict: it has no schema_version. Name a JSON file that butfor wrote.")
     return record
+
+
+def elsewhere(record: dict[str, Any], table: str) -> dict[str, Any]:
+    """The record of a person whose table lies somewhere else by now; that it is the same its hash must show."""
+    run = record["run"]
+    if "label" not in run["data"]:
+        named = run["data"].get("table")
+        what = f"of the embedded set '{named}'" if named else "of a table given in Python"
+        raise ReplayError(f"--data {table}: the record is {what}, not of a file; leave --data out.")
+    return record | {"run": run | {"data": run["data"] | {"table": table}}}
 
 
 def check_schema(record: dict[str, Any]) -> None:
@@ -72,6 +88,14 @@ def percent(share: float) -> str:
 
 
 def written(text: str, path: str | Path | None) -> str:
+    """The text, also written to `path` where one is given: beside it first, so that a file is there whole or not at
+    all, and one that was there stays until then."""
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        path = Path(path)
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
     return text

@@ -215,6 +215,13 @@ class Verdict:
         """D' = (X, y'): the whole table as given and its labels with the flips made."""
         return (self.training or self._reloaded()).flipped(self.positions)
 
+    def to_frame(self) -> pd.DataFrame:
+        """The person beside the flipped training rows, a column each, in the table's own units, after the rows' labels
+        before and after."""
+        name = f"person {self.case}" if self.case is not None else "person"
+        beside = self.flips.T.rename(columns=lambda row: f"training row {row}")
+        return self.person.to_frame(name).join(beside, how="right") if self.found else self.person.to_frame(name)
+
     def local_weights(self) -> pd.DataFrame:
         """What pulls this decision which way: per column the person's value and its pull on the logit, the strongest
         first. With the row "(bias)" the pulls add up to the logit. For our network they are those of the linear

@@ -198,6 +198,10 @@ class SizeSearch:
         self._report(hunts)
         return [hunt for hunt in near if self._in_reach(hunt, hunt.prefix(hunt.cap))]
 
+    def measure(self, hunts: Sequence[Hunt]) -> None:
+        """How many labels it takes by the first ranking alone, in `best`; nothing is looked for again or confirmed."""
+        self._bisect([hunt for hunt in self.open(hunts) if hunt.best])
+
     def _in_reach(self, hunt: Hunt, flips: FlipSet) -> bool:
         return flips in hunt.gains and hunt.clearance(flips) > -FAR
 

@@ -1,0 +1,55 @@
+"""The files of a report: the page about everybody and, where there are many, a file per person beside it.
+
+Every file is written beside its place and then renamed. A folder from an earlier run loses the people who are no longer
+in the report, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from butfor.report.page import anchors, person_file, population_page
+from butfor.result.population import Population
+from butfor.result.record import written
+
+MOST_IN_ONE = 300
+"""People of a report that is one file."""
+MOST_CHARTS = 300
+"""People whose own file has parallel coordinates: they take longer to draw than all the rest."""
+OURS = re.compile(r"(case|person)-[\d.]+\.html")
+
+
+def folder_beside(path: Path) -> Path:
+    """Where the people of the report at `path` have their files."""
+    return path.with_name(f"{path.stem}-people")
+
+
+def write_report(population: Population, path: Path) -> str:
+    """Write the report to `path`; its text. Beyond a few hundred people it is an index of files in a folder beside."""
+    folder = folder_beside(path)
+    if len(population) <= MOST_IN_ONE:
+        text = written(population_page(population), path)
+        _keep_only(folder, set())
+        return text
+    folder.mkdir(exist_ok=True)
+    names = [f"{anchor}.html" for anchor in anchors(population.verdicts)]
+    drawn = 0
+    for verdict, name in zip(population, names, strict=True):
+        chart = verdict.found and drawn < MOST_CHARTS
+        drawn += chart
+        written(person_file(verdict, path.name, chart), folder / name)
+    text = written(population_page(population, folder.name), path)
+    _keep_only(folder, set(names))
+    return text
+
+
+def _keep_only(folder: Path, names: set[str]) -> None:
+    """Remove people's files of an earlier report, which nothing leads to any more."""
+    if not folder.is_dir():
+        return
+    for file in folder.iterdir():
+        if OURS.fullmatch(file.name) and file.name not in names:
+            file.unlink()
+    if not names and not any(folder.iterdir()):
+        folder.rmdir()

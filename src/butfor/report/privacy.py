@@ -1,0 +1,245 @@
+"""What may be handed over: records and pages without anybody's values, or without anybody.
+
+    Redacted   who (position and id), their group, decision and distance; no value of a person or of a training row
+    Public     groups only, and no count under ten, nor one that could be worked out from the others
+
+Neither can be trained again, reviewed or gated: for that the full record is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from butfor.errors import SettingError, listed
+from butfor.report.files import folder_beside
+from butfor.report.page import population_page_without_values, public_page
+from butfor.report.words import FEW, HIDDEN
+from butfor.result.population import Population, wilson
+from butfor.result.record import SCHEMA_VERSION, percent, plain, written
+
+KEPT_OF_RUN = (
+    "butfor", "versions", "label_names", "sensitive", "blind", "learner_name", "seeded", "budget", "rank", "protocol",
+    "phi", "psi", "members", "fresh_seeds", "shuffles", "random_state",
+)  # fmt: skip
+KEPT_OF_DATA = ("sha256", "training_rows")
+FILES = ("audit.json", "people.csv", "keystones.csv", "report.html")
+
+
+class Redacted:
+    """Everybody's id, group, decision and distance, and nothing else of them."""
+
+    level = "redact"
+
+    def __init__(self, population: Population) -> None:
+        self.population = population
+        self.sentence = population.sentence
+        self.run = kept_of(population.run)
+
+    def people(self) -> pd.DataFrame:
+        frame = self.population.to_frame()
+        return frame[["case", "row", "group", "status", "prediction", "solidity", "distance", "flipped_rows"]]
+
+    def keystones(self) -> pd.DataFrame:
+        return self.population.keystones[["people", "cases"]]
+
+    def groups(self) -> pd.DataFrame:
+        return self.population.by_group.drop(columns="median_margin")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA_VERSION, "redacted": self.level, "sentence": self.sentence,
+            "direct": self.population.direct, "interrupted": self.population.interrupted,
+            "by_group": _records(self.groups().reset_index(names="group")),
+            "people": _records(self.people()), "run": self.run,
+        }  # fmt: skip
+
+    def to_json(self, path: Path | None = None) -> str:
+        return written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
+
+    def write(self, directory: Path) -> list[str]:
+        """All files into the directory; their names."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self.to_json(directory / "audit.json")
+        written(self.people().to_csv(index=False), directory / "people.csv")
+        written(self.keystones().to_csv(), directory / "keystones.csv")
+        written(population_page_without_values(self.population, self.run), directory / "report.html")
+        return list(FILES)
+
+    def shown(self) -> pd.DataFrame:
+        """Per group, for the terminal."""
+        frame = self.groups()
+        columns = ["people", "switch_changes", "eligible", "found", *(["solid"] if self.population.checked else [])]
+        return frame[columns].astype(int).reset_index()
+
+
+class Public:
+    """What can be said of groups without saying anything of a person."""
+
+    level = "public"
+
+    def __init__(self, population: Population) -> None:
+        self.population = population
+        self.run = kept_of(population.run)
+        free = bool(population.run.get("blind")) or population.run.get("phi") == "everyone"
+        counts = _merged(population.by_group[list(PARENTS)])
+        self.total, self.by_group = suppressed(counts, all_may_be_eligible=free)
+        if not population.checked:
+            self.total["solid"] = None
+            self.by_group["solid"] = None
+
+    @property
+    def counted(self) -> str:
+        return "solid" if self.population.checked else "found"
+
+    @property
+    def sentence(self) -> str:
+        if not len(self.population):
+            return "Nobody was asked about."
+        first, checked = self.population.verdicts[0], self.population.checked
+        count, eligible = self.total[self.counted], self.total["eligible"]
+        seeds = ", whatever the seed" if checked and self.population.run.get("seeded") is not False else ""
+        had = (
+            f"would have been decided otherwise had at most {first.budget} of the {first.training_rows} training "
+            f"labels been different{seeds}"
+        )
+        rest = "" if checked else " Whether that holds under other seeds was not checked."
+        if count is None:
+            whole = "the eligible people" if eligible is None else f"{eligible} eligible people"
+            return f"How many of {whole} {had}, is {HIDDEN}: a count under {FEW} could be read from it.{rest}"
+        whole = "Of the eligible people" if eligible is None else f"Of {eligible} eligible people"
+        share = "" if eligible is None else f" ({percent(count / eligible)})"
+        return f"{whole}, {count}{share} {had}.{rest}"
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Per group the counts that may be told, and the share with its interval where both its counts may be."""
+        rows = []
+        for group, values in self.by_group.iterrows():
+            counts = {name: _whole(values[name]) for name in PARENTS}
+            found, n = counts[self.counted], counts["eligible"]
+            known = found is not None and n is not None
+            low, high = wilson(found, n) if known else (None, None)  # type: ignore[arg-type]
+            share = found / n if known else None  # type: ignore[operator]
+            rows.append({"group": plain(group), **counts, "share": share, "low": low, "high": high})
+        return rows
+
+    def comparison(self) -> dict[str, Any] | None:
+        """The difference between groups, where all that it could be worked out from may be told anyway."""
+        found = self.population.comparison
+        told = {str(row["group"]) for row in self.groups() if row["share"] is not None}
+        if found is None or not {found.most, found.least} <= told:
+            return None
+        return found.to_dict() | {"sentence": found.sentence}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA_VERSION, "redacted": self.level, "suppressed_below": FEW,
+            "sentence": self.sentence, "total": {k: _whole(v) for k, v in self.total.items()},
+            "by_group": self.groups(), "comparison": self.comparison(), "run": self.run,
+        }  # fmt: skip
+
+    def to_json(self, path: Path | None = None) -> str:
+        return written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
+
+    def write(self, directory: Path) -> list[str]:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.to_json(directory / "audit.json")
+        comparison = self.comparison()
+        said = comparison["sentence"] if comparison else ""
+        page = public_page(self.sentence, self.groups(), self.counted, self.run, said)
+        written(page, directory / "report.html")
+        return ["audit.json", "report.html"]
+
+    def shown(self) -> pd.DataFrame:
+        names = ["group", "people", "switch_changes", "eligible", "found"]
+        names += ["solid"] if self.population.checked else []
+        rows = [{name: HIDDEN if row[name] is None else row[name] for name in names} for row in self.groups()]
+        return pd.DataFrame(rows, columns=names)
+
+
+PARENTS = {
+    "people": None, "eligible": "people", "switch_changes": "people", "found": "eligible", "close_calls": "eligible",
+    "solid": "found",
+}  # fmt: skip
+"""Which count is a part of which other."""
+OTHERS = f"groups of fewer than {FEW} people"
+
+
+def suppressed(counts: pd.DataFrame, *, all_may_be_eligible: bool) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The totals and the groups' counts, None where one may not be told: it or what is left of the whole is under ten,
+    or it could be worked out from the total and the other groups."""
+    total = counts.sum()
+    whole = {name: _may_be_told(total, name, all_may_be_eligible) for name in PARENTS}
+    shown = pd.DataFrame(
+        {name: [_may_be_told(row, name, all_may_be_eligible) for _, row in counts.iterrows()] for name in PARENTS},
+        index=counts.index,
+    )
+    for name in PARENTS:
+        if not whole[name]:
+            continue
+        # With the total told, what is hidden must be several groups, and ten or more together.
+        while 0 < (~shown[name]).sum() < len(counts) and (
+            (~shown[name]).sum() == 1 or counts[name][~shown[name]].sum() < FEW
+        ):
+            shown.loc[counts[name][shown[name]].idxmin(), name] = False
+        if (~shown[name]).sum() == len(counts) == 1:
+            whole[name] = False
+    told = counts.astype(object).where(shown, None)
+    return {name: int(total[name]) if whole[name] else None for name in PARENTS}, told
+
+
+def _may_be_told(counts: pd.Series, name: str, all_may_be_eligible: bool) -> bool:
+    count, parent = int(counts[name]), PARENTS[name]
+    if parent is None:
+        return count >= FEW
+    rest = int(counts[parent]) - count
+    return count >= FEW and (rest >= FEW or (rest == 0 and name == "eligible" and all_may_be_eligible))
+
+
+def _merged(counts: pd.DataFrame) -> pd.DataFrame:
+    """Groups so small that their name alone would point at somebody, as one."""
+    small = counts["people"] < FEW
+    if not small.any():
+        return counts
+    return pd.concat([counts[~small], counts[small].sum().to_frame(OTHERS).T])
+
+
+def kept_of(run: dict[str, Any]) -> dict[str, Any]:
+    """Of a run block, what says nothing of anybody and of no place."""
+    data = run.get("data", {})
+    kept = {name: run[name] for name in KEPT_OF_RUN if name in run}
+    return kept | {"data": {name: data[name] for name in KEPT_OF_DATA if name in data}}
+
+
+def refuse_fuller_files(directory: Path, level: str) -> None:
+    """Refuse a folder that holds the files of a fuller audit: they would lie beside what is to be handed over."""
+    there = [name for name in FILES if (directory / name).exists()]
+    beside = folder_beside(directory / "report.html")
+    there += [beside.name] if beside.exists() else []
+    if not there or _level_of(directory / "audit.json") == level:
+        return
+    raise SettingError(
+        f"--{level} --out {directory}: there are {listed(there)} of another audit already, which may say more; name "
+        "another folder, or empty it."
+    )
+
+
+def _level_of(record: Path) -> str | None:
+    try:
+        found = json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found.get("redacted") if isinstance(found, dict) else None
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    columns: Sequence[str] = list(frame.columns)
+    return [{c: plain(v) for c, v in zip(columns, row, strict=True)} for row in frame.itertuples(index=False)]
+
+
+def _whole(count: Any) -> int | None:
+    return None if count is None or count != count else int(count)
