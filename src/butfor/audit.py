@@ -30,7 +30,7 @@ from butfor.machine import single_threaded
 from butfor.mlp.learner import MLPLearner
 from butfor.progress import Watcher
 from butfor.prove import Bracket, provable, prove
-from butfor.provenance import data_hash, versions
+from butfor.provenance import data_hash, given_how, versions
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import suited
 from butfor.rank.ranking import parameters
@@ -464,7 +464,7 @@ class LabelAudit(BaseEstimator):
     def _not_rebuildable(self) -> list[str]:
         lost = gaps(self.learner_)
         if self.origin_["table"] is None:
-            lost.append("data: the table was given in Python")
+            lost.append(f"data: {given_how(self.origin_)}")
         if self.table_.weight is not None:
             lost.append("sample_weight: given in Python")
         for name, rule in (("phi", self.phi_), ("psi", self.psi_)):

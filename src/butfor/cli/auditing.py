@@ -47,7 +47,7 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     result = population.verdicts[0] if len(population) == 1 else population
     handed = discreet(population) if discreet else None
     if out is not None:
-        written = handed.write(out) if handed else write_files(result, population, out, getattr(data, "kept", None))
+        written = handed.write(out) if handed else write_files(result, population, out, data.kept)
     if as_json:
         click.echo((handed or result).to_json())
     elif handed:
