@@ -32,6 +32,7 @@ _HOMES = {
     "ThresholdedRegressor": "butfor.learn.thresholded",
     "Training": "butfor.seam",
     "Verdict": "butfor.result.verdict",
+    "check_table": "butfor.data.check",
     "load_dataset": "butfor.data",
     "replay": "butfor.result.replay",
 }
@@ -57,6 +58,7 @@ __all__ = [
     "ThresholdedRegressor",
     "Training",
     "Verdict",
+    "check_table",
     "errors",
     "load_dataset",
     "rank",
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from butfor import errors, rank, rules, search
     from butfor.audit import LabelAudit
     from butfor.data import DATASETS, load_dataset
+    from butfor.data.check import check_table
     from butfor.encode import TableEncoder
     from butfor.learn.joblib_engine import JoblibEngine
     from butfor.learn.partition import PartitionEnsemble

@@ -176,9 +176,9 @@ def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None
 def _sensitive(run: dict[str, Any], table: Table, groups: pd.DataFrame | None) -> Sensitive | None:
     """The protected attribute, as far as the record brings it back."""
     columns = [c for c in table.X.columns if str(c) in map(str, run.get("sensitive_columns", []))]
-    if columns:
-        return Sensitive.of(columns, table.X)
-    return None if groups is None else Sensitive.of(groups, table.X)
+    if not columns and groups is None:
+        return None
+    return Sensitive.of(columns or groups, table.X, run.get("sensitive_bands") or None, automatic=False)
 
 
 def _person(record: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:
