@@ -22,11 +22,15 @@ FILE = "audit.toml"
 
 
 def read_config(ctx: click.Context, param: click.Parameter, file: str | None) -> None:
-    """Take what a settings file says for what the command line does not say."""
+    """Take what a settings file says for what the command line does not say. Other commands pass over what only an
+    audit knows."""
     if file is None:
         return
     given = _parsed(file)
-    known = {name: option for option in ctx.command.params for name in _names(option) if option is not param}
+    own = {name: option for option in ctx.command.params for name in _names(option) if option is not param}
+    root = ctx.find_root().command
+    audit = root.commands.get("audit", ctx.command) if isinstance(root, click.Group) else ctx.command
+    known = {name: option for option in audit.params for name in _names(option) if name != param.name} | own
     unknown = [name for name in given if _spelled(name) not in known]
     if unknown:
         near = get_close_matches(_spelled(unknown[0]), known, n=1)
