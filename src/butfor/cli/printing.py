@@ -134,8 +134,8 @@ def _print_performance(performance: Performance | None) -> None:
         rates[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in rates[column]]
     print_table(
         rates.rename(columns=lambda name: str(name).replace("_", " ")),
-        f"Of people with a known label: labelled '{performance.positive}' (base rate), decided so (selection rate), "
-        "decided wrongly;\nwrongly decided so (false positive), and wrongly not (false negative).",
+        f"Of people with a known label: labelled '{performance.positive}' (base rate), decided so (selection rate),\n"
+        "decided wrongly; wrongly decided so (false positive), and wrongly not (false negative).",
     )
 
 

@@ -29,8 +29,8 @@ APART = 3.0
 """A mark for "missing" is so many times larger than any number of the column."""
 MARKS = [float(digit * length) for digit in "6789" for length in range(2 if digit == "9" else 3, 13)]
 """One digit again and again: 99, 999, 999999, 666."""
-TWINS = 0.01
-"""People who are training rows beyond coincidence, of all: at least two, and fewer are no concern."""
+TWINS, LEAST_TWINS = 0.01, 2
+"""People who are training rows beyond coincidence, of all and at least; fewer are no concern."""
 MOSTLY_DIFFERENT = 0.95
 MANY_WHOLE = 1000
 """So many whole numbers, all different, are no coincidence."""
@@ -248,7 +248,7 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     """Whether people are copies of training rows, more than by coincidence: someone who equals a training row because
     the columns are coarse also has others around that differ in this or in that column alone."""
     shared = [name for name in X.columns if name in people.columns]
-    if not shared or len(X) < LEAST_ROWS or not len(people):
+    if not shared or len(X) < LEAST_ROWS or len(people) < LEAST_TWINS:
         return []
     theirs = _hashed(pd.concat([X[shared], people[shared]], ignore_index=True))
     rows, asked = theirs[: len(X)], theirs[len(X) :]
@@ -261,7 +261,7 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     for k in range(len(shared)):
         ways += _count((wanted - asked[:, k])[twins], whole - rows[:, k]) > equal
     alone = int((ways < 2).sum())  # one way may be the column that tells all people apart
-    if alone < max(2, TWINS * len(people)):
+    if alone < max(LEAST_TWINS, TWINS * len(people)):
         return []
     return [
         Concern(
