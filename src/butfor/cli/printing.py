@@ -75,7 +75,7 @@ def write_files(
     written(people.to_csv(index=False), directory / "people.csv")
     written(population.keystones.to_csv(), directory / "keystones.csv")
     result.to_html(directory / "report.html")
-    (directory / FILE).write_text(written_config(again, __version__), encoding="utf-8")
+    written(written_config(again, __version__), directory / FILE)
     return ["audit.json", "people.csv", "keystones.csv", "report.html", FILE]
 
 
