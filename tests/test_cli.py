@@ -71,6 +71,7 @@ def test_a_population_is_written_and_replays(capsys, tmp_path):
     assert str(out_dir / "report.html") in err
     assert sorted(p.name for p in out_dir.iterdir()) == [
         "audit.json",
+        "audit.toml",
         "keystones.csv",
         "people.csv",
         "report.html",
@@ -208,7 +209,8 @@ def bad_tables(tmp_path):
         ("good.csv L S --model knn --rank gradient", "needs a butfor.MLP"),
         ("good.csv L S --model knn --engine fused", "does not train KNeighborsClassifier"),
         ("good.csv L S --positive maybe", "'maybe' is not a value"),
-        ("good.csv L --sensitive Income_(k€),_net", "too many for a protected attribute"),
+        ("good.csv L S --bands 25", "'région' holds none"),
+        ("good.csv L --sensitive Income_(k€),_net --bands 60,25", "from small to large"),
         ("good.csv L S --case 4000", "There is no person 4000"),
         ("good.csv L S --cases 9:3", "a range goes from"),
         ("good.csv L S --cases a:b", "give a range"),

@@ -407,7 +407,7 @@ def test_pages_speak_of_a_model_and_of_networks_only_where_they_are_meant():
     assert "1 with a model trained for another" in Population(people, run).details
     assert not [text for text in (*plain_words.RULES.values(), *plain_words.PROTOCOLS.values()) if "network" in text]
     named = {name for name, text in plain_words.RANKINGS.items() if "network" in text}
-    assert named == {"guided", "combined", "activation"}
+    assert named == {"guided", "combined", "activation", "tangent"}
 
 
 @pytest.mark.parametrize(

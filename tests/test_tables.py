@@ -13,7 +13,8 @@ import pytest
 
 import butfor
 from butfor.cli import main
-from butfor.data.table import load_table, read_file
+from butfor.data.read import read_file
+from butfor.data.table import load_table
 from butfor.errors import SettingError, TableError
 from butfor.result.population import Population
 
@@ -306,6 +307,7 @@ def test_packed_text_and_standard_input(capsys, tmp_path, monkeypatch):
     assert "standard input: 72 training rows" in said
     assert [p["logit"] for p in record["people"]] == [p["logit"] for p in packed["people"]]
     assert record["run"]["data"]["table"] is None
+    assert record["run"]["not_rebuildable"] == ["data: the table came from standard input"]
     assert shlex.split(record["run"]["command"])[2] == "-"
 
 

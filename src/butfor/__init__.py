@@ -33,6 +33,7 @@ _HOMES = {
     "ThresholdedRegressor": "butfor.learn.thresholded",
     "Training": "butfor.seam",
     "Verdict": "butfor.result.verdict",
+    "check_table": "butfor.data.check",
     "load_dataset": "butfor.data",
     "replay": "butfor.result.replay",
 }
@@ -59,6 +60,7 @@ __all__ = [
     "ThresholdedRegressor",
     "Training",
     "Verdict",
+    "check_table",
     "errors",
     "load_dataset",
     "rank",
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from butfor import errors, rank, rules, search
     from butfor.audit import LabelAudit
     from butfor.data import DATASETS, load_dataset
+    from butfor.data.check import check_table
     from butfor.encode import TableEncoder
     from butfor.learn.dask_engine import DaskEngine
     from butfor.learn.joblib_engine import JoblibEngine

@@ -17,22 +17,26 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from butfor import __version__
+from butfor.bands import Cuts, in_order
+from butfor.data.check import Concern, check_people, check_table
+from butfor.encoded import EncodedTable
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.frames import as_labels, as_person, as_table, as_weights, like_training
 from butfor.inquiry.ask import Inquiry, Settings
 from butfor.inquiry.conclude import Conclusions
 from butfor.inquiry.steady import as_steady, beside_steady
 from butfor.learn.engines import check_engine, choose_engine, definition_of
-from butfor.learn.ensemble import Ensemble, fresh_seeds, members_of, own_seed, usual_members
+from butfor.learn.ensemble import Ensemble, fresh_seeds, members_of, models_of, own_seed, usual_members
 from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, set_aside, suited_mlp
 from butfor.machine import single_threaded
 from butfor.mlp.learner import MLPLearner
 from butfor.progress import Watcher
 from butfor.prove import Bracket, provable, prove
-from butfor.provenance import data_hash, versions
+from butfor.provenance import data_hash, given_how, versions
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import suited
 from butfor.rank.ranking import parameters
+from butfor.result.performance import Performance
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
@@ -77,9 +81,12 @@ class LabelAudit(BaseEstimator):
     engine, device, jobs : what trains: a name (see `butfor.learn.engines`) or a `butfor.Engine`.
     ledger : a file that remembers every model's answers, so that nothing is trained twice, also not
         after an interruption.
+    strict : refuse to train, or to search, where a look at the table finds something (see `butfor.check_table`), or
+        where the model is no better than the commoner label.
     random_state : seed of whatever the search draws. The model has a seed of its own.
 
-    After `fit`, `model_` is f, `learner_` what trained it, `table_` what it was trained on.
+    After `fit`, `model_` is f, `learner_` what trained it, `table_` what it was trained on; `concerns_` is what a look
+    at the table found, and `remarks_` what became of missing and rare values and of a numeric protected attribute.
     """
 
     def __init__(
@@ -103,6 +110,7 @@ class LabelAudit(BaseEstimator):
         device: str | None = None,
         jobs: int | None = None,
         ledger: str | Path | None = None,
+        strict: bool = False,
         random_state: int = 0,
     ) -> None:
         self.model = model
@@ -123,6 +131,7 @@ class LabelAudit(BaseEstimator):
         self.device = device
         self.jobs = jobs
         self.ledger = ledger
+        self.strict = strict
         self.random_state = random_state
 
     def fit(
@@ -131,22 +140,26 @@ class LabelAudit(BaseEstimator):
         y: Any,
         *,
         sensitive_features: Any,
+        sensitive_bands: Cuts | None = None,
         sample_weight: Any = None,
         validation: tuple[Any, Any] | None = None,
         label_names: tuple[str, str] | None = None,
+        watch: Watcher | None = None,
     ) -> LabelAudit:
         """Train f on the table.
 
         `sensitive_features` names the protected column, or several, which stay in X; or it holds one value per row
-        beside X, and the model is blind to it. `validation` rows steer a network's early stopping; where a network is
-        given none, a share of X is set aside for it."""
+        beside X, and the model is blind to it. One that is a number of more than 10 different values is cut into bands,
+        at the cut points `sensitive_bands` ([25, 60], or by column {"age": [25, 60]}), else in thirds. `validation`
+        rows steer a network's early stopping; where a network is given none, a share of X is set aside for it."""
         self._check_settings()
         X = as_table(X)
         y = as_labels(X, y)
         taken = [name for name in (BEFORE, AFTER) if name in X.columns]
         if taken:
             raise TableError(f"Column {listed(taken)} has a name that verdicts use for the flipped labels; rename it.")
-        sensitive = Sensitive.of(sensitive_features, X)
+        sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
+        self.concerns_ = self._told(check_table(X, y), watch or Watcher())
         self.learner_: Learner = as_learner(suited_mlp(len(X)) if self.model is None else self.model, self.encoder)
         self.table_, kept = self._prepared(X, y, validation, as_weights(X, sample_weight))
         self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
@@ -171,6 +184,7 @@ class LabelAudit(BaseEstimator):
             self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one loads and compiles what is needed
         self.training_logits_ = self.model_.logits(self.table_.X)
         self._choose_search()
+        self.remarks_ = self.remarks()
         return self
 
     def explain(self, person: Any, *, sensitive_features: Any = None, watch: Watcher | None = None) -> Verdict:
@@ -208,6 +222,10 @@ class LabelAudit(BaseEstimator):
         groups = self.sensitive_.of_people(X, sensitive_features)
         watch = watch or Watcher()
         started = time.perf_counter()
+        performance = None if labels is None else self._performance(X, labels, groups)
+        concerns = check_people(self.table_.X, X)
+        concerns += [performance.concern] if performance and performance.concern else []
+        concerns = self.concerns_ + self._told(concerns, watch)
         situation = self._situation(X.iloc[list(cases)], groups[list(cases)])
         psi = flippable(self.psi_, situation)
         people = np.flatnonzero(eligible(self.phi_, situation))
@@ -242,10 +260,26 @@ class LabelAudit(BaseEstimator):
             "agreement": inquiry.agreement,
             "null": null.to_dict() if null else None,
             "steady": steady,
+            "performance": performance.to_dict() if performance else None,
+            "concerns": [concern.to_dict() for concern in concerns],
+            "remarks": self.remarks(X),
             "seconds": round(time.perf_counter() - started, 3),
         }
         conclusions = Conclusions(inquiry, run)
         return Population(conclusions.verdicts(cases), run, interrupted=inquiry.interrupted)
+
+    def remarks(self, X: Any = None) -> list[str]:
+        """A sentence each on what became of the protected attribute and of missing, unknown and rare values, of the
+        training rows and of the rows X."""
+        parts = [self.table_.X, *([self.table_.validation[0]] if self.table_.validation else [])]
+        rows = pd.concat([*parts, *([] if X is None else [as_table(X)])])
+        encoded, said = getattr(models_of(self.model_)[0], "data", None), list(self.sensitive_.remarks)
+        if isinstance(encoded, EncodedTable):
+            return said + encoded.encoder.remarks(rows)
+        holes = rows.columns[rows.isna().any()]
+        return said + [f"{self.learner_.name} gets the missing values of {listed(holes)} as they are."] * bool(
+            len(holes)
+        )
 
     def eligible_cases(self, X: Any, most: int | None = None, *, sensitive_features: Any = None) -> list[int]:
         """The positions in X of the people φ admits, in order, `most` of them at the most."""
@@ -317,6 +351,7 @@ class LabelAudit(BaseEstimator):
             | {"validated": self.table_.validation is not None, "weighted": self.table_.weight is not None},
             "sensitive": self.sensitive_.name,
             "sensitive_columns": list(self.sensitive_.columns),
+            "sensitive_bands": self.sensitive_.cuts,
             "blind": self.sensitive_.blind,
             "label_names": list(self.label_names_),
             "learner": self.learner_.record(),
@@ -468,7 +503,7 @@ class LabelAudit(BaseEstimator):
     def _not_rebuildable(self) -> list[str]:
         lost = gaps(self.learner_)
         if self.origin_["table"] is None:
-            lost.append("data: the table was given in Python")
+            lost.append(f"data: {given_how(self.origin_)}")
         if self.table_.weight is not None:
             lost.append("sample_weight: given in Python")
         for name, rule in (("phi", self.phi_), ("psi", self.psi_)):
@@ -483,6 +518,14 @@ class LabelAudit(BaseEstimator):
         if not hasattr(self, "model_"):
             raise SettingError("This audit has no model yet: call fit(X, y, sensitive_features=...) first.")
 
+    def _told(self, concerns: list[Concern], watch: Watcher) -> list[Concern]:
+        """The concerns, said; refused where they are not to be."""
+        if concerns and self.strict:
+            raise TableError(f"Refused, because the audit is strict: {' '.join(map(str, concerns))}")
+        for concern in concerns:
+            watch.note(f"Note: {concern}")
+        return concerns
+
     # --- asking -------------------------------------------------------------------------------------
 
     def _situation(self, people: pd.DataFrame, groups: NDArray[np.object_]) -> Situation:
@@ -490,6 +533,14 @@ class LabelAudit(BaseEstimator):
             model=self.model_, table=self.table_, people=people, sensitive=self.sensitive_, groups=groups,
             label_names=self.label_names_, training_logits=self.training_logits_,
         )  # fmt: skip
+
+    def _performance(self, X: pd.DataFrame, labels: pd.Series, groups: NDArray[np.object_]) -> Performance:
+        truth = (labels.to_numpy() == self.classes_[1]).astype(np.int64)
+        decided = (self.model_.logits(X) > 0).astype(np.int64)
+        commoner = int(2 * self.table_.zero_one.sum() > self.table_.n)
+        theirs = pd.Series(groups, name=self.sensitive_.name)
+        order = in_order(groups, self.sensitive_.cuts)
+        return Performance.of(theirs, truth, decided, commoner, self.label_names_[1], order)
 
     def _settings(self) -> Settings:
         return Settings(

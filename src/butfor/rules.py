@@ -142,11 +142,11 @@ def in_group(column: Hashable, value: Any) -> Rule:
 
 
 def _in_group(s: Situation, column: Hashable, value: Any) -> Mask:
-    beside = s.sensitive.blind and str(column) == s.sensitive.name
-    known = group_values(s.sensitive.values if beside else s.table.X[s.column(column)], str(column))
+    protected = str(column) == s.sensitive.name
+    known = group_values(s.sensitive.values if protected else s.table.X[s.column(column)], str(column))
     if str(value) not in [str(v) for v in known]:
         raise SettingError(f"Rule in_group: '{column}' has no value '{value}', only {listed(known)}.")
-    ours = s.groups if beside else named(s.people[column])
+    ours = s.groups if protected else named(s.people[column])
     return np.array([str(v) == str(value) for v in ours], dtype=bool)
 
 
@@ -182,7 +182,7 @@ def same_group(column: Hashable | None = None) -> Rule:
 
 
 def _same_group(s: Situation, column: Hashable | None = None) -> Mask:
-    if column is None:
+    if column is None or str(column) == s.sensitive.name:
         return np.asarray(s.groups[:, None] == s.sensitive.values[None, :])
     ours, theirs = (named(frame[s.column(column)]) for frame in (s.people, s.table.X))
     return np.asarray(ours[:, None] == theirs[None, :])

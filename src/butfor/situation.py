@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.bands import Bands, Cuts, banded, bands_of
 from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, listed
 from butfor.seam import Floats, Model, Table
@@ -26,11 +27,13 @@ class Sensitive:
     """The protected attribute: columns of the table, or values beside it that the model never sees.
 
     `values [n]` are the training rows' groups; with several columns their combinations, joined by `JOINT`. Those
-    whose value is missing are a group too, `MISSING`."""
+    whose value is missing are a group too, `MISSING`. `bands`: how each column is cut, where it is."""
 
     name: str
     values: NDArray[np.object_]
     columns: tuple[Hashable, ...] = ()
+    bands: dict[Hashable, Bands] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     JOINT = " · "
 
@@ -39,16 +42,20 @@ class Sensitive:
         """The model is not told the attribute, so no switch of it can change a decision."""
         return not self.columns
 
+    @property
+    def cuts(self) -> dict[str, list[float]]:
+        """The cut points of the columns that are cut into bands."""
+        return {str(name): list(bands.cuts) for name, bands in self.bands.items()}
+
     @classmethod
-    def of(cls, given: Any, X: pd.DataFrame) -> Sensitive:
-        """From a column's name, a list of names, or values beside X: an array, a Series, a table."""
+    def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None, *, automatic: bool = True) -> Sensitive:
+        """From a column's name, a list of names, or values beside X: an array, a Series, a table. Numbers are cut into
+        bands by `cuts`, else, where `automatic` and there are many, in thirds."""
         columns = _columns(given, X)
-        if columns:
-            name = " × ".join(map(str, columns))
-            found = cls(name, _joined(X[list(columns)]), columns)
-        else:
-            beside = _beside(given, X)
-            found = cls(" × ".join(map(str, beside.columns)), _joined(beside))
+        raw = X[list(columns)] if columns else _beside(given, X)
+        bands = bands_of(raw, cuts, automatic)
+        remarks = tuple(cut.sentence(name, raw[name]) for name, cut in bands.items())
+        found = cls(" × ".join(map(str, raw.columns)), _joined(banded(raw, bands)), columns, bands, remarks)
         group_values(found.values, found.name)
         return found
 
@@ -58,14 +65,14 @@ class Sensitive:
             missing = [c for c in self.columns if c not in people.columns]
             if missing:
                 raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
-            return _joined(people[list(self.columns)])
+            return _joined(banded(people[list(self.columns)], self.bands))
         if given is None:
             raise SettingError(
                 f"The model is blind to '{self.name}', so the people's values must be given beside their table: "
                 "pass sensitive_features=... with one value per person."
             )
         known = {MISSING: MISSING} | {str(value): value for value in self.values}
-        groups = _joined(_beside(given, people))
+        groups = _joined(banded(_beside(given, people), self.bands))
         unknown = sorted(set(map(str, groups)) - set(known))
         if unknown:
             raise TableError(f"The people's '{self.name}' holds {listed(unknown)}, which no training row has.")
@@ -116,17 +123,23 @@ class Situation:
         return name
 
     def switched(self, column: Hashable | None = None) -> Iterator[pd.DataFrame]:
-        """The people with the protected attribute (or `column`) switched to each of its values in turn; nothing where
-        the model is blind to it."""
+        """The people with the protected attribute (or `column`) switched to each of its values in turn, or to the
+        median of each band that is not their own; nothing where the model is blind to it."""
         columns = self.sensitive.columns if column is None else (self.column(column),)
         if not columns:
             return
-        values = self.table.X[list(columns)].drop_duplicates()
+        bands = {name: cut for name, cut in self.sensitive.bands.items() if name in columns}
+        typical = {name: cut.typical(self.table.X[name]) for name, cut in bands.items()}
+        values = pd.DataFrame({name: typical.get(name, self.table.X[name]) for name in columns}).drop_duplicates()
         group_values(_joined(values), " × ".join(map(str, columns)))
         for combination in values.itertuples(index=False, name=None):
             people = self.people.copy()
             for name, value in zip(columns, combination, strict=True):
-                people[name] = pd.Series([value] * len(people), index=people.index, dtype=self.table.X[name].dtype)
+                switched = pd.Series([value] * len(people), index=people.index, dtype=self.table.X[name].dtype)
+                if name in bands:
+                    own = bands[name].of(people[name])
+                    switched = switched.where(own != bands[name].of(switched), people[name])
+                people[name] = switched
             yield people
 
 

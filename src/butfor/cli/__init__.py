@@ -14,6 +14,7 @@ import click
 
 from butfor import __version__
 from butfor.cli.auditing import audit
+from butfor.cli.looking import check_table
 from butfor.cli.printing import print_table
 from butfor.errors import ButforError
 
@@ -70,6 +71,7 @@ def cli() -> None:
 
 
 cli.add_command(audit)
+cli.add_command(check_table)
 
 
 @cli.command()

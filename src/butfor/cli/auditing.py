@@ -9,7 +9,7 @@ import click
 
 from butfor.cli.options import AUDIT, RUN, TABLE, Choices, with_options
 from butfor.cli.printing import introduction, print_discreetly, print_result, write_files
-from butfor.cli.repeat import command_again
+from butfor.cli.repeat import command_again, settings_again
 from butfor.cli.wiring import cases_of, discretion, fitted_audit, load, on_cluster
 
 
@@ -35,21 +35,26 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     watch = Watcher() if quiet else ConsoleWatcher()
     if options["cluster"] is not None:
         options["engine"] = click.get_current_context().with_resource(on_cluster(options))
-    data = load(table, options, watch)
-    labels = fitted_audit(data, options)
+    reading: list[str] = []
+    data = load(table, options, reading.append)
+    for line in reading:
+        watch.note(line)
+    labels = fitted_audit(data, options, watch)
     people = cases_of(single, cases, len(data.X_test))
     if not quiet:
         for line in introduction(data, labels, len(people)):
             watch.note(line)
     beside = data.groups["test"] if data.groups else None
     population = labels.explain_all(data.X_test, data.y_test, sensitive_features=beside, cases=people, watch=watch)
-    population.run["command"] = command_again(table, single, cases, people, labels, options)
+    again = settings_again(table, single, cases, people, labels, options)
+    population.run["command"] = command_again(again)
+    population.run["remarks"] = [*reading, *population.run["remarks"]]
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
     result = population.verdicts[0] if len(population) == 1 else population
     handed = discreet(population) if discreet else None
     if out is not None:
-        written = handed.write(out) if handed else write_files(result, population, out, getattr(data, "kept", None))
+        written = handed.write(out) if handed else write_files(result, population, out, again, data.kept)
     if as_json:
         click.echo((handed or result).to_json())
     elif handed:

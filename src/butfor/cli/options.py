@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from butfor.cli.config import read_config
+
 FIRST = 200
 """People audited where nobody says which: as many as the published evaluation has."""
 
@@ -46,6 +48,14 @@ class Choices(click.Command):
 
 
 TABLE: tuple[Option, ...] = (
+    click.option(
+        "--config",
+        type=click.Path(dir_okay=False),
+        is_eager=True,
+        expose_value=False,
+        callback=read_config,
+        help="A TOML file with options by their names, such as an audit.toml of --out. The command line wins.",
+    ),
     click.option("--label", help="The label column (for a table of your own)."),
     click.option("--positive", help="The label value that counts as class 1. Default: the larger of the two."),
     click.option(
@@ -73,6 +83,13 @@ TABLE: tuple[Option, ...] = (
         help="A missing value counts as a value of its own, is refused, or its row is left out.",
     ),
     click.option("--split-seed", type=int, help="Seed of the 60/20/20 split."),
+    click.option(
+        "--bands",
+        multiple=True,
+        help="Cut points of a protected attribute that is a number, such as 25,60 or age=25,60. Default: thirds, where "
+        "there are more than 10 different numbers.",
+    ),
+    click.option("--strict", is_flag=True, help="An odd table, or a model that learned nothing, is an error."),
 )
 """Which table, and what its columns are."""
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from butfor.errors import listed
+from butfor import __version__
+from butfor.cli.config import FILE, written_config
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from butfor import LabelAudit
     from butfor.data import Dataset
     from butfor.report.privacy import Public, Redacted
+    from butfor.result.performance import Performance
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
 
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched."""
     accuracy = ((labels.model_.logits(data.X_test) > 0) == data.y_test).mean()
+    commoner = (data.y_test == (data.y_train.mean() > 0.5)).mean()
     lines = [
         f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {labels.learner_.name} is "
-        f"right about {100 * accuracy:.0f} % of {len(data.X_test)} test rows. Asking about {people} of them."
+        f"right about {100 * accuracy:.0f} % of {len(data.X_test)} test rows (always the commoner label: "
+        f"{100 * commoner:.0f} %). Asking about {people} of them."
     ]
-    lines += _remarks(data, labels)
+    lines += labels.remarks(data.X_test)
     if labels.table_.validation is None and len(data.X_val):
         lines.append(
             f"The {len(data.X_val)} validation rows of the split are not used: this model does not stop early."
@@ -51,26 +55,15 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     return lines
 
 
-def _remarks(data: Dataset, labels: LabelAudit) -> list[str]:
-    """What became of missing, unknown and rare values."""
-    import pandas as pd
-
-    from butfor.encoded import EncodedTable
-    from butfor.learn.ensemble import models_of
-
-    rows = pd.concat([data.X_train, data.X_val, data.X_test])
-    encoded = getattr(models_of(labels.model_)[0], "data", None)
-    if isinstance(encoded, EncodedTable):
-        return encoded.encoder.remarks(rows)
-    holes = rows.isna().any()
-    name = labels.learner_.name
-    return [f"{name} gets the missing values of {listed(rows.columns[holes])} as they are."] if holes.any() else []
-
-
 def write_files(
-    result: Verdict | Population, population: Population, directory: Path, kept: pd.DataFrame | None = None
+    result: Verdict | Population,
+    population: Population,
+    directory: Path,
+    again: dict[str, Any],
+    kept: pd.DataFrame | None = None,
 ) -> list[str]:
-    """audit.json, people.csv (with what is kept of the test rows), keystones.csv and report.html."""
+    """audit.json, people.csv (with what is kept of the test rows), keystones.csv, report.html, and audit.toml, which
+    repeats the audit."""
     from butfor.result.record import written
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -82,7 +75,8 @@ def write_files(
     written(people.to_csv(index=False), directory / "people.csv")
     written(population.keystones.to_csv(), directory / "keystones.csv")
     result.to_html(directory / "report.html")
-    return ["audit.json", "people.csv", "keystones.csv", "report.html"]
+    written(written_config(again, __version__), directory / FILE)
+    return ["audit.json", "people.csv", "keystones.csv", "report.html", FILE]
 
 
 def print_result(result: Verdict | Population) -> None:
@@ -100,6 +94,7 @@ def print_result(result: Verdict | Population) -> None:
     for told in (result.direct, result.details, result.proven):
         if told:
             click.echo(told)
+    _print_performance(result.performance)
     shares = result.by_group.reset_index()
     for column in ("share", "low", "high", "share_solid", "solid_low", "solid_high"):
         shares[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in shares[column]]
@@ -126,6 +121,22 @@ def print_discreetly(handed: Redacted | Public) -> None:
     """No more than what is written."""
     click.echo(handed.sentence)
     print_table(handed.shown())
+
+
+def _print_performance(performance: Performance | None) -> None:
+    from butfor.result.performance import RATES
+
+    if performance is None:
+        return
+    click.echo(performance.sentence)
+    rates = performance.rates.reset_index()
+    for column in RATES:
+        rates[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in rates[column]]
+    print_table(
+        rates.rename(columns=lambda name: str(name).replace("_", " ")),
+        f"Of people with a known label: labelled '{performance.positive}' (base rate), decided so (selection rate),\n"
+        "decided wrongly; wrongly decided so (false positive), and wrongly not (false negative).",
+    )
 
 
 def print_table(frame: Any, caption: str | None = None) -> None:

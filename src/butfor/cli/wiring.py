@@ -9,15 +9,18 @@ from butfor.cli.options import FIRST
 from butfor.errors import SettingError, listed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from butfor import Engine, LabelAudit
+    from butfor.bands import Cuts
     from butfor.data import Dataset
+    from butfor.data.read import Note
     from butfor.progress import Watcher
     from butfor.report.privacy import Public, Redacted
 
 
-def load(table: str, options: dict[str, Any], watch: Watcher) -> Dataset:
+def load(table: str, options: dict[str, Any], note: Note) -> Dataset:
     """The table that the options name."""
     from butfor.data.table import load_table
 
@@ -31,10 +34,10 @@ def load(table: str, options: dict[str, Any], watch: Watcher) -> Dataset:
         missing=options["missing"],
         test=options["test"],
         validation=options["validation"],
-        hold_out=options["model"] == "mlp",
+        hold_out=options.get("model", "mlp") == "mlp",
         identifier=options["identifier"],
         keep=_names(options["keep"]),
-        note=watch.note,
+        note=note,
     )
 
 
@@ -49,7 +52,7 @@ def on_cluster(options: dict[str, Any]) -> AbstractContextManager[Engine]:
     return cluster_engine(options["cluster"], options["engine"], options["device"], options["jobs"])
 
 
-def fitted_audit(data: Dataset, options: dict[str, Any]) -> LabelAudit:
+def fitted_audit(data: Dataset, options: dict[str, Any], watch: Watcher) -> LabelAudit:
     """An audit as the options say, its model trained."""
     from butfor import LabelAudit
 
@@ -73,11 +76,29 @@ def fitted_audit(data: Dataset, options: dict[str, Any]) -> LabelAudit:
         device=options["device"],
         jobs=options["jobs"],
         ledger=options["resume"],
+        strict=options["strict"],
         random_state=options["seed"],
     )
     validation = (data.X_val, data.y_val) if options["model"] == "mlp" else None
     beside = data.sensitive if data.groups is None else data.groups["train"]
-    return labels.fit(data.X_train, data.y_train, sensitive_features=beside, validation=validation)
+    return labels.fit(
+        data.X_train, data.y_train, sensitive_features=beside, sensitive_bands=bands_in(options["bands"]),
+        validation=validation, watch=watch,
+    )  # fmt: skip
+
+
+def bands_in(given: Sequence[str]) -> Cuts | None:
+    """Cut points from texts such as 25,60 and age=25,60."""
+    found: dict[str, list[float]] = {}
+    for text in given:
+        name, _, cuts = text.rpartition("=")
+        try:
+            found[name] = [float(cut) for cut in cuts.split(",")]
+        except ValueError:
+            raise SettingError(f"--bands {text}: give cut points such as 25,60, or age=25,60.") from None
+    if len(found) > 1 and "" in found:
+        raise SettingError("--bands: with cut points of several columns each needs its name, such as age=25,60.")
+    return found.get("", found or None)
 
 
 def _model(data: Dataset, options: dict[str, Any]) -> Any:

@@ -47,6 +47,8 @@ class Dataset:
     licence: str
     groups: dict[str, pd.DataFrame] | None = None
     """The protected attribute of the "train", "val" and "test" rows where it is not a column of theirs."""
+    kept: pd.DataFrame | None = None
+    """The test rows' columns that are not learned from but shown beside the answers."""
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import pandas as pd
 
+from butfor.bands import in_order
 from butfor.errors import ReplayError
 from butfor.result.fresh import NOT_CHECKED, SOLID, counted
 from butfor.result.groups import Comparison, Null, compare
+from butfor.result.performance import Performance
 from butfor.result.record import SCHEMA_VERSION, check_schema, percent, plain, read_record, written
 from butfor.result.verdict import Verdict
 
@@ -198,7 +200,7 @@ class Population(Sequence[Verdict]):
 
     @property
     def _groups(self) -> list[Any]:
-        return sorted({v.group for v in self.verdicts}, key=lambda g: (type(g).__name__, g))
+        return in_order((v.group for v in self.verdicts), self.run.get("sensitive_bands", {}))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per person."""
@@ -265,6 +267,17 @@ class Population(Sequence[Verdict]):
             }
         frame = pd.DataFrame.from_dict(rows, orient="index") if rows else pd.DataFrame(columns=GROUP_COLUMNS)
         return frame.rename_axis(self.verdicts[0].sensitive if self.verdicts else "group")
+
+    @property
+    def performance(self) -> Performance | None:
+        """How good the model is, against the commoner label and per group; None where labels were not known."""
+        told = self.run.get("performance")
+        return Performance.from_dict(told) if told else None
+
+    @property
+    def concerns(self) -> list[str]:
+        """What a look at the table and at the model's accuracy found, a sentence each."""
+        return [str(concern["sentence"]) for concern in self.run.get("concerns", [])]
 
     @property
     def warnings(self) -> list[str]:

@@ -17,7 +17,7 @@ from butfor.learn.ensemble import members_of, together
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.learners import given_learner, learner_of, set_aside
 from butfor.prove import prove
-from butfor.provenance import data_hash
+from butfor.provenance import data_hash, given_how
 from butfor.result.record import check_schema, learner_record, signed
 from butfor.rules import as_psi, flippable
 from butfor.seam import FlipSet, Learner, Table, Training
@@ -149,8 +149,8 @@ def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None
         origin.pop(figure, None)
     if table is None:
         raise ReplayError(
-            "The record does not name a file or an embedded data set, because the table was given in Python: "
-            "replay it from the Verdict that explain returned, or audit the table from a file."
+            f"The record does not name a file or an embedded data set, because {given_how(origin)}: replay it from the "
+            "Verdict that explain returned, or audit the table from a file."
         )
     try:
         data = load_table(table, **origin)
@@ -176,9 +176,9 @@ def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None
 def _sensitive(run: dict[str, Any], table: Table, groups: pd.DataFrame | None) -> Sensitive | None:
     """The protected attribute, as far as the record brings it back."""
     columns = [c for c in table.X.columns if str(c) in map(str, run.get("sensitive_columns", []))]
-    if columns:
-        return Sensitive.of(columns, table.X)
-    return None if groups is None else Sensitive.of(groups, table.X)
+    if not columns and groups is None:
+        return None
+    return Sensitive.of(columns or groups, table.X, run.get("sensitive_bands") or None, automatic=False)
 
 
 def _person(record: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:

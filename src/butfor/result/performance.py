@@ -1,0 +1,101 @@
+"""How good the audited model is where labels are known: against the commoner label, and per group (fairlearn)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.data.check import Concern
+from butfor.result.record import percent, plain
+
+ZeroOne = NDArray[np.integer[Any]]
+RATES = ["base_rate", "selection_rate", "error_rate", "false_positive_rate", "false_negative_rate"]
+
+
+@dataclass(frozen=True, eq=False)
+class Performance:
+    """Of `people` with known labels: the share decided rightly, and that of the commoner training label alone.
+
+    `rates`: per group the people, the share labelled and the share decided `positive`, the share decided wrongly, and
+    of those labelled otherwise and labelled `positive` the share decided wrongly (missing where nobody is)."""
+
+    people: int
+    accuracy: float
+    majority: float
+    positive: str
+    rates: pd.DataFrame
+
+    @classmethod
+    def of(
+        cls, groups: pd.Series, truth: ZeroOne, decided: ZeroOne, commoner: int, positive: str, order: Sequence[Any]
+    ) -> Performance:
+        """From people's groups, their 0/1 labels and decisions, and the commoner label of the training rows. `order`:
+        how the groups are listed."""
+        return cls(
+            people=len(truth),
+            accuracy=float((truth == decided).mean()),
+            majority=float((truth == commoner).mean()),
+            positive=positive,
+            rates=_rates(groups, truth, decided).loc[list(map(str, order))].rename_axis(str(groups.name)),
+        )
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"The model decides rightly about {percent(self.accuracy)} of {self.people} people whose label is known; "
+            f"always the commoner label would about {percent(self.majority)}."
+        )
+
+    @property
+    def concern(self) -> Concern | None:
+        """That the model is no better than the commoner label, where it is not."""
+        if self.accuracy > self.majority:
+            return None
+        return Concern(
+            "majority", (),
+            f"The model is right about {percent(self.accuracy)} of {self.people} people, no more than the commoner "
+            f"label alone ({percent(self.majority)}): what turns its decisions says little about the labels.",
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = [
+            {"group": plain(group)} | {column: plain(value) for column, value in row.items()}
+            for group, row in self.rates.astype(object).iterrows()
+        ]
+        return {
+            "people": self.people, "accuracy": self.accuracy, "majority": self.majority, "positive": self.positive,
+            "sensitive": str(self.rates.index.name), "by_group": rows,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Performance:
+        rates = pd.DataFrame(record["by_group"]).set_index("group").rename_axis(record["sensitive"])
+        rates = rates.astype(dict.fromkeys(RATES, np.float64))
+        return cls(record["people"], record["accuracy"], record["majority"], record["positive"], rates)
+
+
+def _rates(groups: pd.Series, truth: ZeroOne, decided: ZeroOne) -> pd.DataFrame:
+    from fairlearn.metrics import MetricFrame, false_negative_rate, false_positive_rate, selection_rate
+
+    frame = MetricFrame(
+        metrics={
+            "people": lambda true, said: len(true),
+            "base_rate": lambda true, said: np.mean(true),
+            "selection_rate": selection_rate,
+            "error_rate": lambda true, said: np.mean(np.asarray(true) != np.asarray(said)),
+            "false_positive_rate": false_positive_rate,
+            "false_negative_rate": false_negative_rate,
+        },
+        y_true=truth,
+        y_pred=decided,
+        sensitive_features=groups.astype(str),
+    ).by_group
+    # fairlearn calls the share of nobody 0.
+    frame["false_positive_rate"] = frame["false_positive_rate"].where(frame["base_rate"] < 1)
+    frame["false_negative_rate"] = frame["false_negative_rate"].where(frame["base_rate"] > 0)
+    return frame.astype({"people": np.int64} | dict.fromkeys(RATES, np.float64))
