@@ -26,7 +26,7 @@ from butfor.inquiry.ask import Inquiry, Settings
 from butfor.inquiry.conclude import Conclusions
 from butfor.inquiry.steady import as_steady, beside_steady
 from butfor.learn.engines import check_engine, choose_engine, definition_of
-from butfor.learn.ensemble import Ensemble, fresh_seeds, members_of, models_of, own_seed, usual_members
+from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, members_of, models_of, own_seed, usual_members
 from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, set_aside, suited_mlp
 from butfor.machine import single_threaded
 from butfor.mlp.learner import MLPLearner
@@ -183,6 +183,11 @@ class LabelAudit(BaseEstimator):
             each = (time.perf_counter() - started) / (self.members_ - 1)
             self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one loads and compiles what is needed
         self.training_logits_ = self.model_.logits(self.table_.X)
+        if not np.isfinite(self.training_logits_).all():
+            raise LearnerError(
+                f"The training of {self.learner_.name} diverged: it answers with numbers that are infinite or none. "
+                "Scale the table's numbers, or lower the learning rate."
+            )
         self._choose_search()
         self.remarks_ = self.remarks()
         return self
@@ -227,6 +232,12 @@ class LabelAudit(BaseEstimator):
         concerns += [performance.concern] if performance and performance.concern else []
         concerns = self.concerns_ + self._told(concerns, watch)
         situation = self._situation(X.iloc[list(cases)], groups[list(cases)])
+        astray = np.flatnonzero(~np.isfinite(situation.logits))
+        if len(astray):
+            raise TableError(
+                f"The model's answer about person {list(cases)[astray[0]]} is infinite or not a number: look at that "
+                "row for numbers that are far from the training rows'."
+            )
         psi = flippable(self.psi_, situation)
         people = np.flatnonzero(eligible(self.phi_, situation))
         truth = None if labels is None else labels.to_numpy() == self.classes_[1]
@@ -428,13 +439,18 @@ class LabelAudit(BaseEstimator):
         as_steady(self.steady)
         if self.max_retrainings is not None and self.max_retrainings < 1:
             raise SettingError(f"max_retrainings={self.max_retrainings} must be at least 1.")
-        if self.members is not None and (not isinstance(self.members, (int, np.integer)) or self.members < 1):
-            raise SettingError(f"members={self.members!r} must be a whole number, at least 1.")
+        if self.members is not None and (
+            not isinstance(self.members, (int, np.integer)) or not 1 <= self.members <= FRESH_FROM
+        ):
+            raise SettingError(f"members={self.members!r} must be a whole number from 1 to {FRESH_FROM}.")
         for name in ("fresh_seeds", "alternatives", "null", "random_state"):
             value = getattr(self, name)
+            told = "random_state (--seed)" if name == "random_state" else name
             if not isinstance(value, (int, np.integer)) or value < 0:
-                told = "random_state (--seed)" if name == "random_state" else name
                 raise SettingError(f"{told}={value!r} must be a whole number from 0 up.")
+            most = 2**32 - 1 if name == "random_state" else FRESH_FROM
+            if value > most:
+                raise SettingError(f"{told}={value} must be at most {most}.")
 
     def _choose_search(self) -> None:
         """Settings as the objects they name; the ranking must accept the model."""

@@ -3,8 +3,10 @@
 Numeric columns are scaled; every other column (text, booleans, pandas categories) is categorical.
 Each raw column becomes one block of encoded columns, so that a single value of a person can be
 switched in place ("the same person, other sex"). A missing value, and a category that training did
-not show, has a place of its own, or is refused where that is asked for. An infinite number is always
-refused, by an error that names its column and row.
+not show, has a place of its own, or is refused where that is asked for. Numbers of any size are scaled,
+1e-300 and 1e300 alike; refused, by an error that names column and row, are those that scaling cannot
+help: infinite ones, whole numbers past 2^53 that would become the same number, one so far out that the
+others could no longer be told apart, and people further from the training rows than a network can take.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, identity, vstack
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from butfor.errors import SettingError, TableError, listed
+from butfor.machine import available_memory
 
 CATEGORICAL = ("onehot", "embed", "ordinal")
 NUMERIC = ("standard", "minmax", "raw")
@@ -29,6 +33,14 @@ OWN, REFUSE = "own", "refuse"
 """What becomes of missing and of unknown values."""
 MISSING, OTHER = "missing", "other"
 """The categories that missing values, and rare ones together, become."""
+FAR = 1e15
+"""Standard deviations (or what numbers are scaled to): beyond this a network's sums overflow."""
+EXTREME = 1e150
+"""Squares of larger numbers overflow."""
+SPARSE_FROM = 1000
+"""Categories from which on their 0/1 columns are kept sparse."""
+EXACT = 2**53
+"""Whole numbers up to here are different as floating-point numbers too."""
 MANY = 100
 """A column of more categories is grouped also where nobody asks for it."""
 ABSENT, UNKNOWN = -2, -1
@@ -49,7 +61,7 @@ class _Block:
     fill: float = 0.0
     marked: bool = False
     codes: dict[Any, int] | None = None
-    table: NDArray[np.float64] | None = None
+    table: Any = None
     rare: int = 0
     """How many values share the category `OTHER`."""
 
@@ -182,6 +194,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if pd.api.types.is_datetime64_any_dtype(values.dtype):
             raise TableError(f"Column '{name}' holds dates; turn them into numbers or drop the column.")
         categories, codes, rare = self._vocabulary(values)
+        self._refuse_too_many(values, len(categories))
         table = self._table(name, len(categories))
         width = table.shape[1]
         if self.categorical == "onehot":
@@ -197,17 +210,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             nowhere = np.array([(len(categories) - shift) / scale])
         missing = table[codes[MISSING]] if MISSING in codes else nowhere
         unknown = table[codes[OTHER]] if rare else missing
-        return _Block(
-            slice(at, at + width), names, codes=codes, table=np.vstack([table, missing, unknown]), rare=rare
-        )  # fmt: skip
+        whole = np.vstack if isinstance(table, np.ndarray) else _stacked
+        return _Block(slice(at, at + width), names, codes=codes, table=whole([table, missing, unknown]), rare=rare)
 
     def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
         name, absent = str(values.name), values.isna().to_numpy()
         marked = (name, f"{name}={MISSING}")
         if absent.all():  # nothing is known of its scale: whatever a person has there counts as 0
             return _Block(slice(at, at + 2), marked, scale=np.inf, marked=True)
-        fill = float(np.median(_numbers(values)[~absent]))
-        shift, scale = self._scaling(np.where(absent, fill, _numbers(values)))
+        numbers = _numbers(values)
+        fill = float(np.median(numbers[~absent]))
+        shift, scale = self._scaling(np.where(absent, fill, numbers))
+        _refuse_merged(values, numbers, _scaled(numbers, shift, scale))
         if absent.any():
             return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
         return _Block(slice(at, at + 1), (name,), shift, scale, fill)
@@ -230,22 +244,37 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _scaling(self, numbers: NDArray[np.float64]) -> tuple[float, float]:
         if self.numeric == "raw":
             return 0.0, 1.0
-        if self.numeric == "standard":
-            shift, scale = numbers.mean(), numbers.std()
-        else:
-            shift, scale = numbers.min(), np.ptp(numbers)
+        shift_of, scale_of = (np.mean, np.std) if self.numeric == "standard" else (np.min, np.ptp)
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift, scale = shift_of(numbers), scale_of(numbers)
+        if not (np.isfinite(shift) and np.isfinite(scale) and scale > 0):  # their squares or their range overflow
+            unit = np.abs(numbers).max()
+            unit = 1.0 if unit == 0 else unit
+            shift, scale = (kept * unit for kept in (shift_of(numbers / unit), scale_of(numbers / unit)))
         # A constant column carries nothing: it becomes 0 everywhere it is unchanged. Its computed
         # deviation may be a rounding residue instead of an exact 0.
         constant = numbers.min() == numbers.max()
         return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale))
 
-    def _table(self, name: str, count: int) -> NDArray[np.float64]:
+    def _table(self, name: str, count: int) -> Any:
         if self.categorical == "onehot":
-            return np.eye(count)
+            return np.eye(count) if count < SPARSE_FROM else identity(count, format="csr")
         if self.categorical == "ordinal":
             return np.arange(count, dtype=np.float64)[:, None]
         rng = np.random.default_rng([self.random_state, zlib.crc32(name.encode())])
         return rng.standard_normal((count, (count + 1) // 2))
+
+    def _refuse_too_many(self, values: pd.Series, categories: int) -> None:
+        """An error with the figure, before anything of that size is made."""
+        width = {"onehot": categories, "embed": (categories + 1) // 2, "ordinal": 1}[self.categorical]
+        beside = categories * width * 8 if self.categorical == "embed" else 0
+        needed, there = len(values) * width * 12 + beside, available_memory()
+        if needed > there / 2:
+            raise TableError(
+                f"Column '{values.name}' has {categories} categories: as {self.categorical} columns {len(values)} rows "
+                f"take {needed / 1e9:.1f} GB, and {there / 1e9:.1f} GB of memory are free; group them "
+                f"(--max-categories {MANY}), or leave the column out (--drop, or --id where it is an identifier)."
+            )
 
     def _aligned(self, frame: pd.DataFrame) -> pd.DataFrame:
         missing = [c for c in self.blocks_ if c not in frame.columns]
@@ -290,9 +319,47 @@ def _numbers(values: pd.Series) -> NDArray[np.float64]:
     strange = np.isnan(numbers) & values.notna().to_numpy()
     if strange.any():
         _refuse(values, strange, "holds {value!r}, which is not a number", "correct it or drop the row")
+    if pd.api.types.is_integer_dtype(values.dtype) and (np.abs(numbers) >= EXACT).any():
+        present = values[values.notna()]
+        if present.nunique() > len(np.unique(numbers[~np.isnan(numbers)])):
+            _refuse(
+                values, np.abs(numbers) >= EXACT, "holds {value}, and whole numbers past 2^53 become the same number",
+                "leave the column out (--drop, or --id where it is an identifier), or make it text",
+            )  # fmt: skip
     if np.isinf(numbers).any():
         _refuse(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
     return numbers
+
+
+def check_numbers(frame: pd.DataFrame) -> None:
+    """Refuse numbers that no model can be given: infinite ones, and whole ones that would become the same."""
+    for place in range(frame.shape[1]):
+        if is_numeric(frame.iloc[:, place]):
+            _numbers(frame.iloc[:, place])
+
+
+def _scaled(numbers: NDArray[np.float64], shift: float, scale: float) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        if max(abs(shift), abs(scale)) > EXTREME:  # their difference may overflow
+            return numbers / scale - shift / scale
+        return (numbers - shift) / scale
+
+
+def _refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:
+    """An error where one number is so far out that most of the others are the same once they are scaled."""
+    present = ~np.isnan(numbers)
+    if 2 * len(np.unique(scaled[present])) < len(np.unique(numbers[present])):
+        median = np.median(numbers[present])
+        with np.errstate(over="ignore"):
+            furthest = np.nan_to_num(np.abs(numbers / 2 - median / 2), nan=-1.0)
+        _refuse(
+            values, furthest == furthest.max(), "holds {value}, beside which the others can no longer be told apart",
+            "correct it, or drop the row or the column",
+        )  # fmt: skip
+
+
+def _stacked(parts: list[Any]) -> Any:
+    return vstack([csr_array(np.atleast_2d(part)) if isinstance(part, np.ndarray) else part for part in parts], "csr")
 
 
 def _categories(values: pd.Series) -> list[Any]:
@@ -315,7 +382,12 @@ def _encode(values: pd.Series, block: _Block, unknown: str) -> NDArray[np.float6
     """Numbers `[rows × width]` for one raw column."""
     if block.codes is None or block.table is None:
         absent = values.isna().to_numpy()
-        numbers = (np.where(absent, block.fill, _numbers(values)) - block.shift) / block.scale
+        numbers = _scaled(np.where(absent, block.fill, _numbers(values)), block.shift, block.scale)
+        if (np.abs(numbers) > FAR).any():
+            _refuse(
+                values, np.abs(numbers) > FAR, "holds {value}, further from the training rows than a model can take",
+                "correct it or drop the row",
+            )  # fmt: skip
         return np.column_stack([numbers, absent]) if block.marked else numbers[:, None]
     codes = _codes(values, block.codes)
     if unknown == REFUSE and (codes == UNKNOWN).any():
@@ -324,7 +396,8 @@ def _encode(values: pd.Series, block: _Block, unknown: str) -> NDArray[np.float6
             values, codes == UNKNOWN, "holds {value!r}, which no training row has",
             f"known are {known}; group rare values, drop the row or drop the column",
         )  # fmt: skip
-    return block.table[codes]
+    rows = block.table[codes]
+    return rows if isinstance(rows, np.ndarray) else rows.toarray()
 
 
 def _refuse(values: pd.Series, bad: NDArray[np.bool_], what: str, remedy: str) -> None:

@@ -6,15 +6,22 @@
     ├── DatasetError        a data set is unknown, missing or altered
     ├── LearnerError        the model given cannot be audited, or its training failed
     ├── EngineError         a training engine cannot take the work
-    └── ReplayError         a recorded verdict cannot be run again
+    ├── ReplayError         a recorded verdict cannot be run again
+    └── OutputError         a result cannot be written: no such place, no permission, no space
 
 Table and setting errors are also ``ValueError``, as scikit-learn's callers expect.
-The command line prints the message of any of them and exits with code 2.
+The command line prints the message of any of them and exits with code 2; where disk space or memory
+gave out, with code 3.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
+from pathlib import Path
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a system calls a disk that takes no more."""
 
 
 class ButforError(Exception):
@@ -43,6 +50,16 @@ class EngineError(ButforError, RuntimeError):
 
 class ReplayError(ButforError):
     """A recorded verdict cannot be run again here."""
+
+
+class OutputError(ButforError):
+    """A file cannot be written. `full`: not because of what was asked for, but because the disk took no more."""
+
+    def __init__(self, path: str | Path, error: Exception) -> None:
+        self.full = isinstance(error, OSError) and error.errno in FULL
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        remedy = "make room" if self.full else "name another place"
+        super().__init__(f"'{path}' cannot be written ({reason}): {remedy}.")
 
 
 def listed(items: Iterable[object], most: int = 8) -> str:

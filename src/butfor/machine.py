@@ -18,6 +18,17 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def available_memory() -> int:
+    """Bytes that this process may still take."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            free = min(free, *(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), free)
+    except OSError:
+        pass  # not Linux: all there is
+    return free
+
+
 def single_threaded() -> ExitStack:
     """BLAS, OpenMP and torch on one thread each. Whole trainings are what is spread over the cores; and the small
     matrices of a search take ten times as long where threads wait for each other."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
+
+from butfor.terminal import one_line
 
 
 class Watcher:
@@ -78,7 +81,8 @@ class ConsoleWatcher(Watcher):
             self._bar.update(self._task, description=self._words())
 
     def note(self, line: str) -> None:
-        self.console.print(line, markup=False, soft_wrap=True)
+        with suppress(BrokenPipeError):  # nobody listens any longer
+            self.console.print(one_line(line), markup=False, soft_wrap=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -222,6 +222,8 @@ def published_psi(column: Hashable | None = None) -> Rule:
 
 # --- from text, callable or mask --------------------------------------------------------------------
 
+MOST_DEEP = 100
+"""Operators inside each other, in a rule that somebody wrote."""
 PHI: dict[str, Callable[..., Rule]] = {
     "stable_under_switch": stable_under_switch,
     "in_group": in_group,
@@ -284,29 +286,33 @@ def _as_rule(given: Any, names: dict[str, Callable[..., Rule]], option: str) -> 
 def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
     """``a & ~(b | c(x, 'y, z'))`` → Rule, by Python's own grammar; what is no word is quoted."""
 
+    brief = text if len(text) < 200 else f"{text[:200]}…"
+
     def refused(problem: str) -> SettingError:
         return SettingError(
-            f"{option} '{text}': {problem}. Rules are {', '.join(names)}, joined by & | ~ and parentheses, values "
+            f"{option} '{brief}': {problem}. Rules are {', '.join(names)}, joined by & | ~ and parentheses, values "
             "that are more than a word in quotes, for example predicted('bad credit') & in_group(sex, female)."
         )
 
-    def rule(node: ast.expr) -> Rule:
+    def rule(node: ast.expr, depth: int = 0) -> Rule:
+        if depth > MOST_DEEP:
+            raise refused(f"it is nested more than {MOST_DEEP} deep")
         match node:
             case ast.BinOp(left, ast.BitAnd(), right):
-                return rule(left) & rule(right)
+                return rule(left, depth + 1) & rule(right, depth + 1)
             case ast.BinOp(left, ast.BitOr(), right):
-                return rule(left) | rule(right)
+                return rule(left, depth + 1) | rule(right, depth + 1)
             case ast.UnaryOp(ast.Invert(), operand):
-                return ~rule(operand)
+                return ~rule(operand, depth + 1)
             case ast.Name(name):
                 return named(name, [])
             case ast.Call(ast.Name(name), arguments, []):
                 return named(name, [value(argument) for argument in arguments])
-        raise refused(f"'{ast.unparse(node)}' is not a rule")
+        raise refused(f"'{ast.unparse(node)[:100]}' is not a rule")
 
     def named(name: str, arguments: list[Any]) -> Rule:
         if name not in names:
-            raise refused(f"there is no rule '{name}'")
+            raise refused(f"there is no rule '{name[:100]}'")
         try:
             return names[name](*arguments)
         except TypeError:
@@ -320,7 +326,7 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
                 return name
             case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)):
                 return -number
-        raise refused(f"'{ast.unparse(node)}' is not a value; put it in quotes")
+        raise refused(f"'{ast.unparse(node)[:100]}' is not a value; put it in quotes")
 
     try:
         return rule(ast.parse(text.strip(), mode="eval").body)

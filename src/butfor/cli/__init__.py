@@ -1,14 +1,18 @@
 """The command line: arguments → calls → printed tables. No logic of its own.
 
-Results go to stdout, everything else to stderr. Bad input is one sentence and exit code 2.
+Results go to stdout, everything else to stderr. Bad input is one sentence and exit code 2. Being told to end (SIGTERM)
+is the same as Ctrl-C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import click
 
@@ -16,13 +20,22 @@ from butfor import __version__
 from butfor.cli.auditing import audit
 from butfor.cli.looking import check_table
 from butfor.cli.printing import print_table
-from butfor.errors import ButforError
+from butfor.errors import FULL, ButforError, OutputError
+from butfor.terminal import one_line, prepare, say
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is not kept), 2 (bad input), 130 (interrupted)."""
+    """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is not kept), 2 (bad input), 3 (no
+    space or memory left), 130 (interrupted)."""
+    prepare()
     try:
-        return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
+        with _terminated_like_interrupted():
+            return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
+    except (KeyboardInterrupt, click.Abort):
+        say("Stopped.", err=True)
+        return 130
+    except OutputError as error:
+        return _fail(str(error), 3 if error.full else 2)
     except ButforError as error:
         return _fail(str(error))
     except click.UsageError as error:
@@ -31,15 +44,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message())
     except OSError as error:
-        return _fail(f"{error.filename or 'The output'}: {error.strerror or error}.")
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("Stopped.", err=True)
-        return 130
+        return _fail(f"{error.filename or 'The output'}: {error.strerror or error}.", 3 if error.errno in FULL else 2)
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        return _fail(
+            "There is not enough memory for this table and model; leave out columns (--drop), group categories "
+            "(--max-categories), or take a smaller network (--hidden) or fewer --jobs.", 3,
+        )  # fmt: skip
 
 
-def _fail(message: str) -> int:
-    click.echo(f"Error: {message}", err=True)
-    return 2
+def _fail(message: str, code: int = 2) -> int:
+    say(f"Error: {one_line(message)}", err=True)
+    return code
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Python's own word for it, or torch's."""
+    words = ("not enough memory", "out of memory", "alloc_cpu")
+    return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, where nobody else listens to it."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class Commands(click.Group):
@@ -94,9 +135,9 @@ def replay(file: Path, model: str | None, data: str | None) -> int:
     found = [person for person in people if person["status"] == "found"]
     disagreeing = 0
     for outcome in replay_all(found, given):
-        click.echo(outcome.sentence)
+        say(outcome.sentence)
         disagreeing += not outcome.agrees
-    click.echo(f"{len(found) - disagreeing} of {len(found)} counterfactual datasets agree.")
+    say(f"{len(found) - disagreeing} of {len(found)} counterfactual datasets agree.")
     return 1 if disagreeing else 0
 
 
@@ -113,7 +154,7 @@ def datasets(accuracy: bool, as_json: bool) -> None:
 
         frame["accuracy"] = accuracies(frame)
     if as_json:
-        click.echo(frame.to_json(orient="records", indent=1))
+        say(frame.to_json(orient="records", indent=1))
         return
     words = {"label_balance": "class 1", "sensitive": "protected", "embedded": "in package"}
     shown = frame.rename(columns=words)

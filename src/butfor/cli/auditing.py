@@ -11,6 +11,9 @@ from butfor.cli.options import AUDIT, RUN, TABLE, Choices, with_options
 from butfor.cli.printing import introduction, print_discreetly, print_result, write_files
 from butfor.cli.repeat import command_again, settings_again
 from butfor.cli.wiring import cases_of, discretion, fitted_audit, load, on_cluster
+from butfor.errors import OutputError
+from butfor.files import make_folder
+from butfor.terminal import say, shown_json
 
 
 @click.command(cls=Choices)
@@ -32,6 +35,8 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     from butfor.progress import ConsoleWatcher, Watcher
 
     discreet = discretion(out, options.pop("redact"), options.pop("public"))
+    if out is not None:
+        make_folder(out)
     watch = Watcher() if quiet else ConsoleWatcher()
     if options["cluster"] is not None:
         options["engine"] = click.get_current_context().with_resource(on_cluster(options))
@@ -53,14 +58,20 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
     result = population.verdicts[0] if len(population) == 1 else population
     handed = discreet(population) if discreet else None
-    if out is not None:
-        written = handed.write(out) if handed else write_files(result, population, out, again, data.kept)
+    unwritten, written = None, []
+    try:
+        if out is not None:
+            written = handed.write(out) if handed else write_files(result, population, out, again, data.kept)
+    except OutputError as error:  # the answer is there: print it before saying so
+        unwritten = error
     if as_json:
-        click.echo((handed or result).to_json())
+        say(shown_json((handed or result).to_json()))
     elif handed:
         print_discreetly(handed)
     else:
         print_result(result)
+    if unwritten is not None:
+        raise unwritten
     if out is not None and not quiet:
-        click.echo(f"Wrote {', '.join(written)} into {out}. Open {out / 'report.html'}", err=True)
+        say(f"Wrote {', '.join(written)} into {out}. Open {out / 'report.html'}", err=True)
     return 130 if population.interrupted else 0

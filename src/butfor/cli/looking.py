@@ -9,6 +9,7 @@ import click
 
 from butfor.cli.options import TABLE, with_options
 from butfor.cli.wiring import bands_in, load
+from butfor.terminal import one_line, say, shown_json
 
 
 @click.command("check-table")
@@ -34,14 +35,14 @@ def check_table(table: str, as_json: bool, strict: bool, **options: Any) -> int:
     attribute = Sensitive.of(beside, data.X_train, bands_in(options["bands"]))
     found = concerns_about(data.X_train, data.y_train, data.X_test)
     if as_json:
-        click.echo(json.dumps([concern.to_dict() for concern in found], indent=1, ensure_ascii=False))
+        say(shown_json(json.dumps([concern.to_dict() for concern in found], indent=1, ensure_ascii=False)))
         return 2 if found and strict else 0
     share, name = data.y_train.mean(), data.label_names[1]
-    click.echo(
+    say(
         f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test rows, "
         f"{data.X_train.shape[1]} columns; {100 * share:.0f} % of the training rows are labelled '{name}'."
     )
     for line in (*notes, *attribute.remarks, *map(str, found)):
-        click.echo(line)
-    click.echo(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "Nothing odd was found.")
+        say(one_line(line))
+    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "Nothing odd was found.")
     return 2 if found and strict else 0

@@ -82,7 +82,7 @@ TABLE: tuple[Option, ...] = (
         show_default=True,
         help="A missing value counts as a value of its own, is refused, or its row is left out.",
     ),
-    click.option("--split-seed", type=int, help="Seed of the 60/20/20 split."),
+    click.option("--split-seed", type=click.IntRange(0, 2**32 - 1), help="Seed of the 60/20/20 split."),
     click.option(
         "--bands",
         multiple=True,

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from butfor import __version__
 from butfor.cli.config import FILE, written_config
+from butfor.files import make_folder, save_table, save_text
+from butfor.terminal import one_line, say, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,38 +64,36 @@ def write_files(
 ) -> list[str]:
     """audit.json, people.csv (with what is kept of the test rows), keystones.csv, report.html, and audit.toml, which
     repeats the audit."""
-    from butfor.result.record import written
-
-    directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory)
     result.to_json(directory / "audit.json")
     people = population.to_frame()
     if kept is not None:
         theirs = kept.iloc[[v.case for v in population if v.case is not None]].reset_index(drop=True)
         people = people.join(theirs.rename(columns={c: f"{c} (kept)" for c in theirs if c in people}))
-    written(people.to_csv(index=False), directory / "people.csv")
-    written(population.keystones.to_csv(), directory / "keystones.csv")
+    save_table(directory / "people.csv", people, index=False)
+    save_table(directory / "keystones.csv", population.keystones)
     result.to_html(directory / "report.html")
-    written(written_config(again, __version__), directory / FILE)
+    save_text(directory / FILE, written_config(again, __version__))
     return ["audit.json", "people.csv", "keystones.csv", "report.html", FILE]
 
 
 def print_result(result: Verdict | Population) -> None:
     from butfor.result.verdict import Verdict
 
-    click.echo(result.sentence)
+    say(result.sentence)
     if isinstance(result, Verdict):
         for line in (result.belief, result.collateral.sentence if result.collateral else ""):
             if line:
-                click.echo(line)
+                say(line)
         if result.found:
             beside = result.to_frame()
             print_table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
         return
     for told in (result.direct, result.details, result.proven):
         if told:
-            click.echo(told)
+            say(told)
     _print_performance(result.performance)
-    shares = result.by_group.reset_index()
+    shares = _indexed(result.by_group)
     for column in ("share", "low", "high", "share_solid", "solid_low", "solid_high"):
         shares[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in shares[column]]
     shares["median_margin"] = shares["median_margin"].map("{:.2f}".format)
@@ -106,20 +104,20 @@ def print_result(result: Verdict | Population) -> None:
     )
     for warning in [result.comparison.sentence if result.comparison else "", *result.warnings]:
         if warning:
-            click.echo(warning)
+            say(warning)
     if result.run.get("steady"):
         from butfor.report.words import steady_sentence
 
-        click.echo(steady_sentence(result.run["steady"]))
+        say(steady_sentence(result.run["steady"]))
     top = result.keystones.head(5)
     if len(top):
         most = [f"row {row} ({int(values['people'])})" for row, values in top.iterrows()]
-        click.echo(f"Labels in most flip sets, to review first: {', '.join(most)}.")
+        say(f"Labels in most flip sets, to review first: {', '.join(most)}.")
 
 
 def print_discreetly(handed: Redacted | Public) -> None:
     """No more than what is written."""
-    click.echo(handed.sentence)
+    say(handed.sentence)
     print_table(handed.shown())
 
 
@@ -128,8 +126,8 @@ def _print_performance(performance: Performance | None) -> None:
 
     if performance is None:
         return
-    click.echo(performance.sentence)
-    rates = performance.rates.reset_index()
+    say(performance.sentence)
+    rates = _indexed(performance.rates)
     for column in RATES:
         rates[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in rates[column]]
     print_table(
@@ -139,6 +137,12 @@ def _print_performance(performance: Performance | None) -> None:
     )
 
 
+def _indexed(groups: pd.DataFrame) -> pd.DataFrame:
+    """Groups as a column, which may be called as one of ours is."""
+    name = str(groups.index.name)
+    return groups.reset_index(names=f"'{name}'" if name in groups else name)
+
+
 def print_table(frame: Any, caption: str | None = None) -> None:
     from rich import box
     from rich.console import Console
@@ -146,10 +150,14 @@ def print_table(frame: Any, caption: str | None = None) -> None:
     from rich.table import Table
 
     # A pipe or a log has no width of its own: never wrap a table there.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
-    table = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
+    console = Console(highlight=False, width=None if sys.stdout is not None and sys.stdout.isatty() else 200)
+    table = Table(
+        box=box.SIMPLE_HEAD, caption=None if caption is None else escape(shown(caption)), caption_justify="left"
+    )
     for column in frame.columns:
-        table.add_column(escape(str(column)), overflow="fold")
+        table.add_column(escape(one_line(str(column))), overflow="fold")
     for row in frame.itertuples(index=False):
-        table.add_row(*(escape(str(cell)) for cell in row))
-    console.print(table)
+        table.add_row(*(escape(one_line(str(cell))) for cell in row))
+    with console.capture() as captured:
+        console.print(table)
+    say(captured.get().removesuffix("\n"), styled=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ def fitted_audit(data: Dataset, options: dict[str, Any], watch: Watcher) -> Labe
         model,
         encoder=_encoder(data, options, model),
         members=options["members"],
-        budget=_budget(options["budget"]) if options["budget"] else _usual_budget(data, options),
+        budget=_budget(options["budget"]) if options["budget"] is not None else _usual_budget(data, options),
         rank=options["rank"],
         protocol=_protocol(options),
         phi=_phi(data, options),
@@ -187,11 +188,13 @@ def _budget(text: str) -> float:
         raise SettingError(f"--budget {text}: give a share such as 0.1% or a count such as 3.") from None
     if share and not 0 < number < 1:
         raise SettingError(f"--budget {text}: a share must lie above 0 % and below 100 %.")
+    if not math.isfinite(number):
+        raise SettingError(f"--budget {text}: give a share such as 0.1% or a count such as 3.")
     return int(number) if number >= 1 and number == int(number) else number
 
 
 def _hidden(text: str) -> tuple[int, ...]:
-    if text.strip() in ("none", ""):
+    if text.strip() == "none":
         return ()
     try:
         return tuple(int(width) for width in text.split(","))

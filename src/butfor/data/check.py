@@ -215,7 +215,7 @@ def _marks(numbers: NDArray[np.float64]) -> list[float]:
     negative number such as −1 or −99 among many that are not negative."""
     repeated = np.isin(np.trunc(np.abs(numbers)), MARKS)  # 999999.4 is one, too
     rest = np.abs(numbers[~repeated])
-    far = numbers[repeated & (np.abs(numbers) >= APART * max(1.0, rest.max(initial=0)))] if len(rest) >= 2 else []
+    far = numbers[repeated & (np.abs(numbers) / APART >= max(1.0, rest.max(initial=0)))] if len(rest) >= 2 else []
     negative = numbers[numbers < 0]
     lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
     return list(dict.fromkeys([float(n) for n in (*far, *(negative if lone else ()))]))

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
 import re
-import sys
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from zipfile import BadZipFile
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from butfor.data.bounds import (
+    plain_cells,
+    refuse_large,
+    refuse_long_lines,
+    refuse_no_file,
+    refuse_swallowed,
+    standard_input,
+    unzipped,
+)
 from butfor.data.catalogue import DATASETS
 from butfor.errors import TableError, listed
 
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx": "excel"}
 """Files that are not text, by how their names end."""
-
-UNREADABLE = (ValueError, KeyError, OSError, EOFError, csv.Error, zlib.error, BadZipFile)
-"""What readers raise; pandas' and pyarrow's parser errors are ValueErrors."""
 
 Note = Callable[[str], None]
 
@@ -44,7 +47,7 @@ def read_file(path: str | Path, note: Note | None = None) -> pd.DataFrame:
         ) from error
     except TableError:
         raise
-    except UNREADABLE as error:
+    except Exception as error:  # readers of foreign bytes raise whatever they stumble over
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TableError(
             f"'{name}' is not a table that can be read ({reason}); give a CSV, Parquet, Feather or Excel file."
@@ -55,6 +58,7 @@ def read_file(path: str | Path, note: Note | None = None) -> pd.DataFrame:
 
 
 def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
+    refuse_large(path, kind)
     if kind != "excel":
         frame = (pd.read_parquet if kind == "parquet" else pd.read_feather)(path)
         _refuse_twice(map(str, frame.columns), str(path))
@@ -65,7 +69,7 @@ def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
             header = pd.read_excel(book, header=None, nrows=1)
             _refuse_twice(map(str, header.dropna(axis=1).to_numpy().ravel()), str(path))
             frame = pd.read_excel(book)
-    frame = frame.reset_index(drop=True).rename(columns=str)
+    frame = plain_cells(frame.reset_index(drop=True).rename(columns=str), str(path), note)
     return frame.assign(**{c: _without_na(frame[c]) for c in frame.columns})
 
 
@@ -82,8 +86,9 @@ def _without_na(values: pd.Series) -> pd.Series:
 
 def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     name = called(path)
-    content = sys.stdin.buffer.read() if str(path) == STANDARD_INPUT else Path(path).read_bytes()
+    content = standard_input(name) if str(path) == STANDARD_INPUT else Path(path).read_bytes()
     text = _decoded(content, name, note)
+    refuse_long_lines(text, name)
     separator = _separator(text)
     header = _check_lines(text, separator, name)
     if not header[0].strip():
@@ -96,7 +101,7 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
 def _decoded(content: bytes, name: str, note: Note) -> str:
     """A text file's content: UTF-8, UTF-16 where it says so itself, else what Windows writes."""
     if content.startswith(b"\x1f\x8b"):
-        content = gzip.decompress(content)
+        content = unzipped(content, name)
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252", "latin-1"):
         try:
@@ -120,9 +125,10 @@ def _separator(text: str) -> str:
 def _check_lines(text: str, separator: str, name: str) -> list[str]:
     """The header, once every line is known to have as many values as it: pandas would shift the columns of longer ones
     and fill up shorter ones."""
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     header: list[str] = []
-    for values in lines:
+    for values in _rows_of(lines, name):
+        refuse_swallowed(values, len(header or values), separator, lines.line_num, name)
         if not header:
             header = values if any(values) else []
             if len(header) == 1:
@@ -139,6 +145,20 @@ def _check_lines(text: str, separator: str, name: str) -> list[str]:
     return header
 
 
+def _rows_of(lines: Any, name: str) -> Iterator[list[str]]:
+    """The rows of a CSV reader; what it cannot read is told with its line."""
+    before = 0
+    try:
+        for values in lines:
+            before = lines.line_num
+            yield values
+    except csv.Error as error:
+        unclosed = f": the quotation mark in line {before + 1} is never closed" if "end of data" in str(error) else ""
+        raise TableError(
+            f"Line {lines.line_num} of '{name}' cannot be read ({error}){unclosed}; mend the line."
+        ) from error
+
+
 def _refuse_twice(header: Iterable[str], name: str) -> None:
     names = [column.strip() for column in header if column.strip()]
     twice = [column for column in dict.fromkeys(names) if names.count(column) > 1]
@@ -152,8 +172,7 @@ def refuse_absent(path: str | Path) -> None:
         return
     if not Path(path).exists():
         raise TableError(f"There is no file '{path}'. Give a CSV or Parquet file, or one of {', '.join(DATASETS)}.")
-    if Path(path).is_dir():
-        raise TableError(f"'{path}' is a directory; name the CSV or Parquet file inside it.")
+    refuse_no_file(path)
 
 
 def _no_table(name: str, columns: int) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from butfor.data import DATASETS, Dataset, Setup, load_dataset
 from butfor.data.read import STANDARD_INPUT, Note, called, read_file, refuse_absent, silent
-from butfor.encode import OWN, REFUSE, is_numeric, refuse_missing
+from butfor.encode import OWN, REFUSE, check_numbers, is_numeric, refuse_missing
 from butfor.errors import SettingError, TableError, listed
 
 LEAST_ROWS = 20
@@ -85,6 +85,7 @@ def load_table(
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
     frame = _days(frame, inputs, note)
+    check_numbers(frame[inputs])
     complete = _complete(frame, label, list(dict.fromkeys([*inputs, *protected])), missing, note)
     labels, frame, parts = _whole(frame[label])[complete], frame[complete], parts[complete]
     if names:

@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from butfor.errors import SettingError
+from butfor.files import make_folder, save_table, save_text
+from butfor.terminal import say
 
 
 @click.command()
@@ -60,9 +62,9 @@ def _hand_out(audit: Any, out: Path, key: Path | None, options: dict[str, Any]) 
     hide = [column.strip() for column in (options["hide"] or "").split(",") if column.strip()]
     made = make_review(audit, every=options["every"], most=options["most"], hide=hide, seed=options["seed"] or 0)
     shown, kept = write_review(made, out, key)
-    click.echo(made.sentence)
-    click.echo(f"For the reviewer: the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
-    click.echo(
+    say(made.sentence)
+    say(f"For the reviewer: the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
+    say(
         f"Not for the reviewer: {' and '.join(str(path) for path in kept)}, which tell what the labels are and which "
         "matter. Keep the key: answers cannot be read without it."
     )
@@ -75,15 +77,15 @@ def _compare(audit: Any, answers: Path, key: Path | None, out: Path | None) -> N
     tasks = read_key(key or key_for(answers), audit.sha256)
     first, second = audit.run["label_names"]
     outcome = read_answers(answers, tasks, (str(first), str(second)))
-    click.echo(outcome.sentence)
+    say(outcome.sentence)
     if outcome.lines:
-        click.echo("Keystones whose label the reviewer would change:")
+        say("Keystones whose label the reviewer would change:")
     for line in outcome.lines:
-        click.echo(f"  {line}")
+        say(f"  {line}")
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        outcome.corrections().to_csv(out / "corrections.csv", index=False)
-        click.echo(f"Wrote {out / 'corrections.csv'}.", err=True)
+        make_folder(out)
+        save_table(out / "corrections.csv", outcome.corrections(), index=False)
+        say(f"Wrote {out / 'corrections.csv'}.", err=True)
 
 
 @click.command()
@@ -127,9 +129,9 @@ def gate(
         )
     checks = check(read_audit(file).population, **limits)
     for one in checks:
-        click.echo(one.line)
+        say(one.line)
     if markdown_file:
-        markdown_file.write_text(markdown(checks), encoding="utf-8")
+        save_text(markdown_file, markdown(checks))
     if junit_file:
-        junit_file.write_text(junit(checks), encoding="utf-8")
+        save_text(junit_file, junit(checks))
     return 0 if all(one.kept for one in checks) else 1

@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from butfor.errors import ReplayError, SettingError
+from butfor.files import make_folder, save_table, save_text
 from butfor.follow.review import ID, LABEL, Review, Task
 from butfor.result.record import plain
 
@@ -36,15 +37,15 @@ def write_review(review: Review, folder: Path, key: Path | None = None) -> tuple
     there = [path for path in (*shown, key, scores) if path.exists()]
     if there:
         raise SettingError(f"'{there[0]}' is there already and may belong to a review under way; name another folder.")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     tasks, studio, config, instructions = shown
-    _with_column_to_fill(review.shown).to_csv(tasks)
-    studio.write_text(json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False), encoding="utf-8")
-    config.write_text(label_config(review.label_names), encoding="utf-8")
-    instructions.write_text(INSTRUCTIONS.format(*review.label_names), encoding="utf-8")
-    key.parent.mkdir(parents=True, exist_ok=True)
-    key.write_text(json.dumps(key_record(review), indent=1, ensure_ascii=False), encoding="utf-8")
-    review.scores.to_csv(scores)
+    save_table(tasks, _with_column_to_fill(review.shown))
+    save_text(studio, json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False))
+    save_text(config, label_config(review.label_names))
+    save_text(instructions, INSTRUCTIONS.format(*review.label_names))
+    make_folder(key.parent)
+    save_text(key, json.dumps(key_record(review), indent=1, ensure_ascii=False))
+    save_table(scores, review.scores)
     return shown, [key, scores]
 
 

@@ -9,6 +9,7 @@ from butfor.errors import EngineError, SettingError
 from butfor.learn.ensemble import members_of
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.linear_engine import LinearEngine
+from butfor.machine import available_cores
 from butfor.mlp.learner import MLPLearner, NetworkEngine
 from butfor.seam import Engine, Learner
 
@@ -88,6 +89,9 @@ def check_engine(given: str | Engine, jobs: int | None = None) -> None:
         raise SettingError(f"engine={given!r} is neither an engine's name nor an engine (accepts, bind).")
     if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
         raise SettingError(f"jobs={jobs!r} must be a whole number, at least 1.")
+    most = max(16, 4 * available_cores())
+    if jobs is not None and jobs > most:
+        raise SettingError(f"jobs={jobs} is more than the {available_cores()} cores here are good for: {most} at most.")
 
 
 def _best_device() -> str:

@@ -50,7 +50,19 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 # Reassociation lets sums vectorise. NaN and infinity keep their meaning: a training that diverges
 # must be seen to diverge.
 SUMS = {"contract", "reassoc", "nsz"}
-OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+
+
+def _has_a_place() -> bool:
+    """Whether compiled code can be kept: beside this file, or in the user's cache. Where all of that is read-only,
+    every process compiles for itself."""
+    try:
+        njit(cache=True)(lambda: None)
+    except (RuntimeError, OSError):
+        return False
+    return True
+
+
+OPTIONS: dict[str, Any] = {"nogil": True, "cache": _has_a_place(), "error_model": "numpy"}
 
 
 class Plan(NamedTuple):

@@ -18,6 +18,9 @@ from butfor.errors import SettingError
 from butfor.seam import Floats
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
+MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
+"""Beyond these a network is a slip of the pen: thousands of them are trained for an answer."""
+LAST_SEED = 2**62
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if any(width < 1 for width in self.hidden):
-            raise SettingError(f"hidden={self.hidden}: every layer needs at least one neuron.")
+            raise SettingError(f"hidden={_brief(self.hidden)}: every layer needs at least one neuron.")
+        if len(self.hidden) > MOST_LAYERS or any(width > MOST_NEURONS for width in self.hidden):
+            raise SettingError(
+                f"hidden={_brief(self.hidden)}: at most {MOST_LAYERS} layers of at most {MOST_NEURONS} neurons."
+            )
         if self.activation not in ACTIVATIONS:
             raise SettingError(f"activation='{self.activation}' is not one of {', '.join(ACTIVATIONS)}.")
         if not self.learning_rate > 0:
@@ -42,10 +49,14 @@ class Recipe:
         for name in ("max_epochs", "patience"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name}={getattr(self, name)} must be at least 1.")
-        if self.batch_size is not None and self.batch_size < 1:
-            raise SettingError(f"batch_size={self.batch_size} must be at least 1, or None for full batch.")
-        if not 0 <= self.seed < 2**63:
-            raise SettingError(f"seed={self.seed} must be a whole number from 0 up.")
+        if self.max_epochs > MOST_EPOCHS:
+            raise SettingError(f"max_epochs={self.max_epochs} must be at most {MOST_EPOCHS}.")
+        if self.batch_size is not None and not 1 <= self.batch_size < 2**31:
+            raise SettingError(
+                f"batch_size={self.batch_size} must be at least 1 and at most {2**31 - 1}, or None for full batch."
+            )
+        if not 0 <= self.seed < LAST_SEED:
+            raise SettingError(f"seed={self.seed} must be a whole number from 0 to {LAST_SEED - 1}.")
 
     def widths(self, inputs: int) -> tuple[int, ...]:
         """Neurons per layer from the inputs to the single logit."""
@@ -154,6 +165,11 @@ class Fits:
             weights, biases, recipe,
             int(self.best_epoch[k]), int(self.epochs[k]), float(self.validation_loss[k]),
         )  # fmt: skip
+
+
+def _brief(hidden: tuple[int, ...]) -> str:
+    shown = ",".join(map(str, hidden[:5]))
+    return f"{shown}, … ({len(hidden)} layers)" if len(hidden) > 5 else shown
 
 
 def unpack(packed: Floats, widths: tuple[int, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:

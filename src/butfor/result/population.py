@@ -321,9 +321,10 @@ class Population(Sequence[Verdict]):
                 people.setdefault(position, []).append(verdict.case)
                 rows[position] = (label, values)
         if not rows:
-            columns = ["people", "cases", *(self.verdicts[0].flips.columns if self.verdicts else [])]
+            columns = ["people", "cases", *(map(_beside_ours, self.verdicts[0].flips.columns) if self.verdicts else [])]
             return pd.DataFrame(columns=columns).rename_axis("row")
         frame = pd.DataFrame([values for _, values in rows.values()], index=[label for label, _ in rows.values()])
+        frame = frame.rename(columns=_beside_ours)
         frame.insert(0, "people", [len(cases) for cases in people.values()])
         frame.insert(1, "cases", [" ".join(map(str, cases)) for cases in people.values()])
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
@@ -381,6 +382,11 @@ class Population(Sequence[Verdict]):
         from butfor.report.page import population_fragment
 
         return population_fragment(self)
+
+
+def _beside_ours(column: Any) -> Any:
+    """A column of the table, under another name where keystones have one of that name."""
+    return f"{column} (of the table)" if column in ("people", "cases") else column
 
 
 def wilson(found: int, n: int) -> tuple[float, float]:

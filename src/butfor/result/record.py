@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import ReplayError
+from butfor.files import save_text
 
 SCHEMA_VERSION = 2
 """2: the learner may be any; 1, whose learner is always our network, is still read and replayed."""
@@ -91,11 +91,5 @@ def written(text: str, path: str | Path | None) -> str:
     """The text, also written to `path` where one is given: beside it first, so that a file is there whole or not at
     all, and one that was there stays until then."""
     if path is not None:
-        path = Path(path)
-        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            beside.write_text(text, encoding="utf-8")
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        save_text(path, text)
     return text

@@ -190,6 +190,8 @@ def budget_in_labels(budget: float, n: int) -> int:
     """A budget as a count of labels: whole numbers from 1 are counts, smaller ones shares, rounded up."""
     if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
         raise SettingError(f"budget={budget!r} is not a number; give a count of labels or a share such as 0.001.")
+    if not math.isfinite(budget):
+        raise SettingError(f"budget={budget} is not a count of labels; give one, or a share such as 0.001.")
     if not budget > 0:
         raise SettingError(f"budget={budget} must be above 0: at least one label must be allowed to flip.")
     if budget < 1:

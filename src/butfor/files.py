@@ -1,0 +1,84 @@
+"""Files that butfor writes: whole or not at all, for their owner's eyes, and harmless in a spreadsheet.
+
+A file is written beside its place and renamed into it, so that a killed run, a full disk or a second Ctrl-C leaves what
+was there before. Records, reports and reviews tell about people: they are readable by their owner alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from butfor.errors import OutputError
+
+OWNER_FILE, OWNER_FOLDER = 0o600, 0o700
+FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[\s\"']*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet would begin to calculate: at the start of a cell, or after what may separate cells elsewhere."""
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+
+
+def save_text(path: str | Path, text: str) -> None:
+    """Write a text file, UTF-8; an `OutputError` where that is not possible, and then nothing has changed."""
+    place = Path(path)
+    try:
+        if place.exists() and not stat.S_ISREG(place.stat().st_mode):  # a device or a pipe cannot be replaced
+            place.write_text(text, encoding="utf-8")
+            return
+        place = place.resolve()
+        draft = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
+        try:
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
+                file.write(text.encode("utf-8", "backslashreplace"))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, place)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError) as error:
+        raise OutputError(path, error) from error
+
+
+def save_table(path: str | Path, frame: pd.DataFrame, *, index: bool = True) -> None:
+    """Write a CSV file in which no cell is a formula."""
+    save_text(path, as_csv(frame, index=index))
+
+
+def as_csv(frame: pd.DataFrame, *, index: bool = True) -> str:
+    """The table as CSV; text that a spreadsheet would calculate has an apostrophe in front, numbers stay numbers."""
+    shown = frame.copy()
+    shown.columns = pd.Index([harmless(name) for name in frame.columns])
+    for place in range(frame.shape[1]):
+        values = frame.iloc[:, place]
+        if not (pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_datetime64_any_dtype(values.dtype)):
+            shown.isetitem(place, [harmless(value) for value in values.astype(object)])
+    if index:
+        shown.index = pd.Index([harmless(name) for name in frame.index], name=harmless(frame.index.name))
+    text: str = shown.to_csv(index=index)
+    return text
+
+
+def harmless(value: Any) -> Any:
+    """A text without a formula in it; anything that is no text as it is."""
+    if not isinstance(value, str) or NUMBER.fullmatch(value):
+        return value
+    return FORMULA.sub("'", value)
+
+
+def make_folder(path: str | Path) -> None:
+    """A folder that files can be written into, made where there is none; known before any work is done for it."""
+    place = Path(path)
+    try:
+        for missing in reversed([folder for folder in (place, *place.parents) if not folder.exists()]):
+            missing.mkdir(mode=OWNER_FOLDER, exist_ok=True)
+        trial = place / f".{secrets.token_hex(4)}.part"
+        os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE))
+        trial.unlink()
+    except (OSError, ValueError) as error:
+        raise OutputError(path, error) from error

@@ -1,0 +1,100 @@
+"""Lines on a terminal: whatever a table's names and values hold, they are shown, never obeyed.
+
+Characters that steer a terminal or turn the direction of writing are left out. A stream that does not know a character
+gets the nearest it has ("phi" for φ), and one that nobody reads any longer swallows the rest.
+"""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import json
+import os
+import re
+import sys
+from typing import TextIO
+
+STEERING = re.compile(
+    "\x1b\\[[0-?]*[ -/]*[@-~]"  # colours, cursor
+    "|\x1b[\\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"  # window titles, links, clipboard
+    "|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
+)
+IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+BEYOND_ASCII = re.compile("[^\x00-\x7e]")
+NEAREST = {
+    "φ": "phi", "ψ": "psi", "λ": "lambda", "σ": "sigma", "→": "->", "−": "-", "–": "-", "—": "-", "×": "x", "·": "-",
+    "…": "...",
+    "\u2019": "'", "\u2018": "'", "“": '"', "”": '"', "≥": ">=", "≤": "<=", "±": "+-", "\u2009": " ", "\xa0": " ",
+    "─": "-", "━": "-", "│": "|", "╸": "-", "╺": "-", "•": "*", "✓": "+", "✗": "x", "∞": "infinity", "Δ": "Delta",
+}  # fmt: skip
+
+
+def shown(text: str) -> str:
+    """A text, of one line or more, as it may be printed."""
+    return STEERING.sub("", text).encode("utf-8", "replace").decode("utf-8")
+
+
+def one_line(text: str) -> str:
+    """A text as one line: a name may have line breaks in it, a message may not."""
+    return " ".join(shown(text).split())
+
+
+def shown_json(text: str) -> str:
+    """A JSON text as it may be printed: the same value, with what would steer a terminal spelled out."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+        unknown = IN_JSON
+    except UnicodeEncodeError:
+        unknown = BEYOND_ASCII
+    return unknown.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
+
+
+def say(text: str = "", *, err: bool = False, styled: bool = False) -> None:
+    """Print a line or lines; dropped where the reader has gone (`butfor … | head -1`). `styled`: put together
+    here, of cells that went through `shown`."""
+    stream = sys.stderr if err else sys.stdout
+    if stream is None:
+        return
+    try:
+        stream.write(f"{text if styled else shown(text)}\n")
+        stream.flush()
+    except (OSError, ValueError) as error:
+        _swallow(stream)
+        gone = isinstance(error, ValueError) or error.errno in (errno.EPIPE, errno.EBADF, errno.EINVAL)
+        if not gone:
+            raise
+
+
+def prepare() -> None:
+    """Make standard output and error take whatever is printed, once per process."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # closed by the caller (>&-): the next file opened must not take its place
+            os.open(os.devnull, os.O_RDWR)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="nearest")
+
+
+def _nearest(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    found = "".join(NEAREST.get(character, "?") for character in missing)
+    return found.encode("ascii", "replace").decode("ascii"), error.end
+
+
+def _swallow(stream: TextIO | None) -> None:
+    """Send whatever is still to come, also at the end of the process, nowhere."""
+    try:
+        if stream is not None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+    except (OSError, ValueError):
+        pass
+
+
+codecs.register_error("nearest", _nearest)

@@ -1,0 +1,1 @@
+"""What hostile, broken or careless input may do: end in one sentence, or work. Nothing else."""

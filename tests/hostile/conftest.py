@@ -1,0 +1,48 @@
+"""Counts what the hostile cases end in; the totals stand at the end of `python -m pytest tests/hostile`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hostile import harness
+
+FAULTS = ("traceback", "silent", "injection", "hang")
+
+
+@pytest.fixture(autouse=True)
+def _noted(request, record_property, monkeypatch):
+    """Notes how every attempt of a case ended, for the totals."""
+    original, seen = harness.check, []
+
+    def check(ending, **how):
+        original(ending, **how)
+        seen.append(ending.kind)
+
+    monkeypatch.setattr(harness, "check", check)
+    yield
+    record_property("hostile", seen[-1] if seen else harness.WORKED)
+
+
+def pytest_terminal_summary(terminalreporter):
+    cases, faults = Counter(), Counter(dict.fromkeys(FAULTS, 0))
+    for kind in ("passed", "failed", "error"):
+        for report in terminalreporter.stats.get(kind, []):
+            if "hostile" not in report.nodeid.split("/"):
+                continue
+            if kind != "passed":
+                text = str(report.longrepr)
+                faults[next((fault for fault in FAULTS if f"{fault}:" in text), "other")] += 1
+            elif report.when == "call":
+                cases["cases"] += 1
+    for report in terminalreporter.stats.get("", []):  # what was noted arrives with the teardown
+        for name, value in report.user_properties:
+            if name == "hostile" and report.when == "teardown":
+                cases[value] += 1
+    if cases:
+        found = ", ".join(f"{faults[fault]} {fault}s" for fault in FAULTS)
+        terminalreporter.write_line(
+            f"Hostile cases: {cases['cases']}; {cases[harness.REFUSED]} refused with a sentence, "
+            f"{cases[harness.WORKED]} worked; {found}."
+        )

@@ -1,0 +1,173 @@
+"""How a run may end before its time: killed, told to stop, without space, memory, reader or a place to write."""
+
+import errno
+import json
+import os
+import random
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from butfor import files
+from hostile.harness import attempt, audit, run, saved
+
+KILLS = int(os.environ.get("BUTFOR_KILLS", "3"))
+"""How often a run is killed; BUTFOR_KILLS=50 for the long test."""
+SEARCH = ("--label", "granted", "--sensitive", "sex", "--members", 2, "--fresh-seeds", 6, "--cases", "0:6")
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "butfor.cli", *map(str, arguments)]
+
+
+def without_times(path: Path) -> dict:
+    """The record without what differs from run to run: times, what was recalled, and the checksum over them."""
+    record = json.loads(path.read_text())
+    runs = [record["run"], *(person["run"] for person in record["people"])]
+    for one in runs:
+        for name in ("seconds", "recalled"):
+            one.pop(name, None)
+    record.pop("checksum", None)
+    return record
+
+
+def test_killed_and_resumed_gives_the_file_of_an_uninterrupted_run(tmp_path):
+    table, ledger = saved(tmp_path), tmp_path / "ledger.db"
+    assert run("audit", table, *SEARCH, "--quiet", "--out", tmp_path / "whole").code == 0
+    again = command("audit", table, *SEARCH, "--quiet", "--resume", ledger, "--out", tmp_path / "resumed")
+    rng, took = random.Random(0), 20.0
+    for _ in range(KILLS):
+        process = subprocess.Popen(again, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started = time.monotonic()
+        try:
+            process.wait(rng.uniform(0.2, 1) * took)
+            took = 0.9 * (time.monotonic() - started)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if (tmp_path / "resumed" / "audit.json").exists():
+            json.loads((tmp_path / "resumed" / "audit.json").read_text())
+    assert run(*again[3:]).code == 0
+    assert without_times(tmp_path / "resumed" / "audit.json") == without_times(tmp_path / "whole" / "audit.json")
+    assert sqlite3.connect(ledger).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop_it_ends_within_seconds_with_valid_files(tmp_path, number):
+    out = tmp_path / "out"
+    long = command("audit", "german", "--cases", "0:200", "--budget", "5%", "--out", out)
+    process = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if "retrainings" in line:
+            break
+    time.sleep(1)
+    process.send_signal(number)
+    started = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert time.monotonic() - started < 20  # on an idle machine two; this one may be busy
+    record = json.loads((out / "audit.json").read_text())
+    assert record["interrupted"] is True
+
+
+class Full:
+    """A disk that takes no more: after `room` files every write fails."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.fsync = room, os.fsync
+
+    def __call__(self, descriptor: int) -> None:
+        self.room -= 1
+        if self.room < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.fsync(descriptor)
+
+
+@pytest.mark.parametrize("room", range(5))
+def test_a_full_disk_keeps_what_was_done_and_prints_the_answer(tmp_path, monkeypatch, room):
+    table, out = saved(tmp_path), tmp_path / "out"
+    monkeypatch.setattr(files.os, "fsync", Full(room))
+    ending = audit(table, "--out", out)
+    assert ending.code == 3
+    assert "No space left" in ending.err
+    assert ending.record["people"]
+    assert len(list(out.iterdir())) == room
+
+
+@pytest.mark.parametrize("text", ["old", ""])
+def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch, text):
+    path = tmp_path / "audit.json"
+    path.write_text(text)
+    monkeypatch.setattr(files.os, "fsync", Full(0))
+    with pytest.raises(files.OutputError):
+        files.save_text(path, "new")
+    assert path.read_text() == text
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("option", ["--markdown", "--junit"])
+def test_a_device_without_space_is_a_sentence(tmp_path, option):
+    assert audit(saved(tmp_path), "--out", tmp_path / "out").code == 0
+    ending = run("gate", tmp_path / "out" / "audit.json", "--max-close-calls", "100%", option, "/dev/full")
+    assert ending.code == 3
+    assert "Traceback" not in ending.err
+
+
+@pytest.mark.parametrize("place", ["file/x", "file", "/proc/x", "/dev/null/x"])
+def test_an_unwritable_place_is_noticed_before_anything_is_read(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    ending = attempt("audit", "/nowhere.csv", "--out", tmp_path / place, "--quiet")
+    assert ending.code == 2
+    assert "nowhere" not in ending.err
+
+
+def test_a_link_stays_a_link_and_a_private_file_stays_private(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    files.save_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+    assert stat.S_IMODE((tmp_path / "real").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:1] not enough memory")])
+def test_memory_that_does_not_suffice_is_a_sentence(tmp_path, monkeypatch, error):
+    def fit(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("butfor.LabelAudit.fit", fit)
+    ending = audit(saved(tmp_path))
+    assert ending.code == 3
+    assert "memory" in ending.err
+
+
+@pytest.mark.parametrize("stream", ["| head -c1 >/dev/null", ">&-", "2>&-", ">&- 2>&- <&-", "| true"])
+def test_a_reader_that_has_gone_is_no_failure(stream):
+    line = f"set -o pipefail; {' '.join(command('datasets'))} {stream}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr
+
+
+def test_a_full_standard_output_is_a_sentence():
+    line = f"{' '.join(command('datasets'))} > /dev/full"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_place_for_compiled_code_it_is_compiled_in_memory(monkeypatch):
+    from numba.core import caching
+
+    from butfor.mlp import kernels
+
+    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
+    assert not kernels._has_a_place()

@@ -1,0 +1,120 @@
+"""No cell that butfor writes is a formula, no line it prints steers a terminal, and rules are data, not code."""
+
+import csv
+import io
+import re
+import stat
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from butfor import files, terminal
+from butfor.files import as_csv
+from hostile.harness import CONTROL, QUICK, audit, people, run, saved, strict_json
+
+FORMULAS = ["=1+1", "+1+1", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", "\r=1", " =1", "=HYPERLINK(\"http://x\",\"y\")",
+            "a;=1+1", "a\n=1", "'=1", "\uff1d1+1", "=", "-", "+", "@", "-x", "--1", "a\t@x", "\"=1"]  # fmt: skip
+NUMBERS = ["-1", "+1", "-1.5", "-.5", "+2e5", "-1e-7", "0", "12"]
+
+
+def cells(text: str) -> list[str]:
+    """What a spreadsheet may take for cells, whether it separates by comma, semicolon or tab."""
+    comma = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
+    return comma + [part for cell in comma for part in re.split(r"[;\t\r\n]", cell)]
+
+
+STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def calculated(cell: str) -> bool:
+    bare = cell.lstrip(' \t\r\n"')
+    return bare.startswith(STARTS) and not files.NUMBER.fullmatch(cell)
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+@pytest.mark.parametrize("where", ["cell", "header", "index", "index name"])
+def test_no_cell_is_a_formula(text, where):
+    frame = pd.DataFrame({"a": ["x", "y"]}, index=pd.Index(["r", "s"], name="n"))
+    if where == "cell":
+        frame.loc["r", "a"] = text
+    elif where == "header":
+        frame.columns = [text]
+    elif where == "index":
+        frame.index = [text, "s"]
+    else:
+        frame.index.name = text
+    assert not any(map(calculated, cells(as_csv(frame))))
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_numbers_stay_numbers(text):
+    assert text in cells(as_csv(pd.DataFrame({"a": [text, "word"]}), index=False))
+    assert float(cells(as_csv(pd.DataFrame({"a": [float(text)]}), index=False))[1]) == float(text)
+
+
+@given(st.text(max_size=20))
+def test_whatever_a_cell_holds_it_is_not_calculated_and_not_lost(text):
+    written = cells(as_csv(pd.DataFrame({"a": [text]}), index=False))
+    assert not any(map(calculated, written))
+    assert files.harmless(text).replace("'", "") == text.replace("'", "")
+
+
+@given(st.text(max_size=30))
+def test_whatever_is_printed_does_not_steer_the_terminal(text):
+    assert not CONTROL.search(terminal.shown(text))
+    assert "\n" not in terminal.one_line(text)
+
+
+@given(st.text(max_size=30))
+def test_json_is_printed_harmless_and_the_same(text):
+    import json
+
+    shown = terminal.shown_json(json.dumps({"a": text}, ensure_ascii=False))
+    assert not CONTROL.search(shown)
+    assert strict_json(shown) == {"a": text}
+
+
+@pytest.mark.parametrize("text", ["=1+1", "@x", "-x", "+x", "\tx"])
+def test_the_files_of_an_audit_hold_no_formula_and_are_the_owners(tmp_path, text):
+    table = people().replace({"sex": {"f": text}}).assign(note=text).rename(columns={"debts": f"{text}!"})
+    out = tmp_path / "new" / "out"
+    ending = audit(saved(tmp_path, table), "--keep", "note", "--out", out, "--psi", "everything", "--budget", "30%")
+    assert ending.code == 0
+    for file in out.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        if file.suffix == ".csv":
+            assert not any(map(calculated, cells(file.read_text())))
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+    strict_json((out / "audit.json").read_text())
+
+
+RULES = [
+    "(" * 500 + "everyone" + ")" * 500, "~" * 500 + "everyone", " & ".join(["everyone"] * 3000), "everyone" * 1000,
+    "__import__('os')", "everyone.__class__", "everyone()()", "lambda: 0", "everyone if 1 else everyone", "1", "''", "",
+    " ", "everyone &", "& everyone", "everyone and everyone", "in_group(", "in_group()", "in_group(sex)",
+    "in_group(sex, x)", "in_group(sex, f, m)", "in_group(*sex)", "predicted(maybe)", "stable_under_switch(nothing)",
+    "everyone; everyone", "everyone\neveryone", "[everyone]", "everyone[0]", "everyone == everyone", "φ", "\x1b[31m",
+    "in_group('a' 'b', 'c'", "predicted(f'{1}')", "predicted(1+1)", "everyone@everyone", "everyone := 1", "'" * 3,
+    "(" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("option", ["--phi", "--psi"])
+@pytest.mark.parametrize("rule", RULES, ids=range(len(RULES)))
+def test_a_rule_that_is_none_is_refused(tmp_path, option, rule):
+    assert audit(saved(tmp_path), option, rule).code == 2
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8", "cp437", "utf-16"])
+@pytest.mark.parametrize("form", ["sentence", "json", "refusal", "notes"])
+def test_any_terminal_takes_what_is_printed(tmp_path, encoding, form):
+    table = saved(tmp_path, people().replace({"sex": {"f": "αλφα", "m": "→ \U0001f4a3"}}))
+    given = ["audit", table, "--label", "granted", "--sensitive", "sex", *QUICK[:-2], "--max-retrainings", 5]
+    given += {"sentence": ["--quiet"], "json": ["--quiet", "--json"], "refusal": ["--phi", "φ"], "notes": []}[form]
+    ending = run(*given, encoding=encoding)
+    assert ending.code == (2 if form == "refusal" else 0)
+    assert "Traceback" not in ending.err
+    if form == "json":
+        assert {person["person"]["sex"] for person in ending.record["people"]} <= {"αλφα", "→ \U0001f4a3"}

@@ -1,0 +1,119 @@
+"""Numbers of any size: scaled, or refused with their row; never a zero, a NaN or a merged value in silence."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from butfor import TableEncoder
+from butfor.errors import TableError
+from hostile.harness import attempt, audit, people, saved
+
+LAST = 2**53
+
+
+@pytest.mark.parametrize("power", [-320, -308, -200, -155, -30, 0, 15, 30, 100, 153, 155, 200, 300, 307])
+@pytest.mark.parametrize("numeric", ["standard", "minmax"])
+def test_a_column_of_any_magnitude_is_scaled_alike(power, numeric):
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=50).round(2)
+    huge = pd.DataFrame({"x": numbers * 10.0**power, "word": "a"})
+    plain = pd.DataFrame({"x": numbers, "word": "a"})
+    expected = TableEncoder(numeric=numeric, dtype="float64").fit_transform(plain)
+    given = TableEncoder(numeric=numeric, dtype="float64").fit_transform(huge)
+    assert np.allclose(given, expected, atol=1e-9 if power > -308 else 0.2)
+    assert len(np.unique(given[:, 0])) > 30
+
+
+@pytest.mark.parametrize("value", ["1e155", "1e200", "-1e300", "1e308", "-1.7e308", "1e-200", "5e-324"])
+def test_an_audit_of_such_columns_works_or_names_the_row(tmp_path, value):
+    table = people()
+    table["x"] = table["x"] / table["x"].abs().max() * float(value)
+    assert audit(saved(tmp_path, table)).code == 0
+
+
+@pytest.mark.parametrize("value", ["1e20", "1e155", "-1e200", "1e308", "-1e308"])
+def test_one_number_that_hides_the_others_is_refused_with_its_row(tmp_path, value):
+    table = people()
+    table["x"] = table["x"].astype(object)
+    table.loc[7, "x"] = value
+    ending = audit(saved(tmp_path, table), "--split-seed", 0)
+    assert ending.code == 2
+    assert "row 7" in ending.err
+    assert "'x'" in ending.err
+
+
+@pytest.mark.parametrize("value", ["1e20", "1e155", "1e308", "-1e308", "inf", "-inf", "Infinity"])
+def test_an_outlier_among_the_test_people_alone_is_refused_with_its_row(tmp_path, value):
+    new = people(seed=1).astype({"x": object})
+    new.loc[3, "x"] = value
+    ending = audit(saved(tmp_path), "--test", saved(tmp_path, new, "new.csv"))
+    assert ending.code == 2
+    assert "row 3" in ending.err
+
+
+@pytest.mark.parametrize("first", [LAST, LAST + 2**10, 2**60, 2**62, -(2**62), 2**63 - 100])
+@pytest.mark.parametrize("model", ["mlp", "logistic", "forest"])
+def test_whole_numbers_that_would_merge_are_refused(tmp_path, first, model):
+    table = people().assign(account=[first + k for k in range(60)])
+    few = [] if model == "mlp" else ["--model", model]
+    arguments = ("--label", "granted", "--sensitive", "sex", "--members", 1, "--fresh-seeds", 0, "--quiet", "--json")
+    ending = attempt("audit", saved(tmp_path, table), *arguments, *few)
+    assert ending.code == 2
+    assert "'account'" in ending.err
+    assert "2^53" in ending.err
+
+
+@pytest.mark.parametrize("step", [1, 2, 2**20])
+def test_whole_numbers_that_stay_different_work(tmp_path, step):
+    table = people().assign(account=[k * step for k in range(60)])
+    assert audit(saved(tmp_path, table)).code == 0
+
+
+@pytest.mark.parametrize("word", ["nan", "NaN", "NA", "", "null", "-nan"])
+def test_missing_numbers_have_a_place_of_their_own(tmp_path, word):
+    table = people().astype({"x": object})
+    table.loc[::5, "x"] = word
+    assert audit(saved(tmp_path, table)).code in (0, 2)
+
+
+@pytest.mark.parametrize("categories", [1_000, 30_000])
+@pytest.mark.parametrize("encoding", ["onehot", "embed"])
+def test_categories_that_do_not_fit_are_refused_with_the_figure(monkeypatch, categories, encoding):
+    monkeypatch.setattr("butfor.encode.available_memory", lambda: 3_000_000)
+    monkeypatch.setattr("butfor.encode.MANY", 10)
+    table = pd.DataFrame({"name": [f"n{k}" for k in range(categories)]})
+    with pytest.raises(TableError, match=rf"'name' has {categories} categories.* GB.*--max-categories"):
+        TableEncoder(encoding, max_categories=categories).fit(table)
+    assert TableEncoder(encoding).fit_transform(table).shape[1] <= 10
+
+
+def test_many_categories_are_the_same_sparse_and_dense(monkeypatch):
+    table = pd.DataFrame({"name": [f"n{k % 40}" for k in range(60)] + [None]})
+    dense = TableEncoder().fit(table)
+    monkeypatch.setattr("butfor.encode.SPARSE_FROM", 5)
+    sparse = TableEncoder().fit(table)
+    asked = pd.DataFrame({"name": ["n3", None, "unknown"]})
+    assert (sparse.transform(asked) == dense.transform(asked)).all()
+
+
+def test_an_identifier_of_thirty_thousand_values_is_grouped(tmp_path):
+    table = pd.concat([people(3000)], ignore_index=True).assign(name=[f"n{k}" for k in range(3000)])
+    assert audit(saved(tmp_path, table), "--cases", "0:1").code == 0
+
+
+number = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(number, min_size=2, max_size=30))
+def test_whatever_numbers_are_given_the_encoded_ones_are_finite_or_refused(numbers):
+    table = pd.DataFrame({"x": numbers})
+    encoder = TableEncoder(dtype="float64")
+    try:
+        given = encoder.fit_transform(table)
+    except TableError:
+        assert max(map(abs, numbers)) > 1e14 * np.ptp(np.sort(numbers)[:-1])
+        return
+    assert np.isfinite(given).all()
