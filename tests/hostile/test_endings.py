@@ -17,7 +17,7 @@ import pytest
 from butfor import files
 from hostile.harness import attempt, audit, run, saved
 
-KILLS = int(os.environ.get("BUTFOR_KILLS", "3"))
+KILLS = int(os.environ.get("BUTFOR_KILLS", "2"))
 """How often a run is killed; BUTFOR_KILLS=50 for the long test."""
 SEARCH = ("--label", "granted", "--sensitive", "sex", "--members", 2, "--fresh-seeds", 6, "--cases", "0:6")
 
