@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from butfor.files import make_folder
 from butfor.report.page import anchors, person_file, population_page
 from butfor.result.population import Population
 from butfor.result.record import written
@@ -32,7 +33,7 @@ def write_report(population: Population, path: Path) -> str:
         text = written(population_page(population), path)
         _keep_only(folder, set())
         return text
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     names = [f"{anchor}.html" for anchor in anchors(population.verdicts)]
     drawn = 0
     for verdict, name in zip(population, names, strict=True):

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.errors import SettingError, listed
+from butfor.files import make_folder, save_table
 from butfor.report.files import folder_beside
 from butfor.report.page import population_page_without_values, public_page
 from butfor.report.words import FEW, HIDDEN
@@ -63,10 +64,10 @@ class Redacted:
 
     def write(self, directory: Path) -> list[str]:
         """All files into the directory; their names."""
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
         self.to_json(directory / "audit.json")
-        written(self.people().to_csv(index=False), directory / "people.csv")
-        written(self.keystones().to_csv(), directory / "keystones.csv")
+        save_table(directory / "people.csv", self.people(), index=False)
+        save_table(directory / "keystones.csv", self.keystones())
         written(population_page_without_values(self.population, self.run), directory / "report.html")
         return list(FILES)
 
@@ -146,7 +147,7 @@ class Public:
         return written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
 
     def write(self, directory: Path) -> list[str]:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
         self.to_json(directory / "audit.json")
         comparison = self.comparison()
         said = comparison["sentence"] if comparison else ""
