@@ -58,7 +58,7 @@ def test_a_header_that_says_two_things_is_refused(tmp_path, header):
     assert audit(path).code == 2
 
 
-@pytest.mark.parametrize("line", [2, 30, 60])
+@pytest.mark.parametrize("line", [2, 30, 50])
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -69,9 +69,7 @@ def test_a_header_that_says_two_things_is_refused(tmp_path, header):
 def test_a_broken_line_is_refused(tmp_path, line, old, new):
     path = saved(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
-    if old not in lines[line - 1]:
-        line -= 1
-        lines[line - 1] = lines[line - 1].replace(",m" if old == ",f" else ",f", old)
+    line = next(k for k in range(line, len(lines) + 1) if old in lines[k - 1])
     lines[line - 1] = lines[line - 1].replace(old, new, 1)
     path.write_text("".join(lines))
     assert audit(path).code == 2

@@ -37,7 +37,7 @@ IMPOSSIBLE = {
     "--adverse": ["maybe", ""],
     "--positive": ["maybe", ""],
     "--label": ["nothing", "", "x,sex", "sex "],
-    "--sensitive": ["nothing", "", "granted", ",", "x", "sex,nothing", "sex,granted"],
+    "--sensitive": ["nothing", "", "granted", ",", "sex,nothing", "sex,granted"],
     "--drop": ["nothing", "x,sex,debts"],
     "--keep": ["nothing", "x,sex,debts"],
     "--id": ["nothing", "", "sex", "debts"],

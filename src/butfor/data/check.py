@@ -176,8 +176,8 @@ def _counts_rows(column: _Column) -> bool:
     values = numbers.to_numpy(dtype=np.float64)
     if (values % 1).any():
         return False
-    dense = np.ptp(values) < 4 * len(values)
-    in_order = bool((np.diff(values) > 0).all() or (np.diff(values) < 0).all())
+    dense = values.max() / 4 - values.min() / 4 < len(values)  # the difference itself may overflow
+    in_order = bool((values[1:] > values[:-1]).all() or (values[1:] < values[:-1]).all())
     return len(values) >= MANY_WHOLE or dense or in_order
 
 

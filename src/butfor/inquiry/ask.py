@@ -85,11 +85,16 @@ class Inquiry:
         settled = [self._settled(person, bracket) for person, bracket in self.proven.items()]
         self.pursuits = [pursuit for pursuit in settled if pursuit is not None]
         searched = np.setdiff1d(self.eligible, [pursuit.person for pursuit in self.pursuits])
-        self._hold_trial(trainer, searched)
-        self._announce(trainer, searched)
-        if self.pursuits:
-            self._join(trainer, self.psi, self.pursuits)
-        self.pursuits += self._found_for(trainer, searched, self.psi)
+        try:
+            self._hold_trial(trainer, searched)
+            self._announce(trainer, searched)
+            if self.pursuits:
+                self._join(trainer, self.psi, self.pursuits)
+            self.pursuits += self._found_for(trainer, searched, self.psi)
+        except KeyboardInterrupt:  # while labels were ranked: nobody's search had begun
+            self.interrupted = True
+            out = away(self.situation.logits)
+            self.pursuits += [Pursuit(int(person), Listed(iter(())), float(out[person])) for person in searched]
         if not self.interrupted:
             self._look_for_others(trainer)
 
