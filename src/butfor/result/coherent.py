@@ -168,7 +168,7 @@ def _seed_logits(record: dict[str, Any], counts: FreshSeeds) -> Iterator[str]:
     ):
         sure = sum(logit is not None and logit * out > 0 for logit in logits)
         if len(logits) != counts.seeds or not sure <= count <= sure + logits.count(0):
-            yield f"fresh.logits.{name} has {sure} of {len(logits)} seeds that decide otherwise, but {count} are counted"
+            yield f"fresh.logits.{name}: {sure} of {len(logits)} seeds decide otherwise, but {count} are counted"
 
 
 def _derived(record: dict[str, Any]) -> dict[str, Any]:
