@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from butfor import __version__
 from butfor.errors import ReplayError
 
 Shape = Callable[[Any, str], None]
@@ -208,7 +209,7 @@ RUN = {
     "random_state": whole(), "not_rebuildable": each(TEXT), "engine": TEXT, "retrainings": whole(), "needed": whole(),
     "recalled": whole(), "confirmations": whole(), "agreement": maybe(OBJECT), "null": maybe(NULL),
 }  # fmt: skip
-"""All of these from schema 3 on; of those before, what there is."""
+"""All of these in a file of this version; of one that an older version ran, what there is."""
 RUN_BESIDES = {
     "sensitive_bands": named(each(NUMBER)),
     "performance": maybe(PERFORMANCE),
@@ -257,9 +258,12 @@ def check_verdict(record: Any, path: str = "") -> None:
 
 
 def check_file(record: dict[str, Any]) -> None:
-    """A whole file: one person's record, or that of many. Of the present schema every field must be there."""
+    """A whole file: one person's record, or that of many. Of the present schema every field must be there, and of a run
+    of this version all that it says."""
     complete = record["schema_version"] >= SEALED_FROM
-    run = fields(RUN, RUN_BESIDES) if complete else fields({}, RUN | RUN_BESIDES)
+    told = record.get("run")
+    of_today = complete and not (isinstance(told, dict) and told.get("butfor", __version__) != __version__)
+    run = fields(RUN, RUN_BESIDES) if of_today else fields({}, RUN | RUN_BESIDES)
     if complete:
         fields({"checksum": TEXT})(record, "")
     if "people" not in record:
