@@ -4,7 +4,7 @@ retrain and look again, until the prediction changes or the protocol is through.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from copy import copy
 from dataclasses import replace
@@ -247,7 +247,7 @@ class LabelAudit(BaseEstimator):
         if hasattr(self.rank_, "sweep_by"):
             self.rank_.sweep_by(getattr(engine, "spread", None))
         with single_threaded() as opened:
-            ledger = opened.enter_context(closing(self._ledger())) if self.ledger is not None else None
+            ledger = opened.enter_context(closing(self._ledger(watch.note))) if self.ledger is not None else None
             trainer = Trainer(engine, self.learner_, self.table_, situation.people, ledger, self.jobs)
             opened.enter_context(watch)
             inquiry = Inquiry(
@@ -565,10 +565,10 @@ class LabelAudit(BaseEstimator):
             alternatives=self.alternatives, random_state=self.random_state,
         )  # fmt: skip
 
-    def _ledger(self) -> Ledger:
+    def _ledger(self, note: Callable[[str], None]) -> Ledger:
         lost = gaps(self.learner_)
         if lost and hasattr(members_of(self.learner_)[0], "estimator"):
             raise SettingError(
                 f"A ledger tells models apart by their records, and this one's lacks {listed(lost)}; leave it out."
             )
-        return Ledger(self.ledger or "")
+        return Ledger(self.ledger or "", note)

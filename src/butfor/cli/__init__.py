@@ -119,26 +119,35 @@ cli.add_command(check_table)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
 @click.option("--data", type=click.Path(), help="Where the table lies now; it must have the same training rows.")
-def replay(file: Path, model: str | None, data: str | None) -> int:
-    """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare.
+@click.option("--fresh-seeds", "fresh", is_flag=True, help="Train every find's fresh seeds again too, and count them.")
+def replay(file: Path, model: str | None, data: str | None, fresh: bool) -> int:
+    """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare: rows, labels,
+    groups, rules, proofs and logits with the table and the model, the summary with the verdicts, and the whole
+    file with its checksum.
 
-    Exit code 1 if any disagrees."""
+    Exit code 1 if anything disagrees."""
     from butfor.learn.named import model_named
-    from butfor.result.record import elsewhere, read_record
+    from butfor.result.record import elsewhere, open_record
     from butfor.result.replay import replay_all
+    from butfor.result.whole import summary_differences
 
-    record = read_record(file)
+    opened = open_record(file)
     given = None if model is None else model_named(model)
-    people = record.get("people", [record])
-    if data is not None:
-        people = [elsewhere(person, data) for person in people]
-    found = [person for person in people if person["status"] == "found"]
-    disagreeing = 0
-    for outcome in replay_all(found, given):
-        say(outcome.sentence)
-        disagreeing += not outcome.agrees
-    say(f"{len(found) - disagreeing} of {len(found)} counterfactual datasets agree.")
-    return 1 if disagreeing else 0
+    people = opened.people if data is None else [elsewhere(person, data) for person in opened.people]
+    agree: dict[bool, list[bool]] = {True: [], False: []}
+    for person, outcome in zip(people, replay_all(people, given, fresh=fresh), strict=True):
+        found = person["status"] == "found"
+        agree[found].append(outcome.agrees)
+        if found or not outcome.agrees:
+            say(outcome.sentence)
+    say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
+    if agree[False]:
+        say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree, as far as no search is needed.")
+    differs = list(summary_differences(opened.record))
+    for told in differs:
+        say(f"The summary DISAGREES: {told}.")
+    say(opened.seal)
+    return 0 if all(agree[True] + agree[False]) and not differs and opened.sealed is not False else 1
 
 
 @cli.command()

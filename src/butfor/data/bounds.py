@@ -7,12 +7,10 @@ reader busy without end.
 from __future__ import annotations
 
 import datetime
-import decimal
 import stat
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,7 +23,10 @@ MOST_BYTES = 2 * 1024**3
 MOST_COLUMNS = 10_000
 LONGEST_LINE = 1_000_000
 PIECE = 1024**2
-PLAIN = (str, bool, int, float, np.generic, datetime.date, datetime.datetime)
+PLAIN = (
+    str, bytes, bool, int, float, np.generic, decimal.Decimal, datetime.date, datetime.datetime, datetime.time,
+    datetime.timedelta,
+)  # fmt: skip
 
 SMALLER = "give fewer rows or columns"
 
@@ -127,27 +128,18 @@ def refuse_swallowed(values: list[str], columns: int, separator: str, line: int,
             )
 
 
-def plain_cells(frame: pd.DataFrame, name: str, note: Callable[[str], None]) -> pd.DataFrame:
-    """The frame with decimals as numbers and times as text; an error where cells hold anything larger than that."""
+def refuse_nested(frame: pd.DataFrame, name: str) -> None:
+    """An error where cells hold anything larger than a single value, or columns are of a type nothing here knows."""
     for place, column in enumerate(frame.columns):
         values = frame.iloc[:, place]
-        if str(values.dtype).startswith(("timedelta", "period", "interval", "complex", "duration", "Sparse")):
+        if str(values.dtype).startswith(("period", "interval", "complex", "Sparse")):
             raise TableError(f"Column '{column}' of '{name}' is of type {values.dtype}; {_TURN}.")
         if values.dtype != object:
             continue
-        kinds = {type(value) for value in values[values.notna()]}
-        if decimal.Decimal in kinds and kinds <= {decimal.Decimal, int, float}:
-            frame = frame.assign(**{str(column): values.map(float, na_action="ignore").astype(np.float64)})
-            note(f"Column '{column}' holds decimals: they count as floating-point numbers.")
-        elif kinds == {datetime.time}:
-            frame = frame.assign(**{str(column): values.map(str, na_action="ignore")})
-            note(f"Column '{column}' holds times of day: they count as categories.")
-        else:
-            strange = [kind for kind in kinds if not issubclass(kind, PLAIN)]
-            if strange:
-                words = listed(sorted(kind.__name__ for kind in strange))
-                raise TableError(f"Column '{column}' of '{name}' holds {words} instead of single values; {_TURN}.")
-    return frame
+        strange = {type(value) for value in values[values.notna()] if not isinstance(value, PLAIN)}
+        if strange:
+            words = listed(sorted(kind.__name__ for kind in strange))
+            raise TableError(f"Column '{column}' of '{name}' holds {words} instead of single values; {_TURN}.")
 
 
 _TURN = "turn it into numbers or text, or leave the column out of the file"

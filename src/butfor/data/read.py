@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from butfor.data.bounds import (
-    plain_cells,
     refuse_large,
     refuse_long_lines,
+    refuse_nested,
     refuse_no_file,
     refuse_swallowed,
     standard_input,
@@ -69,7 +69,8 @@ def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
             header = pd.read_excel(book, header=None, nrows=1)
             _refuse_twice(map(str, header.dropna(axis=1).to_numpy().ravel()), str(path))
             frame = pd.read_excel(book)
-    frame = plain_cells(frame.reset_index(drop=True).rename(columns=str), str(path), note)
+    frame = frame.reset_index(drop=True).rename(columns=str)
+    refuse_nested(frame, str(path))
     return frame.assign(**{c: _without_na(frame[c]) for c in frame.columns})
 
 

@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data import DATASETS, Dataset, Setup, load_dataset
+from butfor.data.kinds import as_numbers
 from butfor.data.read import STANDARD_INPUT, Note, called, read_file, refuse_absent, silent
 from butfor.encode import OWN, REFUSE, check_numbers, is_numeric, refuse_missing
 from butfor.errors import SettingError, TableError, listed
@@ -84,7 +85,7 @@ def load_table(
     inputs = [c for c in frame.columns if c not in (label, *drop, *keep, *names)]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
-    frame = _days(frame, inputs, note)
+    frame = as_numbers(_days(frame, inputs, note), inputs, [label, *protected, *names], note)
     check_numbers(frame[inputs])
     complete = _complete(frame, label, list(dict.fromkeys([*inputs, *protected])), missing, note)
     labels, frame, parts = _whole(frame[label])[complete], frame[complete], parts[complete]

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from butfor.errors import ReplayError
 from butfor.result.population import Population
-from butfor.result.record import check_schema, read_record
+from butfor.result.record import open_record, refuse_changed
+from butfor.result.shape import DATA, TEXT, each, fields
 from butfor.result.verdict import Verdict
+from butfor.result.whole import refuse_incoherent
 
-NEEDED = ("data", "sensitive", "label_names")
+NEEDED = fields({"data": DATA, "sensitive": TEXT, "label_names": each(TEXT, 2)})
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,13 @@ class AuditFile:
 
 def read_audit(path: Path) -> AuditFile:
     """The audit that a JSON file of `butfor audit` holds; anything else is refused with a sentence."""
-    record = read_record(path)
-    check_schema(record)
-    try:
-        people = [Verdict.from_dict(person) for person in record.get("people", [record])]
-        population = Population(people, record["run"], _interrupted(record))
-        missing = [name for name in NEEDED if name not in population.run]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ReplayError(f"'{path}' is not the record of an audit ({error!r}); name {WANTED}.") from error
-    if missing:
-        raise ReplayError(f"'{path}' is not the record of an audit (its run block lacks {missing[0]}); name {WANTED}.")
+    file = open_record(path)
+    record = file.record
+    NEEDED(record["run"], "run")
+    refuse_changed(file)
+    refuse_incoherent(file)
+    people = [Verdict.from_dict(person) for person in file.people]
+    population = Population(people, record["run"], _interrupted(record))
     return AuditFile(path, population, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
@@ -47,6 +45,3 @@ def _interrupted(record: dict[str, Any]) -> bool:
     if "interrupted" in record:
         return bool(record["interrupted"])
     return not record["complete"] and record["run"].get("max_retrainings") is None
-
-
-WANTED = "the audit.json that butfor audit --out wrote"

@@ -252,7 +252,7 @@ class Inquiry:
             return
         seeds = fresh_seeds(self.learner, count)
         try:
-            base = base_logits(trainer.train, seeds, [p.person for p in self.pursuits], self.watch)
+            base = base_logits(trainer.asked, seeds, [p.person for p in self.pursuits], self.watch)
             for person, logits in base.items():
                 self.note(person, base=float(otherwise(logits, int(self.situation.predictions[person])).mean()))
             for person, fresh in judge(trainer, seeds, self.found, base, self.watch):

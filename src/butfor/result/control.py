@@ -42,7 +42,7 @@ def judge(
     for first in range(0, len(sets), step):
         some = sets[first : first + step]
         trainings = [Training(flips, seed) for flips in some for seed in seeds]
-        logits = trainer.train(trainings, watch.trained).reshape(len(some), len(seeds), -1)
+        logits = trainer.asked(trainings, watch.trained).reshape(len(some), len(seeds), -1)
         for f in found:
             if f.flips in some:
                 without, with_ = base[f.person], logits[some.index(f.flips), :, f.person]

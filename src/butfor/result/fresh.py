@@ -222,6 +222,13 @@ def close_call(base: float | None) -> bool:
     return base is not None and base > CLOSE
 
 
+def standing(fresh: FreshSeeds | None, seeded: bool | None) -> str:
+    """How a find stands over seeds; where no seed changes anything, it is solid without asking."""
+    if fresh is not None:
+        return fresh.word
+    return SOLID if seeded is False else NOT_CHECKED
+
+
 def counted(words: Sequence[str]) -> dict[str, int]:
     """How often each word occurs, in their order."""
     return {word: sum(each == word for each in words) for word in WORDS}

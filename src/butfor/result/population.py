@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -18,7 +17,7 @@ from butfor.errors import ReplayError
 from butfor.result.fresh import NOT_CHECKED, SOLID, counted
 from butfor.result.groups import Comparison, Null, compare
 from butfor.result.performance import Performance
-from butfor.result.record import SCHEMA_VERSION, check_schema, percent, plain, read_record, written
+from butfor.result.record import SCHEMA_VERSION, as_json, percent, plain, read_record, written
 from butfor.result.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -330,8 +329,18 @@ class Population(Sequence[Verdict]):
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
 
     def to_dict(self) -> dict[str, Any]:
+        return (
+            {"schema_version": SCHEMA_VERSION}
+            | self.summary()
+            | {
+                "people": [v.to_dict() for v in self.verdicts],
+                "run": self.run,
+            }
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What the record says about everyone together."""
         return {
-            "schema_version": SCHEMA_VERSION,
             "sentence": self.sentence,
             "direct": self.direct,
             "asked": len(self),
@@ -346,21 +355,22 @@ class Population(Sequence[Verdict]):
                 for group, values in self.by_group.iterrows()
             ],
             "comparison": self.comparison.to_dict() if self.comparison else None,
-            "people": [v.to_dict() for v in self.verdicts],
-            "run": self.run,
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
         """All records as one JSON text, also written to `path` where one is given."""
-        return written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
+        return written(as_json(self.to_dict(), indent=1), path)
 
     @classmethod
     def from_json(cls, text: str | Path) -> Population:
-        """A population from its JSON text, or from the file that a path names."""
+        """A population from its JSON text, or from the file that a path names; refused where that was changed since."""
         record = read_record(text)
-        check_schema(record)
         if "people" not in record:
             raise ReplayError("This is the record of one person; read it with Verdict.from_json.")
+        return cls.from_dict(record)
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Population:
         return cls([Verdict.from_dict(p) for p in record["people"]], record["run"], record["interrupted"])
 
     def plot(self) -> Figure:

@@ -7,21 +7,21 @@ few labels would do.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from butfor.errors import SettingError
+from butfor.errors import ReplayError, SettingError
 from butfor.result.control import Collateral
-from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds, close_call
+from butfor.result.fresh import SOLID, FreshSeeds, close_call, standing
 from butfor.result.record import (
     AFTER,
     BEFORE,
     SCHEMA_VERSION,
-    check_schema,
+    as_json,
+    check_person,
     percent,
     plain,
     read_record,
@@ -121,11 +121,7 @@ class Verdict:
     @property
     def solidity(self) -> str | None:
         """How a find stands over seeds: solid, leaning, seed-bound, undecided or not checked. None without a find."""
-        if not self.found:
-            return None
-        if self.fresh is not None:
-            return self.fresh.word
-        return SOLID if self.run.get("seeded") is False else NOT_CHECKED
+        return standing(self.fresh, self.run.get("seeded")) if self.found else None
 
     @property
     def hold(self) -> float | None:
@@ -284,7 +280,7 @@ class Verdict:
             "distance": self.distance,
             "base": self.base,
             "close_call": self.close_call,
-            "clearance": self.clearance,
+            "clearance": plain(self.clearance),
             "fresh": self.fresh.to_dict() if self.fresh else None,
             "collateral": self.collateral.to_dict() if self.collateral else None,
             "at_least": self.at_least,
@@ -302,11 +298,12 @@ class Verdict:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The record as JSON text, also written to `path` where one is given."""
-        return written(json.dumps(self.to_dict(), indent=2, ensure_ascii=False), path)
+        return written(as_json(self.to_dict(), indent=2), path)
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Verdict:
-        check_schema(record)
+        """A verdict from its record; one that lacks or bends a field is refused with a sentence that names it."""
+        check_person(record)
         seeds = record.get("fresh") or record.get("control")
         rows = [{BEFORE: f["label_before"], AFTER: f["label_after"]} | f["values"] for f in record["flips"]]
         columns = [BEFORE, AFTER, *record["person"]]
@@ -351,8 +348,11 @@ class Verdict:
 
     @classmethod
     def from_json(cls, text: str | Path) -> Verdict:
-        """A verdict from its JSON text, or from the file that a path names."""
-        return cls.from_dict(read_record(text))
+        """A verdict from its JSON text, or from the file that a path names; refused where that was changed since."""
+        record = read_record(text)
+        if "people" in record:
+            raise ReplayError("This is the record of many people; read it with Population.from_json.")
+        return cls.from_dict(record)
 
     def plot(self) -> Figure:
         """Parallel coordinates: the person beside the flipped rows."""

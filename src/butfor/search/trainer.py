@@ -13,7 +13,7 @@ import pandas as pd
 from butfor.learn.engines import definition_of
 from butfor.learn.ensemble import members_of, together
 from butfor.progress import Watcher
-from butfor.seam import Bound, Engine, FlipSet, Floats, Learner, Table, Training
+from butfor.seam import Bound, Engine, FlipSet, Floats, Learner, Progress, Table, Training
 from butfor.search.ledger import Ledger, Page
 
 
@@ -90,8 +90,10 @@ class Trainer:
         members = members or self.members
         wanted = {flips: range(len(self._members.get(flips, ())), members) for flips in flip_sets}
         trainings = [Training(flips, self.seeds[k]) for flips, missing in wanted.items() for k in missing]
-        answers = self._answers(trainings, watch)
+        answers, known = self._answers(trainings, watch.trained)
         self.trained += len(trainings)
+        self.recalled += len(known)
+        self._recalled.update(training.flips for training in known)
         for flips, missing in wanted.items():
             new = [answers[Training(flips, self.seeds[k])] for k in missing]
             if new:
@@ -102,8 +104,10 @@ class Trainer:
     def look(self, flip_sets: Sequence[FlipSet], watch: Watcher) -> Floats:
         """What the models trained on the flip sets say, `[sets × people]`; nobody will ask again: nothing is kept."""
         trainings = [Training(flips, seed) for flips in flip_sets for seed in self.seeds]
-        answers = np.array(list(self._answers(trainings, watch).values()))
+        found, known = self._answers(trainings, watch.trained)
+        answers = np.array(list(found.values()))
         self.trained += len(trainings)
+        self.recalled += len(known)
         self._looked_through += len(trainings)
         by_set = answers.reshape(len(flip_sets), self.members, -1)
         return together(by_set.swapaxes(0, 1))
@@ -147,30 +151,37 @@ class Trainer:
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self._confirmed[flips]
 
-    def _answers(self, trainings: Sequence[Training], watch: Watcher) -> dict[Training, Floats]:
-        """In the order asked for, whatever was recalled."""
+    def asked(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+        """What single models under seeds of their own say, `[trainings × people]`, by the engine; recalled where the
+        ledger knows them. They are counted over, and confirm nothing."""
+        answers, _ = self._answers(trainings, progress or (lambda count: None))
+        return np.array([answers[training] for training in trainings], np.float32).reshape(len(trainings), -1)
+
+    def _answers(
+        self, trainings: Sequence[Training], progress: Progress
+    ) -> tuple[dict[Training, Floats], list[Training]]:
+        """In the order asked for, whatever was recalled; and which were."""
         if self._page is None:
-            return self._fitted(trainings, watch)
+            return self._fitted(trainings, progress), []
         known = self._page.recall(trainings)
-        watch.trained(len(known))
-        self.recalled += len(known)
-        self._recalled.update(training.flips for training in known)
-        missing = [training for training in trainings if training not in known]
-        for fitted in self._pieces(missing, watch):
+        progress(len(known))
+        recalled = list(known)
+        missing = [training for training in dict.fromkeys(trainings) if training not in known]
+        for fitted in self._pieces(missing, progress):
             self._page.write(fitted)
             known |= fitted
-        return {training: known[training] for training in trainings}
+        return {training: known[training] for training in trainings}, recalled
 
-    def _pieces(self, trainings: Sequence[Training], watch: Watcher) -> Iterator[dict[Training, Floats]]:
+    def _pieces(self, trainings: Sequence[Training], progress: Progress) -> Iterator[dict[Training, Floats]]:
         """What is trained, piece by piece; from an engine that says so, as it comes."""
         stream = getattr(self.train, "as_they_come", None)
         if stream is None:
             size = max(self.PIECE, self.engine.width)
             for start in range(0, len(trainings), size):
-                yield self._fitted(trainings[start : start + size], watch)
+                yield self._fitted(trainings[start : start + size], progress)
             return
         started = time.perf_counter()
-        for chunk, answers in stream(trainings, watch.trained):
+        for chunk, answers in stream(trainings, progress):
             yield dict(zip(trainings[chunk.start : chunk.stop], answers, strict=True))
         self._took(len(trainings), started)
 
@@ -179,10 +190,10 @@ class Trainer:
             each = (time.perf_counter() - started) / trainings
             self._seconds_each = each if self._seconds_each is None else min(each, self._seconds_each)
 
-    def _fitted(self, trainings: Sequence[Training], watch: Watcher) -> dict[Training, Floats]:
+    def _fitted(self, trainings: Sequence[Training], progress: Progress) -> dict[Training, Floats]:
         if not trainings:
             return {}
         started = time.perf_counter()
-        answers = self.train(trainings, watch.trained)
+        answers = self.train(trainings, progress)
         self._took(len(trainings), started)
         return dict(zip(trainings, answers, strict=True))

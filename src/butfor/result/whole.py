@@ -1,0 +1,46 @@
+"""A whole audit file against itself: what it says about everyone together follows from what it says of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from butfor import __version__
+from butfor.errors import ReplayError
+from butfor.result.coherent import contradictions, same
+from butfor.result.population import Population
+from butfor.result.record import RecordFile
+from butfor.result.shape import brief
+
+WORDS = ("sentence", "direct", "warnings")
+"""Another version may put the same figures into other words."""
+
+
+def summary_differences(record: dict[str, Any]) -> Iterator[str]:
+    """Where the summary of a record of many people is not what its verdicts say."""
+    if "people" not in record:
+        return
+    run = record["run"]
+    for case, times in Counter(person["case"] for person in record["people"]).items():
+        if times > 1:
+            yield f"people has {times} verdicts about person {case}"
+    for place, person in enumerate(record["people"]):
+        for name in {**run, **person["run"]} if person["run"] != run else ():
+            if name not in run or name not in person["run"] or run[name] != person["run"][name]:
+                yield f"people[{place}].run.{name} is not that of run"
+    summary = Population.from_dict(record).summary()
+    for name, value in summary.items():
+        worded = name in WORDS and run.get("butfor") != __version__
+        if name in record and not worded and not same(record[name], value):
+            yield f"{name} is {brief(record[name])}, but by the verdicts it is {brief(value)}"
+
+
+def refuse_incoherent(file: RecordFile) -> None:
+    """For readers that do not retrain: a file that contradicts itself is refused with the first contradiction."""
+    for place, person in enumerate(file.people):
+        where = f"people[{place}]." if "people" in file.record else ""
+        for told in contradictions(person):
+            raise ReplayError(f"{file.where} contradicts itself: {where}{told}. 'butfor replay' says all that differs.")
+    for told in summary_differences(file.record):
+        raise ReplayError(f"{file.where} contradicts itself: {told}. 'butfor replay' says all that differs.")
