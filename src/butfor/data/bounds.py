@@ -7,6 +7,7 @@ reader busy without end.
 from __future__ import annotations
 
 import datetime
+import decimal
 import stat
 import sys
 import zipfile
