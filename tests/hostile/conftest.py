@@ -8,6 +8,8 @@ import pytest
 
 from hostile import harness
 
+OTHERWISE = "otherwise"
+"""What a case without an attempt on the command line is counted as: it checks by itself."""
 FAULTS = ("traceback", "silent", "injection", "hang")
 
 
@@ -22,7 +24,7 @@ def _noted(request, record_property, monkeypatch):
 
     monkeypatch.setattr(harness, "check", check)
     yield
-    record_property("hostile", seen[-1] if seen else harness.WORKED)
+    record_property("hostile", seen[-1] if seen else OTHERWISE)
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -44,5 +46,5 @@ def pytest_terminal_summary(terminalreporter):
         found = ", ".join(f"{faults[fault]} {fault}s" for fault in FAULTS)
         terminalreporter.write_line(
             f"Hostile cases: {cases['cases']}; {cases[harness.REFUSED]} refused with a sentence, "
-            f"{cases[harness.WORKED]} worked; {found}."
+            f"{cases[harness.WORKED]} worked, {cases[OTHERWISE]} checked without the command line; {found}."
         )

@@ -364,3 +364,8 @@ ledger.close()
     ledger = Ledger(tmp_path / "l.db")
     assert len(ledger) == 300
     assert ledger._db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_a_new_ledger_is_its_owners_alone(tmp_path):
+    Ledger(tmp_path / "l.db").close()
+    assert (tmp_path / "l.db").stat().st_mode & 0o777 == 0o600

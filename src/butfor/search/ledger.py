@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ import pandas as pd
 
 from butfor import __version__
 from butfor.errors import SettingError
+from butfor.files import OWNER_FILE
 from butfor.provenance import data_hash, versions
 from butfor.seam import Engine, Floats, Learner, Table, Training
 
@@ -107,6 +109,8 @@ class Ledger:
 
     def _opened(self) -> sqlite3.Connection:
         """The file, one of ours and whole; sqlite's own error otherwise."""
+        with suppress(OSError):  # a new one is its owner's alone; what else is wrong with the place sqlite says
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE))
         self._db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         self._db.text_factory = lambda content: content.decode(errors="replace")  # whatever somebody put there
         try:
