@@ -3,6 +3,7 @@ retrain and look again, until the prediction changes or the protocol is through.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -30,7 +31,7 @@ from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, members_of,
 from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, set_aside, suited_mlp
 from butfor.machine import single_threaded
 from butfor.mlp.learner import MLPLearner
-from butfor.progress import Watcher
+from butfor.progress import Deadline, Watcher
 from butfor.prove import Bracket, provable, prove
 from butfor.provenance import data_hash, given_how, versions
 from butfor.rank import as_ranking, refuse_unaccepted
@@ -72,6 +73,8 @@ class LabelAudit(BaseEstimator):
     phi, psi : who may be audited and which labels may be flipped: rules, their text, callables or masks.
     share : ask every trained model about everyone. None: as the protocol has it.
     max_retrainings : stop after that many trainings, whoever is still waiting.
+    max_seconds : time for `explain_all`: the search ends after two thirds of it, those nearest to the other decision
+        having come first, and what is found is confirmed and put to fresh seeds in the rest.
     fresh_seeds : seeds without any part in the search under which every find is put to the test; 0 for none.
     alternatives : further flip sets, sharing no row with each other, to look for where one was found.
     steady : also train a model that is provably steady on the same table, and compare: a `PartitionEnsemble`, a number
@@ -102,6 +105,7 @@ class LabelAudit(BaseEstimator):
         psi: Any = "published",
         share: bool | None = None,
         max_retrainings: int | None = None,
+        max_seconds: float | None = None,
         fresh_seeds: int = 59,
         alternatives: int = 0,
         null: int = 0,
@@ -123,6 +127,7 @@ class LabelAudit(BaseEstimator):
         self.psi = psi
         self.share = share
         self.max_retrainings = max_retrainings
+        self.max_seconds = max_seconds
         self.fresh_seeds = fresh_seeds
         self.alternatives = alternatives
         self.null = null
@@ -226,6 +231,7 @@ class LabelAudit(BaseEstimator):
         X = like_training(X, self.table_.X)
         groups = self.sensitive_.of_people(X, sensitive_features)
         watch = watch or Watcher()
+        watch = watch if self.max_seconds is None else Deadline(watch)
         started = time.perf_counter()
         performance = None if labels is None else self._performance(X, labels, groups)
         concerns = check_people(self.table_.X, X)
@@ -251,12 +257,21 @@ class LabelAudit(BaseEstimator):
             trainer = Trainer(engine, self.learner_, self.table_, situation.people, ledger, self.jobs)
             opened.enter_context(watch)
             inquiry = Inquiry(
-                self._settings(), self.learner_, self.seeded_, situation, psi, people, watch, self.fit_seconds_
+                self._settings(),
+                self.learner_,
+                self.seeded_,
+                situation,
+                psi,
+                people,
+                watch,
+                self.fit_seconds_,
+                self.max_seconds,
             )
             inquiry.run(trainer)
             if not inquiry.interrupted:
                 inquiry.judge(trainer)
-            null = inquiry.shuffle(trainer, self.null) if self.null and not inquiry.interrupted else None
+            through = not inquiry.interrupted and not inquiry.out_of_time
+            null = inquiry.shuffle(trainer, self.null) if self.null and through else None
             if not inquiry.interrupted:
                 inquiry.look_around(trainer, X, truth, list(cases))
             beside = as_steady(self.steady)
@@ -271,6 +286,7 @@ class LabelAudit(BaseEstimator):
             "agreement": inquiry.agreement,
             "null": null.to_dict() if null else None,
             "steady": steady,
+            "out_of_time": inquiry.out_of_time,
             "performance": performance.to_dict() if performance else None,
             "concerns": [concern.to_dict() for concern in concerns],
             "remarks": self.remarks(X),
@@ -377,6 +393,7 @@ class LabelAudit(BaseEstimator):
             "phi": self.phi_.text,
             "psi": self.psi_.text,
             "max_retrainings": self.max_retrainings,
+            "max_seconds": self.max_seconds,
             "members": self.members_,
             "fresh_seeds": self.fresh_seeds,
             "seed_ranges": self._seed_ranges(),
@@ -439,6 +456,8 @@ class LabelAudit(BaseEstimator):
         as_steady(self.steady)
         if self.max_retrainings is not None and self.max_retrainings < 1:
             raise SettingError(f"max_retrainings={self.max_retrainings} must be at least 1.")
+        if self.max_seconds is not None and not 0 < self.max_seconds < math.inf:
+            raise SettingError(f"max_seconds={self.max_seconds} must be above 0.")
         if self.members is not None and (
             not isinstance(self.members, (int, np.integer)) or not 1 <= self.members <= FRESH_FROM
         ):

@@ -95,6 +95,39 @@ class ConsoleWatcher(Watcher):
         return f"{self._done} of {self._people} people done, {self._found} found"
 
 
+class TimeIsUp(KeyboardInterrupt):
+    """The time that was given is over: work ends as after Ctrl-C, and keeps what is done."""
+
+
+class Deadline(Watcher):
+    """Passes on what it hears and, once the time it was set to is over, ends the work between two trainings."""
+
+    def __init__(self, watch: Watcher) -> None:
+        self.watch = watch
+        self.listens = watch.listens
+        self.passed = False
+        self._until: float | None = None
+
+    def set(self, until: float) -> None:
+        """A moment of `time.monotonic`."""
+        self._until = until
+
+    def trained(self, networks: int) -> None:
+        self.watch.trained(networks)
+        if self._until is not None and time.monotonic() > self._until:
+            self._until, self.passed = None, True  # what is found must still be confirmed
+            raise TimeIsUp
+
+    def plan(self, people: int, retrainings: int, seconds: float) -> None:
+        self.watch.plan(people, retrainings, seconds)
+
+    def people(self, done: int, found: int) -> None:
+        self.watch.people(done, found)
+
+    def note(self, line: str) -> None:
+        self.watch.note(line)
+
+
 def duration(seconds: float) -> str:
     """Seconds in the unit a person would say."""
     if seconds < 1.5:

@@ -174,6 +174,11 @@ AUDIT: tuple[Option, ...] = (
         metavar="PARTS",
         help="Also train a model that is provably steady, a vote of that many parts ('auto' chooses), and compare.",
     ),
+    click.option(
+        "--time",
+        metavar="TIME",
+        help="Stop after that time (90s, 10m, 2h), those nearest to the other decision first, and say what is left.",
+    ),
     click.option("--max-retrainings", type=int, help="Stop after that many retrainings in all."),
     click.option("--engine", default="auto", show_default=True, help="What trains: {engines}."),
     click.option(

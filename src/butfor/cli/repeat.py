@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from butfor import LabelAudit
 
 AS_GIVEN = ("label", "positive", "sensitive", "drop", "keep", "test", "validation", "rank")
-WHERE_GIVEN = ("max_categories", "margin", "tries", "max_retrainings", "steady", "strict")
+WHERE_GIVEN = ("max_categories", "margin", "tries", "max_retrainings", "time", "steady", "strict")
 
 
 def settings_again(

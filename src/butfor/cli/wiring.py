@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,7 @@ def fitted_audit(data: Dataset, options: dict[str, Any], watch: Watcher) -> Labe
         psi=options["psi"],
         share=options["share"],
         max_retrainings=options["max_retrainings"],
+        max_seconds=_seconds(options["time"]),
         fresh_seeds=options["fresh_seeds"],
         alternatives=options["alternatives"],
         null=options["null"],
@@ -120,6 +122,19 @@ def _model(data: Dataset, options: dict[str, Any]) -> Any:
         batch_size=setup.batch_size if options["batch_size"] is None else _batch_size(options["batch_size"]),
         random_state=options["seed"],
     )
+
+
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def _seconds(given: str | None) -> float | None:
+    """A time such as 90s, 10m or 2h."""
+    if given is None:
+        return None
+    read = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)\s*", given)
+    if not read or not float(read[1]):
+        raise SettingError(f"--time '{given}' is not a time above 0; write 90s, 10m or 2h.")
+    return float(read[1]) * UNITS[read[2]]
 
 
 def _steady(given: str | None) -> int | str | None:

@@ -7,6 +7,7 @@ Ctrl-C ends it at any point; what was known by then is kept, and what was not is
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.allowed import Allowed
 from butfor.learn.ensemble import fresh_seeds
-from butfor.progress import Watcher
+from butfor.progress import Deadline, TimeIsUp, Watcher
 from butfor.prove import Bracket, prove
 from butfor.rank import Ranking, checked_scores
 from butfor.result.control import Found, base_logits, collaterals, judge, otherwise
@@ -33,6 +34,8 @@ from butfor.search.solid import Hunt, SizeSearch, SolidSearch
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 
+SEARCH_SHARE = 2 / 3
+"""Of the time that is given, for the search; the rest is for confirmations and fresh seeds."""
 BLOCK, SCORES = 256, 2**25
 """People scored at once, and scores at the most: those against every training row must fit in memory."""
 
@@ -67,12 +70,15 @@ class Inquiry:
     watch: Watcher
     seconds_by_definition: float = 0.0
     """What one training by the learner's own `fit` took, for the announcement."""
+    seconds: float | None = None
+    """Time for everything, where a `Deadline` keeps it."""
     proven: Mapping[int, Bracket] = field(init=False)
     agreement: dict[str, Any] | None = None
     pursuits: list[Pursuit] = field(default_factory=list)
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What else is known of a person, by the names that verdicts have for it."""
     interrupted: bool = False
+    out_of_time: bool = False
 
     def __post_init__(self) -> None:
         """What is proven needs no search."""
@@ -85,6 +91,10 @@ class Inquiry:
         settled = [self._settled(person, bracket) for person, bracket in self.proven.items()]
         self.pursuits = [pursuit for pursuit in settled if pursuit is not None]
         searched = np.setdiff1d(self.eligible, [pursuit.person for pursuit in self.pursuits])
+        begun = time.monotonic()
+        if isinstance(self.watch, Deadline) and self.seconds is not None:
+            searched = searched[np.argsort(np.abs(self.situation.logits[searched]), kind="stable")]
+            self.watch.set(begun + SEARCH_SHARE * self.seconds)
         try:
             self._hold_trial(trainer, searched)
             self._announce(trainer, searched)
@@ -97,6 +107,12 @@ class Inquiry:
             self.pursuits += [Pursuit(int(person), Listed(iter(())), float(out[person])) for person in searched]
         if not self.interrupted:
             self._look_for_others(trainer)
+        if isinstance(self.watch, Deadline) and self.seconds is not None:
+            if self.watch.passed:
+                self.interrupted, self.out_of_time = False, True
+                left = sum(not pursuit.complete for pursuit in self.pursuits)
+                self.watch.note(f"The time is up: the search for {left} of {len(self.pursuits)} people is incomplete.")
+            self.watch.set(begun + self.seconds)
 
     def note(self, person: int, **known: Any) -> None:
         self.extra.setdefault(person, {}).update(known)
@@ -201,6 +217,7 @@ class Inquiry:
         found = []
         size = max(1, min(BLOCK, SCORES // situation.table.n))
         for first in range(0, len(people), size):
+            self.watch.trained(0)  # a look at the clock
             block = people[first : first + size]
             asked = situation.people.iloc[block]
             scores = checked_scores(settings.rank, situation.model, situation.table, asked)
@@ -257,8 +274,8 @@ class Inquiry:
                 self.note(person, base=float(otherwise(logits, int(self.situation.predictions[person])).mean()))
             for person, fresh in judge(trainer, seeds, self.found, base, self.watch):
                 self.note(person, fresh=fresh)
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except KeyboardInterrupt as stop:
+            self.interrupted, self.out_of_time = not isinstance(stop, TimeIsUp), isinstance(stop, TimeIsUp)
             left = sum("fresh" not in self.extra.get(f.person, {}) for f in self.found)
             self.watch.note(f"Stopped before fresh seeds were through: {left} finds are not checked.")
 

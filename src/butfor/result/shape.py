@@ -219,6 +219,8 @@ RUN_BESIDES = {
     "seconds": NUMBER,
     "seeds": whole(),
     "steady": maybe(STEADY),
+    "max_seconds": maybe(NUMBER),
+    "out_of_time": TRUTH,
 }
 
 VERDICT = {

@@ -37,6 +37,9 @@ SCREEN = 4
 FAR = 1.5
 """Standard deviations short of turning at which a first look is the last."""
 
+SLICE = 16
+"""Sets, or engine widths where those are larger, trained between two looks at the clock."""
+
 Second = Callable[[Sequence[int], Sequence[FlipSet]], NDArray[np.float64]]
 """People and a flip set each → scores of all rows once those flips are made, `[people × rows]`."""
 
@@ -273,10 +276,16 @@ class SizeSearch:
             room = max(0, self.max_retrainings - self.trainer.trained) // (members or self.trainer.members)
             self._cut_short |= room < len(wanted)
             wanted = wanted[:room]
-        self.trainer.fit(wanted, self.watch, members)
-        for hunt, flips in asked:
-            if self.trainer.known(flips) or flips in wanted:
-                hunt.saw(flips, self.trainer.member_logits(flips)[:, hunt.person])
+        trained: set[FlipSet] = set()
+        size = max(SLICE, self.trainer.width)
+        try:
+            for first in range(0, len(wanted), size):
+                self.trainer.fit(wanted[first : first + size], self.watch, members)
+                trained.update(wanted[first : first + size])
+        finally:  # what was trained before a stop counts
+            for hunt, flips in asked:
+                if self.trainer.known(flips) or flips in trained:
+                    hunt.saw(flips, self.trainer.member_logits(flips)[:, hunt.person])
 
     def _confirm(self, hunts: Sequence[Hunt]) -> None:
         """The definition has the last word; whose set it does not turn gets the next best one."""
