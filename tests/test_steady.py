@@ -50,6 +50,7 @@ def test_the_comparison_counts_what_the_steady_model_itself_says(german):
     assert found["right"]["today"]["accuracy"] == pytest.approx((today == truth).mean())
     page = population.to_html()
     assert "Beside a steady model" in page
+    assert "trains one copy (LogisticRegression) on each of 5 parts" in page
     assert f"decides otherwise about {everyone['changed']} of 40" in page
 
 
