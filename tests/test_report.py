@@ -18,6 +18,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from butfor.cli import main
+from butfor.errors import OutputError
 from butfor.report import belief, charts, distance, files, page, roster
 from butfor.report import words as plain_words
 from butfor.report.flat import flat
@@ -945,8 +946,8 @@ def test_the_list_of_ten_thousand_people_fits_and_says_what_it_leaves_out():
 def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("as it was")
-    monkeypatch.setattr("pathlib.Path.replace", lambda self, other: (_ for _ in ()).throw(OSError("full")))
-    with pytest.raises(OSError, match="full"):
+    monkeypatch.setattr("butfor.files.os.replace", lambda draft, place: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OutputError, match="full"):
         verdict(1).to_html(path)
     assert path.read_text() == "as it was"
     assert list(tmp_path.iterdir()) == [path]

@@ -55,12 +55,17 @@ def test_the_comparison_counts_what_the_steady_model_itself_says(german):
 
 
 def test_a_vote_for_the_larger_class_alone_is_said_to_be_empty(german):
-    with pytest.warns(UserWarning, match="hardly better than always saying the larger class"):
-        _, population = compared(german, PartitionEnsemble(DummyClassifier(), 5))
+    empty = PartitionEnsemble(DummyClassifier(), 5)
+    _, population = compared(german, empty)
+    X = butfor.TableEncoder(dtype="float64").fit_transform(german.X_train)
+    empty.fit(X, german.y_train.to_numpy())
+    with pytest.warns(UserWarning, match="about all 600 people"):
+        assert (empty.certify(X) == 2).all()
     assert "what it certifies is empty" in steady_sentence(population.run["steady"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _, population = compared(german, "auto")
+        PartitionEnsemble(parts=5).fit(X, german.y_train.to_numpy()).certify(X)
     assert "empty" not in steady_sentence(population.run["steady"])
     assert population.run["steady"]["parts"] == 11
 

@@ -35,8 +35,8 @@ MISSING, OTHER = "missing", "other"
 """The categories that missing values, and rare ones together, become."""
 FAR = 1e15
 """Standard deviations (or what numbers are scaled to): beyond this a network's sums overflow."""
-SMALLEST = float(np.finfo(np.float64).tiny)
-"""What numbers are divided by at least: those of another size below it are all the same."""
+SMALLEST = 5e-324
+"""What numbers are divided by whose deviation is too small to be told from 0."""
 EXTREME = 1e150
 """Squares of larger numbers overflow."""
 SPARSE_FROM = 1000
@@ -256,7 +256,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         # A constant column carries nothing: it becomes 0 everywhere it is unchanged. Its computed
         # deviation may be a rounding residue instead of an exact 0.
         constant = numbers.min() == numbers.max()
-        return (float(numbers[0]), 1.0) if constant else (float(shift), max(float(scale), SMALLEST))
+        return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale) or SMALLEST)
 
     def _table(self, name: str, count: int) -> Any:
         if self.categorical == "onehot":

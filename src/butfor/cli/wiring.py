@@ -185,6 +185,8 @@ def _protocol(options: dict[str, Any]) -> Any:
         raise SettingError(f"--tries goes with --protocol guided; '{name}' has its own number of attempts.")
     if margin is not None and (name not in (None, "solid") or tries is not None):
         raise SettingError("--margin goes with --protocol solid, the search among the members of an ensemble.")
+    if margin is not None and not math.isfinite(margin):
+        raise SettingError(f"--margin {margin} must be a number from 0 up.")
     if tries is not None:
         return GuidedSearch(tries)
     return SolidSearch(margin) if margin is not None else name

@@ -24,8 +24,8 @@ from butfor.seam import two_classes
 
 ENOUGH_ROWS = 70
 """Rows of a part from which on a copy learns both classes without being told to."""
-TELLS_APART = 0.52
-"""Balanced accuracy on its own training rows below which an ensemble has learned nothing."""
+LEAST_ASKED = 20
+"""People about whom a model that learned anything does not say the same."""
 
 
 class PartitionEnsemble(ClassifierMixin, BaseEstimator):
@@ -35,7 +35,7 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
     ----------
     estimator : any classifier. None: a logistic regression, with balanced classes where a part has fewer than 70 rows,
         since copies that learn from few rows else all vote for the larger class, and certify nothing worth knowing.
-        One that stops early does the same: `fit` warns where the vote hardly tells the classes apart.
+        One that stops early does the same: `certify` warns where all decisions are the same.
     parts : an odd number leaves no ties; a tie goes to the first class. None: by the number of rows.
 
     After `fit`, `part_of_ [rows]` says which of the `parts_` parts each training row went to, `copies_` holds the
@@ -61,24 +61,12 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         coded = (y == self.classes_[1]).astype(np.int64)
         self.copies_ = [self._copy(X, coded, np.flatnonzero(self.part_of_ == part)) for part in range(self.parts_)]
         self.n_features_in_ = X.shape[1]
-        self._warn_if_empty(X, coded)
         return self
 
     @property
     def copy_name_(self) -> str:
         """What each copy is."""
         return type(self._blank()).__name__
-
-    def _warn_if_empty(self, X: Any, coded: NDArray[np.int64]) -> None:
-        right = (self.decision_function(X) > 0) == (coded == 1)
-        balanced = (right[coded == 1].mean() + right[coded == 0].mean()) / 2
-        if balanced < TELLS_APART:
-            warnings.warn(
-                f"The vote of {self.parts_} copies is hardly better than always saying the larger class (balanced "
-                f"accuracy {balanced:.2f} on its own training rows), so that what it certifies is empty. Use fewer "
-                "parts, or copies that learn from few rows.",
-                stacklevel=3,
-            )
 
     def votes(self, X: Any) -> NDArray[np.int64]:
         """Each copy's decision, 0 or 1, `[rows × parts]`."""
@@ -97,7 +85,14 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
     def certify(self, X: Any) -> NDArray[np.int64]:
         """Against how many flipped labels each decision is proven to stand, wherever they are."""
         votes = self.votes(X)
-        decided = (self.decision_function(X) > 0).astype(np.int64)
+        decided = (votes.sum(axis=1) > self.parts_ / 2).astype(np.int64)
+        if len(decided) >= LEAST_ASKED and len(np.unique(decided)) == 1:
+            warnings.warn(
+                f"The vote of {self.parts_} copies says '{self.classes_[decided[0]]}' about all {len(decided)} people: "
+                "where nothing was learned, what it certifies is empty. See its balanced accuracy; use fewer parts, "
+                "or copies that learn from few rows.",
+                stacklevel=2,
+            )
         return np.array([self.votes_to_turn(v, d) - 1 for v, d in zip(votes, decided, strict=True)])
 
     def votes_to_turn(self, votes: NDArray[np.int64], decided: int) -> int:

@@ -52,7 +52,7 @@ class SolidSearch(Protocol):
     proves = True
 
     def __init__(self, margin: float = MARGIN, second: bool | None = None) -> None:
-        if not 0 <= margin < float("inf"):
+        if not margin >= 0:
             raise SettingError(f"margin={margin} must be a number from 0 up, in standard deviations of the members.")
         self.margin, self.second = margin, second
 
