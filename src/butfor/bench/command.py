@@ -156,15 +156,24 @@ def scale_command(
 @click.option("--splits", default=0, help="Mean over that many splits instead of the published one.")
 @click.option("--first", default=0, show_default=True, help="The first split's seed.")
 @click.option("--refute", is_flag=True, help="Instead: search for sets smaller than are said to be possible.")
+@click.option("--retrainings", default=2000, show_default=True, help="With --refute: per data set and model.")
 @click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
 def proofs_command(
-    datasets: str | None, which: str, people: int, splits: int, first: int, refute: bool, as_json: bool
+    datasets: str | None,
+    which: str,
+    people: int,
+    splits: int,
+    first: int,
+    refute: bool,
+    retrainings: int,
+    as_json: bool,
 ) -> None:
     """How much can be proven: exact minima, brackets, and the price of a steady learner."""
     from butfor.bench.proofs import DATASETS, main
 
     given = ["--datasets", datasets or ",".join(DATASETS), "--models", which]
     given += ["--people", str(people), "--splits", str(splits), "--first", str(first)]
+    given += ["--retrainings", str(retrainings)]
     main([*given, *["--refute"] * refute, *["--json"] * as_json])
 
 

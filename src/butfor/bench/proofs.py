@@ -189,11 +189,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--people", type=int, default=PEOPLE)
     parser.add_argument("--splits", type=int, default=0, help="mean over that many splits instead of the published one")
     parser.add_argument("--first", type=int, default=0, help="the first split's seed")
+    parser.add_argument("--retrainings", type=int, default=2000, help="with --refute: per data set and model")
     parser.add_argument("--refute", action="store_true", help="search for sets smaller than are said to be possible")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     if given.refute:
-        tried = refute(given.datasets.split(","), given.models.split(","), min(given.people, 50))
+        tried = refute(given.datasets.split(","), given.models.split(","), min(given.people, 50), given.retrainings)
         print_rows(tried, REFUTE_HEADER, refute_line, given.json)
         return
     rows = proofs(
