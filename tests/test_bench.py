@@ -208,3 +208,15 @@ def test_a_cluster_gives_the_local_engines_answers_and_its_overhead_is_told(caps
     rows = json.loads(capsys.readouterr().out)
     assert [row["engine"] for row in rows] == ["fused", "joblib"]
     assert all(row["same_answers"] and row["local_seconds"] > 0 and row["cluster_seconds"] > 0 for row in rows)
+
+
+def test_wide_tables_are_measured_three_ways(capsys):
+    from butfor.bench.wide import main
+
+    main(["--rows", "200", "--epochs", "1", "--json"])
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["table"], row["way"]) for row in rows] == [
+        ("one-hot", "by entries"), ("one-hot", "whole rows"), ("dense", "whole rows"),
+    ]  # fmt: skip
+    assert [row["inputs"] for row in rows] == [360, 360, 41]
+    assert all(row["ms"] > 0 for row in rows)

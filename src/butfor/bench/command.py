@@ -125,6 +125,17 @@ def review_command(seeds: int, as_json: bool) -> None:
     main(["--seeds", str(seeds), *["--json"] * as_json])
 
 
+@bench.command("wide")
+@click.option("--rows", default=4000, show_default=True, help="Training rows.")
+@click.option("--epochs", default=40, show_default=True, help="Epochs of every training.")
+@click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
+def wide_command(rows: int, epochs: int, as_json: bool) -> None:
+    """What one-hot inputs cost: by their entries, by whole rows, and dense."""
+    from butfor.bench.wide import main
+
+    main(["--rows", str(rows), "--epochs", str(epochs), *["--json"] * as_json])
+
+
 @bench.command("scale")
 @click.option("--rows", default="10000,30000,100000", show_default=True, help="Training rows, separated by commas.")
 @click.option("--people", default="10,100,1000", show_default=True, help="People asked about.")
