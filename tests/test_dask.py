@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -139,10 +138,14 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
     engine.client.wait_for_workers(2, timeout=180)
 
 
+def pressed():
+    """Ctrl-C as Python hears it, between two instructions of the audit."""
+    raise KeyboardInterrupt
+
+
 def test_ctrl_c_keeps_what_is_done_and_the_cluster_goes_on(engine, tmp_path):
     audit = small(engine)
-    interrupt = When(1, lambda: threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start())
-    population = audit.explain_all(PEOPLE, watch=interrupt)
+    population = audit.explain_all(PEOPLE, watch=When(1, pressed))
     deadline = time.monotonic() + 5
     while any(engine.client.processing().values()):
         assert time.monotonic() < deadline

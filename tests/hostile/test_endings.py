@@ -69,10 +69,10 @@ def test_told_to_stop_it_ends_within_seconds_with_valid_files(tmp_path, number):
     time.sleep(1)
     process.send_signal(number)
     started = time.monotonic()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=90)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert time.monotonic() - started < 20  # on an idle machine two; this one may be busy
+    assert time.monotonic() - started < 50  # gradients under way are finished first; the machine may be busy
     record = json.loads((out / "audit.json").read_text())
     assert record["interrupted"] is True
 
