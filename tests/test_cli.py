@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import butfor
 from butfor.cli import main
 from conftest import odd_table
 
@@ -272,18 +273,42 @@ def test_files_that_are_no_record_are_refused(capsys, tmp_path, content):
     assert run(capsys, "replay", tmp_path / "nosuch.json")[0] == 2
 
 
-def test_a_device_that_is_not_there_falls_back_and_says_so(capsys):
+@pytest.mark.parametrize("engine", ["auto", "stacked"])
+@pytest.mark.parametrize("model", ["mlp", "logistic"])
+def test_a_device_that_is_named_and_not_there_is_refused(capsys, monkeypatch, engine, model):
     import torch
 
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a CUDA device")
-    code, out, err = run(capsys, "audit", "salary", "--members", 1, "--case", 4, "--device", "cuda", "--json")
-    assert code == 0
-    assert "Using the CPU instead" in err
-    assert json.loads(out)["run"]["engine"] == "fused"
-    code, _, err = run(capsys, "audit", "salary", "--case", 4, "--engine", "stacked", "--device", "cuda", "--quiet")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    code, out, err = run(
+        capsys, "audit", "salary", "--case", 4, "--device", "cuda:1", "--engine", engine, "--model", model, "--quiet"
+    )
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: device='cuda:1' is not there")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_device_for_a_model_that_cannot_use_it_is_refused(capsys, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    code, _, err = run(capsys, "audit", "salary", "--case", 4, "--device", "cuda", "--model", "boosting", "--quiet")
     assert code == 2
-    assert "is not there" in err
+    assert "runs on the CPU only; leave out device='cuda'" in err
+
+
+def test_a_gpu_that_was_not_named_and_fails_leaves_the_cpu(monkeypatch):
+    from butfor.errors import EngineError
+    from butfor.learn import engines
+    from butfor.learn.learners import as_learner
+
+    def broken(device):
+        raise EngineError("The GPU is broken.")
+
+    monkeypatch.setattr(engines, "_best_device", lambda: "cuda")
+    monkeypatch.setattr("butfor.mlp.stacked.present", broken)
+    told = []
+    assert engines.choose_engine("auto", as_learner(butfor.MLP()), tell=told.append).name == "fused"
+    assert told == ["The GPU is broken. Using the CPU instead."]
 
 
 def test_help_names_the_choices(capsys):

@@ -91,6 +91,8 @@ def test_every_audit_writes_the_file_that_repeats_it(capsys, here, extra):
         ({"strict": '"yes"'}, "'audit.toml': strict = \"yes\": give true or false."),
         ({"seed": "true"}, "'audit.toml': seed = true: this is not true or false."),
         ({"label": '{ column = "x" }'}, "'audit.toml': label is a section"),
+        ({"label": '"a\\u0000b"'}, "'audit.toml': label holds a NUL byte"),
+        ({"out": '"a\\u0000b"'}, "'audit.toml': out holds a NUL byte"),
         ({"label": '"granted'}, "'audit.toml' is not a TOML file ("),
     ],
 )  # fmt: skip

@@ -452,7 +452,7 @@ class LabelAudit(BaseEstimator):
         as_phi(self.phi)
         as_psi(self.psi)
         budget_in_labels(self.budget, 2**62)
-        check_engine(self.engine, self.jobs)
+        check_engine(self.engine, self.jobs, self.device)
         as_steady(self.steady)
         if self.max_retrainings is not None and self.max_retrainings < 1:
             raise SettingError(f"max_retrainings={self.max_retrainings} must be at least 1.")

@@ -26,7 +26,7 @@ IMPOSSIBLE = {
     "--case": [-1, 12, HUGE, "1.5", "x"],
     "--cases": ["-1:3", "3:1", "1:1", "500:", "a:b", "1:2:3", "1", "", ":0", f"{HUGE}:"],
     "--engine": ["warp", "", "fused ", "../fused"],
-    "--device": ["warp", "cpu:x"],
+    "--device": ["warp", "cpu:x", "cuda:99", "", "cuda:-1", "meta"],
     "--rank": ["none", "", "averaged(", "os.system"],
     "--protocol": ["none", "", "exhaustive()"],
     "--encoding": ["none", "", "hash"],
@@ -43,7 +43,7 @@ IMPOSSIBLE = {
     "--id": ["nothing", "", "sex", "debts"],
     "--test": ["/nowhere/at.csv", "/", "/dev/zero", "/dev/null"],
     "--validation": ["/nowhere/at.csv", "/", "/dev/zero", "/dev/null"],
-    "--out": ["/dev/null/x", "/proc/none/x", "/dev/null"],
+    "--out": ["/dev/null/x", "/proc/none/x", "/dev/null", "a\0b"],
     "--resume": ["/dev/null/x", "/proc/none/x", "/", "/nowhere/at.db"],
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from butfor import __version__
 from butfor.cli.auditing import audit
 from butfor.cli.looking import check_table
 from butfor.cli.printing import print_table
-from butfor.errors import FULL, ButforError, OutputError
+from butfor.errors import FULL, ButforError, OutputError, SettingError
 from butfor.terminal import one_line, prepare, say
 
 
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare()
     try:
         with _terminated_like_interrupted():
+            _refuse_nul(arguments or ())
             return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
     except (KeyboardInterrupt, click.Abort):
         say("Stopped.", err=True)
@@ -57,6 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(message: str, code: int = 2) -> int:
     say(f"Error: {one_line(message)}", err=True)
     return code
+
+
+def _refuse_nul(arguments: Sequence[str]) -> None:
+    """No file and no column can be called so; from Python, an argument can."""
+    for argument in arguments:
+        if "\0" in argument:
+            raise SettingError(f"The argument '{argument}' holds a NUL byte; leave it out.")
 
 
 def _out_of_memory(error: Exception) -> bool:

@@ -83,6 +83,8 @@ def _value(option: click.Parameter, value: Any, where: str, ctx: click.Context) 
     if flag:
         return value
     text = [str(one) for one in several] if option.multiple else ",".join(str(one) for one in several)
+    if any("\0" in one for one in text):
+        raise SettingError(f"{where} holds a NUL byte; leave it out.")
     try:
         option.type_cast_value(ctx, text)
     except click.BadParameter as error:

@@ -55,8 +55,12 @@ class DaskEngine:
         if not isinstance(engine, str):
             raise SettingError(f"engine={engine!r}: name the workers' engine; 'auto' is the best of each.")
         check_engine(engine, jobs)
+        if device is not None:
+            from butfor.mlp.stacked import device_named
+
+            device_named(device)
         self.client, self.engine, self.jobs, self.patience = client, engine, jobs or available_cores(), patience
-        self.device = device or "cpu"
+        self.device = "cpu" if device is None else device
         self._asked_device = device
         self._cluster: Cluster | None = None
         self._subjects: OrderedDict[tuple[int, int], tuple[Learner, Table, Scattered]] = OrderedDict()

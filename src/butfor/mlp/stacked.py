@@ -58,7 +58,7 @@ class StackedEngine(NetworkEngine):
     name = "stacked"
 
     def __init__(self, device: str = "cpu", one_launch: bool = True) -> None:
-        self.device = _present(device)
+        self.device = present(device)
         self.one_launch = one_launch
 
     @property
@@ -119,14 +119,20 @@ def _ordered(stacks: Sequence[Columns], places: Sequence[int]) -> Fits:
     return Fits(*(np.concatenate(parts)[back] for parts in zip(*stacks, strict=True)))
 
 
-def _present(device: str) -> torch.device:
-    """The torch device of that name, if it is there."""
+def device_named(device: str) -> torch.device:
+    """The torch device of that name, here or elsewhere."""
     try:
         found = torch.device(device)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise SettingError(f"device='{device}' is not a device: say 'cpu', 'cuda' or 'cuda:0'.") from None
     if found.type not in LARGEST_STACK:
         raise SettingError(f"device='{device}' is not supported: say 'cpu' or 'cuda'.")
+    return found
+
+
+def present(device: str) -> torch.device:
+    """The torch device of that name, if it is there."""
+    found = device_named(device)
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise EngineError(
             f"device='{device}' is not there: PyTorch sees {torch.cuda.device_count()} CUDA GPUs. "
