@@ -345,3 +345,24 @@ def test_ctrl_c_writes_what_is_done(tmp_path):
     assert record["interrupted"]
     assert len(record["people"]) == 130
     assert any(not person["complete"] for person in record["people"])
+
+
+def test_ctrl_c_that_lands_in_a_destructor_is_not_lost(capsys, monkeypatch):
+    import signal
+    import time
+
+    class Held:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.001)  # here Python hears it, and can only drop it
+
+    def load(*_):
+        Held()
+        for _ in range(500):
+            time.sleep(0.01)
+
+    monkeypatch.setattr("butfor.cli.auditing.load", load)
+    started = time.monotonic()
+    code, _, err = run(capsys, "audit", "german", "--quiet")
+    assert (code, err) == (130, "Stopped.\n")
+    assert time.monotonic() - started < 4

@@ -1,6 +1,7 @@
 """Ensembles of seeds: what they are, how they are trained and ranked for, and the search among their members."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -153,7 +154,7 @@ def test_scores_at_nobodys_flips_are_the_ranking_itself(german):
 class Made:
     """A trainer whose members say what a table says: gains per flip, with a spread that does not change."""
 
-    members, width, trained = 4, 1, 0
+    members, width, jobs, trained = 4, 1, 1, 0
 
     def __init__(self, gains, spread):
         self.gains, self.noise = np.asarray(gains, float), spread * np.array([-1.2, -0.4, 0.4, 1.2])
@@ -233,6 +234,37 @@ def test_ctrl_c_keeps_what_was_found(german):
     assert all(v.solidity == "not checked" for v in stopped.found)
     assert not any(v.complete for v in stopped.eligible)
     assert "was not checked" in stopped.sentence
+
+
+def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_complete(monkeypatch):
+    heard = []
+
+    class Tells(Watcher):
+        def note(self, line):
+            heard.append(line)
+
+    trainer = Made([0.2] * 24, 0.1)
+    hunts = [Hunt(0, np.arange(8 * k, 8 * k + 8), 1.0, 8) for k in range(3)]
+    slow = []
+
+    def confirm(flip_sets, watch):
+        slow.append(flip_sets)
+        for _ in range(1000 * (len(slow) > 1)):  # the first one is there at once
+            time.sleep(0.01)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    trainer.confirm = confirm
+    search = SizeSearch(trainer, 1.0, watch=Tells())
+    monkeypatch.setattr(search, "_bisect", stop)
+    started = time.monotonic()
+    search.run(hunts)
+    assert time.monotonic() - started < 5
+    assert search.interrupted
+    assert [hunt.found is not None for hunt in hunts] == [True, False, False]
+    assert not any(hunt.complete for hunt in hunts)
+    assert "2 sets that turned decisions were confirmed" in heard[-1]
 
 
 def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):

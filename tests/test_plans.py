@@ -295,7 +295,7 @@ def test_a_search_ends_though_the_reference_rejects_every_claim(pool, monkeypatc
     step = JointSearch._step
     monkeypatch.setattr(JointSearch, "_step", lambda *given: (steps.append(1), step(*given)))
 
-    def confirm(trainer, flips):
+    def confirm(trainer, flips, watch=None):
         assert len(steps) < 200
         trainer._confirmed.update({f: np.full(4, -1.0) for f in flips})
 
@@ -324,7 +324,7 @@ def test_what_was_interrupted_is_not_complete():
 def test_ctrl_c_while_confirming_loses_nothing_and_reports_nothing_unconfirmed():
     calls = []
 
-    def confirm(trainer, flips):
+    def confirm(trainer, flips, watch=None):
         calls.append(flips)
         raise KeyboardInterrupt
 
@@ -336,7 +336,7 @@ def test_ctrl_c_while_confirming_loses_nothing_and_reports_nothing_unconfirmed()
 
 
 def test_a_set_that_the_reference_rejects_is_not_shrunk_to():
-    def confirm(trainer, flips):
+    def confirm(trainer, flips, watch=None):
         for f in flips:  # the reference wants three flips where the engine is content with two
             trainer._confirmed[f] = trainer._logits[f] - (0.5 if len(f) < 3 else 0.0)
 

@@ -1,5 +1,7 @@
 """Sweeps side by side against the same sweeps one by one."""
 
+import signal
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,7 @@ import butfor
 from butfor.errors import SettingError
 from butfor.mlp.recipe import Recipe, Rows
 from butfor.mlp.sweeps import Block, Data, Plan, Sweep, principal, sweep_many
-from butfor.rank.gradient import label_gradients
+from butfor.rank.gradient import Walk, label_gradients
 
 RECIPE = Recipe(hidden=(6, 5), activation="tanh", learning_rate=0.02, max_epochs=12, patience=3, batch_size=16)
 SWEEPS = [
@@ -214,3 +216,16 @@ def test_settings_that_cannot_be_used_are_refused(rows, people):
         sweep_many(RECIPE, rows, SWEEPS, people, epochs=-1)
     with pytest.raises(SettingError, match="accuracy"):
         sweep_many(RECIPE, rows, SWEEPS, people, accuracy=1.0)
+
+
+def test_ctrl_c_ends_all_threads_in_the_midst_of_their_sweeps(rows, people):
+    endless = replace(RECIPE, max_epochs=10**7, patience=10**7)
+    walk = Walk(endless, rows, people, 1, 5e-4, "cpu")
+    before = threading.active_count()
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        walk.side_by_side([SWEEPS[:1], SWEEPS[1:]])
+    timer.join()
+    assert threading.active_count() == before

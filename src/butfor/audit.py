@@ -25,7 +25,7 @@ from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.frames import as_labels, as_person, as_table, as_weights, like_training
 from butfor.inquiry.ask import Inquiry, Settings
 from butfor.inquiry.conclude import Conclusions
-from butfor.inquiry.steady import as_steady, beside_steady
+from butfor.inquiry.steady import as_steady
 from butfor.learn.engines import check_engine, choose_engine, definition_of
 from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, members_of, models_of, own_seed, usual_members
 from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, set_aside, suited_mlp
@@ -276,7 +276,7 @@ class LabelAudit(BaseEstimator):
                 inquiry.look_around(trainer, X, truth, list(cases))
             beside = as_steady(self.steady)
             theirs = None if truth is None else truth[list(cases)]
-            steady = beside_steady(beside, situation, self.psi_, self.budget_, theirs) if beside else None
+            steady = inquiry.beside(beside, theirs) if beside and not inquiry.interrupted else None
         run = self.run_record() | {
             "engine": trainer.engine.name,
             "retrainings": trainer.trained,

@@ -58,23 +58,34 @@ def test_killed_and_resumed_gives_the_file_of_an_uninterrupted_run(tmp_path):
     assert sqlite3.connect(ledger).execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def seconds_computed(process: subprocess.Popen) -> float:
+    """By all its threads so far. Unlike the clock on the wall it does not run faster on a busy machine."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the processor's time from /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_it_ends_within_seconds_with_valid_files(tmp_path, number):
+def test_told_to_stop_while_gradients_are_computed_it_ends_soon_with_valid_files(tmp_path, number):
     out = tmp_path / "out"
-    long = command("audit", "german", "--cases", "0:200", "--budget", "5%", "--out", out)
+    long = command("audit", "german", "--cases", "0:60", "--members", 4, "--budget", "5%", "--out", out)
     process = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if "retrainings" in line:
             break
     time.sleep(1)
+    before = after = seconds_computed(process)
     process.send_signal(number)
-    started = time.monotonic()
-    _, err = process.communicate(timeout=90)
+    while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        after = seconds_computed(process)
+        time.sleep(0.02)
+    _, err = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert time.monotonic() - started < 50  # gradients under way are finished first; the machine may be busy
+    assert after - before < 6  # some two: most of them import what draws the page
     record = json.loads((out / "audit.json").read_text())
     assert record["interrupted"] is True
+    assert not any(person["complete"] for person in record["people"] if person["status"] != "not_eligible")
 
 
 class Full:

@@ -6,7 +6,11 @@ is the same as Ctrl-C.
 
 from __future__ import annotations
 
+import atexit
+import gc
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,12 +28,16 @@ from butfor.errors import FULL, ButforError, OutputError, SettingError
 from butfor.terminal import one_line, prepare, say
 
 
+atexit.register(gc.freeze)
+"""Half a million objects need not be looked through for garbage when the process ends anyway: that takes seconds."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is not kept), 2 (bad input), 3 (no
     space or memory left), 130 (interrupted)."""
     prepare()
     try:
-        with _terminated_like_interrupted():
+        with _terminated_like_interrupted(), _interrupted_for_good():
             _refuse_nul(arguments or ())
             return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
     except (KeyboardInterrupt, click.Abort):
@@ -89,6 +97,27 @@ def _terminated_like_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def _interrupted_for_good() -> Iterator[None]:
+    """Ctrl-C that lands where Python can raise nothing (a destructor, a callback of C code) is lost, with a line on
+    stderr; here it comes again a moment later."""
+    before = sys.unraisablehook
+
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            before(lost)
+            return
+        timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
+        timer.daemon = True
+        timer.start()
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 class Commands(click.Group):

@@ -17,7 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.allowed import Allowed
+from butfor.inquiry.steady import beside_steady
 from butfor.learn.ensemble import fresh_seeds
+from butfor.learn.partition import PartitionEnsemble
 from butfor.progress import Deadline, TimeIsUp, Watcher
 from butfor.prove import Bracket, prove
 from butfor.rank import Ranking, checked_scores
@@ -296,6 +298,15 @@ class Inquiry:
         except KeyboardInterrupt:
             self.interrupted = True
             self.watch.note("Stopped before side effects were counted: the verdicts stand without them.")
+
+    def beside(self, steady: PartitionEnsemble, truth: NDArray[np.bool_] | None) -> dict[str, Any] | None:
+        """Today's model beside one that is provably steady."""
+        try:
+            return beside_steady(steady, self.situation, self.settings.psi, self.settings.budget, truth)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.watch.note("Stopped before the steady model was through: the verdicts stand without it.")
+            return None
 
     # --- would it be so with other groups? ----------------------------------------------------------
 

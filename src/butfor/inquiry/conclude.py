@@ -23,6 +23,7 @@ class Conclusions:
     def __init__(self, inquiry: Inquiry, run: dict[str, Any]) -> None:
         self.inquiry, self.run = inquiry, run
         self.situation, self.settings = inquiry.situation, inquiry.settings
+        self._none: pd.DataFrame | None = None
 
     def verdicts(self, cases: Sequence[int]) -> list[Verdict]:
         """One per person, in their order; no pursuit means that φ left the person out."""
@@ -102,6 +103,12 @@ class Conclusions:
         return None, None
 
     def _flips(self, positions: Sequence[int]) -> pd.DataFrame:
+        if not len(positions):  # most people of an audit; a table's columns take their time
+            self._none = self._rows(()) if self._none is None else self._none
+            return self._none.copy()
+        return self._rows(positions)
+
+    def _rows(self, positions: Sequence[int]) -> pd.DataFrame:
         table, names = self.situation.table, self.situation.label_names
         rows = table.X.iloc[list(positions)].copy()
         labels = table.zero_one[list(positions)].astype(np.int64)

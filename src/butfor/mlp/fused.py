@@ -70,9 +70,9 @@ class FusedEngine(NetworkEngine):
         seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
         trainings = Trainings(recipe, rows, people, len(flip_sets), seeds)
         with ThreadPoolExecutor(self.jobs) as pool:
-            jobs = enumerate(zip(flip_sets, seeds, strict=True))
-            futures = [pool.submit(trainings.run, k, flips, seed) for k, (flips, seed) in jobs]
             try:
+                jobs = enumerate(zip(flip_sets, seeds, strict=True))
+                futures = [pool.submit(trainings.run, k, flips, seed) for k, (flips, seed) in jobs]
                 for future in as_completed(futures):
                     future.result()
                     if progress:

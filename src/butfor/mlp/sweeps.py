@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from butfor.mlp.derivatives import GradientResult
 from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import Network, Recipe, Rows, unpack
 from butfor.mlp.reference import batch_orders
-from butfor.mlp.stacked import BETA1, BETA2, EPSILON, float32_products, packed_start
+from butfor.mlp.stacked import BETA1, BETA2, EPSILON, float32_products, packed_start, present
 from butfor.mlp.unroll import ACTIVATIONS, MOST_DIRECTIONS, TILE, Layers, State, Tape, bend, slope
 from butfor.seam import FlipSet, Floats, Progress
 
@@ -47,6 +48,10 @@ MEMORY_LIMIT = {"cpu": 2**30, "cuda": 2**34}
 
 MOST_NETWORKS = {"cpu": 16, "cuda": 4096}
 """Networks in one block: more would only leave the caches."""
+
+
+class Halted(Exception):
+    """Somebody set `halt`: there is no result."""
 
 
 class Sweep(NamedTuple):
@@ -70,25 +75,27 @@ def sweep_many(
     dtype: torch.dtype = torch.float32,
     memory_limit: int | None = None,
     progress: Progress | None = None,
+    halt: Event | None = None,
 ) -> list[GradientResult]:
     """Train each sweep's network and differentiate its people's logits by every label. The recipe gives everything
     but the seed.
 
     `epochs`: how many epochs' validation losses to differentiate; 0 for none, and then there are no
     `validation_gradients`. `accuracy`: the share (in the root of a sum of squares) of the people's ∂logit/∂w that
-    may be left out to walk back fewer directions than people; 0 walks back every person's own.
+    may be left out to walk back fewer directions than people; 0 walks back every person's own. `halt`: once it is set,
+    this ends with `Halted` between two steps.
     """
     if epochs < 0:
         raise SettingError(f"epochs={epochs} must not be below 0.")
     if not 0 <= accuracy < 1:
         raise SettingError(f"accuracy={accuracy} must be from 0 up and below 1.")
-    where = torch.device(device)
+    where = present(str(device))
     limit = MEMORY_LIMIT[where.type] if memory_limit is None else memory_limit
     results: dict[int, GradientResult] = {}
     with one_thread(), float32_products(), torch.no_grad():
         data = Data.of(rows, people, where, dtype)
         for places in _blocks(recipe, data, [len(sweep.people) + epochs for sweep in sweeps], limit):
-            block = Block(recipe, data, rows, [sweeps[k] for k in places], limit)
+            block = Block(recipe, data, rows, [sweeps[k] for k in places], limit, halt)
             results |= zip(places, block.swept(epochs, accuracy), strict=True)
             if progress:
                 progress(len(places))
@@ -154,8 +161,11 @@ class Block:
     `course[e]` are the weights after epoch e (0: the initial ones) of the networks `members[e]`, those still in
     training then; `losses [S × epochs]` their validation losses; `kept [S]` and `ran [S]` the epochs kept and run."""
 
-    def __init__(self, recipe: Recipe, data: Data, rows: Rows, sweeps: Sequence[Sweep], memory_limit: int) -> None:
-        self.recipe, self.data, self.sweeps = recipe, data, sweeps
+    def __init__(
+        self, recipe: Recipe, data: Data, rows: Rows, sweeps: Sequence[Sweep], memory_limit: int,
+        halt: Event | None = None,
+    ) -> None:  # fmt: skip
+        self.recipe, self.data, self.sweeps, self.halt = recipe, data, sweeps, halt
         self.n, self.d = data.X.shape
         self.widths, self.p = recipe.widths(self.d), recipe.parameters(self.d)
         self.batch_size = recipe.batch_size or self.n
@@ -201,7 +211,12 @@ class Block:
                 at, going = self._index(on.nonzero()[0]), going[on]
                 state, crew = State(*(part[at] for part in state)), crew[at]
 
+    def _go_on(self) -> None:
+        if self.halt is not None and self.halt.is_set():
+            raise Halted
+
     def _advance(self, step: int, state: State, crew: Crew) -> State:
+        self._go_on()
         X, y, _ = self._batch(step, crew)
         g = Curvature(self._layers(state.w), self.recipe.activation, X, y).gradient()
         m, v = self._moments(state, g)
@@ -383,6 +398,7 @@ class Block:
         adjoint.v *= BETA2
         most = MOST_DIRECTIONS[g.device.type]
         for first in range(0, by_g.shape[1], most):
+            self._go_on()
             some = slice(first, first + most)
             tangents, products = curvature.products(self._layers(by_g[:, some]))
             adjoint.w[:, some] += products

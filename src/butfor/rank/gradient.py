@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,12 +101,25 @@ class Walk:
     tolerance: float
     device: str
 
-    def effects(self, sweeps: Sequence[Sweep]) -> list[Numbers]:
+    def effects(self, sweeps: Sequence[Sweep], halt: Event | None = None) -> list[Numbers]:
         """Per sweep the predicted changes of the logits if each label were turned, `[people × n]`."""
         from butfor.mlp.sweeps import sweep_many
 
-        swept = sweep_many(self.recipe, self.rows, sweeps, self.people, epochs=self.epochs, device=self.device)
+        swept = sweep_many(
+            self.recipe, self.rows, sweeps, self.people, epochs=self.epochs, device=self.device, halt=halt
+        )
         return [each.flip_effects(self.tolerance) for each in swept]
+
+    def side_by_side(self, parts: Sequence[Sequence[Sweep]]) -> list[list[Numbers]]:
+        """The same for several lists of sweeps, a thread each. Whatever ends the waiting (Ctrl-C) ends the threads too,
+        between two of their steps."""
+        halt = Event()
+        with ThreadPoolExecutor(len(parts)) as pool:
+            try:
+                return list(pool.map(lambda part: self.effects(part, halt), parts))
+            except BaseException:
+                halt.set()
+                raise
 
 
 Spread = Callable[[Callable[[Walk, Sequence["Sweep"]], list[Numbers]], Walk, Sequence[Sequence["Sweep"]]], list[Any]]
@@ -208,8 +222,7 @@ class Gradient(NetworkRanking):
         elif count == 1:
             done = [walk.effects(sweeps)]
         else:
-            with ThreadPoolExecutor(count) as pool:
-                done = list(pool.map(walk.effects, parts))
+            done = walk.side_by_side(parts)
         return [done[k % count][k // count] for k in range(len(sweeps))]
 
 

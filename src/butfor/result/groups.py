@@ -189,11 +189,16 @@ def _like(first: NDArray[np.bool_], hit: NDArray[np.bool_], margins: NDArray[np.
     bands = [at for at in bands if first[at].any() and not first[at].all()]
     if not bands:
         return None
-    weights = np.array([first[at].sum() * (~first[at]).sum() / len(at) for at in bands])
+    theirs = np.array([first[at].sum() for at in bands])
+    others = np.array([len(at) for at in bands]) - theirs
+    weights = theirs * others / (theirs + others)
+    hits = np.array([hit[at].sum() for at in bands])
+    if not hits.any():
+        return 0.0, 1.0
 
     def difference(who: NDArray[np.bool_]) -> float:
-        gaps = [hit[at][who[at]].mean() - hit[at][~who[at]].mean() for at in bands]
-        return float(np.average(gaps, weights=weights))
+        taken = np.array([np.count_nonzero(hit[at] & who[at]) for at in bands])
+        return float(np.average(taken / theirs - (hits - taken) / others, weights=weights))
 
     seen, rng, shuffled = difference(first), np.random.default_rng(0), first.copy()
     extreme = 0

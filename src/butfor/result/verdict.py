@@ -260,7 +260,9 @@ class Verdict:
                     "label_after": plain(values[AFTER]),
                     "values": {str(k): plain(v) for k, v in values.items() if k not in (BEFORE, AFTER)},
                 }
-                for (label, values), position in zip(self.flips.iterrows(), self.positions, strict=True)
+                for (label, values), position in (
+                    zip(self.flips.iterrows(), self.positions, strict=True) if self.positions else ()
+                )
             ],
             "budget": self.budget,
             "attempts": self.attempts,

@@ -17,6 +17,7 @@ import numpy as np
 from butfor.allowed import Allowed
 from butfor.progress import Watcher
 from butfor.seam import FlipSet
+from butfor.search.grace import grace_after, tell_unconfirmed
 from butfor.search.plans import Plan
 from butfor.search.shrink import Shrink
 from butfor.search.trainer import Trainer
@@ -146,6 +147,7 @@ class JointSearch:
 
     def run(self, pursuits: Sequence[Pursuit]) -> None:
         """Search until everyone is found or out of attempts, the retrainings are spent, or Ctrl-C."""
+        stopped: KeyboardInterrupt | None = None
         try:
             self._ask_about_known(pursuits)
             while (open_ := [p for p in pursuits if p.stage is not Stage.DONE]) and not self._spent():
@@ -157,12 +159,14 @@ class JointSearch:
                 self._confirm_when_worthwhile(open_)
                 through = sum(p.complete or p.plan.done for p in pursuits)
                 self.watch.people(through, sum(p.found is not None or p.claim is not None for p in pursuits))
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except KeyboardInterrupt as stop:
+            self.interrupted, stopped = True, stop
         try:
-            self._settle(pursuits)
+            with grace_after(stopped, Watcher()) as (watch, brief):
+                self._settle(pursuits, watch, one_by_one=brief)
         except KeyboardInterrupt:  # claims that nobody has confirmed are not reported
             self.interrupted = True
+            tell_unconfirmed(self.watch, sum(p.found is None and p.claim is not None for p in pursuits))
         for pursuit in pursuits:
             shrink = pursuit.shrinking
             if shrink is not None and pursuit.found is not None:
@@ -170,8 +174,9 @@ class JointSearch:
             elif pursuit.found is None:
                 pursuit.complete = pursuit.plan.done and not pursuit.claim and pursuit.person not in self._underway
 
-    def _settle(self, pursuits: Sequence[Pursuit]) -> None:
-        """No more trainings: confirm what is claimed, each person's smallest set first."""
+    def _settle(self, pursuits: Sequence[Pursuit], watch: Watcher, *, one_by_one: bool) -> None:
+        """No more trainings: confirm what is claimed, each person's smallest set first; one by one where there is only
+        a moment left for it."""
         while True:
             for pursuit in pursuits:
                 if pursuit.stage is Stage.SHRINKING:
@@ -181,7 +186,8 @@ class JointSearch:
             claiming = [p for p in pursuits if p.stage is Stage.CLAIMING]
             if not claiming:
                 return
-            self._confirm(claiming)
+            for some in [[p] for p in claiming] if one_by_one else [claiming]:
+                self._confirm(some, watch)
 
     def _ask_about_known(self, pursuits: Sequence[Pursuit]) -> None:
         """Models that were trained before the search began may have answers already. What is somebody's own first
@@ -351,9 +357,9 @@ class JointSearch:
         if claiming and (nobody_else or len(distinct) >= 4 * self.trainer.jobs):
             self._confirm(claiming)
 
-    def _confirm(self, claiming: Sequence[Pursuit]) -> None:
+    def _confirm(self, claiming: Sequence[Pursuit], watch: Watcher | None = None) -> None:
         """Nothing is found that the definition does not find too; whose claim fails goes on searching."""
-        self.trainer.confirm([p.claim.flips for p in claiming if p.claim])
+        self.trainer.confirm([p.claim.flips for p in claiming if p.claim], watch)
         for pursuit in claiming:
             claim, pursuit.claim = pursuit.claim, None
             assert claim is not None

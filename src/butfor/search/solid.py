@@ -24,6 +24,7 @@ from butfor.errors import SettingError
 from butfor.progress import Watcher
 from butfor.rank import Ranking
 from butfor.seam import FlipSet, Model
+from butfor.search.grace import grace_after, tell_unconfirmed
 from butfor.search.guided import Leaders
 from butfor.search.joint import Pursuit
 from butfor.search.plans import Listed, Plan, flip_set
@@ -171,7 +172,9 @@ class SizeSearch:
         """Whether sets were left out because retrainings are limited."""
 
     def run(self, hunts: Sequence[Hunt]) -> None:
-        """Search, then confirm. Ctrl-C ends the search; what was found until then is confirmed all the same."""
+        """Search, then confirm. Ctrl-C ends the search; of what was found until then is confirmed what a moment
+        suffices for."""
+        stopped: KeyboardInterrupt | None = None
         try:
             near = self.open(hunts)
             self._bisect([hunt for hunt in near if hunt.best])
@@ -179,12 +182,20 @@ class SizeSearch:
                 self._look_again(near)
             for hunt in hunts:
                 hunt.complete = not self._cut_short
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except KeyboardInterrupt as stop:
+            self.interrupted, stopped = True, stop
         try:
-            self._confirm(hunts)
+            with grace_after(stopped, self.watch) as (watch, brief):
+                size = 1 if brief else max(4, self.trainer.jobs, self.trainer.width)
+                claiming = [hunt for hunt in hunts if self._claim(hunt) is not None]
+                for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
+                    self._confirm(claiming[first : first + size], watch)
         except KeyboardInterrupt:  # what nobody has confirmed is not reported
             self.interrupted = True
+            left = [hunt for hunt in hunts if hunt.found is None and self._claim(hunt) is not None]
+            for hunt in left:
+                hunt.complete = False
+            tell_unconfirmed(self.watch, len(left))
 
     def open(self, hunts: Sequence[Hunt]) -> list[Hunt]:
         """The whole cap of everyone; returns those who come near the other decision."""
@@ -287,12 +298,12 @@ class SizeSearch:
                 if self.trainer.known(flips) or flips in trained:
                     hunt.saw(flips, self.trainer.member_logits(flips)[:, hunt.person])
 
-    def _confirm(self, hunts: Sequence[Hunt]) -> None:
+    def _confirm(self, hunts: Sequence[Hunt], watch: Watcher) -> None:
         """The definition has the last word; whose set it does not turn gets the next best one."""
         going = list(hunts)
         while going:
             claims = [(hunt, claim) for hunt in going if (claim := self._claim(hunt)) is not None]
-            self.trainer.confirm([flips for _, flips in claims], self.watch)
+            self.trainer.confirm([flips for _, flips in claims], watch)
             going = []
             for hunt, flips in claims:
                 logit = float(self.trainer.confirmed_logits(flips)[hunt.person])
