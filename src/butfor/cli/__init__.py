@@ -27,7 +27,6 @@ from butfor.cli.printing import print_table
 from butfor.errors import FULL, ButforError, OutputError, SettingError
 from butfor.terminal import one_line, prepare, say
 
-
 atexit.register(gc.freeze)
 """Half a million objects need not be looked through for garbage when the process ends anyway: that takes seconds."""
 
