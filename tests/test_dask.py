@@ -40,7 +40,11 @@ def small(engine, ledger=None) -> butfor.LabelAudit:
 
 @pytest.fixture(scope="module")
 def engine():
-    with cluster_engine("local:2") as engine:
+    import dask
+
+    # Dask gives up a worker that is away for 15 seconds, with what would start it again. Ours are not to be given up;
+    # this way one that was is missed at once.
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "100ms"}), cluster_engine("local:2") as engine:
         yield engine
 
 
@@ -117,6 +121,7 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
     expected = butfor.JoblibEngine(1).bind(learner, table, PEOPLE)(trainings)
     log.unlink()
     assert engine.definition.by_definition
+    engine.client.run(exec, "import butfor.learn.dask_worker, sklearn.tree")  # one was started a moment ago
     victim = next(iter(pids(engine).values()))
     watch = When(30, lambda: os.kill(victim, signal.SIGKILL))
     bound = engine.definition.bind(learner, table, PEOPLE)

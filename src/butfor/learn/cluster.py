@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from butfor.errors import EngineError, SettingError
@@ -19,6 +21,7 @@ CONNECT = 10.0
 START = 120.0
 """Seconds in which the first worker process of this machine must be up."""
 SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
+LOST = "7 days"
 FAILURES = 100
 """Deaths of workers that a chunk survives on our own scheduler."""
 
@@ -81,15 +84,31 @@ def _processes(workers: int) -> Iterator[Any]:
     import dask
     from distributed import LocalCluster
 
-    with dask.config.set({"distributed.scheduler.allowed-failures": FAILURES}):
+    settings = {
+        "distributed.scheduler.allowed-failures": FAILURES,
+        # A worker that is away for so long is given up, with what would start it again; on a busy machine, or killed
+        # again in the meantime, it may take longer to come back than Dask's 15 seconds.
+        "distributed.deploy.lost-worker-timeout": LOST,
+    }
+    with dask.config.set(settings):
         cluster = LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
             memory_limit=0, silence_logs=logging.CRITICAL, preload=["butfor.learn.dask_preload"],
         )  # fmt: skip
-    try:
-        yield cluster
-    finally:
-        cluster.close(timeout=10)
+        try:
+            yield cluster
+        finally:
+            _end_workers(cluster)
+            cluster.close(timeout=10)
+
+
+def _end_workers(cluster: Any) -> None:
+    """They hold nothing that anybody needs any longer; asked to close, they would first finish what Ctrl-C left."""
+    for nanny in list(cluster.workers.values()):
+        nanny.close_gracefully()  # not to be started again
+        if nanny.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(nanny.pid, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
 
 
 def _close(client: Any) -> None:
