@@ -78,7 +78,11 @@ def make_folder(path: str | Path) -> None:
         for missing in reversed([folder for folder in (place, *place.parents) if not folder.exists()]):
             missing.mkdir(mode=OWNER_FOLDER, exist_ok=True)
         trial = place / f".{secrets.token_hex(4)}.part"
-        os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE))
-        trial.unlink()
+        opened = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE)
+        try:
+            os.write(opened, bytes(4096))  # a full disk takes the name of a file all the same
+        finally:
+            os.close(opened)
+            trial.unlink()
     except (OSError, ValueError) as error:
         raise OutputError(path, error) from error

@@ -112,6 +112,57 @@ def test_a_full_disk_keeps_what_was_done_and_prints_the_answer(tmp_path, monkeyp
     assert len(list(out.iterdir())) == room
 
 
+def in_own_mounts(script: str, *arguments: object) -> subprocess.CompletedProcess:
+    """A shell script as root with mounts of its own, which end with it."""
+    words = ["unshare", "--mount", "bash", "-ec", script, "-", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+
+
+def can_mount() -> bool:
+    try:
+        return in_own_mounts('mount -t tmpfs tmpfs "$1"', "/mnt").returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+mounts = pytest.mark.skipif("not can_mount()", reason="mounts file systems, which takes root on Linux")
+
+
+@mounts
+@pytest.mark.parametrize(("room", "kept"), [(0, []), (80, ["audit.json", "keystones.csv", "people.csv"])])
+def test_a_disk_that_is_really_full_keeps_what_was_done(tmp_path, room, kept):
+    (tmp_path / "disk").mkdir()
+    script = 'mount -t tmpfs -o size=1m tmpfs "$1"; head -c $((1048576 - 1024 * $2)) /dev/zero > "$1/full"; shift 2; '
+    script += '"$@" || code=$?; ls "$OUT"; exit $code'
+    asked = command(
+        "audit", saved(tmp_path), *SEARCH[:-4], "--fresh-seeds", 0, "--epochs", 2, "--quiet", "--out", "$OUT"
+    )
+    out = str(tmp_path / "disk" / "out")
+    done = in_own_mounts(
+        f"export OUT={out}; {script}", tmp_path / "disk", room, *(w.replace("$OUT", out) for w in asked)
+    )
+    assert done.returncode == 3
+    assert done.stdout.split()[-len(kept) :] == kept if kept else not done.stdout
+    assert "No space left on device" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@mounts
+def test_where_home_and_install_are_really_read_only_it_works_all_the_same(tmp_path):
+    import butfor
+
+    home, code = tmp_path / "home", tmp_path / "code"
+    for folder in (home, code):
+        folder.mkdir()
+    script = 'mount -t tmpfs tmpfs "$1"; cp -r "$3" "$1"; find "$1" -name __pycache__ -prune -exec rm -r {} +; '
+    script += 'mount -o remount,ro "$1"; mount -t tmpfs -o ro tmpfs "$2"; export HOME="$2" PYTHONPATH="$1"; shift 3; '
+    script += 'unset NUMBA_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR; "$@"'
+    asked = command("audit", saved(tmp_path), *SEARCH[:-4], "--fresh-seeds", 0, "--epochs", 2, "--quiet")
+    done = in_own_mounts(script, code, home, Path(butfor.__file__).parent, *asked, "--out", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["people"]
+
+
 @pytest.mark.parametrize("text", ["old", ""])
 def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch, text):
     path = tmp_path / "audit.json"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import signal
 import sys
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is not kept), 2 (bad input), 3 (no
     space or memory left), 130 (interrupted)."""
     prepare()
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells that it found no place for a cache of its own
     try:
         with _terminated_like_interrupted(), _interrupted_for_good():
             _refuse_nul(arguments or ())
