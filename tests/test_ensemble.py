@@ -376,27 +376,3 @@ def test_people_far_away_are_looked_at_by_a_few_members_only():
     assert 0 < len(near) < 30
     assert {len(h.gains[h.prefix(1)]) for h in hunts if h not in near} <= {4, 10}
     assert any(len(h.gains[h.prefix(1)]) == 4 for h in hunts)
-
-
-@pytest.mark.parametrize("width", [1, 64])
-def test_the_announced_bound_holds(width):
-    class Counts(Watcher):
-        listens, count, bound = True, 0, None
-
-        def plan(self, people, retrainings, seconds):
-            self.bound, self.seconds = retrainings, seconds
-
-        def trained(self, networks):
-            self.count += networks
-
-    class Wide(FusedEngine):
-        @property
-        def width(self):
-            return width
-
-    audit, data = fitted("salary", members=3, budget=5, phi="everyone", fresh_seeds=7, engine=Wide(1))
-    watch = Counts()
-    population = audit.explain_all(data.X_test, watch=watch)
-    assert population.found
-    assert 0 < watch.count <= watch.bound
-    assert watch.seconds > 0

@@ -164,29 +164,20 @@ class LabelAudit(BaseEstimator):
         if taken:
             raise TableError(f"Column {listed(taken)} has a name that verdicts use for the flipped labels; rename it.")
         sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
-        self.concerns_ = self._told(check_table(X, y), watch or Watcher())
-        self.learner_: Learner = as_learner(suited_mlp(len(X)) if self.model is None else self.model, self.encoder)
-        self.table_, kept = self._prepared(X, y, validation, as_weights(X, sample_weight))
-        self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
-        self.classes_ = self.table_.classes
-        names = label_names or y.attrs.get("label_names") or tuple(str(c) for c in self.classes_)
-        self.label_names_: tuple[str, str] = (str(names[0]), str(names[1]))
-        self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
-        self.data_hash_ = data_hash(self.table_)
-        self.budget_ = budget_in_labels(self.budget, self.table_.n)
-        started = time.perf_counter()
-        first = first_model(self.learner_, self.table_)
-        self.fit_seconds_ = (time.perf_counter() - started) / (1 if isinstance(self.learner_, MLPLearner) else 2)
-        self.seeded_ = seed_matters(self.learner_, self.table_, first)
-        self.members_ = self._how_many(first, self.fit_seconds_)
-        self.model_: Model = first
-        if self.members_ > 1:
-            ensemble = Ensemble(self.learner_, self.members_)
-            started = time.perf_counter()
-            trains = definition_of(self.engine, self.jobs)
-            self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, trains)
-            each = (time.perf_counter() - started) / (self.members_ - 1)
-            self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one loads and compiles what is needed
+        watch = watch or Watcher()
+        with watch:
+            watch.phase("a look at the table")
+            self.concerns_ = self._told(check_table(X, y), watch)
+            self.learner_: Learner = as_learner(suited_mlp(len(X)) if self.model is None else self.model, self.encoder)
+            self.table_, kept = self._prepared(X, y, validation, as_weights(X, sample_weight))
+            self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
+            self.classes_ = self.table_.classes
+            names = label_names or y.attrs.get("label_names") or tuple(str(c) for c in self.classes_)
+            self.label_names_: tuple[str, str] = (str(names[0]), str(names[1]))
+            self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
+            self.data_hash_ = data_hash(self.table_)
+            self.budget_ = budget_in_labels(self.budget, self.table_.n)
+            self._train(watch)
         self.training_logits_ = self.model_.logits(self.table_.X)
         if not np.isfinite(self.training_logits_).all():
             raise LearnerError(
@@ -265,6 +256,7 @@ class LabelAudit(BaseEstimator):
                 people,
                 watch,
                 self.fit_seconds_,
+                len(X) > 1,
                 self.max_seconds,
             )
             inquiry.run(trainer)
@@ -443,6 +435,24 @@ class LabelAudit(BaseEstimator):
 
     # --- fitting ------------------------------------------------------------------------------------
 
+    def _train(self, watch: Watcher) -> None:
+        """f, and how many members it has."""
+        watch.phase("encoding and the first model")
+        started = time.perf_counter()
+        first = first_model(self.learner_, self.table_)
+        self.fit_seconds_ = (time.perf_counter() - started) / (1 if isinstance(self.learner_, MLPLearner) else 2)
+        self.seeded_ = seed_matters(self.learner_, self.table_, first)
+        self.members_ = self._how_many(first, self.fit_seconds_)
+        self.model_: Model = first
+        if self.members_ > 1:
+            ensemble = Ensemble(self.learner_, self.members_)
+            watch.phase("the other members", self.members_ - 1)
+            started = time.perf_counter()
+            trains = definition_of(self.engine, self.jobs)
+            self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, trains, watch.trained)
+            each = (time.perf_counter() - started) / (self.members_ - 1)
+            self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one loads and compiles what is needed
+
     def _check_settings(self) -> None:
         """Refuse settings that cannot be, before anything is trained."""
         if self.protocol is not None:
@@ -581,7 +591,7 @@ class LabelAudit(BaseEstimator):
         return Settings(
             rank=self.rank_, protocol=self.protocol_, phi=self.phi_, psi=self.psi_, budget=self.budget_,
             share=self.share_, max_retrainings=self.max_retrainings, fresh_seeds=self.fresh_seeds,
-            alternatives=self.alternatives, random_state=self.random_state,
+            alternatives=self.alternatives, null=self.null, random_state=self.random_state,
         )  # fmt: skip
 
     def _ledger(self, note: Callable[[str], None]) -> Ledger:

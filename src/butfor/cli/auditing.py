@@ -41,7 +41,9 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     if options["cluster"] is not None:
         options["engine"] = click.get_current_context().with_resource(on_cluster(options))
     reading: list[str] = []
-    data = load(table, options, reading.append)
+    with watch:
+        watch.phase("reading the table")
+        data = load(table, options, reading.append)
     for line in reading:
         watch.note(line)
     labels = fitted_audit(data, options, watch)

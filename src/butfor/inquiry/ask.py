@@ -17,10 +17,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.allowed import Allowed
+from butfor.inquiry.cost import AROUND, FRESH, RANKING, SCORED, SEARCH, SHUFFLES, TIMING, TRIAL, Question, distinct_sets
 from butfor.inquiry.steady import beside_steady
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.partition import PartitionEnsemble
-from butfor.progress import Deadline, TimeIsUp, Watcher
+from butfor.progress import TRAININGS, Deadline, Phase, TimeIsUp, Watcher
 from butfor.prove import Bracket, prove
 from butfor.rank import Ranking, checked_scores
 from butfor.result.control import Found, base_logits, collaterals, judge, otherwise
@@ -38,6 +39,8 @@ from butfor.situation import Situation
 
 SEARCH_SHARE = 2 / 3
 """Of the time that is given, for the search; the rest is for confirmations and fresh seeds."""
+SLOW = 1.0
+"""Seconds of a training from which on one is enough to tell how long they take."""
 BLOCK, SCORES = 256, 2**25
 """People scored at once, and scores at the most: those against every training row must fit in memory."""
 
@@ -55,6 +58,7 @@ class Settings:
     max_retrainings: int | None
     fresh_seeds: int
     alternatives: int
+    null: int
     random_state: int
 
 
@@ -72,6 +76,8 @@ class Inquiry:
     watch: Watcher
     seconds_by_definition: float = 0.0
     """What one training by the learner's own `fit` took, for the announcement."""
+    others: bool = True
+    """Whether the people stand in a table of more than one, so that side effects can be counted."""
     seconds: float | None = None
     """Time for everything, where a `Deadline` keeps it."""
     proven: Mapping[int, Bracket] = field(init=False)
@@ -98,8 +104,8 @@ class Inquiry:
             searched = searched[np.argsort(np.abs(self.situation.logits[searched]), kind="stable")]
             self.watch.set(begun + SEARCH_SHARE * self.seconds)
         try:
-            self._hold_trial(trainer, searched)
             self._announce(trainer, searched)
+            self._hold_trial(trainer, searched)
             if self.pursuits:
                 self._join(trainer, self.psi, self.pursuits)
             self.pursuits += self._found_for(trainer, searched, self.psi)
@@ -138,14 +144,13 @@ class Inquiry:
 
     def _hold_trial(self, trainer: Trainer, people: NDArray[np.int64]) -> None:
         """Let the ranking look at a few real retrainings first, where it wants to."""
-        rank, most = self.settings.rank, self.settings.max_retrainings
-        if not (hasattr(rank, "prepare") and hasattr(rank, "trial")) or not len(people):
+        if not self._trial(trainer, people):
             return
-        if most is not None and 2 * rank.trial(len(people)) * trainer.members > most:
-            return  # what is left would be too little to search with
+        rank: Any = self.settings.rank
         situation = self.situation
+        self.watch.phase(TRIAL)
         figures: dict[str, Any] = rank.prepare(
-            lambda sets: trainer.retrain(sets)[:, people], situation.model, situation.table,
+            lambda sets: trainer.retrain(sets, self.watch)[:, people], situation.model, situation.table,
             situation.people.iloc[people], self.psi.of_people(people), self.settings.budget,
         )  # fmt: skip
         self.agreement = figures
@@ -155,6 +160,14 @@ class Inquiry:
                 f"{figures['spearman']:.2f}). The search goes by {leader_words(figures)}, which moved "
                 "decisions furthest in a trial."
             )
+
+    def _trial(self, trainer: Trainer, people: NDArray[np.int64]) -> int:
+        """Sets that the ranking looks at first; 0 where it wants none, or too little would be left to search with."""
+        rank, most = self.settings.rank, self.settings.max_retrainings
+        if not (hasattr(rank, "prepare") and hasattr(rank, "trial")) or not len(people):
+            return 0
+        sets = int(rank.trial(len(people)))
+        return 0 if most is not None and 2 * sets * trainer.members > most else sets
 
     def _found_for(self, trainer: Trainer, people: NDArray[np.int64], psi: Allowed) -> list[Pursuit]:
         """Search for these people among the labels that `psi` allows them."""
@@ -172,16 +185,20 @@ class Inquiry:
 
     def _join(self, trainer: Trainer, psi: Allowed, pursuits: Sequence[Pursuit]) -> None:
         settings = self.settings
+        allowed = psi.of_people([p.person for p in pursuits]).counts
+        enumerates = any(settings.protocol.enumerates(int(size), settings.budget) for size in allowed)
+        self.watch.phase(SEARCH)
         search = JointSearch(
             trainer, psi, settings.budget, share=settings.share, shrink=settings.protocol.shrinks,
             max_retrainings=settings.max_retrainings, pool=settings.protocol.pool([p.plan for p in pursuits]),
-            watch=self.watch,
+            claims=None if enumerates else JointSearch.CLAIMS, watch=self.watch,
         )  # fmt: skip
         search.run(pursuits)
         self.interrupted |= search.interrupted
 
     def _hunt(self, trainer: Trainer, protocol: SolidSearch, people: NDArray[np.int64], psi: Allowed) -> list[Pursuit]:
         hunts = self.hunts(people, psi)
+        self.watch.phase(SEARCH)
         search = SizeSearch(
             trainer, protocol.margin, second=self._second(protocol, psi),
             max_retrainings=self.settings.max_retrainings, watch=self.watch,
@@ -217,6 +234,7 @@ class Inquiry:
         settings, situation = self.settings, self.situation
         keys, directions = person_keys(situation.model, situation.people), away(situation.logits)
         found = []
+        self.watch.phase(RANKING, unit="people")
         size = max(1, min(BLOCK, SCORES // situation.table.n))
         for first in range(0, len(people), size):
             self.watch.trained(0)  # a look at the clock
@@ -240,6 +258,7 @@ class Inquiry:
                 found.append(
                     (int(person), out, Ranked(order, settings.budget, rng, len(allowed), drawn, start, effects))
                 )
+            self.watch.ranked(len(block))
         return found
 
     def _look_for_others(self, trainer: Trainer) -> None:
@@ -270,6 +289,7 @@ class Inquiry:
         if not count or not self.seeded or not self.pursuits:
             return
         seeds = fresh_seeds(self.learner, count)
+        self.watch.phase(FRESH)
         try:
             base = base_logits(trainer.asked, seeds, [p.person for p in self.pursuits], self.watch)
             for person, logits in base.items():
@@ -289,10 +309,12 @@ class Inquiry:
             return
         try:
             if list(cases) == list(range(len(X))):
-                decide: Callable[[Sequence[FlipSet]], Any] = trainer.retrain
+                decide: Callable[..., Any] = trainer.retrain
             else:
                 decide = Trainer(trainer.engine, self.learner, self.situation.table, X).retrain
-            sides = collaterals(decide, labels, self.found, [cases[f.person] for f in self.found])
+            self.watch.phase(AROUND)
+            places = [cases[f.person] for f in self.found]
+            sides = collaterals(lambda sets: decide(sets, self.watch), labels, self.found, places)
             for f, side in zip(self.found, sides, strict=True):
                 self.note(f.person, collateral=side)
         except KeyboardInterrupt:
@@ -325,6 +347,7 @@ class Inquiry:
             for run in range(runs + 1):
                 situation = self.situation if run == 0 else self.situation.shuffled(rng)
                 hunts = self.hunts(people, flippable(self.settings.psi, situation))
+                self.watch.phase(SHUFFLES)
                 SizeSearch(trainer, 0.0, watch=self.watch).measure(hunts)
                 took = {hunt.person: float(len(hunt.best)) for hunt in hunts if hunt.best}
                 sizes.append((situation.groups[people], np.array([took.get(int(p), np.inf) for p in people])))
@@ -337,48 +360,42 @@ class Inquiry:
     # --- what it will cost --------------------------------------------------------------------------
 
     def _announce(self, trainer: Trainer, people: NDArray[np.int64]) -> None:
-        """Say what it will cost at the most: search, confirmations and fresh seeds, by the time a training takes here.
-        Nothing is trained for it but one model, and that only where somebody listens and nothing was trained yet."""
-        settings, asked = self.settings, len(people) + len(self.pursuits)
-        search = self._most_sets(trainer, people) * trainer.members
-        if settings.max_retrainings is not None:
-            search = min(search, max(0, settings.max_retrainings - trainer.trained))
-        confirmations = 0 if trainer.engine.by_definition else asked * trainer.members
-        checks = settings.fresh_seeds * (asked + 1) if self.seeded and asked else 0
-        most = search + confirmations + checks if search else 0
-        if not most or not self.watch.listens:
-            self.watch.plan(asked, most and trainer.trained + most, 0.0)
+        """Say what it will cost, usually and at the most, by the time a training takes here. Nothing is trained for it
+        but a model or two, and those only where somebody listens and nothing was trained yet."""
+        question = self._question(trainer, people)
+        if not self.watch.listens:
+            self.watch.plan(question.asked, question.phases(0.0, 0.0, 0.0))
             return
-        seconds = (search + checks) * trainer.time_of_one() + confirmations * self.seconds_by_definition / trainer.jobs
-        self.watch.plan(asked, trainer.trained + most, seconds)
-        if settings.protocol.shrinks:
-            self.watch.note("Making what is found smaller comes on top of that.")
+        phases = question.phases(1.0, 1.0, 1.0)
+        if not any(phase.most for phase in phases if phase.unit == TRAININGS):
+            self.watch.plan(question.asked, [])
+            return
+        self.watch.phase(TIMING)
+        slow = self.seconds_by_definition > SLOW
+        each, timed = trainer.time_of_one(once=slow), Phase(TIMING, 1 if slow else 2, 1)
+        swept = min(trainer.members, 4) / min(trainer.members, trainer.jobs, 4)
+        scored = SCORED * self.seconds_by_definition * swept * -(-len(people) // BLOCK)
+        by_definition = self.seconds_by_definition / trainer.jobs
+        self.watch.plan(question.asked, [timed, *question.phases(each, by_definition, scored)])
 
-    def _most_sets(self, trainer: Trainer, people: NDArray[np.int64]) -> int:
-        """Flip sets that the search for these people trains at the most, as far as the protocol can say."""
-        protocol, budget = self.settings.protocol, self.settings.budget
-        sizes = [int(size) for size in self.psi.of_people(people).counts]
-        if isinstance(protocol, SolidSearch):
-            return 1 + sum(protocol.most(size, budget, trainer.width) for size in sizes)
-        sets = sum(protocol.most(size, budget) for size in sizes)
-        if budget <= 2 and len(people):  # equal sets are trained once
-            sets = min(sets, distinct_sets(self.psi.of_people(people), budget))
-        return sets
+    def _question(self, trainer: Trainer, people: NDArray[np.int64]) -> Question:
+        settings, theirs = self.settings, self.psi.of_people(people)
+        protocol, counts = settings.protocol, [int(size) for size in theirs.counts]
+        pairs = isinstance(protocol, Exhaustive) and settings.budget > 1  # what was trained of them is not kept
+        return Question(
+            protocol=protocol, budget=settings.budget, sizes=counts, settled=len(self.pursuits),
+            members=trainer.members, width=trainer.width, trial=self._trial(trainer, people),
+            ranked=settings.rank.name != "chance",
+            looks_again=isinstance(protocol, SolidSearch) and self._second(protocol, self.psi) is not None,
+            max_retrainings=settings.max_retrainings,
+            fresh_seeds=settings.fresh_seeds if self.seeded else 0, alternatives=settings.alternatives,
+            shuffles=settings.null, others=bool(settings.fresh_seeds) and self.others,
+            confirms=pairs or not trainer.engine.by_definition or trainer.remembers,
+            distinct=distinct_sets(theirs, settings.budget) if settings.budget <= 2 and len(people) else None,
+        )  # fmt: skip
 
 
 def _gap(groups: NDArray[np.object_], turned: NDArray[np.bool_]) -> float:
     """The largest difference between two groups' shares."""
     shares = [float(turned[groups == group].mean()) for group in set(groups)]
     return max(shares) - min(shares)
-
-
-def distinct_sets(psi: Allowed, budget: int) -> int:
-    """Different single labels and, with a budget of 2, pairs that somebody's ψ allows."""
-    singles = psi.different[:, psi.different.any(axis=0)]
-    count = singles.shape[1]
-    if budget == 1:
-        return count
-    if count > 5000:
-        return count * (count + 1) // 2
-    allowed = singles.astype(np.float32)
-    return count + int(np.triu(allowed.T @ allowed > 0, 1).sum())

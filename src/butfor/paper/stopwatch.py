@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.machine import available_cores
-from butfor.progress import Watcher
+from butfor.progress import Phase, Watcher, announcement, trainings_in
 from butfor.rank import Ranking, Scores
 from butfor.seam import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
 
@@ -112,9 +112,9 @@ class LineWatcher(Watcher):
         self._last = time.monotonic()
         self.note(heading)
 
-    def plan(self, people: int, retrainings: int, seconds: float) -> None:
-        self._most = retrainings
-        self.note(f"  {people} people, at most {retrainings} retrainings, about {seconds:.0f} s at most")
+    def plan(self, people: int, phases: Sequence[Phase]) -> None:
+        self._most = trainings_in(phases)
+        self.note(f"  {announcement(people, phases)}")
 
     def trained(self, networks: int) -> None:
         self._networks += networks

@@ -39,6 +39,7 @@ def judge(
     """Every find on fresh seeds, person by person as they are done, so that whoever stops keeps what there is."""
     sets = list(dict.fromkeys(f.flips for f in found))
     step = max(1, 4 * trainer.at_once // len(seeds))
+    watch.left(len(sets) * len(seeds))
     for first in range(0, len(sets), step):
         some = sets[first : first + step]
         trainings = [Training(flips, seed) for flips in some for seed in seeds]

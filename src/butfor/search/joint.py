@@ -76,6 +76,10 @@ class Pursuit:
     """Own attempts whose training failed or diverged."""
     clearance: float | None = None
     """The mean gain of an ensemble's members in standard deviations, where they were asked one by one."""
+    claims: int = 0
+    """Sets that were put to the definition."""
+    refused: bool = False
+    """Whether the definition has refused as many as it is asked about."""
     settled: bool = False
     """The plan holds a set that is proven to be the smallest, or is empty because none can do: nothing to shrink."""
 
@@ -120,6 +124,9 @@ class JointSearch:
     FIRST_ROUND, ROUND = 1 / 4, 1 / 8
     """Share of the people who get an attempt of the pool in one round. Smaller rounds learn more from each other; the
     first attempts need no learning."""
+    CLAIMS = 8
+    """Sets of one person that are put to the definition, where the search does not promise to try everything. It hardly
+    ever refuses one; whoever comes to so many is not searched for any longer, and called incomplete."""
     LEARNING = 8
     """Attempts made ahead at the most where the next ones depend on what these bring."""
 
@@ -133,9 +140,11 @@ class JointSearch:
         shrink: bool = False,
         max_retrainings: int | None = None,
         pool: int | None = None,
+        claims: int | None = CLAIMS,
         watch: Watcher | None = None,
     ) -> None:
         self.trainer, self.psi, self.budget = trainer, psi, budget
+        self.claims = claims
         self.share, self.shrink, self.max_retrainings = share, shrink, max_retrainings
         self.pool, self.attempts = pool, 0
         self.ahead = trainer.width if pool is None else min(trainer.width, self.LEARNING)
@@ -172,7 +181,8 @@ class JointSearch:
             if shrink is not None and pursuit.found is not None:
                 pursuit.minimal, pursuit.complete = shrink.minimal(pursuit.found), shrink.done
             elif pursuit.found is None:
-                pursuit.complete = pursuit.plan.done and not pursuit.claim and pursuit.person not in self._underway
+                through = pursuit.plan.done and not pursuit.claim and pursuit.person not in self._underway
+                pursuit.complete = through and not pursuit.refused
 
     def _settle(self, pursuits: Sequence[Pursuit], watch: Watcher, *, one_by_one: bool) -> None:
         """No more trainings: confirm what is claimed, each person's smallest set first; one by one where there is only
@@ -197,7 +207,13 @@ class JointSearch:
             self._ask_everyone(pursuits, {p.person: p.plan.opening() for p in pursuits}, known)
 
     def _spent(self) -> bool:
-        return self.max_retrainings is not None and self.trainer.trained >= self.max_retrainings
+        return self._room() < 1
+
+    def _room(self) -> float:
+        """Sets that may still be trained."""
+        if self.max_retrainings is None:
+            return math.inf
+        return (self.max_retrainings - self.trainer.trained) // self.trainer.members
 
     def _pool_empty(self, kept_back: int = 0) -> bool:
         return self.pool is not None and self.attempts + kept_back >= self.pool
@@ -256,8 +272,7 @@ class JointSearch:
         pool that belong to those who have had none."""
         tries: dict[int, list[FlipSet]] = {p.person: [] for p in active}
         new: set[FlipSet] = set()
-        left = math.inf if self.max_retrainings is None else self.max_retrainings - self.trainer.trained
-        room = left / self.trainer.members
+        room = self._room()
         first = self.pool is not None and any(not p.spent for p in active if p.shrinking is None)
         wanted = min(room, 1 if first else self.ahead)  # nothing is known before the first one
         asking = list(active)
@@ -292,7 +307,7 @@ class JointSearch:
                 pursuit.failed += 1
             else:
                 pursuit.course.append((len(flips), logit))
-            if pursuit.changed(logit) and flips not in pursuit.rejected:
+            if pursuit.changed(logit) and flips not in pursuit.rejected and not pursuit.refused:
                 return Claim(flips)
         return None
 
@@ -325,7 +340,7 @@ class JointSearch:
     def _offered_claim(self, pursuit: Pursuit) -> Claim | None:
         while pursuit.offers:
             flips = pursuit.offers.pop(0)
-            if flips not in pursuit.rejected:
+            if flips not in pursuit.rejected and not pursuit.refused:
                 return Claim(flips, shared=True)
         return None
 
@@ -339,6 +354,7 @@ class JointSearch:
             flips
             for flips in shrink.smallest_first()
             if flips not in pursuit.rejected
+            and not pursuit.refused
             and (
                 len(flips) < len(found) or (len(flips) == len(found) and shrink.minimal(flips) > shrink.minimal(found))
             )
@@ -359,8 +375,12 @@ class JointSearch:
 
     def _confirm(self, claiming: Sequence[Pursuit], watch: Watcher | None = None) -> None:
         """Nothing is found that the definition does not find too; whose claim fails goes on searching."""
-        self.trainer.confirm([p.claim.flips for p in claiming if p.claim], watch)
+        self.watch.phase("confirmation")
+        self.trainer.confirm([p.claim.flips for p in claiming if p.claim], watch or self.watch)
+        self.watch.phase("search")
         for pursuit in claiming:
+            pursuit.claims += 1
+            pursuit.refused = self.claims is not None and pursuit.claims >= self.claims
             claim, pursuit.claim = pursuit.claim, None
             assert claim is not None
             logit = float(self.trainer.confirmed_logits(claim.flips)[pursuit.person])
@@ -368,6 +388,8 @@ class JointSearch:
                 pursuit.rejected.add(claim.flips)
                 if pursuit.shrinking is not None:
                     pursuit.shrinking.reject(claim.flips)
+                elif pursuit.refused:
+                    pursuit.plan.done = True
                 self._conclude(pursuit)
                 continue
             if not claim.shrunk:

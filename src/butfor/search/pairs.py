@@ -110,7 +110,9 @@ class PairSearch:
             working[pursuit.person] = [flips[c] for c in turned[np.argsort(-said[turned] * pursuit.away)]]
         claiming = [p for p in open_ if working[p.person]]
         while claiming:
-            self.trainer.confirm([working[p.person][0] for p in claiming])
+            self.watch.phase("confirmation")
+            self.trainer.confirm([working[p.person][0] for p in claiming], self.watch)
+            self.watch.phase("search")
             for pursuit in claiming:
                 pair = working[pursuit.person].pop(0)
                 logit = float(self.trainer.confirmed_logits(pair)[pursuit.person])

@@ -13,9 +13,12 @@ class Shrink(Plan):
     also shows which flips weigh least, and by that order halves are tried again. When nothing more can be left out,
     `other` proposes sets of one flip less that need not be part of this one, `OTHERS` of them.
 
-    When it is `done`, every set that leaves out a single flip of `smallest` was tried and does not work."""
+    When it is `done`, every set that leaves out a single flip of `smallest` was tried and does not work; unless it has
+    taken as many attempts as `most` allows, which sets without order among their flips may come to."""
 
     OTHERS = 12
+    EACH = 8
+    """Attempts at the most for each flip of the first set."""
 
     def __init__(
         self,
@@ -26,6 +29,7 @@ class Shrink(Plan):
         self._ordered = list(strongest_first)
         self._other, self._others = other, 0
         whole = flip_set(self._ordered)
+        self._left = self.most(len(whole))
         self._gains: dict[FlipSet, float] = {whole: gain}
         self._working: set[FlipSet] = {whole}
         self._fails = 0
@@ -35,6 +39,11 @@ class Shrink(Plan):
         self._queue: list[FlipSet] = []
         self._waiting: set[FlipSet] = set()
         self._advance()
+
+    @classmethod
+    def most(cls, size: int) -> int:
+        """Attempts at the most to make a set of that many flips smaller."""
+        return cls.EACH * size + cls.OTHERS if size > 1 else 0
 
     @property
     def smallest(self) -> FlipSet:
@@ -59,6 +68,7 @@ class Shrink(Plan):
         if not self._queue:
             return None
         flips = self._queue.pop(0)
+        self._left -= 1
         self._waiting.add(flips)
         return flips
 
@@ -91,11 +101,12 @@ class Shrink(Plan):
             self._others += 1
             proposed = self._other(len(best) - 1)
             self._queue = [proposed] if proposed and proposed not in self._gains else []
+        del self._queue[self._left :]
         self.done = not self._queue
 
     def _heaviest_first(self, best: FlipSet, whole: FlipSet) -> list[int]:
         """The rows of `best`; first those without which `whole` falls back furthest."""
-        return sorted(best, key=lambda row: self._gains[_without(whole, row)])
+        return sorted(best, key=lambda row: self._gains.get(_without(whole, row), 0.0))
 
     def _halfway(self, best: FlipSet) -> FlipSet | None:
         """Bisection over prefixes of the strongest rows, while the smallest set is such a prefix."""

@@ -38,6 +38,8 @@ SCREEN = 4
 FAR = 1.5
 """Standard deviations short of turning at which a first look is the last."""
 
+CLAIMS = 3
+"""Sets of one person that are put to the definition. It hardly ever refuses one of many members."""
 SLICE = 16
 """Sets, or engine widths where those are larger, trained between two looks at the clock."""
 
@@ -63,17 +65,47 @@ class SolidSearch(Protocol):
     def plan(self, person: Ranked) -> Plan:
         return Listed(iter(()), person.order)
 
-    def most(self, flippable: int, budget: int, width: int = 1) -> int:
-        """Sets a person takes: the opening and the sizes, both twice. With room for several sizes at a time it may be
-        all of them."""
+    def most(self, flippable: int, budget: int) -> int:
+        """Sets a person takes: the opening and its sizes; the sizes again or, where the first opening failed, another
+        opening and its sizes. More where the engine has room for several sizes at a time (`sets_at_most`)."""
         cap = min(flippable, budget)
-        return 2 * (1 + (cap.bit_length() if width == 1 else cap)) if cap else 0
+        return 1 + (1 + self.looks_again(budget)) * halvings(cap) if cap else 0
+
+    def sets_at_most(self, flippable: Sequence[int], budget: int, width: int, again: bool = True) -> int:
+        """Sets that all people take together, where an engine has room for `width` of them side by side; `again`:
+        whether there is a second look. The data as they are is one of them."""
+        caps = [min(each, budget) for each in flippable if each]
+        if not caps:
+            return 0
+        return 1 + len(caps) + left_at_most(caps, width, again and self.looks_again(budget))
 
     def depth(self, flippable: int, budget: int) -> int:
         return min(flippable, budget)
 
     def looks_again(self, budget: int) -> bool:
         return budget >= LEAST_FOR_SECOND if self.second is None else self.second
+
+
+def halvings(cap: int) -> int:
+    """Steps of a bisection among the sizes below a cap that works."""
+    return (cap - 1).bit_length()
+
+
+def sizes_at_most(caps: Sequence[int], width: int) -> int:
+    """Sets that bisections below these caps take together. Every step halves what is left at least; it takes one set of
+    everyone or, where there is room, several of each."""
+    steps = [halvings(cap) for cap in caps]
+    together = sum(max(width, sum(taken > step for taken in steps)) for step in range(max(steps)))
+    return min(sum(caps) - len(caps), together)
+
+
+def left_at_most(caps: Sequence[int], width: int, again: bool) -> int:
+    """Sets that people with these caps take after the opening; `again`: with a second look, in which those whose
+    opening failed have another one instead of the sizes of the first."""
+    if not caps:
+        return 0
+    sizes = sizes_at_most(caps, width)
+    return sizes + again * (sizes + (len(caps) if width > 1 else 0))
 
 
 LEAST_FOR_SECOND = 8
@@ -177,6 +209,7 @@ class SizeSearch:
         stopped: KeyboardInterrupt | None = None
         try:
             near = self.open(hunts)
+            self._narrow(near)
             self._bisect([hunt for hunt in near if hunt.best])
             if self.second is not None and near:
                 self._look_again(near)
@@ -211,6 +244,13 @@ class SizeSearch:
             self._settle(hunt, hunt.prefix(hunt.cap))
         self._report(hunts)
         return [hunt for hunt in near if self._in_reach(hunt, hunt.prefix(hunt.cap))]
+
+    def _narrow(self, near: Sequence[Hunt]) -> None:
+        """Say what is left at the most, now that it is known who comes near."""
+        left = left_at_most([hunt.cap for hunt in near], self.trainer.width, self.second is not None)
+        if self.max_retrainings is not None:
+            left = min(left, max(0, self.max_retrainings - self.trainer.trained) // self.trainer.members)
+        self.watch.left(left * self.trainer.members)
 
     def measure(self, hunts: Sequence[Hunt]) -> None:
         """How many labels it takes by the first ranking alone, in `best`; nothing is looked for again or confirmed."""
@@ -301,7 +341,10 @@ class SizeSearch:
     def _confirm(self, hunts: Sequence[Hunt], watch: Watcher) -> None:
         """The definition has the last word; whose set it does not turn gets the next best one."""
         going = list(hunts)
-        while going:
+        self.watch.phase("confirmation")
+        possible = [len(hunt.candidates(self.margin, self.trainer.members)) for hunt in hunts]
+        self.watch.left(sum(min(CLAIMS, sets) for sets in possible) * self.trainer.members)
+        for _ in range(CLAIMS):
             claims = [(hunt, claim) for hunt in going if (claim := self._claim(hunt)) is not None]
             self.trainer.confirm([flips for _, flips in claims], watch)
             going = []
@@ -312,6 +355,8 @@ class SizeSearch:
                 else:
                     hunt.rejected.add(flips)
                     going.append(hunt)
+        for hunt in going:
+            hunt.complete &= self._claim(hunt) is None
 
     def _claim(self, hunt: Hunt) -> FlipSet | None:
         return next(iter(hunt.candidates(self.margin, self.trainer.members)), None)

@@ -69,10 +69,17 @@ class Trainer:
         """Trainings that are worth asking for in one call; what is found does not depend on it."""
         return int(getattr(self.engine, "at_once", self.engine.width))
 
-    def time_of_one(self) -> float:
-        """Seconds per training, side by side: of those done so far or, before the first, of one that is done for it."""
+    @property
+    def remembers(self) -> bool:
+        """Whether there is a ledger."""
+        return self._page is not None
+
+    def time_of_one(self, once: bool = False) -> float:
+        """Seconds per training, side by side: of those done so far or, before the first, of one that is done for it;
+        `once`: without another before it that compiles, which hardly counts where trainings take long."""
         if self._seconds_each is None:
-            self.train([Training(())])  # compiles what must be compiled
+            if not once:
+                self.train([Training(())])  # compiles what must be compiled
             started = time.perf_counter()
             self.train([Training(())])
             self._seconds_each = (time.perf_counter() - started) / min(self.at_once, self.jobs)
@@ -127,9 +134,9 @@ class Trainer:
         """Models whose answers were looked at; the others were trained ahead of time."""
         return self._looked_through + sum(len(self._members[flips]) for flips in self._looked_at)
 
-    def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
+    def retrain(self, flip_sets: Sequence[FlipSet], watch: Watcher | None = None) -> Floats:
         """What the models trained on the flip sets say, `[sets × people]`; each is trained once."""
-        self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)], Watcher())
+        self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)], watch or Watcher())
         return np.array([self.logits(flips) for flips in flip_sets])
 
     def confirm(self, flip_sets: Sequence[FlipSet], watch: Watcher | None = None) -> None:
