@@ -213,7 +213,7 @@ def test_the_solid_search_keeps_its_bound(people, seed, width, found, budget, ag
 @given(*WHIMS, st.integers(2, 12), st.sampled_from([0.0, 0.5, 1.0]), st.booleans(), st.sampled_from([None, 40]))
 def test_the_joint_search_keeps_its_bound(people, seed, width, found, budget, agreed, guided, limit):
     engine, trainer = whimsical(people, seed, width, 2, found, agreed)
-    protocol = GuidedSearch() if guided else Algorithm1()
+    protocol = GuidedSearch(2) if guided else Algorithm1()
     rng = np.random.default_rng(seed)
     plans = [protocol.plan(Ranked(rng.permutation(40), budget, rng, 40)) for _ in range(people)]
     pursuits = [Pursuit(k, plan, 1.0) for k, plan in enumerate(plans)]

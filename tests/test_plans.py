@@ -1,7 +1,5 @@
 """Plans as games against an oracle that knows which flip sets work."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -252,7 +250,7 @@ def common_search(starts, pool, share=False, empty=0, confirm=agree, **settings)
     effects = np.tile(np.linspace(0.06, 0.01, 40), (len(starts), 1))
     engine = Bar(np.array(starts), effects)
     trainer = Trainer(engine, None, None, np.zeros((len(starts), 1)))
-    trainer.confirm = partial(confirm, trainer)
+    trainer.confirm = lambda flips, watch=None: confirm(trainer, flips)
     pursuits = [
         Pursuit(k, Learned(np.arange(40), 4, 8 * pool, np.random.default_rng(k), start), 1.0)
         for k, start in enumerate(starts)

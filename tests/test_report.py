@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from functools import cache, cached_property
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,13 @@ from butfor.errors import OutputError
 from butfor.report import belief, charts, distance, files, page, roster
 from butfor.report import words as plain_words
 from butfor.report.flat import flat
-from butfor.report.privacy import suppressed
+from butfor.report.privacy import suppressed, told_performance
 from butfor.report.svg import inline_svg
 from butfor.report.values import comparison, differs, pulled, short, shown
 from butfor.result.control import Collateral
 from butfor.result.fresh import USUAL, WORDS, FreshSeeds
 from butfor.result.groups import Curves, Null
+from butfor.result.performance import Performance
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION
 from butfor.result.verdict import Verdict
@@ -1109,6 +1110,71 @@ def test_a_record_travels_with_its_table(loans, tmp_path, capsys):
     frame.assign(income=frame["income"] + 1).to_csv(moved, index=False)
     assert main(["replay", record, "--data", str(moved)]) == 2
     assert "is not the table of the record" in capsys.readouterr().err
+
+
+def test_a_record_travels_with_its_other_files_too(loans, tmp_path, capsys):
+    path, frame = loans
+    out, moved = tmp_path / "out", tmp_path / "moved"
+    moved.mkdir()
+    train, people = tmp_path / "train.csv", tmp_path / "people.csv"
+    frame[:200].to_csv(train, index=False)
+    frame[200:].to_csv(people, index=False)
+    asked = ["audit", str(train), "--test", str(people), *AUDIT, "--budget", "3", "--cases", "0:6"]
+    assert main([*asked, "--out", str(out), "--quiet"]) == 0
+    record, page = str(out / "audit.json"), (out / "report.html").read_text(encoding="utf-8")
+    assert "--data other/place/train.csv --test other/place/people.csv" in page
+    train.rename(moved / "train.csv")
+    people.rename(moved / "people.csv")
+    there = ["--data", str(moved / "train.csv")]
+    assert main(["replay", record, *there]) == 2
+    assert main(["replay", record, *there, "--test", str(moved / "people.csv")]) == 0
+    frame[200:].assign(income=1.0).to_csv(moved / "people.csv", index=False)
+    capsys.readouterr()
+    assert main(["replay", record, *there, "--test", str(moved / "people.csv")]) == 1
+    assert "person.income is" in capsys.readouterr().out
+    assert main(["replay", record, *there, "--validation", str(path)]) == 2
+    assert "the record names no validation file; leave --validation out." in capsys.readouterr().err
+
+
+def performance_of(kinds):
+    """Groups with so many people labelled and decided (no no, no yes, yes no, yes yes)."""
+    rows = [(g, t, d) for g, counts in kinds.items() for k, (t, d) in enumerate(product((0, 1), (0, 1)))
+            for _ in range(counts[k])]  # fmt: skip
+    groups, truth, decided = zip(*rows, strict=True)
+    labels = [np.array(values) for values in (truth, decided)]
+    return Performance.of(pd.Series(groups, name="sex"), *labels, 0, "granted", list(kinds))
+
+
+def test_rates_of_groups_are_told_where_they_tell_nobodys_label():
+    many, few = (20, 10, 12, 30), (20, 9, 12, 30)
+    told = told_performance(performance_of({"women": many, "men": many}))
+    assert [row["group"] for row in told["by_group"]] == ["women", "men"]
+    assert told["accuracy"] == pytest.approx(50 / 72)
+    told = told_performance(performance_of({"women": many, "men": few}))
+    assert [row["group"] for row in told["by_group"]] == ["women"]
+    assert told["accuracy"] is None, "with it the men's errors could be worked out"
+    assert told["people"] is None
+    assert told["left_out"] == 1
+    assert told_performance(performance_of({"men": few})) is None
+    assert told_performance(performance_of({"men": (90, 0, 0, 0)})) is None
+    named = told_performance(performance_of({"women": many, "men": many}), {"women"})
+    assert [row["group"] for row in named["by_group"]] == ["women"]
+    assert named["accuracy"] is None
+    assert told_performance(None) is None
+
+
+@pytest.mark.parametrize("level", ["--redact", "--public"])
+def test_a_redacted_page_has_the_rates_of_large_groups(tmp_path, level):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(0, 1, 1200), "sex": rng.choice(["women", "men"], 1200)})
+    X.assign(y=np.where(X["a"] + rng.normal(0, 1.5, 1200) > 0, "yes", "no")).to_csv(tmp_path / "t.csv", index=False)
+    asked = ["audit", str(tmp_path / "t.csv"), "--label", "y", "--sensitive", "sex", "--model", "logistic", "--budget"]
+    assert main([*asked, "2", "--cases", "0:30", level, "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    record = json.loads((tmp_path / "out" / "audit.json").read_text(encoding="utf-8"))
+    assert {row["group"] for row in record["performance"]["by_group"]} == {"women", "men"}
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "How the model decides" in page
+    assert "at least 10 of its people are of each kind" in page
 
 
 def test_audits_verdicts_and_populations_have_a_notebook_form_and_a_frame(loans):

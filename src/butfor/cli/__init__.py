@@ -157,8 +157,12 @@ cli.add_command(check_table)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
 @click.option("--data", type=click.Path(), help="Where the table lies now; it must have the same training rows.")
+@click.option("--test", type=click.Path(), help="Where the file of the people lies now, for a record that has one.")
+@click.option("--validation", type=click.Path(), help="Where the file of the validation rows lies now, likewise.")
 @click.option("--fresh-seeds", "fresh", is_flag=True, help="Train every find's fresh seeds again too, and count them.")
-def replay(file: Path, model: str | None, data: str | None, fresh: bool) -> int:
+def replay(
+    file: Path, model: str | None, data: str | None, test: str | None, validation: str | None, fresh: bool
+) -> int:
     """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare: rows, labels,
     groups, rules, proofs and logits with the table and the model, the summary with the verdicts, and the whole
     file with its checksum.
@@ -171,7 +175,7 @@ def replay(file: Path, model: str | None, data: str | None, fresh: bool) -> int:
 
     opened = open_record(file)
     given = None if model is None else model_named(model)
-    people = opened.people if data is None else [elsewhere(person, data) for person in opened.people]
+    people = [elsewhere(person, data=data, test=test, validation=validation) for person in opened.people]
     agree: dict[bool, list[bool]] = {True: [], False: []}
     for person, outcome in zip(people, replay_all(people, given, fresh=fresh), strict=True):
         found = person["status"] == "found"

@@ -67,6 +67,11 @@ TABLE: tuple[Option, ...] = (
         default="",
         help="Columns not to learn from, separated by commas. A dropped protected attribute still forms the groups.",
     ),
+    click.option(
+        "--names",
+        help="Names of all columns, separated by commas, for a CSV whose first line is a row like any other; 'numbers' "
+        "calls them column 1, column 2, ….",
+    ),
     click.option("--keep", default="", help="Columns not to learn from that people.csv shows, separated by commas."),
     click.option("--id", "identifier", help="The column that names the rows in the answers; it is not learned from."),
     click.option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from butfor import LabelAudit
 
-AS_GIVEN = ("label", "positive", "sensitive", "drop", "keep", "test", "validation", "rank")
+AS_GIVEN = ("label", "positive", "sensitive", "drop", "keep", "names", "test", "validation", "rank")
 WHERE_GIVEN = ("max_categories", "margin", "tries", "max_retrainings", "time", "steady", "strict")
 
 

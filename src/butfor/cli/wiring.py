@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from pathlib import Path
@@ -39,12 +40,25 @@ def load(table: str, options: dict[str, Any], note: Note) -> Dataset:
         hold_out=options.get("model", "mlp") == "mlp",
         identifier=options["identifier"],
         keep=_names(options["keep"]),
+        names=_column_names(options["names"]),
         note=note,
     )
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _column_names(text: str | None) -> list[str] | None:
+    """As they are given, one CSV line, or "numbers" for none."""
+    if text is None:
+        return None
+    names = next(csv.reader([text], skipinitialspace=True), [])
+    if text.strip() == "numbers":
+        return []
+    if not names or not all(name.strip() for name in names):
+        raise SettingError(f"--names '{text}': give a name for every column, separated by commas, or 'numbers'.")
+    return [name.strip() for name in names]
 
 
 def on_cluster(options: dict[str, Any]) -> AbstractContextManager[Engine]:

@@ -6,7 +6,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from butfor.data.bounds import (
     unzipped,
 )
 from butfor.data.catalogue import DATASETS
-from butfor.errors import TableError, listed
+from butfor.errors import SettingError, TableError, listed
 
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx": "excel"}
@@ -32,20 +32,23 @@ FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx"
 Note = Callable[[str], None]
 
 
-def read_file(path: str | Path, note: Note | None = None) -> pd.DataFrame:
+def read_file(path: str | Path, note: Note | None = None, names: Sequence[str] | None = None) -> pd.DataFrame:
     """A file as a frame, rows numbered from 0: CSV (comma, semicolon or tab, also .gz; "-" is standard input), Parquet,
-    Feather or Excel."""
+    Feather or Excel. `names`: of the columns of a CSV whose first line is a row like any other; none of them: they are
+    numbered."""
     note, name = note or silent, called(path)
     refuse_absent(path)
     kind = FILES.get(Path(path).suffix.lower(), "text")
     try:
-        frame = _read_text(path, note) if kind == "text" else _read_binary(Path(path), kind, note)
+        if kind != "text" and names is not None:
+            raise SettingError(f"--names is for CSV files without a line of names; leave it out for '{name}'.")
+        frame = _read_text(path, note, names) if kind == "text" else _read_binary(Path(path), kind, note)
     except ImportError as error:
         extra = "excel" if kind == "excel" else "parquet"
         raise TableError(
             f"Reading '{name}' needs a package that is not installed: pip install \"butfor[{extra}]\"."
         ) from error
-    except TableError:
+    except (TableError, SettingError):
         raise
     except Exception as error:  # readers of foreign bytes raise whatever they stumble over
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -85,13 +88,18 @@ def _without_na(values: pd.Series) -> pd.Series:
     return values.astype(np.float64) if values.isna().any() else pd.Series(values.to_numpy(), values.index)
 
 
-def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
+def _read_text(path: str | Path, note: Note, names: Sequence[str] | None = None) -> pd.DataFrame:
     name = called(path)
     content = standard_input(name) if str(path) == STANDARD_INPUT else Path(path).read_bytes()
     text = _decoded(content, name, note)
     refuse_long_lines(text, name)
     separator = _separator(text)
-    header = _check_lines(text, separator, name)
+    header = _check_lines(text, separator, name, names)
+    if names is not None:
+        return pd.read_csv(
+            io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False, header=None,
+            names=header,
+        )  # fmt: skip
     if not header[0].strip():
         note(
             f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (leave it out with --drop, or --id)."
@@ -123,9 +131,9 @@ def _separator(text: str) -> str:
     return max(",;\t", key=re.sub(r'"[^"]*"', "", header).count)
 
 
-def _check_lines(text: str, separator: str, name: str) -> list[str]:
+def _check_lines(text: str, separator: str, name: str, names: Sequence[str] | None = None) -> list[str]:
     """The header, once every line is known to have as many values as it: pandas would shift the columns of longer ones
-    and fill up shorter ones."""
+    and fill up shorter ones. `names` stand in for a header that the file does not have."""
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     header: list[str] = []
     for values in _rows_of(lines, name):
@@ -134,6 +142,8 @@ def _check_lines(text: str, separator: str, name: str) -> list[str]:
             header = values if any(values) else []
             if len(header) == 1:
                 raise TableError(_no_table(name, 1))
+            if names and header and len(names) != len(header):
+                raise SettingError(f"--names has {len(names)} names, but '{name}' has {len(header)} columns.")
         elif len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
             plural = "s" * (len(values) != 1)
             raise TableError(
@@ -142,6 +152,12 @@ def _check_lines(text: str, separator: str, name: str) -> list[str]:
             )
     if not header:
         raise TableError(_no_table(name, 0))
+    if names is not None:
+        header = list(names) or [f"column {k}" for k in range(1, len(header) + 1)]
+        twice = sorted({column for column in header if header.count(column) > 1})
+        if twice:
+            raise SettingError(f"--names has {listed(twice)} more than once.")
+        return header
     _refuse_twice(header, name)
     return header
 
@@ -164,7 +180,10 @@ def _refuse_twice(header: Iterable[str], name: str) -> None:
     names = [column.strip() for column in header if column.strip()]
     twice = [column for column in dict.fromkeys(names) if names.count(column) > 1]
     if twice:
-        raise TableError(f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one.")
+        raise TableError(
+            f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one, or give "
+            "the names with --names if the first line is a row like any other."
+        )
 
 
 def refuse_absent(path: str | Path) -> None:

@@ -46,6 +46,7 @@ def load_table(
     hold_out: bool = True,
     identifier: str | None = None,
     keep: Sequence[str] = (),
+    names: Sequence[str] | None = None,
     note: Note | None = None,
 ) -> Dataset:
     """The table `source` names, split. A file needs `label` and `sensitive`; an embedded set has its own.
@@ -54,14 +55,15 @@ def load_table(
     their rows out; a row without a label is always left out. `test` and `validation` are files of the same columns;
     with a test file, `hold_out` says whether validation rows are split off where there is no file with them.
     `identifier` names the column whose values become the rows' labels, `keep` those that are shown but not learned
-    from. `note` hears what was done to the file."""
+    from; `names` those of all columns of a CSV whose first line is a row like any other (an empty list numbers them).
+    `note` hears what was done to the file."""
     note = note or silent
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     if str(source) in DATASETS:
         given = {
             "label": label, "positive": positive, "test": test, "validation": validation, "id": identifier,
-            "keep": keep or None,
+            "keep": keep or None, "names": names,
         }  # fmt: skip
         fixed = [f"--{name}" for name, value in given.items() if value is not None]
         if fixed:
@@ -76,20 +78,20 @@ def load_table(
         refuse_absent(source)
         raise SettingError(f"For a table of your own give {' and '.join(absent)} (a column's name).")
     files = {part: file for part, file in ((TRAIN, source), (VAL, validation), (TEST, test)) if file is not None}
-    frame, parts = _together({part: read_file(file, note) for part, file in files.items()}, files)
-    names = [] if identifier is None else [identifier]
-    _check_columns(frame, {"--label": [label], "--keep": keep, "--id": names})
+    frame, parts = _together({part: read_file(file, note, names) for part, file in files.items()}, files)
+    named = [] if identifier is None else [identifier]
+    _check_columns(frame, {"--label": [label], "--keep": keep, "--id": named})
     protected = _protected(frame, _several(sensitive, frame), [*drop, *keep])
     if label in protected:
         raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
-    inputs = [c for c in frame.columns if c not in (label, *drop, *keep, *names)]
+    inputs = [c for c in frame.columns if c not in (label, *drop, *keep, *named)]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
-    frame = as_numbers(_days(frame, inputs, note), inputs, [label, *protected, *names], note)
+    frame = as_numbers(_days(frame, inputs, note), inputs, [label, *protected, *named], note)
     check_numbers(frame[inputs])
     complete = _complete(frame, label, list(dict.fromkeys([*inputs, *protected])), missing, note)
     labels, frame, parts = _whole(frame[label])[complete], frame[complete], parts[complete]
-    if names:
+    if named:
         labels.index = frame.index = pd.Index(_identifiers(frame[identifier]))
     seed = split_seed or 0
     rows = _split(parts, files, seed, hold_out)
@@ -110,7 +112,7 @@ def load_table(
         "sensitive": sensitive, "drop": list(drop), "split_seed": seed, "missing": missing,
         "test": None if test is None else str(test), "validation": None if validation is None else str(validation),
         "hold_out": hold_out, "identifier": identifier, "keep": list(keep),
-    }  # fmt: skip
+    } | ({} if names is None else {"names": list(names)})  # fmt: skip
     if str(source) == STANDARD_INPUT:
         origin["given"] = called(source)
     return _remember(data, origin)

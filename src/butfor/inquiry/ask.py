@@ -162,12 +162,18 @@ class Inquiry:
             )
 
     def _trial(self, trainer: Trainer, people: NDArray[np.int64]) -> int:
-        """Sets that the ranking looks at first; 0 where it wants none, or too little would be left to search with."""
+        """Sets that the ranking looks at first; 0 where it wants none, or where too few retrainings or too little time
+        would be left to search with."""
         rank, most = self.settings.rank, self.settings.max_retrainings
         if not (hasattr(rank, "prepare") and hasattr(rank, "trial")) or not len(people):
             return 0
         sets = int(rank.trial(len(people)))
-        return 0 if most is not None and 2 * sets * trainer.members > most else sets
+        if most is not None and 2 * sets * trainer.members > most:
+            return 0
+        if self.seconds is not None:
+            lasts = sets * trainer.members * trainer.time_of_one(once=self.seconds_by_definition > SLOW)
+            return 0 if lasts > SEARCH_SHARE * self.seconds / 4 else sets
+        return sets
 
     def _found_for(self, trainer: Trainer, people: NDArray[np.int64], psi: Allowed) -> list[Pursuit]:
         """Search for these people among the labels that `psi` allows them."""

@@ -10,14 +10,12 @@ import re
 from pathlib import Path
 
 from butfor.files import make_folder
-from butfor.report.page import anchors, person_file, population_page
+from butfor.report.page import MOST_CHARTS, anchors, person_file, population_page
 from butfor.result.population import Population
 from butfor.result.record import written
 
 MOST_IN_ONE = 300
 """People of a report that is one file."""
-MOST_CHARTS = 300
-"""People whose own file has parallel coordinates: they take longer to draw than all the rest."""
 OURS = re.compile(r"(case|person)-[\d.]+\.html")
 
 

@@ -31,6 +31,8 @@ def replay_commands(run: dict[str, Any]) -> list[str]:
         return []
     again = ["butfor", "replay", "audit.json"]
     elsewhere = [*again, "--data", f"other/place/{Path(table).name}"]
+    for name in ("validation", "test"):
+        elsewhere += [f"--{name}", f"other/place/{Path(data[name]).name}"] if data.get(name) else []
     return [shlex.join(command) for command in ([again, elsewhere] if "label" in data else [again])]
 
 

@@ -35,6 +35,8 @@ LEVELS: dict[str, dict[str, int]] = {
 """Detail of a person's section among many, least first: how much of the comparison it shows."""
 LONGEST = 60
 """Characters of a value on a page with many people."""
+MOST_CHARTS = 300
+"""People whose own file has parallel coordinates: they take longer to draw than all the rest."""
 LONG_LIST = 300
 """People of a list from which on it is laid out only as far as somebody looks."""
 
@@ -61,10 +63,10 @@ def person_file(verdict: Verdict, index: str, chart: bool = True) -> str:
     drawn = dict.fromkeys(("parallel", "course", "pulls", "line"), Markup(""))
     if chart and verdict.found:
         drawn["parallel"] = _parallel(verdict, "parallel")
-    return _person(verdict, drawn, f"../{quote(index)}")
+    return _person(verdict, drawn, f"../{quote(index)}", undrawn=verdict.found and not chart)
 
 
-def _person(verdict: Verdict, drawn: dict[str, Any], index: str = "") -> str:
+def _person(verdict: Verdict, drawn: dict[str, Any], index: str = "", undrawn: bool = False) -> str:
     return _render(
         "person.html",
         title=f"{words.STATUS[verdict.status]}: {verdict.who}",
@@ -76,6 +78,8 @@ def _person(verdict: Verdict, drawn: dict[str, Any], index: str = "") -> str:
         charts=drawn,
         axes_words=axes_words(verdict) if drawn["parallel"] else "",
         index=index,
+        undrawn=undrawn,
+        MOST_CHARTS=MOST_CHARTS,
     )
 
 
@@ -124,10 +128,11 @@ def population_page(population: Population, folder: str = "") -> str:
         abridged=abridged,
         left_out=[(v, a) for v, a in named if v.status == "not_eligible"],
         folder=folder,
+        MOST_CHARTS=MOST_CHARTS,
     )
 
 
-def population_page_without_values(population: Population, run: dict[str, Any]) -> str:
+def population_page_without_values(population: Population, run: dict[str, Any], rates: dict[str, Any] | None) -> str:
     """The page that has ids, groups, decisions and distances only."""
     names = ("people", "switch_changes", "eligible", "found", "solid")
     counted = "solid" if population.checked else "found"
@@ -139,7 +144,7 @@ def population_page_without_values(population: Population, run: dict[str, Any]) 
     ]
     curved = population.eligible and max(v.budget for v in population) > 1
     return _render_redacted(
-        population.sentence, groups, counted, run,
+        population.sentence, groups, counted, run, rates=rates,
         said=population.comparison.sentence if population.comparison else "",
         curve=_svg(charts.distance_curve(population), distance.told(population), "distances") if curved else "",
         curve_caption=distance.caption(population) if curved else "",
@@ -148,10 +153,23 @@ def population_page_without_values(population: Population, run: dict[str, Any]) 
     )  # fmt: skip
 
 
-def public_page(sentence: str, groups: Sequence[dict[str, Any]], counted: str, run: dict[str, Any], said: str) -> str:
+def public_page(
+    sentence: str, groups: Sequence[dict[str, Any]], counted: str, run: dict[str, Any], said: str,
+    rates: dict[str, Any] | None,
+) -> str:  # fmt: skip
     """The page that has groups only, with counts that may be told."""
     return _render_redacted(
-        sentence, groups, counted, run, said=said, curve="", curve_caption="", roster=None, count=0, waiting=False
+        sentence,
+        groups,
+        counted,
+        run,
+        said=said,
+        rates=rates,
+        curve="",
+        curve_caption="",
+        roster=None,
+        count=0,
+        waiting=False,
     )
 
 

@@ -3,13 +3,16 @@
     Redacted   who (position and id), their group, decision and distance; no value of a person or of a training row
     Public     groups only, and no count under ten, nor one that could be worked out from the others
 
+Both have a group's base, selection and error rates where its people with a known label are ten or more of each kind
+(labelled so or otherwise, decided so or otherwise): less would tell somebody's label.
+
 Neither can be trained again, reviewed or gated: for that the full record is needed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from butfor.files import make_folder, save_table
 from butfor.report.files import folder_beside
 from butfor.report.page import population_page_without_values, public_page
 from butfor.report.words import FEW, HIDDEN
+from butfor.result.performance import Performance
 from butfor.result.population import Population, wilson
 from butfor.result.record import SCHEMA_VERSION, percent, plain, written
 
@@ -56,6 +60,7 @@ class Redacted:
             "schema_version": SCHEMA_VERSION, "redacted": self.level, "sentence": self.sentence,
             "direct": self.population.direct, "interrupted": self.population.interrupted,
             "by_group": _records(self.groups().reset_index(names="group")),
+            "performance": told_performance(self.population.performance),
             "people": _records(self.people()), "run": self.run,
         }  # fmt: skip
 
@@ -68,7 +73,8 @@ class Redacted:
         self.to_json(directory / "audit.json")
         save_table(directory / "people.csv", self.people(), index=False)
         save_table(directory / "keystones.csv", self.keystones())
-        written(population_page_without_values(self.population, self.run), directory / "report.html")
+        rates = told_performance(self.population.performance)
+        written(population_page_without_values(self.population, self.run, rates), directory / "report.html")
         return list(FILES)
 
     def shown(self) -> pd.DataFrame:
@@ -128,6 +134,10 @@ class Public:
             rows.append({"group": plain(group), **counts, "share": share, "low": low, "high": high})
         return rows
 
+    def performance(self) -> dict[str, Any] | None:
+        """The rates of the groups that have a name here."""
+        return told_performance(self.population.performance, {str(row["group"]) for row in self.groups()})
+
     def comparison(self) -> dict[str, Any] | None:
         """The difference between groups, where all that it could be worked out from may be told anyway."""
         found = self.population.comparison
@@ -140,7 +150,8 @@ class Public:
         return {
             "schema_version": SCHEMA_VERSION, "redacted": self.level, "suppressed_below": FEW,
             "sentence": self.sentence, "total": {k: _whole(v) for k, v in self.total.items()},
-            "by_group": self.groups(), "comparison": self.comparison(), "run": self.run,
+            "by_group": self.groups(), "comparison": self.comparison(), "performance": self.performance(),
+            "run": self.run,
         }  # fmt: skip
 
     def to_json(self, path: Path | None = None) -> str:
@@ -151,7 +162,7 @@ class Public:
         self.to_json(directory / "audit.json")
         comparison = self.comparison()
         said = comparison["sentence"] if comparison else ""
-        page = public_page(self.sentence, self.groups(), self.counted, self.run, said)
+        page = public_page(self.sentence, self.groups(), self.counted, self.run, said, self.performance())
         written(page, directory / "report.html")
         return ["audit.json", "report.html"]
 
@@ -160,6 +171,33 @@ class Public:
         names += ["solid"] if self.population.checked else []
         rows = [{name: HIDDEN if row[name] is None else row[name] for name in names} for row in self.groups()]
         return pd.DataFrame(rows, columns=names)
+
+
+def told_performance(performance: Performance | None, named: Collection[str] | None = None) -> dict[str, Any] | None:
+    """How good the model is, as far as that tells nobody's label: rates of the groups with ten or more people of each
+    kind, and for all together only where no group is left out, whose own could be worked out from it."""
+    if performance is None:
+        return None
+    record = performance.to_dict()
+    told = [row for row in record["by_group"] if _many_of_each(row) and (named is None or str(row["group"]) in named)]
+    whole = len(told) == len(record["by_group"])
+    if not told:
+        return None
+    left_out = len(record["by_group"]) - len(told)
+    return record | {"by_group": told, "left_out": left_out} | ({} if whole else dict.fromkeys(TOGETHER))
+
+
+TOGETHER = ("people", "accuracy", "majority")
+
+
+def _many_of_each(row: dict[str, Any]) -> bool:
+    """Whether there are ten people or more of each kind: labelled so or otherwise, and of these decided so or not."""
+    n, base = row["people"], row["base_rate"]
+    if row["false_positive_rate"] is None or row["false_negative_rate"] is None:
+        return False
+    missed, wrong = row["false_negative_rate"] * base * n, row["false_positive_rate"] * (1 - base) * n
+    kinds = (missed, base * n - missed, wrong, (1 - base) * n - wrong)
+    return all(round(count) >= FEW for count in kinds)
 
 
 PARENTS = {

@@ -125,14 +125,23 @@ def finite(value: Any) -> Any:
     return plain(value)
 
 
-def elsewhere(record: dict[str, Any], table: str) -> dict[str, Any]:
-    """The record of a person whose table lies somewhere else by now; that it is the same its hash must show."""
+def elsewhere(record: dict[str, Any], **files: str | None) -> dict[str, Any]:
+    """The record of a person whose files (`data`, `test`, `validation`) lie somewhere else by now; that they are the
+    same their rows must show."""
     run = record["run"]
+    moved = {name: file for name, file in files.items() if file is not None}
+    if not moved:
+        return record
+    first = next(iter(moved))
     if "label" not in run["data"]:
         named = run["data"].get("table")
         what = f"of the embedded set '{named}'" if named else "of a table given in Python"
-        raise ReplayError(f"--data {table}: the record is {what}, not of a file; leave --data out.")
-    return record | {"table": table, "run": run | {"data": run["data"] | {"table": table}}}
+        raise ReplayError(f"--{first} {moved[first]}: the record is {what}, not of a file; leave --{first} out.")
+    for name in moved:
+        if name != "data" and run["data"].get(name) is None:
+            raise ReplayError(f"--{name} {moved[name]}: the record names no {name} file; leave --{name} out.")
+    data = {"table" if name == "data" else name: file for name, file in moved.items()}
+    return record | {"table": data.get("table", record["table"]), "run": run | {"data": run["data"] | data}}
 
 
 def check_schema(record: dict[str, Any]) -> None:

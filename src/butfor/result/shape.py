@@ -197,7 +197,7 @@ DATA = fields(
         "training_rows": whole(1), "set_aside": whole(), "validated": TRUTH, "weighted": TRUTH, "label": maybe(TEXT),
         "positive": maybe(TEXT), "sensitive": maybe(TEXT), "drop": each(TEXT), "keep": each(TEXT),
         "split_seed": maybe(whole(0, 2**32 - 1)), "missing": TEXT, "test": maybe(TEXT), "validation": maybe(TEXT),
-        "hold_out": TRUTH, "identifier": maybe(TEXT), "given": TEXT,
+        "hold_out": TRUTH, "identifier": maybe(TEXT), "given": TEXT, "names": each(TEXT),
     },
 )  # fmt: skip
 RUN = {

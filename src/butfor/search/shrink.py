@@ -17,7 +17,7 @@ class Shrink(Plan):
     taken as many attempts as `most` allows, which sets without order among their flips may come to."""
 
     OTHERS = 12
-    EACH = 8
+    EACH = 16
     """Attempts at the most for each flip of the first set."""
 
     def __init__(

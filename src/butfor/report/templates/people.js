@@ -109,6 +109,10 @@
       (sorted < 0 ? "" : ", sorted by " + names[sorted] + (down ? ", largest first" : ", smallest first")) + ".";
   }
 
+  // Paper has no button to ask for more: whoever is chosen is printed, all of them.
+  let before = most;
+  addEventListener("beforeprint", () => { before = most; most = Infinity; show(); });
+  addEventListener("afterprint", () => { most = before; show(); });
   more.addEventListener("click", () => { most += MOST; show(); });
   all.addEventListener("click", () => { most = Infinity; show(); });
   tools.addEventListener("submit", (event) => event.preventDefault());
