@@ -23,8 +23,9 @@ FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[\s\"']*[=+\-@\t\r\uff1d\uff0b\uff
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
-def save_text(path: str | Path, text: str) -> None:
-    """Write a text file, UTF-8; an `OutputError` where that is not possible, and then nothing has changed."""
+def save_text(path: str | Path, text: str, *, at_once: bool = True) -> None:
+    """Write a text file, UTF-8; an `OutputError` where that is not possible, and then nothing has changed. `at_once`:
+    wait until the disk has it; for thousands of files that takes minutes, so `on_disk` waits for all of them together."""
     place = Path(path)
     try:
         if place.exists() and not stat.S_ISREG(place.stat().st_mode):  # a device or a pipe cannot be replaced
@@ -36,13 +37,20 @@ def save_text(path: str | Path, text: str) -> None:
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
                 file.write(text.encode("utf-8", "backslashreplace"))
                 file.flush()
-                os.fsync(file.fileno())
+                if at_once or not hasattr(os, "sync"):
+                    os.fsync(file.fileno())
             os.replace(draft, place)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
     except (OSError, ValueError) as error:
         raise OutputError(path, error) from error
+
+
+def on_disk() -> None:
+    """Wait until the disk has what was written so far."""
+    if hasattr(os, "sync"):
+        os.sync()
 
 
 def save_table(path: str | Path, frame: pd.DataFrame, *, index: bool = True) -> None:

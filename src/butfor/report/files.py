@@ -1,7 +1,7 @@
 """The files of a report: the page about everybody and, where there are many, a file per person beside it.
 
-Every file is written beside its place and then renamed. A folder from an earlier run loses the people who are no longer
-in the report, and nothing else.
+Every file is written beside its place and then renamed, the page last, once the disk has what it leads to. A folder from
+an earlier run loses the people who are no longer in the report, and nothing else.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from butfor.files import make_folder
+from butfor.files import make_folder, on_disk, save_text
 from butfor.report.page import MOST_CHARTS, anchors, person_file, population_page
 from butfor.result.population import Population
 from butfor.result.record import written
@@ -37,7 +37,8 @@ def write_report(population: Population, path: Path) -> str:
     for verdict, name in zip(population, names, strict=True):
         chart = verdict.found and drawn < MOST_CHARTS
         drawn += chart
-        written(person_file(verdict, path.name, chart), folder / name)
+        save_text(folder / name, person_file(verdict, path.name, chart), at_once=False)
+    on_disk()
     text = written(population_page(population, folder.name), path)
     _keep_only(folder, set(names))
     return text
