@@ -290,6 +290,19 @@ def test_ten_thousand_people_open_at_once_and_can_be_searched(browser, long_repo
 
 
 @pytest.mark.xdist_group("browser")
+def test_a_long_list_prints_whole(browser, long_report):
+    browser.get(long_report.as_uri())
+    browser.find_element("name", "id").send_keys("1")
+    chosen = int(said(browser).split()[0])
+    rows = "return document.querySelectorAll('.people tbody tr').length"
+    assert browser.execute_script(rows) == 300 < chosen
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert browser.execute_script(rows) == chosen
+    browser.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert browser.execute_script(rows) == 300
+
+
+@pytest.mark.xdist_group("browser")
 def test_what_a_table_smuggles_in_does_not_run(browser, tmp_path):
     evil = "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
     people = [replace(verdict(k, "found"), row=evil, group=evil, prediction=evil, sensitive=evil) for k in range(3)]

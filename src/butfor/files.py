@@ -25,7 +25,7 @@ NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 def save_text(path: str | Path, text: str, *, at_once: bool = True) -> None:
     """Write a text file, UTF-8; an `OutputError` where that is not possible, and then nothing has changed. `at_once`:
-    wait until the disk has it; for thousands of files that takes minutes, so `on_disk` waits for all of them together."""
+    wait until the disk has it; for thousands of files that takes minutes, and `on_disk` waits once for all."""
     place = Path(path)
     try:
         if place.exists() and not stat.S_ISREG(place.stat().st_mode):  # a device or a pipe cannot be replaced

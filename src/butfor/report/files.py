@@ -1,7 +1,7 @@
 """The files of a report: the page about everybody and, where there are many, a file per person beside it.
 
-Every file is written beside its place and then renamed, the page last, once the disk has what it leads to. A folder from
-an earlier run loses the people who are no longer in the report, and nothing else.
+Every file is written beside its place and then renamed, the page last, once the disk has what it leads to. A folder
+from an earlier run loses the people who are no longer in the report, and nothing else.
 """
 
 from __future__ import annotations
