@@ -124,6 +124,8 @@ class ConsoleWatcher(Watcher):
         if most is not None:
             line.most = most
         line.began = line.began or time.monotonic()
+        if self._bars and self._now not in (None, line) and self._now.name not in PER_PERSON:
+            self._bars.update(self._now.task, completed=self._now.done or 1, total=self._now.done or 1)  # it is over
         self._now = line
         self._begin()
         if self._bars and line.task is None:
@@ -204,9 +206,8 @@ class ConsoleWatcher(Watcher):
     def _draw(self, line: _Line) -> None:
         if self._bars and line.task is not None:
             count = f"{line.done}/{line.most} {line.unit}" if line.most is not None else ""
-            counted = self._people and line.name in PER_PERSON
-            words = f"{line.name}: {self._words()}" if counted else line.name
-            self._bars.update(line.task, completed=line.done, total=line.most, description=words, count=count)
+            count += f", {self._found} found" if self._people and line.name in PER_PERSON else ""
+            self._bars.update(line.task, completed=line.done, total=line.most, description=line.name, count=count)
 
     def _words(self) -> str:
         return f"{self._done} of {self._people} people done, {self._found} found"

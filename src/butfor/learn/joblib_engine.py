@@ -117,10 +117,10 @@ class _Bound:
                 progress(1)
         left = seeds[len(trained) :]
         if left:
-            from joblib import Parallel, delayed
+            from joblib import delayed
 
-            file, workers = self._written(), _side_by_side(self._jobs)
-            for light in Parallel(n_jobs=workers, batch_size=1)(delayed(model_from)(file, seed) for seed in left):
+            file = self._written()
+            for light in _as_they_come(_side_by_side(self._jobs))(delayed(model_from)(file, seed) for seed in left):
                 trained.append(learner.restored(light, table) if hasattr(learner, "restored") else light)
                 if progress:
                     progress(1)
@@ -128,16 +128,14 @@ class _Bound:
         return trained
 
     def _spread(self, trainings: Sequence[Training], progress: Progress | None) -> list[Floats]:
-        from joblib import Parallel, delayed
-        from joblib.parallel import get_active_backend
+        from joblib import delayed
 
         workers = _side_by_side(self._jobs)
         each = max(self._each or 0.0, 1e-4)
         size = max(1, min(math.ceil(CHUNK_SECONDS / each), math.ceil(len(trainings) / workers)))
         chunks = [trainings[at : at + size] for at in range(0, len(trainings), size)]
         file = self._written()
-        streams = getattr(get_active_backend()[0], "supports_return_generator", False)
-        parallel = Parallel(n_jobs=workers, return_as="generator" if streams else "list", batch_size=1)
+        parallel = _as_they_come(workers)
         answers: list[Floats] = []
         with warnings.catch_warnings():
             # A worker that was idle for long is started anew; joblib warns about it.
@@ -166,6 +164,15 @@ class _Bound:
             hold(self._file, self._subject)
             weakref.finalize(self, _remove, self._file)
         return self._file
+
+
+def _as_they_come(workers: int) -> Any:
+    """joblib's processes; what comes of them in its order, as soon as it is there where the backend can do that."""
+    from joblib import Parallel
+    from joblib.parallel import get_active_backend
+
+    streams = getattr(get_active_backend()[0], "supports_return_generator", False)
+    return Parallel(n_jobs=workers, return_as="generator" if streams else "list", batch_size=1)
 
 
 def train(subject: Subject, trainings: Sequence[Training]) -> list[Floats]:
