@@ -163,7 +163,9 @@ AUDIT: tuple[Option, ...] = (
         type=float,
         help="How far the members must turn, in standard deviations (protocol solid). Default: 2.5.",
     ),
-    click.option("--tries", type=int, help="Attempts per person of the guided search. Default: about the budget."),
+    click.option(
+        "--tries", type=int, help="Attempts per person of the guided search. Default: about the budget, 64 at most."
+    ),
     click.option(
         "--alternatives", type=int, default=0, show_default=True, help="Further, disjoint flip sets to look for."
     ),

@@ -84,7 +84,8 @@ class Question:
             return 1 + people * (screened + NEAR * (1 - screened + sizes))
         tried = sum(self.protocol.most(each, self.budget) for each in self.sizes)
         tried = tried if self.distinct is None else min(tried, self.distinct)
-        return tried + self.protocol.shrinks * FOUND * people * (size + halvings(size) if size > 1 else 0)
+        one_by_one = min(size, Shrink.ONE_BY_ONE) + Shrink.OTHERS
+        return tried + self.protocol.shrinks * FOUND * people * (one_by_one + halvings(size) if size > 1 else 0)
 
     # --- phases -------------------------------------------------------------------------------------
 

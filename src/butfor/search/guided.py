@@ -291,13 +291,14 @@ class GuidedSearch(Protocol):
 
     With a budget of one label it tries the flippable labels one by one, all of them where they are few.
     `tries`: attempts per person on average before shrinking; by default as many as Algorithm 1 takes, at least
-    `LEAST`. They are spent where they promise most: one person may take up to `PATIENCE` times as many."""
+    `LEAST` and at most `MOST`. They are spent where they promise most: one person may take up to `PATIENCE` times as
+    many."""
 
     name = "guided"
     proves = True
     shares = True
     shrinks = True
-    LEAST = 8
+    LEAST, MOST = 8, 64
     FEW = 2000
     PATIENCE = 8
 
@@ -320,7 +321,7 @@ class GuidedSearch(Protocol):
     def most(self, flippable: int, budget: int) -> int:
         if budget == 1:
             return min(flippable, self.tries or (flippable if flippable <= self.FEW else self.FEW // 10))
-        return self.tries or max(self.LEAST, min(budget, flippable))
+        return self.tries or max(self.LEAST, min(budget, flippable, self.MOST))
 
     def depth(self, flippable: int, budget: int) -> int:
         return min(flippable, max(self.FEW, Learned.REACH * budget))

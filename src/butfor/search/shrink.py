@@ -13,12 +13,14 @@ class Shrink(Plan):
     also shows which flips weigh least, and by that order halves are tried again. When nothing more can be left out,
     `other` proposes sets of one flip less that need not be part of this one, `OTHERS` of them.
 
-    When it is `done`, every set that leaves out a single flip of `smallest` was tried and does not work; unless it has
-    taken as many attempts as `most` allows, which sets without order among their flips may come to."""
+    When it is `done`, every set that leaves out a single flip of `smallest` was tried and does not work; unless it
+    has more than `ONE_BY_ONE` flips, or as many attempts were taken as `most` allows."""
 
     OTHERS = 12
-    EACH = 16
-    """Attempts at the most for each flip of the first set."""
+    EACH, MOST = 16, 400
+    """Attempts at the most for each flip of the first set, and for any set."""
+    ONE_BY_ONE = 64
+    """Flips of a set beyond which leaving out one at a time would cost more than it tells."""
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class Shrink(Plan):
     @classmethod
     def most(cls, size: int) -> int:
         """Attempts at the most to make a set of that many flips smaller."""
-        return cls.EACH * size + cls.OTHERS if size > 1 else 0
+        return min(cls.EACH * size, cls.MOST) + cls.OTHERS if size > 1 else 0
 
     @property
     def smallest(self) -> FlipSet:
@@ -96,7 +98,8 @@ class Shrink(Plan):
             self._queue = [halves]
         else:
             self._whole = best
-            self._queue = [flips for row in best if (flips := _without(best, row)) not in self._gains]
+            one_by_one = best if len(best) <= self.ONE_BY_ONE else ()
+            self._queue = [flips for row in one_by_one if (flips := _without(best, row)) not in self._gains]
         while not self._queue and self._others < self.OTHERS:
             self._others += 1
             proposed = self._other(len(best) - 1)
