@@ -15,7 +15,7 @@ from enum import Enum
 import numpy as np
 
 from butfor.allowed import Allowed
-from butfor.progress import Watcher
+from butfor.progress import Deadline, Watcher
 from butfor.seam import FlipSet
 from butfor.search.grace import grace_after, tell_unconfirmed
 from butfor.search.plans import Plan
@@ -171,7 +171,8 @@ class JointSearch:
         except KeyboardInterrupt as stop:
             self.interrupted, stopped = True, stop
         try:
-            with grace_after(stopped, Watcher()) as (watch, brief):
+            timeless = self.watch.watch if isinstance(self.watch, Deadline) else self.watch
+            with grace_after(stopped, timeless) as (watch, brief):
                 self._settle(pursuits, watch, one_by_one=brief)
         except KeyboardInterrupt:  # claims that nobody has confirmed are not reported
             self.interrupted = True

@@ -221,6 +221,9 @@ class SizeSearch:
             with grace_after(stopped, self.watch) as (watch, brief):
                 size = 1 if brief else max(4, self.trainer.jobs, self.trainer.width)
                 claiming = [hunt for hunt in hunts if self._claim(hunt) is not None]
+                self.watch.phase("confirmation")
+                possible = [len(hunt.candidates(self.margin, self.trainer.members)) for hunt in claiming]
+                self.watch.left(sum(min(CLAIMS, sets) for sets in possible) * self.trainer.members)
                 for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
                     self._confirm(claiming[first : first + size], watch)
         except KeyboardInterrupt:  # what nobody has confirmed is not reported
@@ -341,9 +344,6 @@ class SizeSearch:
     def _confirm(self, hunts: Sequence[Hunt], watch: Watcher) -> None:
         """The definition has the last word; whose set it does not turn gets the next best one."""
         going = list(hunts)
-        self.watch.phase("confirmation")
-        possible = [len(hunt.candidates(self.margin, self.trainer.members)) for hunt in hunts]
-        self.watch.left(sum(min(CLAIMS, sets) for sets in possible) * self.trainer.members)
         for _ in range(CLAIMS):
             claims = [(hunt, claim) for hunt in going if (claim := self._claim(hunt)) is not None]
             self.trainer.confirm([flips for _, flips in claims], watch)
