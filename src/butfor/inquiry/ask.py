@@ -21,7 +21,7 @@ from butfor.inquiry.cost import AROUND, FRESH, RANKING, SCORED, SEARCH, SHUFFLES
 from butfor.inquiry.steady import beside_steady
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.partition import PartitionEnsemble
-from butfor.progress import TRAININGS, Deadline, Phase, TimeIsUp, Watcher
+from butfor.progress import TRAININGS, Deadline, Phase, TimeIsUp, Watcher, duration
 from butfor.prove import Bracket, prove
 from butfor.rank import Ranking, checked_scores
 from butfor.result.control import Found, base_logits, collaterals, judge, otherwise
@@ -383,6 +383,8 @@ class Inquiry:
         scored = SCORED * self.seconds_by_definition * swept * -(-len(people) // BLOCK)
         by_definition = self.seconds_by_definition / trainer.jobs
         self.watch.plan(question.asked, [timed, *question.phases(each, by_definition, scored)])
+        if self.seconds is not None:
+            self.watch.note(f"It stops after about {duration(self.seconds)} (--time), whatever is left.")
 
     def _question(self, trainer: Trainer, people: NDArray[np.int64]) -> Question:
         settings, theirs = self.settings, self.psi.of_people(people)
