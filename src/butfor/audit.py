@@ -264,7 +264,7 @@ class LabelAudit(BaseEstimator):
                 inquiry.judge(trainer)
             through = not inquiry.interrupted and not inquiry.out_of_time
             null = inquiry.shuffle(trainer, self.null) if self.null and through else None
-            if not inquiry.interrupted:
+            if through:
                 inquiry.look_around(trainer, X, truth, list(cases))
             beside = as_steady(self.steady)
             theirs = None if truth is None else truth[list(cases)]

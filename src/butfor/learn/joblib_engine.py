@@ -140,10 +140,16 @@ class _Bound:
         with warnings.catch_warnings():
             # A worker that was idle for long is started anew; joblib warns about it.
             warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
-            for chunk in parallel(delayed(train_from)(file, [tuple(t) for t in chunk]) for chunk in chunks):
-                answers += chunk
-                if progress:
-                    progress(len(chunk))
+            warnings.filterwarnings("ignore", message=".*tasks have been successfully executed", category=UserWarning)
+            coming = parallel(delayed(train_from)(file, [tuple(t) for t in chunk]) for chunk in chunks)
+            try:
+                for chunk in coming:
+                    answers += chunk
+                    if progress:
+                        progress(len(chunk))
+            finally:
+                if hasattr(coming, "close"):  # whoever stops here does not want the rest
+                    coming.close()
         _Bound.warm = True
         return answers
 
