@@ -148,7 +148,7 @@ def test_the_stack_fits_the_free_memory(monkeypatch):
 
 
 def test_one_launch_is_for_cuda_only():
-    assert not onelaunch.can_train(Recipe(), table(), torch.device("cpu"))
+    assert not onelaunch.can_train(Recipe(), table(), people(), torch.device("cpu"))
 
 
 def test_labels_are_packed_lowest_bit_first():
@@ -164,7 +164,7 @@ def test_labels_are_packed_lowest_bit_first():
 def test_one_launch_trains_what_the_reference_trains(activation, batch_size, hidden):
     recipe = Recipe(hidden, activation, batch_size=batch_size, **SHORT)
     work = (recipe, table(), FLIPS, people())
-    assert onelaunch.can_train(recipe, table(), torch.device("cuda"))
+    assert onelaunch.can_train(recipe, table(), people(), torch.device("cuda"))
     assert_alike(StackedEngine("cuda").fit_many(*work), fit_many(*work), within=5e-5)
 
 
@@ -183,9 +183,10 @@ def test_one_launch_gives_the_same_bits_whatever_else_it_trains(batch_size):
 
 def test_a_row_that_is_not_there_cannot_be_flipped():
     recipe, rows = Recipe((4,), batch_size=None), table()
-    plan = onelaunch.Plan(recipe.widths(rows.d), "relu", gather=False, warps=1, blocks=1, slots=1)
+    inputs = onelaunch.inputs_of(rows, people())
+    plan = onelaunch.Plan(recipe.widths(rows.d), 0, 0, "relu", gather=False, warps=1, blocks=1, slots=1)
     start = stacked.packed_start(recipe, rows.d)[None]
-    work = ([recipe], rows, [(100,)], [0], people(), start, plan, torch.device("cpu"))
+    work = ([recipe], rows, [(100,)], [0], people(), start, plan, inputs, torch.device("cpu"))
     with pytest.raises(SettingError, match="rows go from 0 to 99"):
         onelaunch.prepare(*work)
 

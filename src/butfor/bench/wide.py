@@ -4,7 +4,11 @@ The same networks are trained on 360 one-hot inputs (41 columns, each row with 4
 the fused engine told to take rows whole, and on 41 dense inputs. The three take turns on one core; figures are medians
 of the processor time a training takes, so that what else the machine does counts little.
 
+On a GPU (`--device cuda`) the same, by the clock and for networks enough to fill it: one launch that takes the ones by
+their codes, stacked tensors, and one launch on the dense inputs; and wider layers, by one launch and stacked.
+
     python -m butfor.bench.wide --json
+    python -m butfor.bench.wide --device cuda --rows 20000
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from butfor.bench.rows import print_rows
 from butfor.mlp import fused
 from butfor.mlp.fused import FusedEngine
 from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.stacked import StackedEngine
 
 NEVER = 10**9
 
@@ -29,12 +34,7 @@ def wide(
     inputs: int = 360, columns: int = 41, rows: int = 4000, epochs: int = 40, rounds: int = 3, networks: int = 4
 ) -> Iterator[dict[str, Any]]:
     """One row per way of training."""
-    rng = np.random.default_rng(0)
-    tables = {
-        "one-hot": _one_hot(rng, rows + 1000, inputs, columns),
-        "dense": rng.standard_normal((rows + 1000, columns)),
-    }
-    made = {name: _rows(rng, X, rows) for name, X in tables.items()}
+    made = _tables(inputs, columns, rows)
     recipe = Recipe(hidden=(32, 32), max_epochs=epochs, batch_size=128, patience=epochs)
     ways = [("one-hot", "by entries"), ("one-hot", "whole rows"), ("dense", "whole rows")]
     took: dict[tuple[str, str], list[float]] = {way: [] for way in ways}
@@ -52,15 +52,48 @@ def wide(
         fused.ZEROS_PER_ENTRY = usual
     dense = median(took["dense", "whole rows"])
     for (table, way), seconds in took.items():
-        yield {
-            "table": table,
-            "way": way,
-            "inputs": made[table].d,
-            "rows": rows,
-            "epochs": epochs,
-            "ms": round(1e3 * median(seconds), 1),
-            "of_dense": round(median(seconds) / dense, 2),
-        }
+        yield _row(table, way, made[table].d, rows, epochs, median(seconds), dense)
+
+
+def wide_on_gpu(
+    device: str, inputs: int = 360, columns: int = 41, rows: int = 20_000, epochs: int = 40, networks: int = 528
+) -> Iterator[dict[str, Any]]:
+    """The same on a GPU: a network's share of the time, all of them at once, the better of two turns."""
+    made = _tables(inputs, columns, rows)
+    dense: dict[tuple[int, ...], float] = {}
+    for hidden in ((32, 32), (64, 64)):
+        for table, one_launch in (("dense", True), ("dense", False), ("one-hot", True), ("one-hot", False)):
+            recipe = Recipe(hidden=hidden, max_epochs=epochs, batch_size=None, patience=epochs)
+            engine, given, took = StackedEngine(device, one_launch), made[table], []
+            for _ in range(3):  # the first compiles
+                started = time.perf_counter()
+                engine.fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50])
+                took.append((time.perf_counter() - started) / networks)
+            seconds = min(took[1:])
+            dense.setdefault(hidden, seconds)
+            way = f"{'one launch' if one_launch else 'stacked'}, {'×'.join(map(str, hidden))}"
+            yield _row(table, way, given.d, rows, epochs, seconds, dense[hidden])
+
+
+def _row(table: str, way: str, inputs: int, rows: int, epochs: int, seconds: float, dense: float) -> dict[str, Any]:
+    return {
+        "table": table,
+        "way": way,
+        "inputs": inputs,
+        "rows": rows,
+        "epochs": epochs,
+        "ms": round(1e3 * seconds, 2),
+        "of_dense": round(seconds / dense, 2),
+    }
+
+
+def _tables(inputs: int, columns: int, rows: int) -> dict[str, Rows]:
+    rng = np.random.default_rng(0)
+    tables = {
+        "one-hot": _one_hot(rng, rows + 1000, inputs, columns),
+        "dense": rng.standard_normal((rows + 1000, columns)),
+    }
+    return {name: _rows(rng, X, rows) for name, X in tables.items()}
 
 
 def _one_hot(rng: np.random.Generator, rows: int, inputs: int, columns: int) -> Any:
@@ -75,12 +108,12 @@ def _rows(rng: np.random.Generator, X: Any, training: int) -> Rows:
     return Rows(X[:training], y[:training], X[training:], y[training:])
 
 
-HEADER = f"{'table':8} {'way':11} {'inputs':>7} {'rows':>6} {'epochs':>7} {'ms / training':>14} {'of dense':>9}"
+HEADER = f"{'table':8} {'way':17} {'inputs':>7} {'rows':>6} {'epochs':>7} {'ms / training':>14} {'of dense':>9}"
 
 
 def line(row: dict[str, Any]) -> str:
     return (
-        f"{row['table']:8} {row['way']:11} {row['inputs']:7} {row['rows']:6} {row['epochs']:7} {row['ms']:14.1f} "
+        f"{row['table']:8} {row['way']:17} {row['inputs']:7} {row['rows']:6} {row['epochs']:7} {row['ms']:14.2f} "
         f"{row['of_dense']:9.2f}"
     )
 
@@ -89,9 +122,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--device", help="a CUDA device instead of this machine's cores")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    print_rows(wide(rows=given.rows, epochs=given.epochs), HEADER, line, given.json)
+    settings = {"rows": given.rows, "epochs": given.epochs}
+    rows = wide_on_gpu(given.device, **settings) if given.device else wide(**settings)
+    print_rows(rows, HEADER, line, given.json)
 
 
 if __name__ == "__main__":

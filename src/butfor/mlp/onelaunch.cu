@@ -1,45 +1,86 @@
 // The kernel that onelaunch.py describes and compiles; it defines the capitalised constants.
 typedef unsigned int word;
+typedef unsigned short code;
 
 constexpr int LANES = 32, THREADS = LANES * WARPS;
 constexpr int TILE = 64;          // rows that a warp works on at a time
 constexpr int PITCH = TILE + 4;   // of a feature in a tile: neighbours start in different banks
-constexpr int WIDEST = 32;        // neurons that the 4 × 8 lanes cover with 8 each
-constexpr int WPITCH = WIDEST + 4;
+constexpr int CHUNK = 32;         // neurons that the 4 × 8 lanes cover with 8 each
 constexpr int OUTER_ROWS = 4;     // a lane's share of a layer's gradient: every 8th row, every 4th column
-constexpr int ROW_GROUPS = WIDEST / OUTER_ROWS;
+constexpr int ROW_GROUPS = CHUNK / OUTER_ROWS;
 
-__device__ constexpr int WIDTH[] = {WIDTHS};     // inputs, hidden layers 1 to DEPTH, the logit
+// Inputs: DENSE ones, which lie in a tile as they are, then HOT ones, of which a row sets one of each group: it has
+// QUADS × 4 codes, each the place of an input that is 1 among the hot ones (HOT itself: none).
+constexpr int INPUTS = DENSE + HOT, CODES = 4 * QUADS;
+
+__device__ constexpr int WIDTH[] = {DENSE, WIDTHS};     // dense inputs, hidden layers 1 to DEPTH, the logit
+__device__ constexpr int inputs_of(int l) { return l == 1 ? INPUTS : WIDTH[l - 1]; }
+__device__ constexpr int chunks(int l) { return (WIDTH[l] + CHUNK - 1) / CHUNK; }
+__device__ constexpr int wide(int l) { return l == 0 ? DENSE_PADDED : CHUNK * chunks(l); }
+__device__ constexpr int pitch(int l) { return wide(l) + 4; }
+__device__ constexpr int widest() {
+    int most = 0;
+    for (int l = 1; l <= DEPTH; ++l) most = wide(l) > most ? wide(l) : most;
+    return most;
+}
 
 // Where layer l's matrix and bias begin among a network's packed numbers.
 __device__ constexpr int matrix_at(int l) {
     int at = 0;
+    for (int i = 1; i < l; ++i) at += WIDTH[i] * (inputs_of(i) + 1);
+    return at;
+}
+__device__ constexpr int bias_at(int l) { return matrix_at(l) + WIDTH[l] * inputs_of(l); }
+constexpr int NUMBERS = matrix_at(DEPTH + 2);
+
+// Where they begin in a warp's gradient, which leaves out the hot inputs.
+__device__ constexpr int slot_at(int l) {
+    int at = 0;
     for (int i = 1; i < l; ++i) at += WIDTH[i] * (WIDTH[i - 1] + 1);
     return at;
 }
-__device__ constexpr int bias_at(int l) { return matrix_at(l) + WIDTH[l] * WIDTH[l - 1]; }
-constexpr int NUMBERS = matrix_at(DEPTH + 2);
 
-// Shared memory, in floats: the network, then one region per warp, then a few words for all.
-// The network: per hidden layer the matrix by inputs `[in × WPITCH]` (forward), the bias, and by
-// outputs `[out × WPITCH]` (backward, not for layer 1); the output's weights and bias.
+// Shared memory, in floats: the network, the hot inputs' gradient, then one region per warp, then a few words for all.
+// The network: per hidden layer the matrix by inputs `[in × pitch]` (forward), the bias, and by outputs
+// `[out × pitch of the layer below]` (backward, not for layer 1); the output's weights and bias. After the hot inputs'
+// rows comes one of zeros.
 __device__ constexpr int by_inputs_at(int l) {
     int at = 0;
-    for (int i = 1; i < l; ++i) at += WPITCH * (WIDTH[i - 1] + 1 + (i > 1 ? WIDTH[i] : 0));
+    for (int i = 1; i < l; ++i)
+        at += pitch(i) * (inputs_of(i) + (i == 1 && HOT) + 1) + (i > 1 ? WIDTH[i] * pitch(i - 1) : 0);
     return at;
 }
-__device__ constexpr int shared_bias_at(int l) { return by_inputs_at(l) + WPITCH * WIDTH[l - 1]; }
-__device__ constexpr int by_outputs_at(int l) { return shared_bias_at(l) + WPITCH; }
-constexpr int OUTPUT_AT = by_inputs_at(DEPTH + 1);       // w, then b at [WIDEST]
-constexpr int REGIONS_AT = OUTPUT_AT + WPITCH;
-// A warp's region: its tile's inputs, its hidden layers but the last, and the derivatives.
-__device__ constexpr int layer_at(int l) { return l == 0 ? 0 : PITCH * (INPUTS_PADDED + WIDEST * (l - 1)); }
+__device__ constexpr int shared_bias_at(int l) {
+    return by_inputs_at(l) + pitch(l) * (inputs_of(l) + (l == 1 && HOT));
+}
+__device__ constexpr int by_outputs_at(int l) { return shared_bias_at(l) + pitch(l); }
+constexpr int HOT_AT = by_inputs_at(1) + pitch(1) * DENSE;
+constexpr int OUTPUT_AT = by_inputs_at(DEPTH + 1);       // w, then b
+constexpr int OUTPUT_BIAS_AT = OUTPUT_AT + wide(DEPTH);
+constexpr int SUMS_AT = OUTPUT_AT + pitch(DEPTH);        // [HOT + 1 × wide(1)]
+constexpr int REGIONS_AT = SUMS_AT + (HOT ? (HOT + 1) * wide(1) : 0);
+// A warp's region: its tile's dense inputs, its hidden layers but the last, and the derivatives; at the end of a batch
+// its gradient.
+__device__ constexpr int layer_at(int l) {
+    int at = 0;
+    for (int i = 0; i < l; ++i) at += PITCH * wide(i);
+    return at;
+}
 constexpr int DELTA_AT = layer_at(DEPTH);
-constexpr int REGION = layer_at(DEPTH + 1);
+constexpr int TILE_NUMBERS = DELTA_AT + PITCH * widest(), SLOTS = (slot_at(DEPTH + 2) + 3) / 4 * 4;
+constexpr int REGION = TILE_NUMBERS > SLOTS ? TILE_NUMBERS : SLOTS;
 constexpr int WORDS_AT = REGIONS_AT + WARPS * REGION;    // 8 bytes per warp, and 4 words
+static_assert(4 * (WORDS_AT + 2 * WARPS + 4) == SHARED_BYTES, "onelaunch.py lays shared memory out differently");
+
+// A hot input's neurons lie in this order, every 8th together: then 8 lanes that hold 4 of them each can read a row of
+// weights 128 bytes at a time, and write to a tile, feature by feature, without meeting in a bank.
+__device__ constexpr int hot_place(int neuron) {
+    return neuron / CHUNK * CHUNK + neuron % 8 * 4 + neuron % CHUNK / 8;
+}
 
 struct Work {
     const float *X, *X_val, *people, *starts;
+    const code *codes, *codes_val, *codes_people;
     const word *y, *y_val;
     const int *flips, *flip_ends, *seed_of, *orders;
     float *weights, *losses, *logits, *moments;
@@ -87,15 +128,15 @@ __device__ inline float act(float z) { return sigmoid(z); }
 __device__ inline float slope(float d, float h) { return d * (1.0f - h) * h; }
 #endif
 
-// z += matrix · layer, the lane's 8 × 8 part; matrix is [depth × WPITCH], layer [depth × PITCH].
-template <int depth> __device__ inline void product(float (&z)[8][8], float *matrix, float *layer) {
+// z += matrix · layer, the lane's 8 × 8 part; matrix is [depth × wpitch], layer [depth × PITCH].
+template <int depth, int wpitch> __device__ inline void product(float (&z)[8][8], float *matrix, float *layer) {
     matrix += first_neuron();
     layer += first_row();
 #pragma unroll 4
     for (int k = 0; k < depth; ++k) {
         float w[2][4], h[2][4];
-        spread(w[0], quad(matrix + k * WPITCH));
-        spread(w[1], quad(matrix + k * WPITCH + 16));
+        spread(w[0], quad(matrix + k * wpitch));
+        spread(w[1], quad(matrix + k * wpitch + 16));
         spread(h[0], quad(layer + k * PITCH));
         spread(h[1], quad(layer + k * PITCH + 32));
 #pragma unroll
@@ -114,11 +155,31 @@ __device__ inline void put(float *layer, float (&z)[8][8]) {
                 make_float4(z[i][4 * half], z[i][4 * half + 1], z[i][4 * half + 2], z[i][4 * half + 3]);
 }
 
-constexpr int COLUMNS = (INPUTS_PADDED > WIDEST ? INPUTS_PADDED : WIDEST) / 4;
+// A lane's share of a layer's gradient: OUTER_ROWS rows of each chunk, and columns(l) columns. Where all of it is small
+// it stays in registers over all tiles of a batch; else BLOCK columns at a time come from memory of the thread's own.
+constexpr int BLOCK = 8;
+__device__ constexpr bool all_small() {
+    bool small = DENSE <= 64;
+    for (int l = 1; l <= DEPTH; ++l) small = small && chunks(l) == 1;
+    return small;
+}
+constexpr bool SMALL = all_small();
+__device__ constexpr int columns(int l) { return (WIDTH[l - 1] + 3) / 4; }
+__device__ constexpr int block(int l) { return SMALL ? columns(l) : BLOCK; }
+__device__ constexpr int stored(int l) { return columns(l) ? (columns(l) + block(l) - 1) / block(l) * block(l) : 0; }
+__device__ constexpr int share_at(int l) {
+    int at = 0;
+    for (int i = 1; i < l; ++i) at += chunks(i) * OUTER_ROWS * stored(i);
+    return at;
+}
+__device__ constexpr int bias_share_at(int l) {
+    int at = 0;
+    for (int i = 1; i < l; ++i) at += chunks(i) * 8;
+    return at;
+}
 
-// A lane's share of the gradient, summed over the tiles of a batch in registers.
 struct Gradient {
-    float matrix[DEPTH][OUTER_ROWS][COLUMNS], bias[DEPTH][8], output[8], output_bias;
+    float matrix[share_at(DEPTH + 1) + 1], bias[bias_share_at(DEPTH + 1)], output[8 * chunks(DEPTH)], output_bias;
 };
 
 // Lane by lane, rows alternate before columns do, so that half a warp reads 128 bytes at a time.
@@ -127,90 +188,215 @@ __device__ inline int outer_row() {
 }
 __device__ inline int outer_column() { return (lane_of() >> 1 & 1) | (lane_of() >> 3 & 1) << 1; }
 
-// gradient[l] += delta · layer l-1, summed over the tile's rows.
-template <int l> __device__ inline void outer(Gradient &gradient, float *region) {
-    float *delta = region + DELTA_AT + outer_row() * PITCH;
-    float *layer = region + layer_at(l - 1) + outer_column() * PITCH;
+// gradient[l] += delta · layer l-1, summed over the tile's rows: a chunk's rows and the columns from `first` on.
+template <int l> __device__ inline void outer_block(Gradient &gradient, float *region, int chunk, int first) {
+    float *delta = region + DELTA_AT + (chunk * CHUNK + outer_row()) * PITCH;
+    float *layer = region + layer_at(l - 1) + (outer_column() + 4 * first) * PITCH;
+    float *sums = gradient.matrix + share_at(l) + chunk * OUTER_ROWS * stored(l) + first;
+    float g[OUTER_ROWS][block(l)];
+#pragma unroll
+    for (int i = 0; i < OUTER_ROWS; ++i)
+#pragma unroll
+        for (int j = 0; j < block(l); ++j) g[i][j] = sums[i * stored(l) + j];
 #pragma unroll 1
     for (int s = 0; s < TILE; s += 4) {
         float4 d[OUTER_ROWS];
 #pragma unroll
         for (int i = 0; i < OUTER_ROWS; ++i) d[i] = quad(delta + i * ROW_GROUPS * PITCH + s);
 #pragma unroll
-        for (int j = 0; j < (WIDTH[l - 1] + 3) / 4; ++j) {
+        for (int j = 0; j < block(l); ++j) {
             const float4 h = quad(layer + j * 4 * PITCH + s);
 #pragma unroll
             for (int i = 0; i < OUTER_ROWS; ++i) {
-                float &g = gradient.matrix[l - 1][i][j];
-                g = fmaf(d[i].x, h.x, g);
-                g = fmaf(d[i].y, h.y, g);
-                g = fmaf(d[i].z, h.z, g);
-                g = fmaf(d[i].w, h.w, g);
+                g[i][j] = fmaf(d[i].x, h.x, g[i][j]);
+                g[i][j] = fmaf(d[i].y, h.y, g[i][j]);
+                g[i][j] = fmaf(d[i].z, h.z, g[i][j]);
+                g[i][j] = fmaf(d[i].w, h.w, g[i][j]);
             }
         }
     }
+#pragma unroll
+    for (int i = 0; i < OUTER_ROWS; ++i)
+#pragma unroll
+        for (int j = 0; j < block(l); ++j) sums[i * stored(l) + j] = g[i][j];
 }
 
-// Layers l to DEPTH of the tile in the region: the last stays in h, the others go to the region.
-template <int l> __device__ inline void forward(float *net, float *region, float (&h)[8][8]) {
+template <int l> __device__ inline void outer(Gradient &gradient, float *region) {
+    if constexpr (columns(l) == 0) return;
+    else if constexpr (SMALL) outer_block<l>(gradient, region, 0, 0);
+    else {
+#pragma unroll 1
+        for (int chunk = 0; chunk < chunks(l); ++chunk)
+#pragma unroll 1
+            for (int first = 0; first < stored(l); first += BLOCK) outer_block<l>(gradient, region, chunk, first);
+    }
+}
+
+// Put the sums of a tile's hot inputs' weights where the derivatives will lie; row_of(s) is the table's row.
+template <class RowOf> __device__ inline void add_hot(float *net, float *region, const code *codes, RowOf row_of) {
+    const int group = lane_of() / 8, j = lane_of() % 8;
+#pragma unroll 1
+    for (int s = group; s < TILE; s += 4) {
+        const uint2 *of = reinterpret_cast<const uint2 *>(codes + (size_t)row_of(s) * CODES);
+        float4 sum[chunks(1)] = {};
+#pragma unroll 4
+        for (int q = 0; q < QUADS; ++q) {
+            const uint2 four = of[q];
+            const word set[4] = {four.x & 0xffff, four.x >> 16, four.y & 0xffff, four.y >> 16};
+#pragma unroll
+            for (int k = 0; k < 4; ++k)
+#pragma unroll
+                for (int chunk = 0; chunk < chunks(1); ++chunk) {
+                    const float4 w = quad(net + HOT_AT + set[k] * pitch(1) + CHUNK * chunk + 4 * j);
+                    sum[chunk].x += w.x;
+                    sum[chunk].y += w.y;
+                    sum[chunk].z += w.z;
+                    sum[chunk].w += w.w;
+                }
+        }
+#pragma unroll
+        for (int chunk = 0; chunk < chunks(1); ++chunk) {
+            float *to = region + DELTA_AT + (CHUNK * chunk + j) * PITCH + s;
+            to[0] = sum[chunk].x;
+            to[8 * PITCH] = sum[chunk].y;
+            to[16 * PITCH] = sum[chunk].z;
+            to[24 * PITCH] = sum[chunk].w;
+        }
+    }
+    __syncwarp();
+}
+
+// Add the derivatives of all warps' tiles, the first from row `from` on, to the hot inputs' gradient. A warp takes four
+// groups of inputs at a time, 8 lanes each, so that no two ever add to the same number.
+__device__ inline void scatter_hot(const Work &work, float *net, const int *order, int from, int end) {
+    const int group = lane_of() / 8, j = lane_of() % 8;
+#pragma unroll 1
+    for (int q = threadIdx.x / LANES; q < QUADS; q += WARPS)
+#pragma unroll 1
+        for (int warp = 0; warp < WARPS && from + warp * TILE < end; ++warp) {
+            const int first = from + warp * TILE;
+            float *delta = net + REGIONS_AT + warp * REGION + DELTA_AT + j * PITCH;
+#pragma unroll 1
+            for (int s = 0; s < TILE; s += 8) {
+                word set[8];
+#pragma unroll
+                for (int k = 0; k < 8; ++k) {
+                    const int place = min(first + s + k, end - 1), i = GATHER ? order[place] : place;
+                    set[k] = work.codes[(size_t)i * CODES + 4 * q + group];
+                }
+#pragma unroll
+                for (int half = 0; half < 8; half += 4)
+#pragma unroll
+                    for (int chunk = 0; chunk < chunks(1); ++chunk) {
+                        float d[4][4];
+#pragma unroll
+                        for (int i = 0; i < 4; ++i)
+                            spread(d[i], quad(delta + (CHUNK * chunk + 8 * i) * PITCH + s + half));
+#pragma unroll
+                        for (int k = 0; k < 4; ++k) {
+                            float4 &sum = quad(net + SUMS_AT + set[half + k] * wide(1) + CHUNK * chunk + 4 * j);
+                            sum = make_float4(sum.x + d[0][k], sum.y + d[1][k], sum.z + d[2][k], sum.w + d[3][k]);
+                        }
+                    }
+            }
+        }
+}
+
+constexpr int LAST = chunks(DEPTH);
+
+// A chunk of layer l of the tile in the region.
+template <int l> __device__ inline void neurons(float *net, float *region, int chunk, float (&h)[8][8]) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        const float b = net[shared_bias_at(l) + neuron(i)];
+        const float b = net[shared_bias_at(l) + chunk * CHUNK + neuron(i)];
 #pragma unroll
         for (int s = 0; s < 8; ++s) h[i][s] = b;
     }
-    product<WIDTH[l - 1]>(h, net + by_inputs_at(l), region + layer_at(l - 1));
+    if constexpr (l == 1 && HOT > 0) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                float sum[4];
+                spread(sum, quad(region + DELTA_AT + (chunk * CHUNK + neuron(i)) * PITCH + first_row() + 32 * half));
+#pragma unroll
+                for (int s = 0; s < 4; ++s) h[i][4 * half + s] += sum[s];
+            }
+    }
+    product<WIDTH[l - 1], pitch(l)>(h, net + by_inputs_at(l) + chunk * CHUNK, region + layer_at(l - 1));
 #pragma unroll
     for (int i = 0; i < 8; ++i)
 #pragma unroll
         for (int s = 0; s < 8; ++s) h[i][s] = act(h[i][s]);
-    if constexpr (l < DEPTH) {
-        put(region + layer_at(l), h);
+}
+
+// Layers l to DEPTH of the tile in the region: the last stays in h, the others go to the region.
+template <int l> __device__ inline void forward(float *net, float *region, float (&h)[LAST][8][8]) {
+    if constexpr (l == DEPTH) {
+#pragma unroll
+        for (int chunk = 0; chunk < LAST; ++chunk) neurons<l>(net, region, chunk, h[chunk]);
+    } else {
+#pragma unroll
+        for (int chunk = 0; chunk < chunks(l); ++chunk) {
+            neurons<l>(net, region, chunk, h[0]);
+            put(region + layer_at(l) + chunk * CHUNK * PITCH, h[0]);
+        }
         __syncwarp();
         forward<l + 1>(net, region, h);
     }
 }
 
-__device__ inline void logits_of(float *net, float (&h)[8][8], float (&z)[8]) {
+__device__ inline void logits_of(float *net, float (&h)[LAST][8][8], float (&z)[8]) {
 #pragma unroll
     for (int s = 0; s < 8; ++s) z[s] = 0.0f;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float w = net[OUTPUT_AT + neuron(i)];
+    for (int chunk = 0; chunk < LAST; ++chunk)
 #pragma unroll
-        for (int s = 0; s < 8; ++s) z[s] = fmaf(w, h[i][s], z[s]);
-    }
+        for (int i = 0; i < 8; ++i) {
+            const float w = net[OUTPUT_AT + chunk * CHUNK + neuron(i)];
 #pragma unroll
-    for (int s = 0; s < 8; ++s) z[s] = over_neurons(z[s]) + net[OUTPUT_AT + WIDEST];
+            for (int s = 0; s < 8; ++s) z[s] = fmaf(w, h[chunk][i][s], z[s]);
+        }
+#pragma unroll
+    for (int s = 0; s < 8; ++s) z[s] = over_neurons(z[s]) + net[OUTPUT_BIAS_AT];
 }
 
 // d holds the loss's derivative by layer l's sums: add its share to the gradient, and go down.
 template <int l>
-__device__ inline void backward(float *net, float *region, float (&d)[8][8], Gradient &gradient) {
-    put(region + DELTA_AT, d);
+__device__ inline void backward(float *net, float *region, float (&d)[chunks(l)][8][8], Gradient &gradient) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
+    for (int chunk = 0; chunk < chunks(l); ++chunk) {
+        put(region + DELTA_AT + chunk * CHUNK * PITCH, d[chunk]);
 #pragma unroll
-        for (int s = 0; s < 8; ++s) gradient.bias[l - 1][i] += d[i][s];
+        for (int i = 0; i < 8; ++i)
+#pragma unroll
+            for (int s = 0; s < 8; ++s) gradient.bias[bias_share_at(l) + 8 * chunk + i] += d[chunk][i][s];
+    }
     __syncwarp();
     outer<l>(gradient, region);
     if constexpr (l > 1) {
+        float below[chunks(l - 1)][8][8];
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
+        for (int chunk = 0; chunk < chunks(l - 1); ++chunk) {
 #pragma unroll
-            for (int s = 0; s < 8; ++s) d[i][s] = 0.0f;
-        product<WIDTH[l]>(d, net + by_outputs_at(l), region + DELTA_AT);
+            for (int i = 0; i < 8; ++i)
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
+                for (int s = 0; s < 8; ++s) below[chunk][i][s] = 0.0f;
+            product<WIDTH[l], pitch(l - 1)>(below[chunk], net + by_outputs_at(l) + chunk * CHUNK, region + DELTA_AT);
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                float h[4];
-                spread(h, quad(region + layer_at(l - 1) + neuron(i) * PITCH + first_row() + 32 * half));
+            for (int i = 0; i < 8; ++i)
 #pragma unroll
-                for (int s = 0; s < 4; ++s) d[i][4 * half + s] = slope(d[i][4 * half + s], h[s]);
-            }
+                for (int half = 0; half < 2; ++half) {
+                    float h[4];
+                    float *layer = region + layer_at(l - 1) + (chunk * CHUNK + neuron(i)) * PITCH;
+                    spread(h, quad(layer + first_row() + 32 * half));
+#pragma unroll
+                    for (int s = 0; s < 4; ++s)
+                        below[chunk][i][4 * half + s] = slope(below[chunk][i][4 * half + s], h[s]);
+                }
+        }
         __syncwarp();
-        backward<l - 1>(net, region, d, gradient);
+        backward<l - 1>(net, region, below, gradient);
     }
 }
 
@@ -218,7 +404,7 @@ __device__ inline void backward(float *net, float *region, float (&d)[8][8], Gra
 __device__ inline void load_rows(float *region, const float *X, int pitch, int first) {
     __syncwarp();
 #pragma unroll
-    for (int c = lane_of(); c < INPUTS * (TILE / 4); c += LANES) {
+    for (int c = lane_of(); c < DENSE * (TILE / 4); c += LANES) {
         const int feature = c / (TILE / 4), s = c % (TILE / 4) * 4;
         const float *from = X + (size_t)feature * pitch + first + s;
         quad(region + feature * PITCH + s) = *reinterpret_cast<const float4 *>(from);
@@ -226,14 +412,14 @@ __device__ inline void load_rows(float *region, const float *X, int pitch, int f
     __syncwarp();
 }
 
-// Copy the rows that an order names from row-major X [n × INPUTS_PADDED]; rows past its end repeat the last.
+// Copy the rows that an order names from row-major X [n × DENSE_PADDED]; rows past its end repeat the last.
 __device__ inline void gather_rows(float *region, const float *X, const int *order, int first, int end) {
     __syncwarp();
 #pragma unroll
     for (int s = lane_of(); s < TILE; s += LANES) {
-        const float *from = X + (size_t)order[min(first + s, end - 1)] * INPUTS_PADDED;
+        const float *from = X + (size_t)order[min(first + s, end - 1)] * DENSE_PADDED;
 #pragma unroll
-        for (int feature = 0; feature < INPUTS_PADDED; feature += 4) {
+        for (int feature = 0; feature < DENSE_PADDED; feature += 4) {
             const float4 x = *reinterpret_cast<const float4 *>(from + feature);
             region[feature * PITCH + s] = x.x;
             region[(feature + 1) * PITCH + s] = x.y;
@@ -251,13 +437,18 @@ __device__ inline void train_tile(const Work &work, float *net, float *region, c
                                   const int *order, int first, int end, float scale, Gradient &gradient) {
     if (GATHER) gather_rows(region, work.X, order, first, end);
     else load_rows(region, work.X, padded(work.n), first);
+    if constexpr (HOT > 0)
+        add_hot(net, region, work.codes, [&](int s) {
+            const int place = min(first + s, end - 1);
+            return GATHER ? order[place] : place;
+        });
     word y = 0;
 #pragma unroll
     for (int s = 0; s < 8; ++s) {
         const int place = min(first + row(s), end - 1), i = GATHER ? order[place] : place;
         y |= (labels[i / 32] >> i % 32 & 1) << s;
     }
-    float h[8][8], delta[8];
+    float h[LAST][8][8], delta[8];
     forward<1>(net, region, h);
     logits_of(net, h, delta);
 #pragma unroll
@@ -266,61 +457,79 @@ __device__ inline void train_tile(const Work &work, float *net, float *region, c
         gradient.output_bias += delta[s];
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float w = net[OUTPUT_AT + neuron(i)];
+    for (int chunk = 0; chunk < LAST; ++chunk)
 #pragma unroll
-        for (int s = 0; s < 8; ++s) {
-            gradient.output[i] = fmaf(delta[s], h[i][s], gradient.output[i]);
-            h[i][s] = slope(w * delta[s], h[i][s]);
+        for (int i = 0; i < 8; ++i) {
+            const float w = net[OUTPUT_AT + chunk * CHUNK + neuron(i)];
+            float &g = gradient.output[8 * chunk + i];
+#pragma unroll
+            for (int s = 0; s < 8; ++s) {
+                g = fmaf(delta[s], h[chunk][i][s], g);
+                h[chunk][i][s] = slope(w * delta[s], h[chunk][i][s]);
+            }
         }
-    }
     backward<DEPTH>(net, region, h, gradient);
 }
 
-// Write the warp's gradient, packed, over its region.
+// Write the warp's gradient over its region.
 template <int l> __device__ inline void deposit(Gradient &gradient, float *region) {
 #pragma unroll
-    for (int i = 0; i < OUTER_ROWS; ++i)
+    for (int chunk = 0; chunk < chunks(l); ++chunk) {
 #pragma unroll
-        for (int j = 0; j < (WIDTH[l - 1] + 3) / 4; ++j) {
-            const int out = outer_row() + ROW_GROUPS * i, in = outer_column() + 4 * j;
-            if (out < WIDTH[l] && in < WIDTH[l - 1])
-                region[matrix_at(l) + out * WIDTH[l - 1] + in] = gradient.matrix[l - 1][i][j];
+        for (int i = 0; i < OUTER_ROWS; ++i)
+#pragma unroll
+            for (int j = 0; j < columns(l); ++j) {
+                const int out = chunk * CHUNK + outer_row() + ROW_GROUPS * i, in = outer_column() + 4 * j;
+                if (out < WIDTH[l] && in < WIDTH[l - 1])
+                    region[slot_at(l) + out * WIDTH[l - 1] + in] =
+                        gradient.matrix[share_at(l) + (chunk * OUTER_ROWS + i) * stored(l) + j];
+            }
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const float b = over_rows(gradient.bias[bias_share_at(l) + 8 * chunk + i]);
+            const int out = chunk * CHUNK + neuron(i);
+            if (first_row() == 0 && out < WIDTH[l]) region[slot_at(l) + WIDTH[l] * WIDTH[l - 1] + out] = b;
         }
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const float b = over_rows(gradient.bias[l - 1][i]);
-        if (first_row() == 0 && neuron(i) < WIDTH[l]) region[bias_at(l) + neuron(i)] = b;
     }
     if constexpr (l < DEPTH) deposit<l + 1>(gradient, region);
     else {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const float w = over_rows(gradient.output[i]);
-            if (first_row() == 0 && neuron(i) < WIDTH[DEPTH]) region[matrix_at(DEPTH + 1) + neuron(i)] = w;
-        }
+        for (int chunk = 0; chunk < LAST; ++chunk)
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const float w = over_rows(gradient.output[8 * chunk + i]);
+                const int in = chunk * CHUNK + neuron(i);
+                if (first_row() == 0 && in < WIDTH[DEPTH]) region[slot_at(DEPTH + 1) + in] = w;
+            }
         const float b = over_rows(gradient.output_bias);
-        if (lane_of() == 0) region[bias_at(DEPTH + 1)] = b;
+        if (lane_of() == 0) region[slot_at(DEPTH + 1) + WIDTH[DEPTH]] = b;
     }
 }
 
-// Call visit(p, at, also) for this thread's share of the network's numbers: p is a number's place
-// in PyTorch's order, `at` and `also` its places in shared memory (the same one, mostly).
+// Call visit(p, at, also, slot) for this thread's share of the network's numbers: p is a number's place in PyTorch's
+// order (the dense inputs first), `at` and `also` its places in shared memory (the same one, mostly), and `slot` its
+// place in a warp's gradient, or −1 − its place in the hot inputs'.
 template <int l = 1, class Visit> __device__ inline void each_number(Visit visit) {
     if constexpr (l <= DEPTH) {
-        for (int p = threadIdx.x; p < WIDTH[l] * WIDTH[l - 1]; p += THREADS) {
-            const int out = p / WIDTH[l - 1], in = p % WIDTH[l - 1], at = by_inputs_at(l) + in * WPITCH + out;
-            visit(matrix_at(l) + p, at, l == 1 ? at : by_outputs_at(l) + out * WPITCH + in);
+        for (int p = threadIdx.x; p < WIDTH[l] * inputs_of(l); p += THREADS) {
+            const int out = p / inputs_of(l), in = p % inputs_of(l), row = by_inputs_at(l) + in * pitch(l);
+            if (l == 1 && in >= DENSE) {
+                const int at = row + hot_place(out);
+                visit(p, at, at, -1 - (in - DENSE) * wide(1) - hot_place(out));
+            } else {
+                const int at = row + out, slot = slot_at(l) + out * WIDTH[l - 1] + in;
+                visit(matrix_at(l) + p, at, l == 1 ? at : by_outputs_at(l) + out * pitch(l - 1) + in, slot);
+            }
         }
         for (int p = threadIdx.x; p < WIDTH[l]; p += THREADS) {
             const int at = shared_bias_at(l) + p;
-            visit(bias_at(l) + p, at, at);
+            visit(bias_at(l) + p, at, at, slot_at(l) + WIDTH[l] * WIDTH[l - 1] + p);
         }
         each_number<l + 1>(visit);
     } else {
         for (int p = threadIdx.x; p <= WIDTH[DEPTH]; p += THREADS) {
-            const int at = OUTPUT_AT + (p < WIDTH[DEPTH] ? p : WIDEST);
-            visit(matrix_at(l) + p, at, at);
+            const int at = p < WIDTH[DEPTH] ? OUTPUT_AT + p : OUTPUT_BIAS_AT;
+            visit(matrix_at(l) + p, at, at, slot_at(l) + p);
         }
     }
 }
@@ -333,10 +542,13 @@ __device__ inline void adam(float *net, float *moments, double learning_rate, St
     steps.beta2_power *= 0.999;
     const float size = (float)(learning_rate / (1.0 - steps.beta1_power));
     const float root = (float)sqrt(1.0 - steps.beta2_power);
-    each_number([&](int p, int at, int also) {
+    each_number([&](int p, int at, int also, int slot) {
         float g = 0.0f;
+        if (HOT > 0 && slot < 0) g = net[SUMS_AT - 1 - slot];
+        else {
 #pragma unroll
-        for (int warp = 0; warp < WARPS; ++warp) g += net[REGIONS_AT + warp * REGION + p];
+            for (int warp = 0; warp < WARPS; ++warp) g += net[REGIONS_AT + warp * REGION + slot];
+        }
         float mean = moments[p], square = moments[NUMBERS + p];
         mean += (float)(1.0 - 0.9) * (g - mean);
         square = square * 0.999f + (float)(1.0 - 0.999) * g * g;
@@ -351,7 +563,9 @@ __device__ inline float validate(const Work &work, float *net, float *region) {
     double sum = 0.0;
     for (int first = threadIdx.x / LANES * TILE; first < work.n_val; first += WARPS * TILE) {
         load_rows(region, work.X_val, padded(work.n_val), first);
-        float h[8][8], z[8], loss = 0.0f;
+        if constexpr (HOT > 0)
+            add_hot(net, region, work.codes_val, [&](int s) { return min(first + s, work.n_val - 1); });
+        float h[LAST][8][8], z[8], loss = 0.0f;
         forward<1>(net, region, h);
         logits_of(net, h, z);
 #pragma unroll
@@ -387,7 +601,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
         atomicXor(labels + work.flips[i] / 32, 1u << work.flips[i] % 32);
     for (int i = threadIdx.x; i < REGIONS_AT; i += THREADS) net[i] = 0.0f;
     __syncthreads();
-    each_number([&](int p, int at, int also) {
+    each_number([&](int p, int at, int also, int) {
         net[at] = net[also] = best[p] = start[p];
         moments[p] = moments[NUMBERS + p] = 0.0f;
     });
@@ -402,8 +616,18 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
         for (int begin = 0; begin < work.n; begin += work.batch) {
             const int end = min(begin + work.batch, work.n);
             Gradient gradient = {};
-            for (int first = begin + threadIdx.x / LANES * TILE; first < end; first += WARPS * TILE)
-                train_tile(work, net, region, labels, order, first, end, 1.0f / (end - begin), gradient);
+            if (HOT > 0)
+                for (int i = threadIdx.x; i < (HOT + 1) * wide(1); i += THREADS) net[SUMS_AT + i] = 0.0f;
+            for (int round = begin; round < end; round += WARPS * TILE) {
+                const int first = round + threadIdx.x / LANES * TILE;
+                if (first < end)
+                    train_tile(work, net, region, labels, order, first, end, 1.0f / (end - begin), gradient);
+                if constexpr (HOT > 0) {
+                    __syncthreads();
+                    scatter_hot(work, net, order, round, end);
+                    __syncthreads();
+                }
+            }
             __syncwarp();
             deposit<1>(gradient, region);
             __syncthreads();
@@ -416,7 +640,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
         if (loss < best_loss) {
             best_loss = loss;
             best_epoch = epoch;
-            each_number([&](int p, int at, int) { best[p] = net[at]; });
+            each_number([&](int p, int at, int, int) { best[p] = net[at]; });
         }
         if (stopping) return false;
         if (epoch - best_epoch >= work.patience || epoch >= work.max_epochs) break;
@@ -427,7 +651,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
         work.epochs[k] = epoch;
     }
     __syncthreads();
-    each_number([&](int p, int at, int also) { net[at] = net[also] = best[p]; });
+    each_number([&](int p, int at, int also, int) { net[at] = net[also] = best[p]; });
     __syncthreads();
     return true;
 }
@@ -436,7 +660,9 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
 __device__ inline void ask(const Work &work, int k, float *net, float *region) {
     for (int first = threadIdx.x / LANES * TILE; first < work.n_people; first += WARPS * TILE) {
         load_rows(region, work.people, padded(work.n_people), first);
-        float h[8][8], z[8];
+        if constexpr (HOT > 0)
+            add_hot(net, region, work.codes_people, [&](int s) { return min(first + s, work.n_people - 1); });
+        float h[LAST][8][8], z[8];
         forward<1>(net, region, h);
         logits_of(net, h, z);
 #pragma unroll

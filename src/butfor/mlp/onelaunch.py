@@ -19,9 +19,18 @@ keeps in registers over all tiles of a batch. At the end of a batch the warps' g
 in the warps' order, and every thread does Adam's step for its share of the weights. Adam's moments
 and the labels, one bit each, lie in global memory, one set per block.
 
+Layers wider than 32 neurons are worked on 32 at a time; their gradients do not fit in registers and lie in memory of
+the thread's own.
+
+Wide tables are mostly one-hot: of 360 inputs a row sets 41. Such inputs are not multiplied. Each group of inputs of
+which a row sets one at the most becomes a code (`Inputs`), and the first layer adds the rows of W₁ that the codes
+name. For its gradient the warps wait for each other after every tile, and each adds all tiles' D₁ for groups of its
+own, so that nothing depends on who comes first.
+
 The host looks in now and then for progress, and can tell the kernel to stop after the epoch.
 
-Only networks of 1 to 3 hidden layers of at most 32 neurons fit this plan; `can_train` says.
+Networks of 1 to 3 hidden layers fit this plan as long as they and some warps' tiles find room in shared memory:
+`can_train` says.
 CUDA C++ is compiled when it is first used, by the NVRTC library that comes with PyTorch.
 """
 
@@ -33,13 +42,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from butfor.errors import EngineError, SettingError
@@ -48,23 +58,24 @@ from butfor.mlp.reference import batch_orders
 from butfor.seam import FlipSet, Floats, Progress
 
 SOURCE = Path(__file__).with_suffix(".cu")
-TILE, WIDEST, DEEPEST, MOST_INPUTS = 64, 32, 3, 64
+TILE, CHUNK, DEEPEST, NARROW = 64, 32, 3, 64
+"""Rows of a tile, neurons worked on at a time, hidden layers at the most, inputs that are always taken as they are."""
+LEAST_WARPS = 2
+"""Warps on a multiprocessor below which stacked tensors are as good."""
 MOST_ORDER_BYTES = 2**31
 """Minibatch orders of all epochs lie on the device; longer trainings go to the stacked tensors."""
 
 
-def can_train(recipe: Recipe, rows: Rows, device: torch.device) -> bool:
-    """Whether this plan applies to these networks, rows and device."""
+def can_train(recipe: Recipe, rows: Rows, people: Floats, device: torch.device) -> bool:
+    """Whether this plan applies to these networks, rows, people and device."""
     return (
         device.type == "cuda"
         and torch.version.cuda is not None
         and 1 <= len(recipe.hidden) <= DEEPEST
-        and max(recipe.hidden) <= WIDEST
-        and rows.d <= MOST_INPUTS
         and _order_bytes(recipe, rows.n) <= MOST_ORDER_BYTES
         and all(np.isin(y, (0, 1)).all() for y in (rows.y, rows.y_val))
         and nvrtc() is not None
-        and Plan.of(recipe, rows, device) is not None
+        and Plan.of(recipe, rows, inputs_of(rows, people), device) is not None
     )
 
 
@@ -90,10 +101,11 @@ def fit_many(
     """Train one network per flip set. `recipes` differ in their seed alone; `starts [seeds × p]` are their initial
     weights, packed, and `seed_of[k]` says which of them network k takes."""
     with torch.cuda.device(device):
-        plan = Plan.of(recipes[0], rows, device)
+        inputs = inputs_of(rows, people)
+        plan = Plan.of(recipes[0], rows, inputs, device)
         assert plan is not None, "can_train comes first"
         kernel = compiled(plan, torch.cuda.current_device())
-        work, kept = prepare(recipes, rows, flip_sets, seed_of, people, starts, plan, device)
+        work, kept = prepare(recipes, rows, flip_sets, seed_of, people, starts, plan, inputs, device)
         torch.cuda.synchronize()  # all inputs are in place before another stream looks at `control`
         kernel.launch(work, min(plan.slots, len(flip_sets)))
         _watch(kept["control"], progress)
@@ -102,15 +114,108 @@ def fit_many(
         best_epoch=kept["best_epochs"].cpu().numpy().astype(np.int64),
         epochs=kept["epochs"].cpu().numpy().astype(np.int64),
         validation_loss=kept["losses"].cpu().numpy(),
-        weights=kept["weights"].cpu().numpy(),
+        weights=inputs.usual_order(kept["weights"].cpu().numpy(), recipes[0].hidden[0]),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Which inputs are taken as they are (`dense`), and which of the others (`groups`) exclude each other."""
+
+    dense: NDArray[np.int64]
+    groups: tuple[NDArray[np.int64], ...] = ()
+
+    @classmethod
+    def of(cls, *tables: Floats) -> Inputs:
+        """Neighbouring inputs of 0 and 1 are a group as long as no row sets two of them. Groups are not worth it where
+        there are few inputs, or few to a group."""
+        every = np.arange(tables[0].shape[1])
+        if len(every) <= NARROW:
+            return cls(every)
+        binary = np.logical_and.reduce([((table == 0) | (table == 1)).all(axis=0) for table in tables])
+        groups: list[list[int]] = []
+        taken = [np.zeros(len(table), bool) for table in tables]
+        for k in every[binary]:
+            columns = [table[:, k] > 0 for table in tables]
+            if not groups or any((column & seen).any() for column, seen in zip(columns, taken, strict=True)):
+                groups.append([])
+                taken = [np.zeros(len(table), bool) for table in tables]
+            groups[-1].append(int(k))
+            for column, seen in zip(columns, taken, strict=True):
+                seen |= column
+        if binary.sum() < WORTH * len(groups):
+            return cls(every)
+        return cls(every[~binary], tuple(np.array(group) for group in groups))
+
+    @cached_property
+    def hot(self) -> NDArray[np.int64]:
+        return np.concatenate(self.groups) if self.groups else np.zeros(0, np.int64)
+
+    @property
+    def quads(self) -> int:
+        """Codes of a row, in fours."""
+        return -(-len(self.groups) // 4)
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """The inputs as the kernel has them."""
+        return np.concatenate([self.dense, self.hot])
+
+    def hold(self, X: Floats) -> bool:
+        """Whether these rows keep to the groups."""
+        hot = X[:, self.hot]
+        within = ((hot == 0) | (hot == 1)).all()
+        return bool(within) and all((X[:, group].sum(axis=1) <= 1).all() for group in self.groups)
+
+    def codes(self, X: Floats) -> NDArray[np.uint16]:
+        """Per row and group, which of the hot inputs is set, `[rows × 4·quads]`; their number where none is."""
+        found = np.full((len(X), 4 * self.quads), len(self.hot), np.uint16)
+        first = 0
+        for k, group in enumerate(self.groups):
+            part = X[:, group]
+            found[:, k] = np.where(part.any(axis=1), first + part.argmax(axis=1), len(self.hot))
+            first += len(group)
+        return found
+
+    def kernel_order(self, packed: Tensor, width: int) -> Tensor:
+        """Packed networks whose first layer has so many neurons, its inputs in the kernel's order."""
+        return self._reordered(packed, width, torch.from_numpy(self.order))
+
+    def usual_order(self, packed: NDArray[Any], width: int) -> NDArray[Any]:
+        return self._reordered(torch.from_numpy(packed), width, torch.from_numpy(np.argsort(self.order))).numpy()
+
+    def _reordered(self, packed: Tensor, width: int, order: Tensor) -> Tensor:
+        if not self.groups:
+            return packed
+        size = width * len(order)
+        first = packed[:, :size].unflatten(1, (width, len(order)))[:, :, order]
+        return torch.cat([first.flatten(1), packed[:, size:]], dim=1)
+
+
+WORTH = 3
+"""Inputs of a group, on average, from which on codes are faster than products."""
+
+
+def inputs_of(rows: Rows, people: Floats) -> Inputs:
+    """The groups that hold for a table and people. A table is asked about again and again: what holds for it alone is
+    kept, and mostly holds for people too."""
+    usual = _inputs_of(rows)
+    return usual if usual.hold(people) else Inputs.of(rows.X, rows.X_val, people)
+
+
+@lru_cache(maxsize=4)
+def _inputs_of(rows: Rows) -> Inputs:
+    return Inputs.of(rows.X, rows.X_val)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is fixed when the kernel is compiled, and how many blocks run at once."""
+    """What is fixed when the kernel is compiled, and how many blocks run at once. `widths`: all inputs, the hidden
+    layers, the logit; of the inputs `hot` are in groups."""
 
     widths: tuple[int, ...]
+    hot: int
+    quads: int
     activation: str
     gather: bool
     warps: int
@@ -118,15 +223,18 @@ class Plan:
     slots: int
 
     @classmethod
-    def of(cls, recipe: Recipe, rows: Rows, device: torch.device) -> Plan | None:
+    def of(cls, recipe: Recipe, rows: Rows, inputs: Inputs, device: torch.device) -> Plan | None:
         """As many warps at work as shared memory and registers allow, each with rows to work on;
-        None if a single warp's tile does not fit."""
+        None if too few warps' tiles fit."""
         chip: Any = torch.cuda.get_device_properties(device)
         most = getattr(chip, "shared_memory_per_block_optin", 0)
         tiles = -(-min(recipe.batch_size or rows.n, rows.n) // TILE)
         plans = {}
         for warps in range(1, 9):
-            plan = cls(recipe.widths(rows.d), recipe.activation, recipe.batch_size is not None, warps, 0, 0)
+            plan = cls(
+                recipe.widths(rows.d), len(inputs.hot), inputs.quads, recipe.activation,
+                recipe.batch_size is not None, warps, 0, 0,
+            )  # fmt: skip
             if plan.shared_bytes > most:
                 break
             # A block also costs 1 KiB of the system's; 8 warps of 255 registers fill the registers.
@@ -134,15 +242,20 @@ class Plan:
             busy = tiles / (-(-tiles // warps) * warps)
             slots = blocks * chip.multi_processor_count
             plans[blocks * warps * busy, -warps] = replace(plan, blocks=blocks, slots=slots)
-        return plans[max(plans)] if plans else None
+        best = plans[max(plans)] if plans else None
+        return best if best and (best.blocks * best.warps >= LEAST_WARPS or tiles < LEAST_WARPS) else None
 
     @property
     def depth(self) -> int:
         return len(self.widths) - 2
 
     @property
-    def inputs_padded(self) -> int:
-        return -(-self.widths[0] // 4) * 4
+    def dense(self) -> int:
+        return self.widths[0] - self.hot
+
+    @property
+    def dense_padded(self) -> int:
+        return -(-self.dense // 4) * 4
 
     @property
     def numbers(self) -> int:
@@ -151,22 +264,31 @@ class Plan:
     @property
     def shared_bytes(self) -> int:
         """The kernel's shared memory, laid out as its source says."""
-        layers = list(pairwise(self.widths))[:-1]
+        hidden = self.widths[1:-1]
+        wide = [-(-width // CHUNK) * CHUNK for width in hidden]
+        network = (wide[0] + 4) * (self.widths[0] + bool(self.hot) + 1) + wide[-1] + 4
         # Every matrix but the first is there twice, by inputs and by outputs.
-        network = 36 * (1 + sum(into + out + 1 for into, out in layers) - layers[0][1])
-        region = (TILE + 4) * (self.inputs_padded + WIDEST * self.depth)
-        return 4 * (network + self.warps * region + 2 * self.warps + 4)
+        for (into, out), (below, here) in zip(pairwise(hidden), pairwise(wide), strict=True):
+            network += (here + 4) * (into + 1) + (below + 4) * out
+        sums = (self.hot + 1) * wide[0] if self.hot else 0
+        tile = (TILE + 4) * (self.dense_padded + sum(wide[:-1]) + max(wide))
+        gradient = self.numbers - hidden[0] * self.hot
+        region = max(tile, -(-gradient // 4) * 4)
+        return 4 * (network + sums + self.warps * region + 2 * self.warps + 4)
 
     def source(self) -> str:
         constants = {
-            "INPUTS": self.widths[0],
-            "INPUTS_PADDED": self.inputs_padded,
+            "DENSE": self.dense,
+            "DENSE_PADDED": self.dense_padded,
+            "HOT": self.hot,
+            "QUADS": self.quads,
             "DEPTH": self.depth,
-            "WIDTHS": ", ".join(map(str, self.widths)),
+            "WIDTHS": ", ".join(map(str, self.widths[1:])),
             "ACTIVATION": ACTIVATIONS.index(self.activation),
             "WARPS": self.warps,
             "BLOCKS": self.blocks,
             "GATHER": int(self.gather),
+            "SHARED_BYTES": self.shared_bytes,
         }
         return "".join(f"#define {name} {value}\n" for name, value in constants.items()) + SOURCE.read_text(
             encoding="utf-8"
@@ -178,8 +300,8 @@ class Work(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in (
-            "X", "X_val", "people", "starts", "y", "y_val", "flips", "flip_ends", "seed_of", "orders",
-            "weights", "losses", "logits", "moments", "best_epochs", "epochs", "labels", "control",
+            "X", "X_val", "people", "starts", "codes", "codes_val", "codes_people", "y", "y_val", "flips", "flip_ends",
+            "seed_of", "orders", "weights", "losses", "logits", "moments", "best_epochs", "epochs", "labels", "control",
         )),
         ("learning_rate", ctypes.c_double),
         *((name, ctypes.c_int) for name in (
@@ -196,6 +318,7 @@ def prepare(
     people: Floats,
     starts: Tensor,
     plan: Plan,
+    inputs: Inputs,
     device: torch.device,
 ) -> tuple[Work, dict[str, Tensor]]:
     """The kernel's argument, and the tensors it points to, which must outlive the launch."""
@@ -204,12 +327,16 @@ def prepare(
     if flips and not 0 <= min(flips) <= max(flips) < rows.n:
         raise SettingError(f"A flip set names a row that is not there: rows go from 0 to {rows.n - 1}.")
     ends = np.cumsum([0, *(len(one) for one in flip_sets)])
+    X = rows.X[:, inputs.dense]
     orders = [drawn_orders(one, rows.n) for one in recipes if one.batch_size is not None]
     given = {
-        "X": _row_major(rows.X, plan.inputs_padded) if plan.gather else _feature_major(rows.X),
-        "X_val": _feature_major(rows.X_val),
-        "people": _feature_major(people),
-        "starts": starts,
+        "X": _row_major(X, plan.dense_padded) if plan.gather else _feature_major(X),
+        "X_val": _feature_major(rows.X_val[:, inputs.dense]),
+        "people": _feature_major(people[:, inputs.dense]),
+        "starts": inputs.kernel_order(starts, recipe.hidden[0]),
+        "codes": torch.from_numpy(inputs.codes(rows.X)),
+        "codes_val": torch.from_numpy(inputs.codes(rows.X_val)),
+        "codes_people": torch.from_numpy(inputs.codes(people)),
         "y": _bits(rows.y),
         "y_val": _bits(rows.y_val),
         "flips": torch.tensor(flips or [0], dtype=torch.int32),

@@ -77,7 +77,7 @@ class StackedEngine(NetworkEngine):
         people = np.ascontiguousarray(people, dtype=np.float32)
         seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
         recipes = [replace(recipe, seed=seed) for seed in dict.fromkeys(seeds)]
-        if self.one_launch and flip_sets and onelaunch.can_train(recipe, rows, self.device):
+        if self.one_launch and flip_sets and onelaunch.can_train(recipe, rows, people, self.device):
             return _in_launches(recipes, rows, flip_sets, seeds, people, self.device, progress)
         size = stack_size(recipe, rows, len(people), self.device)
         by_seed = [[k for k, seed in enumerate(seeds) if seed == one.seed] for one in recipes]
