@@ -158,10 +158,13 @@ class Made:
 
     def __init__(self, gains, spread):
         self.gains, self.noise = np.asarray(gains, float), spread * np.array([-1.2, -0.4, 0.4, 1.2])
-        self.asked, self.confirmed = [], []
+        self.asked, self.confirmed, self.released = [], [], set()
 
-    def known(self, flips):
-        return flips in self.asked
+    def holds(self, flips):
+        return flips in self.asked and flips not in self.released
+
+    def release(self, sets, keep):
+        self.released.update(sets)
 
     def fit(self, sets, watch, members=None):
         self.asked += sets

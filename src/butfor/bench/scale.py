@@ -1,13 +1,15 @@
 """How far does it go? Seconds and peak memory against rows, people and inputs, one of them varied at a time.
 
 Every point is an audit in a process of its own: our network is trained as often as the ensemble has members, the people
-are ranked by the averaged published score, and everyone's first set (the whole cap) is trained for all members. Nothing
-is confirmed and no fresh seed is asked: those cost the same whatever the size of the question. Rows and people are
-Adult's, drawn again with replacement; inputs are one-hot columns of ten values each. `--epochs` holds every training to
-so many epochs, so that points can be compared.
+are ranked by the averaged published score, and everyone's first set (the whole cap) is trained for all members; with
+`--search solid` it is the usual search instead, gradients, sizes and all. Nothing is confirmed and no fresh seed is
+asked: those cost the same whatever the size of the question. Rows and people are Adult's, drawn again with replacement;
+inputs are one-hot columns of ten values each. `--epochs` holds every training to so many epochs, so that points can be
+compared; `--batch 0` trains on all rows at once, as Adult's published setup does.
 
     python -m butfor.bench.scale --rows 10000,30000,100000 --json
-    python -m butfor.bench.scale --rows 10000,100000,1000000 --people "" --inputs "" --device cuda --members 16
+    python -m butfor.bench.scale --rows 10000,100000,1000000 --people "" --inputs "" --device cuda --members 16 \\
+        --search solid --batch 0
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ class Point:
     members: int = 4
     epochs: int = 20
     labels: int = 20
+    batch: int = 128
+    search: str = "top"
     device: str | None = None
 
     @property
@@ -81,12 +85,13 @@ def run(point: Point) -> dict[str, Any]:
     from butfor.mlp.mlp import MLP
 
     X, y, people, sensitive = _table(point)
-    model = MLP((32, 32), batch_size=128, max_epochs=point.epochs, patience=point.epochs)
+    model = MLP((32, 32), batch_size=point.batch or None, max_epochs=point.epochs, patience=point.epochs)
     engine = choose_engine("auto", MLPLearner(model), point.device)
     started = time.perf_counter()
+    search: dict[str, Any] = {} if point.search == "solid" else {"rank": "combined", "protocol": TOP}
     audit = LabelAudit(
-        model, members=point.members, budget=point.labels, phi="everyone", psi=PSI, rank="combined", protocol=TOP,
-        fresh_seeds=0, engine=Believed(engine), device=point.device,
+        model, members=point.members, budget=point.labels, phi="everyone", psi=PSI, fresh_seeds=0,
+        engine=Believed(engine), device=point.device, **search,
     )  # fmt: skip
     audit.fit(X, y, sensitive_features=sensitive)
     fitted = time.perf_counter()
@@ -160,6 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--labels", type=int, default=20, help="how many labels a set has")
+    parser.add_argument("--batch", type=int, default=128, help="rows of a batch; 0: all of them")
+    parser.add_argument("--search", choices=("top", "solid"), default="top")
     parser.add_argument("--device")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--point", help=argparse.SUPPRESS)
@@ -168,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(run(Point(**json.loads(given.point)))))
         return
     axes = {name: [int(v) for v in getattr(given, name).split(",") if v] for name in ("rows", "people", "inputs")}
-    settings = {name: getattr(given, name) for name in ("members", "epochs", "labels", "device")}
+    settings = {name: getattr(given, name) for name in ("members", "epochs", "labels", "batch", "search", "device")}
     print_rows(map(measured, points(**axes, **settings)), HEADER, line, given.json)
 
 

@@ -81,7 +81,10 @@ class Believed:
 class Scene:
     """One data set and its people; models are trained once per number of members."""
 
-    def __init__(self, name: str, people: int, engine: str, device: str | None, confirm: bool, seed: int) -> None:
+    def __init__(
+        self, name: str, people: int, engine: str, device: str | None, confirm: bool, seed: int, fresh: int = FRESH
+    ) -> None:
+        self.fresh = fresh
         self.data: Dataset = load_dataset(name)
         self.cases = range(min(people, len(self.data.X_test)))
         setup = self.data.setup
@@ -96,7 +99,7 @@ class Scene:
             rules: dict[str, Any] = {} if published else {"phi": "everyone", "psi": PSI}
             audit = LabelAudit(
                 self.model, encoder=TableEncoder("embed", data.setup.numeric), members=members, budget=budget,
-                fresh_seeds=FRESH, engine=self.engine, **rules,
+                fresh_seeds=self.fresh, engine=self.engine, **rules,
             )  # fmt: skip
             validation = (data.X_val, data.y_val)
             audit.fit(data.X_train, data.y_train, sensitive_features=data.sensitive, validation=validation)
@@ -132,7 +135,7 @@ class Scene:
             "solid": len(population.solid),
             "leaning": population.solidity[LEANING],
             "seed_bound": population.solidity[SEED_BOUND],
-            "hold90": len(holding),
+            "hold90": len(holding) if self.fresh else None,
             "mean_flips": round(float(np.mean(sizes)), 2) if sizes else None,
             "kept_margin": len(keeping),
             "kept_flips": round(float(np.mean([len(v.positions) for v in keeping])), 2) if keeping else None,
@@ -187,13 +190,14 @@ def solid(
     device: str | None = None,
     confirm: bool = False,
     seed: int = 0,
+    fresh: int = FRESH,
 ) -> Iterator[dict[str, Any]]:
     """One row per data set and search."""
     unknown = [search for search in searches if search not in SEARCHES]
     if unknown:
         raise SettingError(f"There is no search '{unknown[0]}'; choose among: {'; '.join(SEARCHES)}.")
     for name in names:
-        scene = Scene(name, people, engine, device, confirm, seed)
+        scene = Scene(name, people, engine, device, confirm, seed, fresh)
         for search in searches:
             yield scene.row(search, members, budget or BUDGETS.get(name, 0.01))
 
@@ -214,7 +218,7 @@ def line(row: dict[str, Any]) -> str:
         kept = f"{row['kept_margin']} × {row['kept_flips']:.1f}, {100 * row['kept_hold90']:.0f} % hold"
     return (
         f"{row['dataset']:8} {row['budget']:6} {row['members']:7} {row['search']:18} {row['people']:6} "
-        f"{row['found']:5} {row['solid']:5} {row['leaning']:7} {row['seed_bound']:10} {row['hold90']:9} "
+        f"{row['found']:5} {row['solid']:5} {row['leaning']:7} {row['seed_bound']:10} {number(row['hold90'], 'd'):>9} "
         f"{number(row['mean_flips'], '.1f'):>5} {kept:>20} {number(row['median_distance'], '.0f'):>8} "
         f"{number(row['further'], '.2f'):>7} {row['retrainings']:9} {row['seconds']:7.1f}"
     )
@@ -254,6 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--device")
     parser.add_argument("--seed", type=int, default=0, help="the first member's seed; all others are counted from it")
+    parser.add_argument("--fresh", type=int, default=FRESH, help="seeds that judge; 0: nothing is judged")
     parser.add_argument("--confirm", action="store_true", help="let the definition confirm every find")
     parser.add_argument("--picture", type=Path, help="also draw the rows into this file")
     parser.add_argument("--json", action="store_true")
@@ -261,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = solid(
         given.datasets.split(","), searches=given.searches.split(";"), people=given.people, members=given.members,
         budget=given.budget, engine=given.engine, device=given.device, confirm=given.confirm, seed=given.seed,
+        fresh=given.fresh,
     )  # fmt: skip
     done = print_rows(rows, HEADER, line, given.json)
     if given.picture:

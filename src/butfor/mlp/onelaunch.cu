@@ -109,6 +109,7 @@ __device__ inline float over_rows(float v) {
 }
 
 __device__ inline float4 &quad(float *p) { return *reinterpret_cast<float4 *>(p); }
+__device__ inline const float4 &quad(const float *p) { return *reinterpret_cast<const float4 *>(p); }
 __device__ inline void spread(float (&to)[4], float4 v) {
     to[0] = v.x;
     to[1] = v.y;
@@ -232,22 +233,33 @@ template <int l> __device__ inline void outer(Gradient &gradient, float *region)
     }
 }
 
-// Put the sums of a tile's hot inputs' weights where the derivatives will lie; row_of(s) is the table's row.
+// Put the sums of a tile's hot inputs' weights where the derivatives will lie; row_of(s) is the table's row. The codes
+// of a row are asked for while the row before is added up.
 template <class RowOf> __device__ inline void add_hot(float *net, float *region, const code *codes, RowOf row_of) {
     const int group = lane_of() / 8, j = lane_of() % 8;
+    uint2 coming[QUADS > 0 ? QUADS : 1];
+    const auto fetch = [&](int s) {
+        const uint2 *of = reinterpret_cast<const uint2 *>(codes + (size_t)row_of(s) * CODES);
+#pragma unroll
+        for (int q = 0; q < QUADS; ++q) coming[q] = of[q];
+    };
+    fetch(group);
 #pragma unroll 1
     for (int s = group; s < TILE; s += 4) {
-        const uint2 *of = reinterpret_cast<const uint2 *>(codes + (size_t)row_of(s) * CODES);
         float4 sum[chunks(1)] = {};
-#pragma unroll 4
+        const float *weights = net + HOT_AT + 4 * j;
+        uint2 now[QUADS > 0 ? QUADS : 1];
+#pragma unroll
+        for (int q = 0; q < QUADS; ++q) now[q] = coming[q];
+        fetch(s + 4 < TILE ? s + 4 : s);
+#pragma unroll
         for (int q = 0; q < QUADS; ++q) {
-            const uint2 four = of[q];
-            const word set[4] = {four.x & 0xffff, four.x >> 16, four.y & 0xffff, four.y >> 16};
+            const word set[4] = {now[q].x & 0xffff, now[q].x >> 16, now[q].y & 0xffff, now[q].y >> 16};
 #pragma unroll
             for (int k = 0; k < 4; ++k)
 #pragma unroll
                 for (int chunk = 0; chunk < chunks(1); ++chunk) {
-                    const float4 w = quad(net + HOT_AT + set[k] * pitch(1) + CHUNK * chunk + 4 * j);
+                    const float4 w = quad(weights + set[k] * pitch(1) + CHUNK * chunk);
                     sum[chunk].x += w.x;
                     sum[chunk].y += w.y;
                     sum[chunk].z += w.z;
@@ -267,39 +279,55 @@ template <class RowOf> __device__ inline void add_hot(float *net, float *region,
 }
 
 // Add the derivatives of all warps' tiles, the first from row `from` on, to the hot inputs' gradient. A warp takes four
-// groups of inputs at a time, 8 lanes each, so that no two ever add to the same number.
+// groups of inputs at a time, 8 lanes each, and another four beside them: no two ever add to the same number (but for
+// that of no input at all, which nobody reads).
 __device__ inline void scatter_hot(const Work &work, float *net, const int *order, int from, int end) {
     const int group = lane_of() / 8, j = lane_of() % 8;
 #pragma unroll 1
-    for (int q = threadIdx.x / LANES; q < QUADS; q += WARPS)
+    for (int q = threadIdx.x / LANES; q < QUADS; q += 2 * WARPS) {
+        const bool two = q + WARPS < QUADS;
 #pragma unroll 1
         for (int warp = 0; warp < WARPS && from + warp * TILE < end; ++warp) {
             const int first = from + warp * TILE;
             float *delta = net + REGIONS_AT + warp * REGION + DELTA_AT + j * PITCH;
-#pragma unroll 1
-            for (int s = 0; s < TILE; s += 8) {
-                word set[8];
+            float *sums = net + SUMS_AT + 4 * j;
+            word coming[2][4];
+            const auto fetch = [&](int s) {
 #pragma unroll
-                for (int k = 0; k < 8; ++k) {
+                for (int k = 0; k < 4; ++k) {
                     const int place = min(first + s + k, end - 1), i = GATHER ? order[place] : place;
-                    set[k] = work.codes[(size_t)i * CODES + 4 * q + group];
+                    const code *of = work.codes + (size_t)i * CODES + 4 * q + group;
+                    coming[0][k] = of[0];
+                    coming[1][k] = two ? of[4 * WARPS] : HOT;
                 }
+            };
+            fetch(0);
+#pragma unroll 2
+            for (int s = 0; s < TILE; s += 4) {
+                word set[2][4];
 #pragma unroll
-                for (int half = 0; half < 8; half += 4)
+                for (int k = 0; k < 4; ++k) {
+                    set[0][k] = coming[0][k] * wide(1);
+                    set[1][k] = coming[1][k] * wide(1);
+                }
+                fetch(s + 4 < TILE ? s + 4 : s);
 #pragma unroll
-                    for (int chunk = 0; chunk < chunks(1); ++chunk) {
-                        float d[4][4];
+                for (int chunk = 0; chunk < chunks(1); ++chunk) {
+                    float d[4][4];
 #pragma unroll
-                        for (int i = 0; i < 4; ++i)
-                            spread(d[i], quad(delta + (CHUNK * chunk + 8 * i) * PITCH + s + half));
+                    for (int i = 0; i < 4; ++i) spread(d[i], quad(delta + (CHUNK * chunk + 8 * i) * PITCH + s));
 #pragma unroll
-                        for (int k = 0; k < 4; ++k) {
-                            float4 &sum = quad(net + SUMS_AT + set[half + k] * wide(1) + CHUNK * chunk + 4 * j);
-                            sum = make_float4(sum.x + d[0][k], sum.y + d[1][k], sum.z + d[2][k], sum.w + d[3][k]);
-                        }
+                    for (int k = 0; k < 4; ++k) {
+                        float4 &one = quad(sums + set[0][k] + CHUNK * chunk);
+                        float4 &other = quad(sums + set[1][k] + CHUNK * chunk);
+                        const float4 a = one, b = other;
+                        one = make_float4(a.x + d[0][k], a.y + d[1][k], a.z + d[2][k], a.w + d[3][k]);
+                        if (two) other = make_float4(b.x + d[0][k], b.y + d[1][k], b.z + d[2][k], b.w + d[3][k]);
                     }
+                }
             }
         }
+    }
 }
 
 constexpr int LAST = chunks(DEPTH);

@@ -7,6 +7,8 @@ members that decide otherwise than the ensemble does: all of them count away fro
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.learn.ensemble import EnsembleModel, models_of
+from butfor.machine import available_cores
 from butfor.rank.ranking import Ranking, Scores, accepts, checked_scores
 from butfor.seam import Model, Table, away
 
@@ -49,10 +52,7 @@ class Averaged(Ranking):
         members = models_of(model)[: getattr(self.ranking, "enough", None)]
         out = away(model.logits(people))
         at_once = getattr(self.ranking, "score_members", None)
-        if at_once is not None:
-            scored = at_once(members, table, people)
-        else:
-            scored = (checked_scores(self.ranking, member, table, people) for member in members)
+        scored = at_once(members, table, people) if at_once is not None else self._scored(members, table, people)
         signed = getattr(self.ranking, "signed", False)
         turned = (
             scores * (away(member.logits(people)) * out)[:, None] if signed else scores
@@ -64,6 +64,20 @@ class Averaged(Ranking):
         for scores in turned:
             total += scores
         return total / len(members)
+
+    def _scored(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Scores]:
+        """Each member's scores in turn, as many at work as there are cores."""
+
+        def one(member: Model) -> Scores:
+            return checked_scores(self.ranking, member, table, people)
+
+        cores = min(available_cores(), len(members))
+        if cores == 1:
+            yield from map(one, members)
+            return
+        with ThreadPoolExecutor(cores) as pool:
+            for first in range(0, len(members), cores):
+                yield from pool.map(one, members[first : first + cores])
 
 
 def suited(ranking: Ranking, model: Model) -> Ranking:

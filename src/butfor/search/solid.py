@@ -14,7 +14,7 @@ have no part in this, decide what it is worth. Every set that is reported was tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -242,6 +242,7 @@ class SizeSearch:
         if members > 2 * SCREEN:
             self._try([(hunt, hunt.prefix(hunt.cap)) for hunt in asked], SCREEN)
             near = [hunt for hunt in asked if self._in_reach(hunt, hunt.prefix(hunt.cap))]
+            self.trainer.release({hunt.prefix(hunt.cap) for hunt in asked} - {h.prefix(h.cap) for h in near}, keep=())
         self._try([(hunt, hunt.prefix(hunt.cap)) for hunt in near])
         for hunt in near:
             self._settle(hunt, hunt.prefix(hunt.cap))
@@ -325,21 +326,31 @@ class SizeSearch:
 
     def _try(self, asked: Sequence[tuple[Hunt, FlipSet]], members: int | None = None) -> None:
         """Train the sets and tell whose they are; where retrainings are limited, as many as there is room for."""
-        wanted = list(dict.fromkeys(flips for _, flips in asked if not self.trainer.known(flips)))
+        enough = members or self.trainer.members
+        asked = [(hunt, flips) for hunt, flips in asked if len(hunt.gains.get(flips, ())) < enough]
+        wanted = list(dict.fromkeys(flips for _, flips in asked if not self.trainer.holds(flips)))
         if self.max_retrainings is not None:
-            room = max(0, self.max_retrainings - self.trainer.trained) // (members or self.trainer.members)
+            room = max(0, self.max_retrainings - self.trainer.trained) // enough
             self._cut_short |= room < len(wanted)
             wanted = wanted[:room]
-        trained: set[FlipSet] = set()
+        whose: dict[FlipSet, list[Hunt]] = {}
+        for hunt, flips in asked:
+            whose.setdefault(flips, []).append(hunt)
+        self._tell({flips: hunts for flips, hunts in whose.items() if self.trainer.holds(flips)})
         size = max(SLICE, self.trainer.width)
-        try:
-            for first in range(0, len(wanted), size):
-                self.trainer.fit(wanted[first : first + size], self.watch, members)
-                trained.update(wanted[first : first + size])
-        finally:  # what was trained before a stop counts
-            for hunt, flips in asked:
-                if self.trainer.known(flips) or flips in trained:
-                    hunt.saw(flips, self.trainer.member_logits(flips)[:, hunt.person])
+        for first in range(0, len(wanted), size):  # what was trained before a stop counts
+            self.trainer.fit(wanted[first : first + size], self.watch, members)
+            self._tell({flips: whose[flips] for flips in wanted[first : first + size]})
+
+    def _tell(self, whose: Mapping[FlipSet, Sequence[Hunt]]) -> None:
+        """Hand everyone the members' answers about them; nobody else's are kept, but of sets that may be reported."""
+        for flips, hunts in whose.items():
+            answers = self.trainer.member_logits(flips)
+            for hunt in hunts:
+                hunt.saw(flips, answers[:, hunt.person])
+        whole = [flips for flips in whose if flips and self.trainer.holds(flips)]
+        turning = {flips for flips in whole if any(hunt.mean(flips) > 0 for hunt in whose[flips])}
+        self.trainer.release(whole, keep=turning)
 
     def _confirm(self, hunts: Sequence[Hunt], watch: Watcher) -> None:
         """The definition has the last word; whose set it does not turn gets the next best one."""

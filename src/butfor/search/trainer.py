@@ -5,7 +5,7 @@ The learner may be an ensemble of seeds: then every flip set is trained once per
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -132,7 +132,22 @@ class Trainer:
     @property
     def needed(self) -> int:
         """Models whose answers were looked at; the others were trained ahead of time."""
-        return self._looked_through + sum(len(self._members[flips]) for flips in self._looked_at)
+        return self._looked_through + sum(len(self._members.get(flips, ())) for flips in self._looked_at)
+
+    def holds(self, flips: FlipSet) -> bool:
+        """Whether every member's answers are at hand."""
+        return len(self._members.get(flips, ())) == self.members
+
+    def release(self, flip_sets: Iterable[FlipSet], keep: Container[FlipSet]) -> None:
+        """Forget what the members say, and what they say together but of those to `keep`: with many people, each with
+        sets of their own, everybody's answers about everybody would fill the memory."""
+        for flips in flip_sets:
+            forgotten = self._members.pop(flips, ())
+            if flips in self._looked_at:
+                self._looked_at.remove(flips)
+                self._looked_through += len(forgotten)
+            if flips not in keep:
+                self._logits.pop(flips, None)
 
     def retrain(self, flip_sets: Sequence[FlipSet], watch: Watcher | None = None) -> Floats:
         """What the models trained on the flip sets say, `[sets × people]`; each is trained once."""
