@@ -125,7 +125,9 @@ def test_retrainings_can_be_limited_and_the_rest_is_marked():
     assert all("stopped before" in v.sentence for v in open_)
 
 
-def test_an_interrupted_search_keeps_what_is_done():
+def test_an_interrupted_search_keeps_what_is_done(monkeypatch):
+    monkeypatch.setattr("butfor.search.grace.GRACE", 60.0)  # the machine may be busy
+
     class Interrupted(NetworkEngine):
         name, width, calls = "interrupted", 1, 0
 

@@ -240,7 +240,7 @@ class Bar:
         return self.start + np.array(moved)
 
 
-def agree(trainer, flips):
+def agree(trainer, flips, watch=None):
     """A reference that says what the engine says."""
     trainer._confirmed.update({f: trainer._logits[f] for f in flips})
 
