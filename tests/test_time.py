@@ -95,3 +95,17 @@ def test_times_that_are_none(capsys, given):
     assert "--time" in capsys.readouterr().err
     with pytest.raises(SettingError, match="max_seconds"):
         fitted("salary", max_seconds=float("inf"))
+
+
+@pytest.mark.parametrize(("stop", "interrupted"), [(TimeIsUp, False), (KeyboardInterrupt, True)])
+def test_time_that_is_up_among_side_effects_is_no_interruption(monkeypatch, stop, interrupted):
+    audit, data = fitted("salary", protocol="algorithm1", max_seconds=600, fresh_seeds=3)
+
+    def collaterals(*given):
+        raise stop
+
+    monkeypatch.setattr("butfor.inquiry.ask.collaterals", collaterals)
+    population = audit.explain_all(data.X_test)
+    assert population.found
+    assert population.interrupted == interrupted
+    assert population.run["out_of_time"] != interrupted

@@ -281,11 +281,18 @@ class Inquiry:
                 if self.interrupted:
                     raise KeyboardInterrupt
                 going = [p.person for p in again if p.found]
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except KeyboardInterrupt as stop:
+            self._stopped(stop)
             self.watch.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
         for person, found in sets.items():
             self.note(person, alternatives=tuple(found[1:]))
+
+    def _stopped(self, stop: KeyboardInterrupt) -> None:
+        """By Ctrl-C, or because the time given is up: not the same thing."""
+        if isinstance(stop, TimeIsUp):
+            self.out_of_time = True
+        else:
+            self.interrupted = True
 
     # --- what a find is worth -----------------------------------------------------------------------
 
@@ -303,7 +310,7 @@ class Inquiry:
             for person, fresh in judge(trainer, seeds, self.found, base, self.watch):
                 self.note(person, fresh=fresh)
         except KeyboardInterrupt as stop:
-            self.interrupted, self.out_of_time = not isinstance(stop, TimeIsUp), isinstance(stop, TimeIsUp)
+            self._stopped(stop)
             left = sum("fresh" not in self.extra.get(f.person, {}) for f in self.found)
             self.watch.note(f"Stopped before fresh seeds were through: {left} finds are not checked.")
 
@@ -323,16 +330,16 @@ class Inquiry:
             sides = collaterals(lambda sets: decide(sets, self.watch), labels, self.found, places)
             for f, side in zip(self.found, sides, strict=True):
                 self.note(f.person, collateral=side)
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except KeyboardInterrupt as stop:
+            self._stopped(stop)
             self.watch.note("Stopped before side effects were counted: the verdicts stand without them.")
 
     def beside(self, steady: PartitionEnsemble, truth: NDArray[np.bool_] | None) -> dict[str, Any] | None:
         """Today's model beside one that is provably steady."""
         try:
             return beside_steady(steady, self.situation, self.settings.psi, self.settings.budget, truth)
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except KeyboardInterrupt as stop:
+            self._stopped(stop)
             self.watch.note("Stopped before the steady model was through: the verdicts stand without it.")
             return None
 
@@ -358,8 +365,8 @@ class Inquiry:
                 took = {hunt.person: float(len(hunt.best)) for hunt in hunts if hunt.best}
                 sizes.append((situation.groups[people], np.array([took.get(int(p), np.inf) for p in people])))
                 gaps.append(_gap(sizes[-1][0], np.isfinite(sizes[-1][1])))
-        except KeyboardInterrupt:
-            self.interrupted = True
+        except KeyboardInterrupt as stop:
+            self._stopped(stop)
             self.watch.note(f"Stopped after {max(0, len(gaps) - 1)} of {runs} shuffles: these count.")
         return Null(gaps[0], tuple(gaps[1:]), Curves.of(sizes, self.settings.budget)) if len(gaps) > 1 else None
 
