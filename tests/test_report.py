@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from html.parser import HTMLParser
 from itertools import pairwise, product
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,9 @@ from butfor.errors import OutputError
 from butfor.report import belief, charts, distance, files, page, roster
 from butfor.report import words as plain_words
 from butfor.report.flat import flat
+from butfor.report.parallel_svg import parallel_svg
 from butfor.report.privacy import suppressed, told_performance
-from butfor.report.svg import inline_svg
+from butfor.report.svg import LIGHT, inline_svg
 from butfor.report.values import comparison, differs, pulled, short, shown
 from butfor.result.control import Collateral
 from butfor.result.fresh import USUAL, WORDS, FreshSeeds
@@ -625,16 +627,7 @@ def test_text_from_tables_is_escaped(nasty):
 
 
 @pytest.mark.parametrize(("columns", "flips"), [(20, 1), (60, 28)])
-def test_200_people_stay_below_a_megabyte(columns, flips, monkeypatch):
-    # One chart stands for all: what is tested is the room they take, not how they are drawn.
-    drawn = charts.parallel_coordinates(verdict(1, flips=flips, columns=columns))
-    monkeypatch.setattr(charts, "parallel_coordinates", lambda v: drawn)
-    svg = inline_svg(drawn, "chart", "name")
-    monkeypatch.setattr(
-        page,
-        "inline_svg",
-        lambda f, t, name: svg.replace("name", name) if f is drawn else inline_svg(f, t, name),
-    )
+def test_200_people_stay_below_a_megabyte(columns, flips):
     others = tuple(tuple(range(start, start + flips)) for start in range(200, 500, flips))[:5]
     beliefs = {"fresh": COIN, "collateral": Collateral(199, 9), "first_size": 40, "minimal": True}
     one = verdict(1, flips=flips, columns=columns, alternatives=others, **beliefs)
@@ -869,9 +862,26 @@ def test_parallel_coordinates_use_the_training_range():
 def test_parallel_coordinates_of_any_width_with_missing_values(columns):
     who = verdict(2, flips=3, columns=columns)
     who.person.iloc[0] = None
-    svg = inline_svg(charts.parallel_coordinates(who), "chart", "c")
-    assert len(svg) < 700 * columns + 2_500
-    assert "NaN" not in svg.replace("NaN</text>", "")
+    for svg in (inline_svg(charts.parallel_coordinates(who), "chart", "c"), parallel_svg(who, "chart")):
+        assert len(svg) < 700 * columns + 2_500
+        assert "NaN" not in svg.replace("NaN</text>", "")
+        assert "nan" not in svg
+
+
+@pytest.mark.parametrize("flips", [0, 1, 9])
+def test_the_page_draws_what_the_figure_draws(flips):
+    who = verdict(3, flips=flips)
+    axes = charts.parallel_coordinates(who).axes[0]
+    drawn = ElementTree.fromstring(str(parallel_svg(who, "a <chart>")))
+    assert drawn.find("title").text == "a <chart>"
+    texts = [(node.text, float(node.get("x"))) for node in drawn.iter("text")]
+    assert sorted(texts) == sorted((t.get_text(), round(t.get_position()[0], 1)) for t in axes.texts)
+    solid = next(p for p in drawn.findall("path") if p.get("stroke") == "var(--bf-person)")
+    person = next(line for line in axes.lines if line.get_color() == LIGHT["person"])
+    places = [float(x) for x in re.findall(r"[ML]([\d.]+) ", solid.get("d").split("a")[0])][: len(person.get_xdata())]
+    np.testing.assert_allclose(places, person.get_xdata(), atol=0.06)
+    dashed = [p for p in drawn.findall("path") if p.get("stroke-dasharray")]
+    assert len(dashed) == (flips + 1 if flips else 0)  # one for the legend
 
 
 def test_figures_share_no_ids():

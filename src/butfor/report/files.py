@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from butfor.files import make_folder, on_disk, save_text
-from butfor.report.page import MOST_CHARTS, anchors, person_file, population_page
+from butfor.report.page import anchors, person_file, population_page
 from butfor.result.population import Population
 from butfor.result.record import written
 
@@ -33,11 +33,8 @@ def write_report(population: Population, path: Path) -> str:
         return text
     make_folder(folder)
     names = [f"{anchor}.html" for anchor in anchors(population.verdicts)]
-    drawn = 0
     for verdict, name in zip(population, names, strict=True):
-        chart = verdict.found and drawn < MOST_CHARTS
-        drawn += chart
-        save_text(folder / name, person_file(verdict, path.name, chart), at_once=False)
+        save_text(folder / name, person_file(verdict, path.name), at_once=False)
     on_disk()
     text = written(population_page(population, folder.name), path)
     _keep_only(folder, set(names))

@@ -16,6 +16,7 @@ from butfor.report import belief, charts, distance, roster, words
 from butfor.report.document import environment
 from butfor.report.flat import flat, replay_commands
 from butfor.report.parallel import axes_words
+from butfor.report.parallel_svg import parallel_svg
 from butfor.report.svg import inline_svg
 from butfor.report.values import comparison, pulled, short, shown
 from butfor.result.fresh import SOLID, USUAL
@@ -35,8 +36,6 @@ LEVELS: dict[str, dict[str, int]] = {
 """Detail of a person's section among many, least first: how much of the comparison it shows."""
 LONGEST = 60
 """Characters of a value on a page with many people."""
-MOST_CHARTS = 300
-"""People whose own file has parallel coordinates: they take longer to draw than all the rest."""
 LONG_LIST = 300
 """People of a list from which on it is laid out only as far as somebody looks."""
 
@@ -44,7 +43,7 @@ LONG_LIST = 300
 def person_page(verdict: Verdict) -> str:
     """The report about one person, a whole HTML document."""
     drawn = {
-        "parallel": _parallel(verdict, "parallel") if verdict.found else "",
+        "parallel": _parallel(verdict) if verdict.found else "",
         "course": "",
         "pulls": "",
         "line": _svg(charts.logit_line(verdict), _logit_words(verdict), "logit"),
@@ -57,16 +56,16 @@ def person_page(verdict: Verdict) -> str:
     return _person(verdict, drawn)
 
 
-def person_file(verdict: Verdict, index: str, chart: bool = True) -> str:
+def person_file(verdict: Verdict, index: str) -> str:
     """One person's file among many, with a link back to `index`: the same page with the pictures that are quickly
-    drawn, and with the parallel coordinates where `chart` says so."""
+    drawn."""
     drawn = dict.fromkeys(("parallel", "course", "pulls", "line"), Markup(""))
-    if chart and verdict.found:
-        drawn["parallel"] = _parallel(verdict, "parallel")
-    return _person(verdict, drawn, f"../{quote(index)}", undrawn=verdict.found and not chart)
+    if verdict.found:
+        drawn["parallel"] = _parallel(verdict)
+    return _person(verdict, drawn, f"../{quote(index)}")
 
 
-def _person(verdict: Verdict, drawn: dict[str, Any], index: str = "", undrawn: bool = False) -> str:
+def _person(verdict: Verdict, drawn: dict[str, Any], index: str = "") -> str:
     return _render(
         "person.html",
         title=f"{words.STATUS[verdict.status]}: {verdict.who}",
@@ -78,8 +77,6 @@ def _person(verdict: Verdict, drawn: dict[str, Any], index: str = "", undrawn: b
         charts=drawn,
         axes_words=axes_words(verdict) if drawn["parallel"] else "",
         index=index,
-        undrawn=undrawn,
-        MOST_CHARTS=MOST_CHARTS,
     )
 
 
@@ -128,7 +125,6 @@ def population_page(population: Population, folder: str = "") -> str:
         abridged=abridged,
         left_out=[(v, a) for v, a in named if v.status == "not_eligible"],
         folder=folder,
-        MOST_CHARTS=MOST_CHARTS,
     )
 
 
@@ -219,15 +215,15 @@ def _sections(people: Sequence[tuple[Verdict, str]], asked: int) -> tuple[list[M
 def _section(verdict: Verdict, anchor: str, level: str) -> Markup:
     charted = level == "chart"
     compare = comparison(verdict, longest=LONGEST, **LEVELS[level])
-    parallel = _parallel(verdict, f"{anchor}-p") if charted else Markup("")
+    parallel = _parallel(verdict) if charted else Markup("")
     told = axes_words(verdict) if charted else ""
     case = {"v": verdict, "anchor": anchor, "compare": compare, "parallel": parallel, "axes_words": told}
     return Markup(_render("case.html", **case))
 
 
-def _parallel(verdict: Verdict, name: str) -> Markup:
+def _parallel(verdict: Verdict) -> Markup:
     title = f"Parallel coordinates: {verdict.who} beside the flipped training rows"
-    return _svg(charts.parallel_coordinates(verdict), title, name)
+    return parallel_svg(verdict, title)
 
 
 def anchors(verdicts: Sequence[Verdict]) -> list[str]:

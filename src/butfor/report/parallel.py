@@ -14,12 +14,14 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pandas as pd
 
 from butfor.report.svg import LIGHT
 from butfor.report.values import columns_of, differs, is_number, missing, short, shown
 from butfor.result.verdict import Verdict
+from butfor.seam import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,47 +58,118 @@ class Scale:
         return self.places.get(value, float("nan"))
 
 
+@dataclass(frozen=True)
+class Words:
+    """A text of the chart: `side` is where (x, y) lies of it."""
+
+    size: float
+    side: str
+    ink: str
+    weight: str
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything lies. `people` has a place per axis, the person's first; a missing value's is not a number."""
+
+    columns: Sequence[Hashable]
+    heights: Sequence[float]
+    scales: Sequence[Scale]
+    differing: Sequence[bool]
+    people: Sequence[Sequence[float]]
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Layout:
+        columns = columns_of(verdict)
+        people = [[verdict.person[c] for c in columns]]
+        people += [[row[c] for c in columns if c in row] for row in verdict.flips.to_dict("records")]
+        by_column = list(zip(*people, strict=True))
+        scales = [_scale(verdict, column, values) for column, values in zip(columns, by_column, strict=True)]
+        return cls(
+            columns,
+            [TOP + PITCH * (k + 0.3) for k in range(len(columns))],
+            scales,
+            [any(differs(values[0], v) for v in values[1:]) for values in by_column],
+            [[scale.at(value) for scale, value in zip(scales, values, strict=True)] for values in people],
+        )
+
+    @property
+    def height(self) -> int:
+        return TOP + PITCH * len(self.columns)
+
+    @property
+    def flip_width(self) -> float:
+        return 1.2 if len(self.people) <= CROWD else 0.6
+
+
 def parallel_coordinates(verdict: Verdict) -> Figure:
     """The person (solid line, rings) beside the flipped training rows (dashed lines, squares).
 
     Numeric axes span the training rows' range where the verdict still has them, else the values shown."""
     from matplotlib.figure import Figure
 
-    columns = columns_of(verdict)
-    height = TOP + PITCH * len(columns)
-    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+    layout = Layout.of(verdict)
+    figure = Figure(figsize=(WIDTH / 72, layout.height / 72), dpi=72)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set_xlim(0, WIDTH)
-    axes.set_ylim(height, 0)
-    people = [[verdict.person[c] for c in columns]]
-    people += [[row[c] for c in columns if c in row] for row in verdict.flips.to_dict("records")]
-    heights = [TOP + PITCH * (k + 0.3) for k in range(len(columns))]
-    by_column = list(zip(*people, strict=True))
-    scales = [_scale(verdict, column, values) for column, values in zip(columns, by_column, strict=True)]
-    differing = [any(differs(values[0], v) for v in values[1:]) for values in by_column]
-    _draw_names(axes, columns, scales, heights, differing)
-    _draw_rules(axes, scales, heights)
-    _draw_people(axes, people, scales, heights)
+    axes.set_ylim(layout.height, 0)
+    _draw_names(axes, layout.columns, layout.scales, layout.heights, layout.differing)
+    _draw_rules(axes, layout.scales, layout.heights)
+    for places in reversed(layout.people[1:]):
+        _flip_line(axes, places, layout.heights, layout.flip_width)
+    _person_line(axes, layout.people[0], layout.heights)
     _draw_legend(axes, verdict)
     return figure
 
 
 def _scale(verdict: Verdict, column: Hashable, values: Sequence[Any]) -> Scale:
     """How a column is laid out, from the values shown and, where there are any, the training rows'."""
-    training = verdict.training.X[column] if verdict.training and column in verdict.training.X else None
+    known = _known(verdict.training, column) if verdict.training and column in verdict.training.X else None
     present = [v for v in values if not missing(v)]
-    if training is not None:
-        numeric = pd.api.types.is_numeric_dtype(training) and not pd.api.types.is_bool_dtype(training)
-    else:
-        numeric = all(is_number(v) for v in present)
+    numeric = all(is_number(v) for v in present) if known is None else known.numeric
     if numeric and present:
-        numbers = None if training is None else training.dropna().astype(float)
-        return _numeric(present) if numbers is None or numbers.empty else _numeric_among(present, numbers)
-    if training is not None and isinstance(training.dtype, pd.CategoricalDtype) and training.dtype.ordered:
-        return _categorical(present, list(training.dtype.categories))
-    known = list(pd.unique(training.dropna().astype(object))) if training is not None else []
-    return _categorical(present, sorted({*known, *present}, key=_order))
+        return _numeric_among(present, known.range) if known is not None and known.range else _numeric(present)
+    if known is not None and known.ordered:
+        return _categorical(present, known.values)
+    return _categorical(present, sorted({*(known.values if known else ()), *present}, key=_order))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the training rows say about a column: `range` is its least and largest number and, between them, where all
+    but the outermost lie; `values` are a categorical one's."""
+
+    numeric: bool
+    range: tuple[float, float, float, float] | None = None
+    values: tuple[Any, ...] = ()
+    ordered: bool = False
+
+    @classmethod
+    def of(cls, column: pd.Series) -> Known:
+        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+            numbers = column.dropna().astype(float)
+            if numbers.empty:
+                return cls(True)
+            first, last = (float(numbers.quantile(q)) for q in (OUTERMOST, 1 - OUTERMOST))
+            return cls(True, (float(numbers.min()), first, last, float(numbers.max())))
+        if isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.ordered:
+            return cls(False, values=tuple(column.dtype.categories), ordered=True)
+        return cls(False, values=tuple(pd.unique(column.dropna().astype(object))))
+
+
+_KNOWN: WeakKeyDictionary[Table, dict[Hashable, Known]] = WeakKeyDictionary()
+
+
+def _known(table: Table, column: Hashable) -> Known:
+    """Looked up once for all people of a table."""
+    found = _KNOWN.setdefault(table, {})
+    if column not in found:
+        found[column] = Known.of(table.X[column])
+    return found[column]
 
 
 def _order(value: Any) -> tuple[bool, float, str]:
@@ -114,10 +187,10 @@ def _numeric(values: Sequence[Any]) -> Scale:
     return _spanned(values, every[0], every[-1])
 
 
-def _numeric_among(values: Sequence[Any], known: pd.Series) -> Scale:
+def _numeric_among(values: Sequence[Any], known: tuple[float, float, float, float]) -> Scale:
     """Over the range of the training rows, or short of it on a side where a few of them lie far out."""
-    low, high = min([known.min(), *map(float, values)]), max([known.max(), *map(float, values)])
-    first, last = (float(known.quantile(q)) for q in (OUTERMOST, 1 - OUTERMOST))
+    least, first, last, largest = known
+    low, high = min([least, *map(float, values)]), max([largest, *map(float, values)])
     far = FAR_OUT * (last - first)
     start, end = (first if first - low > far > 0 else low), (last if high - last > far > 0 else high)
     return _spanned(values, start, end, start > low, end < high)
@@ -203,15 +276,21 @@ def _draw_names(
     differing: Sequence[bool],
 ) -> None:
     """Column names left of the axes and value names under them."""
-    texts: list[tuple[tuple[float, str, str, str], float, float, str]] = []
+    for w in names(columns, scales, heights, differing):
+        axes.text(w.x, w.y, w.text, ha=w.side, size=w.size, color=LIGHT[w.ink], weight=w.weight, **_TEXT)
+
+
+def names(
+    columns: Sequence[Hashable], scales: Sequence[Scale], heights: Sequence[float], differing: Sequence[bool]
+) -> list[Words]:
+    """What stands beside and under the axes, texts of one look together: in SVG they share one style."""
+    texts: list[Words] = []
     for column, scale, y, differ in zip(columns, scales, heights, differing, strict=True):
         ink, weight = ("ink", "bold") if differ else ("muted", "normal")
         label = f"≠ {short(shown(column), 22)}" if differ else short(shown(column), 26)
-        texts.append(((9.5, "right", ink, weight), LEFT - 14, y, label))
-        texts += [((8, side, ink, "normal"), x, y + 12, text) for x, text, side in scale.names]
-    # Sorted, so that texts of one look stand together, and share one style in the SVG.
-    for (size, side, ink, weight), x, y, text in sorted(texts):
-        axes.text(x, y, text, ha=side, size=size, color=LIGHT[ink], weight=weight, **_TEXT)
+        texts.append(Words(9.5, "right", ink, weight, LEFT - 14, y, label))
+        texts += [Words(8, side, ink, "normal", x, y + 12, text) for x, text, side in scale.names]
+    return sorted(texts, key=lambda w: (w.size, w.side, w.ink, w.weight))
 
 
 def _draw_rules(axes: Axes, scales: Sequence[Scale], heights: Sequence[float]) -> None:
@@ -226,14 +305,6 @@ def _draw_rules(axes: Axes, scales: Sequence[Scale], heights: Sequence[float]) -
             x += [tick, tick, gap]
             y += [at - 3, at + 3, gap]
     axes.plot(x, y, color=LIGHT["line"], lw=1, clip_on=False, zorder=1)
-
-
-def _draw_people(
-    axes: Axes, people: Sequence[Sequence[Any]], scales: Sequence[Scale], heights: Sequence[float]
-) -> None:
-    for k, values in reversed(list(enumerate(people))):
-        places = [scale.at(value) for scale, value in zip(scales, values, strict=True)]
-        _person_line(axes, places, heights) if k == 0 else _flip_line(axes, places, heights, len(people))
 
 
 def _person_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
@@ -251,19 +322,27 @@ def _person_line(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
     )
 
 
-def _flip_line(axes: Axes, x: Sequence[float], y: Sequence[float], among: int = 1) -> None:
-    width = 1.2 if among <= CROWD else 0.6
+def _flip_line(axes: Axes, x: Sequence[float], y: Sequence[float], width: float) -> None:
     marker: dict[str, Any] = {"marker": "s", "markersize": 4.5}
     axes.plot(x, y, color=LIGHT["flip"], lw=width, ls=(0, (4, 3)), clip_on=False, zorder=2, **marker)
 
 
 def _draw_legend(axes: Axes, verdict: Verdict) -> None:
+    _person_line(axes, PERSON_KEY, [KEY_HEIGHT] * 2)
+    if len(verdict.flips):
+        _flip_line(axes, FLIP_KEY, [KEY_HEIGHT] * 2, 1.2)
+    for w in legend(verdict):
+        axes.text(w.x, w.y, w.text, ha=w.side, size=w.size, color=LIGHT[w.ink], **_TEXT)
+
+
+KEY_HEIGHT, PERSON_KEY, FLIP_KEY = 14, (14, 44), (234, 264)
+
+
+def legend(verdict: Verdict) -> list[Words]:
+    """What the two kinds of lines are, beside a piece of each."""
     count = len(verdict.flips)
-    rows = f"flipped training row{'s' * (count != 1)} ({count})"
-    common: dict[str, Any] = {"size": 9.5, "color": LIGHT["ink"]} | _TEXT
-    _person_line(axes, [14, 44], [14, 14])
-    axes.text(56, 14, short(verdict.who, 30), **common)
+    told = [(56.0, "left", short(verdict.who, 30))]
     if count:
-        _flip_line(axes, [234, 264], [14, 14])
-        axes.text(276, 14, rows, **common)
-        axes.text(RIGHT, 14, "≠ differs from the person", ha="right", **common)
+        rows = f"flipped training row{'s' * (count != 1)} ({count})"
+        told += [(276.0, "left", rows), (float(RIGHT), "right", "≠ differs from the person")]
+    return [Words(9.5, side, "ink", "normal", x, KEY_HEIGHT, text) for x, side, text in told]
