@@ -334,7 +334,7 @@ def test_ctrl_c_writes_what_is_done(tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     for line in process.stderr:
-        if "retrainings" in line:  # the plan: the search begins
+        if "Ctrl-C keeps" in line:  # the plan: the search begins
             break
     time.sleep(2)
     process.send_signal(signal.SIGINT)

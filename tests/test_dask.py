@@ -68,11 +68,11 @@ class When(Watcher):
     """Does something once, after so many trainings."""
 
     def __init__(self, trained, do):
-        self.left, self.do = trained, do
+        self.to_come, self.do = trained, do
 
     def trained(self, networks):
-        self.left -= networks
-        if self.left <= 0 and self.do:
+        self.to_come -= networks
+        if self.to_come <= 0 and self.do:
             do, self.do = self.do, None
             do()
 

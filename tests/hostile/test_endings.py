@@ -71,7 +71,7 @@ def test_told_to_stop_while_gradients_are_computed_it_ends_soon_with_valid_files
     long = command("audit", "german", "--cases", "0:60", "--members", 4, "--budget", "5%", "--out", out)
     process = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
-        if "retrainings" in line:
+        if "Ctrl-C keeps" in line:
             break
     time.sleep(1)
     before = after = seconds_computed(process)
