@@ -109,3 +109,22 @@ def test_time_that_is_up_among_side_effects_is_no_interruption(monkeypatch, stop
     assert population.found
     assert population.interrupted == interrupted
     assert population.run["out_of_time"] != interrupted
+
+
+def test_time_that_is_spent_before_the_search_counts(monkeypatch):
+    given = []
+
+    class Told(Deadline):
+        def set(self, when):
+            given.append(when - time.monotonic())
+            super().set(when)
+
+    monkeypatch.setattr("butfor.audit.Deadline", Told)
+    audit, data = fitted("salary", protocol="algorithm1", max_seconds=600)
+    audit.explain_all(data.X_test, cases=range(2))
+    audit.explain_all(data.X_test, cases=range(2), spent=300)
+    audit.explain_all(data.X_test, cases=range(2), spent=10_000)
+    whole, half, least = (given[k] for k in (0, 2, 4))  # each is set for the search, then for what follows
+    assert 380 < whole <= 400
+    assert 180 < half <= 200
+    assert 20 < least <= 40

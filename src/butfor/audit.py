@@ -52,6 +52,9 @@ Keep = type("Keep", (), {"__repr__": lambda self: "as it is"})
 KEEP: Any = Keep()
 """What `searching` leaves as it is."""
 
+LEAST_TIME = 0.1
+"""The share of the time given that a search has, however long reading and training took."""
+
 
 class LabelAudit(BaseEstimator):
     """Which few training labels decide about a person?
@@ -203,13 +206,16 @@ class LabelAudit(BaseEstimator):
         sensitive_features: Any = None,
         cases: Sequence[int] | None = None,
         watch: Watcher | None = None,
+        spent: float = 0.0,
     ) -> Population:
         """Verdicts about all rows of X, or about those at the positions `cases`.
 
         `sensitive_features` holds one value per row of X where the model is blind to the protected attribute. The other
         rows of X serve to count collateral changes and, with their labels `y`, accuracy. Ctrl-C ends
-        the search early; what is done is returned, and the rest is marked incomplete."""
+        the search early; what is done is returned, and the rest is marked incomplete. `spent`: seconds of
+        `max_seconds` that are over already; a tenth of it is left in any case."""
         self._check_fitted()
+        begun = time.monotonic()
         X = as_table(X)
         labels = None if y is None else as_labels(X, y)
         unknown = set() if labels is None else set(labels.unique()) - set(self.classes_)
@@ -257,7 +263,7 @@ class LabelAudit(BaseEstimator):
                 watch,
                 self.fit_seconds_,
                 len(X) > 1,
-                self.max_seconds,
+                self._seconds_left(spent + time.monotonic() - begun),
             )
             inquiry.run(trainer)
             if not inquiry.interrupted:
@@ -286,6 +292,9 @@ class LabelAudit(BaseEstimator):
         }
         conclusions = Conclusions(inquiry, run)
         return Population(conclusions.verdicts(cases), run, interrupted=inquiry.interrupted)
+
+    def _seconds_left(self, spent: float) -> float | None:
+        return None if self.max_seconds is None else max(LEAST_TIME * self.max_seconds, self.max_seconds - spent)
 
     def remarks(self, X: Any = None) -> list[str]:
         """A sentence each on what became of the protected attribute and of missing, unknown and rare values, of the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     """
     from butfor.progress import ConsoleWatcher, Watcher
 
+    begun = time.monotonic()
     discreet = discretion(out, options.pop("redact"), options.pop("public"))
     if out is not None:
         make_folder(out)
@@ -52,7 +54,9 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
         for line in introduction(data, labels, len(people)):
             watch.note(line)
     beside = data.groups["test"] if data.groups else None
-    population = labels.explain_all(data.X_test, data.y_test, sensitive_features=beside, cases=people, watch=watch)
+    population = labels.explain_all(
+        data.X_test, data.y_test, sensitive_features=beside, cases=people, watch=watch, spent=time.monotonic() - begun
+    )
     again = settings_again(table, single, cases, people, labels, options)
     population.run["command"] = command_again(again)
     population.run["remarks"] = [*reading, *population.run["remarks"]]

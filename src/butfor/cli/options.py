@@ -184,7 +184,8 @@ AUDIT: tuple[Option, ...] = (
     click.option(
         "--time",
         metavar="TIME",
-        help="Stop after that time (90s, 10m, 2h), those nearest to the other decision first, and say what is left.",
+        help="Stop after that time (90s, 10m, 2h), reading and training the model included, those nearest to the other "
+        "decision first, and say what is left.",
     ),
     click.option("--max-retrainings", type=int, help="Stop after that many retrainings in all."),
     click.option("--engine", default="auto", show_default=True, help="What trains: {engines}."),
