@@ -219,7 +219,7 @@ def test_settings_that_cannot_be_used_are_refused(rows, people):
 
 
 def test_ctrl_c_ends_all_threads_in_the_midst_of_their_sweeps(rows, people):
-    endless = replace(RECIPE, max_epochs=10**5, patience=10**5)
+    endless = replace(RECIPE, max_epochs=10**4, patience=10**4)
     walk = Walk(endless, rows, people, 1, 5e-4, "cpu")
     before = threading.active_count()
     main = threading.main_thread().ident
