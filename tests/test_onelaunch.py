@@ -13,8 +13,7 @@ import torch
 from butfor.mlp import onelaunch
 from butfor.mlp.onelaunch import Inputs, Plan
 from butfor.mlp.recipe import Recipe, Rows
-from butfor.mlp.reference import fit_many
-from butfor.mlp.stacked import packed_start
+from butfor.mlp.reference import fit_many, packed_start
 
 HERE = Path(__file__).parent
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to compile the kernel for the CPU")

@@ -9,7 +9,7 @@ import torch
 from butfor.errors import EngineError, SettingError
 from butfor.mlp import onelaunch, stacked
 from butfor.mlp.recipe import Fits, Recipe, Rows
-from butfor.mlp.reference import fit_many, train
+from butfor.mlp.reference import fit_many, packed_start, train
 from butfor.mlp.stacked import StackedEngine, float32_products, stack_size
 
 SHORT = {"max_epochs": 12, "patience": 3, "learning_rate": 0.02}
@@ -185,7 +185,7 @@ def test_a_row_that_is_not_there_cannot_be_flipped():
     recipe, rows = Recipe((4,), batch_size=None), table()
     inputs = onelaunch.inputs_of(rows, people())
     plan = onelaunch.Plan(recipe.widths(rows.d), 0, 0, "relu", gather=False, warps=1, blocks=1, slots=1)
-    start = stacked.packed_start(recipe, rows.d)[None]
+    start = packed_start(recipe, rows.d)[None]
     work = ([recipe], rows, [(100,)], [0], people(), start, plan, inputs, torch.device("cpu"))
     with pytest.raises(SettingError, match="rows go from 0 to 99"):
         onelaunch.prepare(*work)

@@ -81,6 +81,7 @@ class _Bound:
     def __init__(self, jobs: int, subject: Subject) -> None:
         self._jobs, self._subject = jobs, subject
         self._each: float | None = None
+        self._spent = 0.0
         self._file: str | None = None
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
@@ -94,13 +95,18 @@ class _Bound:
             answers += train(self._subject, left[:1])
             took = time.perf_counter() - started
             self._each = took if self._each is None else 0.7 * self._each + 0.3 * took
+            self._spent += took
             if progress:
                 progress(1)
         return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]))
 
     def _worth_processes(self, left: int) -> bool:
-        start = WARM_SECONDS if _Bound.warm else START_SECONDS
-        return self._each is not None and _side_by_side(self._jobs) > 1 and self._each * left > start
+        """Whether what is left to train takes longer than starting processes. Where calls are small but many, as those
+        that went before show, there will be more: then waiting has cost as much as starting would have."""
+        if self._each is None or _side_by_side(self._jobs) == 1:
+            return False
+        work = self._each * left
+        return work > WARM_SECONDS if _Bound.warm else self._spent + work > START_SECONDS
 
     def models(self, seeds: Sequence[int | None], progress: Progress | None = None) -> list[Model]:
         """The models themselves, trained on the labels as they are under each seed: here, or in processes where that

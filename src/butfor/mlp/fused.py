@@ -28,7 +28,7 @@ from butfor.mlp import kernels
 from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
-from butfor.mlp.reference import batch_orders, initial_network
+from butfor.mlp.reference import batch_orders, packed_start
 from butfor.seam import FlipSet, Floats, Progress
 
 ZEROS_PER_ENTRY = 3
@@ -176,8 +176,7 @@ class Start:
     """What a seed decides: the reference's initial weights and its batch orders. `seeds` share the memory for them."""
 
     def __init__(self, recipe: Recipe, rows: Rows, seeds: int) -> None:
-        tensors = [tensor.detach().numpy().ravel() for tensor in initial_network(recipe, rows.d).parameters()]
-        self.weights = np.concatenate(tensors)
+        self.weights: Floats = packed_start(recipe, rows.d).numpy()
         self.orders = BatchOrders(recipe, rows.n, SHARED_ORDERS // seeds)
 
 

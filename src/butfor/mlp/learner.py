@@ -39,8 +39,8 @@ class MLPLearner:
         return parts.X[:, 0].astype(np.int64), parts.X_val[:, 0].astype(np.int64)
 
     def fit(self, table: Table, labels: Floats) -> NetworkModel:
-        """The reference: plain PyTorch."""
-        from butfor.mlp.reference import train
+        """The reference's network, to the bit."""
+        from butfor.mlp.direct import train
 
         data = self.encoded(table)
         rows = replace(data.rows, y=labels)

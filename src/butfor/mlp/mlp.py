@@ -78,7 +78,7 @@ class MLP(ClassifierMixin, BaseEstimator):
         self.rows_ = split_off_validation(
             encoded, labels, X_val, y_val, fraction=self.validation_fraction, seed=recipe.seed
         )
-        from butfor.mlp.reference import train
+        from butfor.mlp.direct import train
 
         self.network_: Network = train(recipe, self.rows_)
         self.best_epoch_ = self.network_.best_epoch

@@ -21,6 +21,8 @@ ACTIVATIONS = ("relu", "tanh", "sigmoid")
 MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
 """Beyond these a network is a slip of the pen: thousands of them are trained for an answer."""
 LAST_SEED = 2**62
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+"""torch.optim.Adam's defaults, which L leaves as they are."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ not confirm. It is float32 on one CPU thread and leaves torch's seed and threads
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,9 @@ from butfor.mlp.onethread import ACTIVATION_MODULES, one_thread
 from butfor.mlp.recipe import Fits, Network, Recipe, Rows, pack
 from butfor.seam import FlipSet, Floats
 
+KEPT_STARTS, KEPT_PARAMETERS = 256, 2**16
+"""Initial networks that are kept, and how large each may be: 64 MiB at the most."""
+
 
 def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:
     """Step 1: seed, then a stack of Linear layers with PyTorch's default initialisation."""
@@ -28,6 +32,18 @@ def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:
         for into, out in pairwise(widths):
             layers += [nn.Linear(into, out), ACTIVATION_MODULES[recipe.activation]()]
     return nn.Sequential(*layers[:-1])
+
+
+def packed_start(recipe: Recipe, inputs: int) -> torch.Tensor:
+    """The initial numbers in one vector, to read and not to write: a seed's are asked for again and again."""
+    return (_kept_start if recipe.parameters(inputs) <= KEPT_PARAMETERS else _start)(recipe, inputs)
+
+
+def _start(recipe: Recipe, inputs: int) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for tensor in initial_network(recipe, inputs).state_dict().values()])
+
+
+_kept_start = lru_cache(maxsize=KEPT_STARTS)(_start)
 
 
 def batch_orders(recipe: Recipe, n: int) -> Iterator[torch.Tensor]:

@@ -35,15 +35,12 @@ from butfor.errors import EngineError, SettingError
 from butfor.mlp import onelaunch
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.onethread import one_thread
-from butfor.mlp.recipe import Fits, Recipe, Rows
-from butfor.mlp.reference import batch_orders, initial_network
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Fits, Recipe, Rows
+from butfor.mlp.reference import batch_orders, packed_start
 from butfor.seam import FlipSet, Floats, Progress
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """The fields of `Fits`, in their order."""
-
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-"""torch.optim.Adam's defaults."""
 
 LARGEST_STACK = {"cpu": 64, "cuda": 1024}
 """Beyond this many, a stack gains nothing more and only leaves the caches."""
@@ -324,11 +321,6 @@ def _train(recipe: Recipe, data: _Data, flip_sets: Sequence[FlipSet], progress: 
         logits.cpu().numpy(), kept_epoch.cpu().numpy(), epochs,
         kept_loss.cpu().numpy(), kept_weights.cpu().numpy(),
     )  # fmt: skip
-
-
-def packed_start(recipe: Recipe, inputs: int) -> Tensor:
-    """The reference's initial weights, packed `[P]`."""
-    return torch.cat([tensor.flatten() for tensor in initial_network(recipe, inputs).state_dict().values()])
 
 
 def _validation_loss(logits: Tensor, y_val: Tensor) -> Tensor:

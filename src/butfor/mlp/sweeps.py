@@ -34,9 +34,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from butfor.errors import SettingError
 from butfor.mlp.derivatives import GradientResult
 from butfor.mlp.onethread import one_thread
-from butfor.mlp.recipe import Network, Recipe, Rows, unpack
-from butfor.mlp.reference import batch_orders
-from butfor.mlp.stacked import BETA1, BETA2, EPSILON, float32_products, packed_start, present
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, unpack
+from butfor.mlp.reference import batch_orders, packed_start
+from butfor.mlp.stacked import float32_products, present
 from butfor.mlp.unroll import ACTIVATIONS, MOST_DIRECTIONS, TILE, Layers, State, Tape, bend, slope
 from butfor.seam import FlipSet, Floats, Progress
 

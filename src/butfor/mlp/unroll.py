@@ -39,9 +39,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from butfor.errors import SettingError
 from butfor.mlp.onethread import one_thread
-from butfor.mlp.recipe import Network, Recipe, Rows, unpack
-from butfor.mlp.reference import batch_orders, initial_network
-from butfor.mlp.stacked import BETA1, BETA2, EPSILON, float32_products
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, unpack
+from butfor.mlp.reference import batch_orders, packed_start
+from butfor.mlp.stacked import float32_products
 from butfor.seam import Floats
 
 MEMORY_LIMIT = 2**30
@@ -145,8 +145,7 @@ class Unrolled:
 
     def _train(self) -> None:
         """L, as in the reference: same start, same batches, same stopping."""
-        start = initial_network(self.recipe, self.rows.d).parameters()
-        w = torch.cat([tensor.detach().reshape(-1) for tensor in start]).to(self.device, self.dtype)
+        w = packed_start(self.recipe, self.rows.d).to(self.device, self.dtype, copy=True)
         state = State(w, torch.zeros_like(w), torch.zeros_like(w))
         self.course, self.validation_losses = [w], [math.inf]
         self.best_epoch = 0

@@ -1,0 +1,139 @@
+"""L with PyTorch's operations called directly: the reference's numbers to the bit, in a third of its time.
+
+A small network's training spends most of its time between the operations: autograd's records, the optimiser's
+bookkeeping for each tensor. Here the same operations are called in the same order on the same shapes, the derivative
+is written out, and Adam updates all parameters as one vector. That the bits are the reference's is not taken for
+granted: for each shape of network and table the first training of a process is preceded by a short one both ways, and
+where one bit differs (another PyTorch, another processor) the reference trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from butfor.mlp import reference
+from butfor.mlp.onethread import one_thread
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, pack, unpack
+
+CHECKED_EPOCHS = 3
+CHECKED_BATCHES = 3
+"""The short training compares whole batches, what is left over, and the moments of several steps."""
+
+_aten: Any = torch.ops.aten
+
+FORWARD: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+}  # fmt: skip
+BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "relu": lambda gradient, output: _aten.threshold_backward(gradient, output, 0),
+    "tanh": _aten.tanh_backward,
+    "sigmoid": _aten.sigmoid_backward,
+}
+
+_same_bits: dict[tuple[object, ...], bool] = {}
+
+
+def train(recipe: Recipe, rows: Rows, flips: Sequence[int] = ()) -> Network:
+    """What `reference.train` returns."""
+    if not _is_the_reference(recipe, rows):
+        return reference.train(recipe, rows, flips)
+    with one_thread(), torch.no_grad():
+        return _train(recipe, rows, flips)
+
+
+def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
+    X, y = torch.from_numpy(rows.X), torch.from_numpy(rows.labels(flips))
+    X_val, y_val = torch.from_numpy(rows.X_val), torch.from_numpy(rows.y_val)
+    size = recipe.batch_size or rows.n
+    f = _Parameters(recipe, rows.d)
+    best_loss, best_epoch, best = float("inf"), 0, f.values.clone()
+    epoch = 0
+    for epoch, order in enumerate(reference.batch_orders(recipe, rows.n), start=1):
+        # Gathered once an epoch; the full batch is the data itself.
+        inputs, labels = (X, y) if recipe.batch_size is None else (X.index_select(0, order), y.index_select(0, order))
+        for some_inputs, some_labels in zip(inputs.split(size), labels.split(size), strict=True):
+            f.step(some_inputs, some_labels)
+        validation_loss = binary_cross_entropy_with_logits(f.outputs(X_val)[-1][:, 0], y_val).item()
+        if validation_loss < best_loss:
+            best_loss, best_epoch, best = validation_loss, epoch, f.values.clone()
+        if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
+            break
+    weights, biases = unpack(best.numpy(), recipe.widths(rows.d))
+    return Network(weights, biases, recipe, best_epoch, epoch, best_loss)
+
+
+class _Parameters:
+    """A network's numbers in one vector, packed in PyTorch's order, with their gradient and Adam's moments."""
+
+    def __init__(self, recipe: Recipe, inputs: int) -> None:
+        self.values = reference.packed_start(recipe, inputs).clone()
+        self.gradient, self.first, self.second, self.scale = (torch.zeros_like(self.values) for _ in range(4))
+        self.steps = 0
+        self.learning_rate = recipe.learning_rate
+        self.activation, self.derivative = FORWARD[recipe.activation], BACKWARD[recipe.activation]
+        widths = recipe.widths(inputs)
+        self.weights, self.biases = _views(self.values, widths)
+        self.transposed = [W.t() for W in self.weights]
+        self.by_weights, self.by_biases = _views(self.gradient, widths)
+
+    def outputs(self, inputs: Tensor) -> list[Tensor]:
+        """The inputs, every hidden layer's outputs, and the logits `[rows × 1]`."""
+        outputs = [inputs]
+        for W, b in zip(self.transposed[:-1], self.biases[:-1], strict=True):
+            outputs.append(self.activation(torch.addmm(b, outputs[-1], W)))
+        outputs.append(torch.addmm(self.biases[-1], outputs[-1], self.transposed[-1]))
+        return outputs
+
+    def step(self, inputs: Tensor, labels: Tensor) -> None:
+        """One step of Adam on the batch's mean loss."""
+        *layers, logits = self.outputs(inputs)
+        gradient = logits[:, 0].sigmoid().sub_(labels).div_(len(labels)).unsqueeze(1)
+        for layer in range(len(layers) - 1, -1, -1):
+            torch.sum(gradient, 0, out=self.by_biases[layer])
+            torch.mm(gradient.t(), layers[layer], out=self.by_weights[layer])
+            if layer:
+                gradient = self.derivative(torch.mm(gradient, self.weights[layer]), layers[layer])
+        self.steps += 1
+        self.first.lerp_(self.gradient, 1 - BETA1)
+        self.second.mul_(BETA2).addcmul_(self.gradient, self.gradient, value=1 - BETA2)
+        torch.sqrt(self.second, out=self.scale)
+        self.scale.div_((1 - BETA2**self.steps) ** 0.5).add_(EPSILON)
+        self.values.addcdiv_(self.first, self.scale, value=-(self.learning_rate / (1 - BETA1**self.steps)))
+
+
+def _views(packed: Tensor, widths: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
+    """The weight matrices and bias vectors inside a packed vector."""
+    sizes = [size for into, out in pairwise(widths) for size in (into * out, out)]
+    parts = packed.split(sizes)
+    return [W.view(len(b), -1) for W, b in zip(parts[0::2], parts[1::2], strict=True)], list(parts[1::2])
+
+
+def _is_the_reference(recipe: Recipe, rows: Rows) -> bool:
+    """Compared once in a process for a shape: which operation computes a product depends on nothing else."""
+    shape = (recipe.hidden, recipe.activation, recipe.batch_size, rows.n, rows.d, len(rows.y_val), torch.__version__)
+    if shape not in _same_bits:
+        _same_bits[shape] = _same_on(replace(recipe, max_epochs=CHECKED_EPOCHS), _some_batches(recipe, rows))
+    return _same_bits[shape]
+
+
+def _some_batches(recipe: Recipe, rows: Rows) -> Rows:
+    """A few whole batches and the one that is left over."""
+    size = recipe.batch_size or rows.n
+    kept = min(rows.n, CHECKED_BATCHES * size + rows.n % size)
+    return replace(rows, X=rows.X[:kept], y=rows.y[:kept])
+
+
+def _same_on(recipe: Recipe, rows: Rows) -> bool:
+    expected = reference.train(recipe, rows)
+    with one_thread(), torch.no_grad():
+        found = _train(recipe, rows, ())
+    return pack(found).tobytes() == pack(expected).tobytes() and (
+        (found.best_epoch, found.epochs) == (expected.best_epoch, expected.epochs)
+    )
