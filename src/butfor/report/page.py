@@ -184,15 +184,16 @@ def _render_redacted(
 def _sections(people: Sequence[tuple[Verdict, str]], asked: int) -> tuple[list[Markup], str]:
     """Each person's section in as much detail as the page has room for; and a sentence on what was left out.
 
-    Where not everything has room, everybody starts without a table. Level by level, people in their order are shown in
-    more detail, as long as there is room: so all have a short table before anyone has a long one."""
+    Level by level, people in their order are shown in more detail, as long as there is room: so all have a short table
+    before anyone has a long one. As a rule all have a table; where these are too much, everybody starts without."""
     room = ROOM * max(1.0, asked / 200)
-    whole = _whole_sections(people, room)
-    if whole is not None:
-        return whole, ""
-    sections = [_section(*one, "bare") for one in people]
-    reached = ["bare"] * len(people)
+    sections = [_section(*one, "table") for one in people]
     spent = sum(len(section.encode()) for section in sections)
+    reached = ["table"] * len(people)
+    if spent > room:
+        sections = [_section(*one, "bare") for one in people]
+        spent = sum(len(section.encode()) for section in sections)
+        reached = ["bare"] * len(people)
     for below, level in pairwise(LEVELS):
         for k, (verdict, anchor) in enumerate(people):
             if reached[k] != below or (level == "chart" and not verdict.found):
@@ -213,17 +214,6 @@ def _sections(people: Sequence[tuple[Verdict, str]], asked: int) -> tuple[list[M
     if not left_out:
         return sections, ""
     return sections, f"To keep this file small, some people are shown in less detail: {left_out}."
-
-
-def _whole_sections(people: Sequence[tuple[Verdict, str]], room: float) -> list[Markup] | None:
-    """Everybody in full, as is usual; None where that is more than there is room for."""
-    sections = []
-    for verdict, anchor in people:
-        sections.append(_section(verdict, anchor, "chart" if verdict.found else "table"))
-        room -= len(sections[-1].encode())
-        if room < 0:
-            return None
-    return sections
 
 
 def _section(verdict: Verdict, anchor: str, level: str) -> Markup:

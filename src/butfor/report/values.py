@@ -136,7 +136,7 @@ def comparison(
     if flips == 0 and lines == 0:
         return Comparison((), (), len(verdict.flips), len(columns_of(verdict)))
     rows = verdict.flips.iloc[:flips]
-    person, theirs = verdict.person.to_dict(), rows.to_dict("list")
+    person, theirs = verdict.person.to_dict(), rows.to_dict("list") if len(rows) else {}
     every = []
     for column in columns_of(verdict):
         own = person[column]
