@@ -81,8 +81,12 @@ class _Bound:
     def __init__(self, jobs: int, subject: Subject) -> None:
         self._jobs, self._subject = jobs, subject
         self._each: float | None = None
-        self._spent = 0.0
+        self._spent, self._expected = 0.0, 0
         self._file: str | None = None
+
+    def expect(self, trainings: int) -> None:
+        """So many are to come, in calls that each have few of them."""
+        self._expected = trainings
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         answers: list[Floats] = []
@@ -98,6 +102,7 @@ class _Bound:
             self._spent += took
             if progress:
                 progress(1)
+        self._expected = max(0, self._expected - len(trainings))
         return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]))
 
     def _worth_processes(self, left: int) -> bool:
@@ -105,7 +110,7 @@ class _Bound:
         that went before show, there will be more: then waiting has cost as much as starting would have."""
         if self._each is None or _side_by_side(self._jobs) == 1:
             return False
-        work = self._each * left
+        work = self._each * max(left, self._expected)
         return work > WARM_SECONDS if _Bound.warm else self._spent + work > START_SECONDS
 
     def models(self, seeds: Sequence[int | None], progress: Progress | None = None) -> list[Model]:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice, pairwise
 
 import numpy as np
@@ -136,8 +137,7 @@ class Trainings:
         self.recipe, self.rows = recipe, rows
         self.stop = threading.Event()
         self._layout = Layout(recipe, rows.d)
-        different = sorted(set(seeds))
-        self._starts = {seed: Start(replace(recipe, seed=seed), rows, len(different)) for seed in different}
+        self._starts = starts(recipe, rows.n, rows.d, frozenset(seeds))
         sparse = bool(recipe.hidden) and mostly_zero(rows.X)
         every = (rows.X, rows.X_val, people)
         self._X, self._X_val, self._people = (behind_one(X[:0] if sparse else X) for X in every)
@@ -175,9 +175,15 @@ class Trainings:
 class Start:
     """What a seed decides: the reference's initial weights and its batch orders. `seeds` share the memory for them."""
 
-    def __init__(self, recipe: Recipe, rows: Rows, seeds: int) -> None:
-        self.weights: Floats = packed_start(recipe, rows.d).numpy()
-        self.orders = BatchOrders(recipe, rows.n, SHARED_ORDERS // seeds)
+    def __init__(self, recipe: Recipe, rows: int, inputs: int, seeds: int) -> None:
+        self.weights: Floats = packed_start(recipe, inputs).numpy()
+        self.orders = BatchOrders(recipe, rows, SHARED_ORDERS // seeds)
+
+
+@lru_cache(maxsize=1)
+def starts(recipe: Recipe, rows: int, inputs: int, seeds: frozenset[int]) -> dict[int, Start]:
+    """By seed. The last are kept: call upon call asks for the same members, or for the same fresh seeds."""
+    return {seed: Start(replace(recipe, seed=seed), rows, inputs, len(seeds)) for seed in sorted(seeds)}
 
 
 class BatchOrders:

@@ -224,6 +224,8 @@ class SizeSearch:
                 self.watch.phase("confirmation")
                 possible = [len(hunt.candidates(self.margin, self.trainer.members)) for hunt in claiming]
                 self.watch.left(sum(min(CLAIMS, sets) for sets in possible) * self.trainer.members)
+                if not brief:
+                    self.trainer.expect_confirmations(len(claiming))
                 for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
                     self._confirm(claiming[first : first + size], watch)
         except KeyboardInterrupt:  # what nobody has confirmed is not reported

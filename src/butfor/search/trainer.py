@@ -162,13 +162,23 @@ class Trainer:
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
             return
-        if self._defined is None:
-            self._defined = self._definition.bind(self.single, self.table, self.people)
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
-        answers = self._defined(trainings, watch.trained if watch else None)
+        answers = self._by_definition()(trainings, watch.trained if watch else None)
         by_set = answers.reshape(len(missing), self.members, -1)
         self._confirmed.update((flips, together(answer)) for flips, answer in zip(missing, by_set, strict=True))
         self.confirmations += len(trainings)
+
+    def expect_confirmations(self, flip_sets: int) -> None:
+        """Tell the definition how many sets it will be asked about, a few at a time: processes may pay for all of
+        them where they would not for a few."""
+        defined = self._by_definition()
+        if hasattr(defined, "expect"):
+            defined.expect(flip_sets * self.members)
+
+    def _by_definition(self) -> Bound:
+        if self._defined is None:
+            self._defined = self._definition.bind(self.single, self.table, self.people)
+        return self._defined
 
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self._confirmed[flips]
