@@ -363,3 +363,10 @@ def test_original_files_may_be_plain(tmp_path: Path) -> None:
     buffer = io.StringIO()
     again.X_test.to_csv(buffer)
     assert "A11" not in buffer.getvalue()
+
+
+def test_a_large_table_of_ones_own_is_trained_in_batches():
+    from butfor.data.table import default_setup
+
+    sizes = {50: 8, 600: None, 8192: None, 8193: 1024, 1_000_000: 1024}
+    assert {n: default_setup(n).batch_size for n in sizes} == sizes

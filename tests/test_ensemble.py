@@ -173,6 +173,9 @@ class Made:
     def member_logits(self, flips):
         return (-1.0 + self.gains[list(flips)].sum() + self.noise)[:, None].astype(np.float32)
 
+    def expect_confirmations(self, sets):
+        self.expected = sets
+
     def confirm(self, sets, watch=None):
         self.confirmed += sets
 
@@ -196,6 +199,27 @@ def test_bisection_finds_the_shortest_prefix_that_keeps_the_margin(margin, width
         assert len(trainer.asked) <= 22
     else:
         assert len(trainer.asked) <= 2 + 20 // (width + 1) + 5
+
+
+GROWTH = {
+    "evenly": np.full(400, 0.01),
+    "ever more slowly": np.diff(np.sqrt(np.arange(401)) / 5),
+    "ever faster": np.diff(np.arange(401) ** 3 / 1e7),
+    "all at once": np.where(np.arange(400) == 361, 4.0, 1e-5),
+    "at once, soon": np.where(np.arange(400) == 3, 4.0, 1e-5),
+}
+
+
+@pytest.mark.parametrize("growth", GROWTH)
+def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(growth):
+    trainer = Made(GROWTH[growth], 0.3)
+    hunt = Hunt(0, np.arange(400), 1.0, 400)
+    SizeSearch(trainer, 2.0).run([hunt])
+    sd = np.std(trainer.noise, ddof=1)
+    reached = -1 + np.cumsum(trainer.gains) >= 2.0 * sd
+    assert len(hunt.found) == 1 + int(np.argmax(reached))
+    halving = 2 + (400 - 1).bit_length()  # the data as they are, the whole cap, then sizes
+    assert len(trainer.asked) <= (halving - 3 if growth == "evenly" else halving)
 
 
 def test_who_does_not_reach_the_margin_keeps_the_whole_set():

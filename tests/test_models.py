@@ -23,6 +23,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import butfor
+from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.learn import blueprint
 from butfor.learn.learners import as_learner, learner_of
@@ -512,6 +513,70 @@ def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
     for training, logits in zip(trainings, alone, strict=True):
         learner = audit.learner_ if training.seed is None else audit.learner_.reseeded(training.seed)
         assert np.array_equal(learner.fit(audit.table_, audit.table_.labels(training.flips)).logits(people), logits)
+
+
+class _Slow:
+    """A learner whose fit takes half a second by the clock of the engine, and no time."""
+
+    name, seeded, clock = "slow", False, 0.0
+
+    def fit(self, table, labels):
+        _Slow.clock += 0.5
+        return self
+
+    def logits(self, people):
+        return np.zeros(len(people), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected", "spread_at"),
+    [
+        ([30], None, 1),  # one training is timed; of the others half the time is worth the start
+        ([20], None, None),
+        ([4] * 10, None, 12),  # starting would have paid for what went before: not in the midst of a call
+        ([4] * 10, 40, 1),
+        ([4] * 3, 12, None),
+        ([4] * 12, 12, None),
+    ],
+)
+def test_processes_start_where_they_save_more_than_they_take(calls, expected, spread_at, monkeypatch):
+    from butfor.learn import joblib_engine as engine
+
+    monkeypatch.setattr(engine.time, "perf_counter", lambda: _Slow.clock)
+    monkeypatch.setattr(engine._Bound, "warm", False)
+    spread = []
+
+    def pretend(self, trainings, progress):
+        spread.append(len(trainings))
+        return [np.zeros(1, np.float32)] * len(trainings)
+
+    monkeypatch.setattr(engine._Bound, "_spread", pretend)
+    X, y = loans()
+    bound = butfor.JoblibEngine(2).bind(_Slow(), Table(X[:ROWS], y[:ROWS]), X[:1])
+    if expected:
+        bound.expect(expected)
+    done = 0
+    for size in calls[: 1 + (spread_at or sum(calls)) // max(calls)]:
+        assert bound([Training((), None)] * size).shape == (size, 1)
+        done += size
+        if spread:
+            assert done - spread[0] == spread_at
+            return
+    assert spread_at is None
+
+
+def test_a_worker_encodes_a_table_once(monkeypatch):
+    from butfor.learn import joblib_engine as engine
+    from butfor.mlp.learner import MLPLearner
+
+    X, y = loans()
+    table = Table(X[:ROWS], y[:ROWS], (X[ROWS:], y[ROWS:]))
+    learner = MLPLearner(butfor.MLP((2,), max_epochs=1))
+    encoded = []
+    transform = TableEncoder.transform
+    monkeypatch.setattr(TableEncoder, "transform", lambda self, X: encoded.append(len(X)) or transform(self, X))
+    engine.train((learner, table, X[ROWS:]), [Training((), seed) for seed in range(5)])
+    assert sorted(encoded) == sorted([ROWS, len(X) - ROWS, len(X) - ROWS])  # training rows, validation rows, people
 
 
 def test_jobs_are_not_dropped():

@@ -38,6 +38,7 @@ from butfor.encode import TableEncoder
 from butfor.errors import EngineError
 from butfor.learn.engines import network_engine
 from butfor.machine import available_cores
+from butfor.mlp import direct
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import Recipe, Rows
@@ -159,13 +160,17 @@ def speed(fused: NetworkEngine, jobs: int, rows: Rows, people: Floats, sizes: Si
     for recipe in recipes.values():  # compiles, and warms torch up as well
         fused.fit_many(replace(recipe, max_epochs=1), rows, flip_sets[:1], people)
         train(replace(recipe, max_epochs=1), rows)
+        direct.train(replace(recipe, max_epochs=1), rows)
     loop: dict[str, list[float]] = {name: [] for name in recipes}
+    definition: dict[str, list[float]] = {name: [] for name in recipes}
     engine: dict[str, list[float]] = {name: [] for name in recipes}
     peaks = []
     for turn in range(sizes.rounds):
         flips = flip_sets[turn % len(flip_sets)]
         for name, recipe in recipes.items():
             loop[name].append(loop_seconds(recipe, rows, flips, people) / sizes.epochs)
+            spent = timed(lambda recipe=recipe, flips=flips: direct.train(recipe, rows, flips).logits(people))  # type: ignore[misc]
+            definition[name].append(spent / sizes.epochs)
             spent = timed(lambda recipe=recipe: fused.fit_many(recipe, rows, flip_sets, people))  # type: ignore[misc]
             engine[name].append(spent / (sizes.epochs * len(flip_sets)))
         peaks.append(sgemm_gflops(sizes.sgemm))
@@ -176,6 +181,10 @@ def speed(fused: NetworkEngine, jobs: int, rows: Rows, people: Floats, sizes: Si
         record[f"speedup_{name}"] = median(ratios)
         record[f"speedup_{name}_range"] = [min(ratios), max(ratios)]
         record[f"loop_seconds_{name}"] = median(loop[name])
+        record[f"direct_seconds_{name}"] = median(definition[name])
+        record[f"speedup_direct_{name}"] = median(
+            slow / fast for slow, fast in zip(loop[name], definition[name], strict=True)
+        )
         record[f"fused_seconds_{name}"] = median(engine[name])
         record[f"gflops_{name}"] = flop / median(engine[name]) / min(jobs, len(flip_sets)) / 1e9
     record["gflops"] = record["gflops_full_batch"]
@@ -467,15 +476,20 @@ def speed_lines(record: dict[str, Any], shape: dict[str, Any]) -> list[str]:
     lines = [
         f"{shape['rows']} × {shape['inputs']} rows, {shape['validation']} validation rows, hidden "
         f"{'×'.join(map(str, shape['hidden']))}; fused: {said['K']} networks on {said['fused_threads']} threads",
-        f"{'milliseconds per network and epoch':36} {'loop':>9} {'fused':>9} {'speedup':>9} {'min – max':>17} "
+        f"{'milliseconds per network and epoch':36} {'loop':>9} {'direct':>9} {'fused':>9} {'speedup':>9} {'min – max':>17} "
         f"{'GFLOP/s per core':>17}",
     ]
     for name, words in (("minibatch", f"batch {said['sizes']['batch_size']}"), ("full_batch", "full batch")):
         low, high = record[f"speedup_{name}_range"]
         lines.append(
-            f"{words:36} {1e3 * record[f'loop_seconds_{name}']:>9.2f} {1e3 * record[f'fused_seconds_{name}']:>9.2f} "
+            f"{words:36} {1e3 * record[f'loop_seconds_{name}']:>9.2f} "
+            f"{1e3 * record[f'direct_seconds_{name}']:>9.2f} {1e3 * record[f'fused_seconds_{name}']:>9.2f} "
             f"{record[f'speedup_{name}']:>7.1f} × {f'{low:.1f} – {high:.1f}':>17} {record[f'gflops_{name}']:>17.1f}"
         )
+    lines.append(
+        "Direct, the same bits as the loop, is "
+        f"{record['speedup_direct_minibatch']:.1f} and {record['speedup_direct_full_batch']:.1f} times as fast."
+    )
     lines.append(
         f"Full batch reaches {100 * record['peak_share']:.0f} % of the core's peak, {record['peak_gflops']:.1f} "
         f"GFLOP/s (float32 product of two matrices of size {said['sizes']['sgemm']}, one thread, same run)."

@@ -282,14 +282,19 @@ def _split(parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: b
     return {TRAIN: rest, VAL: val, TEST: test}
 
 
+MOST_AT_ONCE, BATCH = 8192, 1024
+"""Training rows of a table of one's own that are one batch; and the batches of a larger one."""
+
+
 def default_setup(n: int, seed: int = 0) -> Setup:
-    """Training settings that suit a table of n training rows: the published ones for that size."""
-    tiny = n < 100
+    """Training settings that suit a table of n training rows: the published ones for that size, but for batches where
+    there are many rows: all of them at once take many more passes, for models that are no better."""
+    tiny, large = n < 100, n > MOST_AT_ONCE
     return Setup(
         hidden=(4, 4) if tiny else (32, 32),
         max_epochs=100 if n < 2000 else 200,
         budget=max(1, -(-n // 1000)),
-        batch_size=8 if tiny else None,
+        batch_size=8 if tiny else BATCH if large else None,
         random_state=seed,
     )
 

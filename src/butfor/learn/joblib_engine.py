@@ -28,7 +28,7 @@ import pandas as pd
 
 from butfor.errors import EngineError, LearnerError, SettingError
 from butfor.machine import available_cores, single_threaded
-from butfor.seam import Bound, Floats, Learner, Model, Progress, Table, Training
+from butfor.seam import Bound, FlipSet, Floats, Learner, Model, Progress, Table, Training
 
 Subject = tuple[Learner, Table, pd.DataFrame]
 
@@ -81,7 +81,8 @@ class _Bound:
     def __init__(self, jobs: int, subject: Subject) -> None:
         self._jobs, self._subject = jobs, subject
         self._each: float | None = None
-        self._spent, self._expected = 0.0, 0
+        self._spent = 0.0
+        self._expected: int | None = None
         self._file: str | None = None
 
     def expect(self, trainings: int) -> None:
@@ -90,9 +91,12 @@ class _Bound:
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         answers: list[Floats] = []
+        # Who does not say what is to come may go on as before: then starting processes now would have paid already.
+        waited = self._spent if self._expected is None else 0.0
+        later = max(0, (self._expected or 0) - len(trainings))
         while len(answers) < len(trainings):
             left = trainings[len(answers) :]
-            if self._worth_processes(len(left)):
+            if self._worth_processes(len(left) + later, waited):
                 answers += self._spread(left, progress)
                 break
             started = time.perf_counter()
@@ -102,16 +106,16 @@ class _Bound:
             self._spent += took
             if progress:
                 progress(1)
-        self._expected = max(0, self._expected - len(trainings))
+        self._expected = None if self._expected is None else later
         return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]))
 
-    def _worth_processes(self, left: int) -> bool:
-        """Whether what is left to train takes longer than starting processes. Where calls are small but many, as those
-        that went before show, there will be more: then waiting has cost as much as starting would have."""
-        if self._each is None or _side_by_side(self._jobs) == 1:
+    def _worth_processes(self, left: int, waited: float = 0.0) -> bool:
+        """Whether processes save more time on what is left than starting them takes, or did on what went before."""
+        workers = _side_by_side(self._jobs)
+        if self._each is None or workers == 1:
             return False
-        work = self._each * max(left, self._expected)
-        return work > WARM_SECONDS if _Bound.warm else self._spent + work > START_SECONDS
+        saved = self._each * left * (1 - 1 / workers)
+        return saved > WARM_SECONDS if _Bound.warm else waited + saved > START_SECONDS
 
     def models(self, seeds: Sequence[int | None], progress: Progress | None = None) -> list[Model]:
         """The models themselves, trained on the labels as they are under each seed: here, or in processes where that
@@ -122,7 +126,7 @@ class _Bound:
             if self._worth_processes(len(seeds) - len(trained)):
                 break
             started = time.perf_counter()
-            trained.append(_taught(learner, seed).fit(table, table.labels()))
+            trained.append(_fitted(learner, seed, table))
             self._each = time.perf_counter() - started
             if progress:
                 progress(1)
@@ -143,7 +147,8 @@ class _Bound:
 
         workers = _side_by_side(self._jobs)
         each = max(self._each or 0.0, 1e-4)
-        size = max(1, min(math.ceil(CHUNK_SECONDS / each), math.ceil(len(trainings) / workers)))
+        rounds = math.ceil(len(trainings) * each / (workers * CHUNK_SECONDS))
+        size = math.ceil(len(trainings) / (workers * rounds))
         chunks = [trainings[at : at + size] for at in range(0, len(trainings), size)]
         file = self._written()
         parallel = _as_they_come(workers)
@@ -202,7 +207,7 @@ def train(subject: Subject, trainings: Sequence[Training]) -> list[Floats]:
         warnings.simplefilter("ignore")  # what the model warns about, it said when it was first fitted
         for flips, seed in trainings:
             try:
-                logits = np.asarray(_taught(learner, seed).fit(table, table.labels(flips)).logits(people), np.float32)
+                logits = np.asarray(_fitted(learner, seed, table, flips).logits(people), np.float32)
             except LearnerError:
                 logits = np.full(len(people), np.nan, np.float32)
             answers.append(logits)
@@ -226,12 +231,18 @@ def fitted_model(learner: Learner, table: Table, seed: int | None) -> Any:
         quietly.enter_context(single_threaded())
         quietly.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        model = _taught(learner, seed).fit(table, table.labels())
+        model = _fitted(learner, seed, table)
     return learner.light(model) if hasattr(learner, "light") else model
 
 
-def _taught(learner: Learner, seed: int | None) -> Learner:
-    return learner if seed is None else learner.reseeded(seed)
+def _fitted(learner: Learner, seed: int | None, table: Table, flips: FlipSet = ()) -> Model:
+    """The learner's own fit, under a seed where one is named. What the learner of that seed has encoded, the next one
+    finds done."""
+    taught = learner if seed is None else learner.reseeded(seed)
+    model = taught.fit(table, table.labels(flips))
+    if hasattr(learner, "_data"):
+        learner._data = taught._data  # type: ignore[attr-defined]
+    return model
 
 
 def _subject_of(file: str) -> Subject:

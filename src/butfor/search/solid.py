@@ -108,6 +108,10 @@ def left_at_most(caps: Sequence[int], width: int, again: bool) -> int:
     return sizes + again * (sizes + (len(caps) if width > 1 else 0))
 
 
+LEAST_TO_GUESS = 16
+"""Sizes left from which on a guess tells more than halving them."""
+TOWARDS_MIDDLE = 0.05
+"""Of the sizes left, by how many a guess is taken nearer to their middle."""
 LEAST_FOR_SECOND = 8
 """Labels of a cap from which on half of them say anything new about the rest."""
 
@@ -126,11 +130,18 @@ class Hunt:
     """The longest prefix of the present order that is known not to keep the margin."""
     best: FlipSet | None = None
     """The smallest set that keeps the margin."""
+    steps: int = 0
+    """In which the sizes between the two are to be told apart."""
     rejected: set[FlipSet] = field(default_factory=set)
     found: FlipSet | None = None
     found_logit: float | None = None
     complete: bool = False
     failed: int = 0
+
+    @property
+    def open_sizes(self) -> int:
+        """Sizes between the longest prefix that fails and the shortest set that does not."""
+        return max(0, (len(self.best) if self.best else self.cap + 1) - self.fails - 1)
 
     def prefix(self, size: int) -> FlipSet:
         return flip_set(self.order[:size])
@@ -279,6 +290,8 @@ class SizeSearch:
     def _bisect(self, hunts: Sequence[Hunt]) -> None:
         """The shortest prefix of each order that keeps the margin; several at a time where the engine has room."""
         going = list(hunts)
+        for hunt in going:
+            hunt.steps = hunt.open_sizes.bit_length()
         while going and not self._cut_short:
             room = max(1, self.trainer.width // len(going))
             asked = [(hunt, hunt.prefix(size)) for hunt in going for size in self._between(hunt, room)]
@@ -288,22 +301,39 @@ class SizeSearch:
                 self._settle(hunt, flips)
                 if hunt.best is before:
                     hunt.fails = max(hunt.fails, len(flips)) if self._below_best(hunt, flips) else hunt.fails
-            going = [hunt for hunt in going if self._between(hunt, 1)]
+            for hunt in going:
+                hunt.steps -= 1
+            going = [hunt for hunt in going if hunt.open_sizes]
             self._report(hunts)
 
     @staticmethod
     def _below_best(hunt: Hunt, flips: FlipSet) -> bool:
         return hunt.best is None or len(flips) < len(hunt.best)
 
-    @staticmethod
-    def _between(hunt: Hunt, room: int) -> list[int]:
+    def _between(self, hunt: Hunt, room: int) -> list[int]:
         """Sizes between the longest that fails and the shortest that does not."""
-        high = len(hunt.best) if hunt.best else hunt.cap + 1
-        open_ = high - hunt.fails - 1
+        open_ = hunt.open_sizes
         if open_ < 1:
             return []
+        if room == 1 and open_ >= LEAST_TO_GUESS:
+            return [self._guess(hunt)]
         parts = min(room, open_) + 1
         return sorted({hunt.fails + max(1, round(k * (open_ + 1) / parts)) for k in range(1, parts)})
+
+    def _guess(self, hunt: Hunt) -> int:
+        """The size at which the clearance reaches the margin if it grows evenly, taken a little towards the middle: so
+        both ends come nearer. And never so far from the middle that more steps would be needed than by halving."""
+        open_, high = hunt.open_sizes, hunt.fails + hunt.open_sizes + 1
+        middle = hunt.fails + (open_ + 1) / 2
+        place = middle
+        shortest = hunt.prefix(hunt.fails)
+        if hunt.best is not None and shortest in hunt.gains:
+            low, top = hunt.clearance(shortest), hunt.clearance(hunt.best)
+            if np.isfinite([low, top]).all() and low < self.margin < top:
+                place = hunt.fails + (high - hunt.fails) * (self.margin - low) / (top - low)
+        place += np.sign(middle - place) * min(abs(middle - place), TOWARDS_MIDDLE * open_)
+        reach = 2 ** (hunt.steps - 1) - 1
+        return int(np.clip(round(place), max(hunt.fails + 1, high - 1 - reach), min(high - 1, hunt.fails + 1 + reach)))
 
     def _look_again(self, near: Sequence[Hunt]) -> None:
         """Keep the better half of each set, rank the others anew with those flips made, and look for sizes again."""
