@@ -476,8 +476,8 @@ def speed_lines(record: dict[str, Any], shape: dict[str, Any]) -> list[str]:
     lines = [
         f"{shape['rows']} × {shape['inputs']} rows, {shape['validation']} validation rows, hidden "
         f"{'×'.join(map(str, shape['hidden']))}; fused: {said['K']} networks on {said['fused_threads']} threads",
-        f"{'milliseconds per network and epoch':36} {'loop':>9} {'direct':>9} {'fused':>9} {'speedup':>9} {'min – max':>17} "
-        f"{'GFLOP/s per core':>17}",
+        f"{'milliseconds per network and epoch':36} {'loop':>9} {'direct':>9} {'fused':>9} {'speedup':>9} "
+        f"{'min – max':>17} {'GFLOP/s per core':>17}",
     ]
     for name, words in (("minibatch", f"batch {said['sizes']['batch_size']}"), ("full_batch", "full batch")):
         low, high = record[f"speedup_{name}_range"]
