@@ -181,7 +181,7 @@ def whimsical(people, seed, width, members, found, agreed):
 
 def question(protocol, sizes, budget, trainer, **other):
     usual = {
-        "settled": 0, "trial": 0, "ranked": True, "looks_again": True, "max_retrainings": None, "fresh_seeds": 0,
+        "settled": 0, "trial": 0, "ranked": True, "looks_again": True, "measures": False, "max_retrainings": None, "fresh_seeds": 0,
         "alternatives": 0, "shuffles": 0, "others": False, "confirms": True,
     }  # fmt: skip
     return Question(
@@ -193,17 +193,18 @@ WHIMS = (st.integers(1, 6), st.integers(0, 2**20), st.sampled_from([1, 2, 7, 64]
 
 
 @settings(max_examples=60, deadline=None)
-@given(*WHIMS, st.integers(1, 40), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([None, 40]))
-def test_the_solid_search_keeps_its_bound(people, seed, width, found, budget, agreed, limit):
+@given(*WHIMS, st.integers(1, 40), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([None, 40, 900]), st.booleans())
+def test_the_solid_search_keeps_its_bound(people, seed, width, found, budget, agreed, limit, measures):
     engine, trainer = whimsical(people, seed, width, 3, found, agreed)
     rng = np.random.default_rng(seed)
     hunts = [Hunt(k, rng.permutation(60), 1.0, budget) for k in range(people)]
     protocol = SolidSearch(0.0, second=True)
     search = SizeSearch(
-        trainer, 0.0, second=lambda who, flips: rng.random((len(who), 60)), max_retrainings=limit, watch=Watcher()
-    )
+        trainer, 0.0, second=lambda who, flips: rng.random((len(who), 60)), measures=measures, max_retrainings=limit,
+        watch=Watcher(),
+    )  # fmt: skip
     search.run(hunts)
-    asked = question(protocol, [60] * people, budget, trainer, max_retrainings=limit)
+    asked = question(protocol, [60] * people, budget, trainer, measures=measures, max_retrainings=limit)
     most = {phase.name: phase.most for phase in asked.phases(1.0, 1.0, 1.0)}
     assert engine.done <= most["search"]
     assert trainer.confirmations <= most["confirmation"] <= CLAIMS * people * 3

@@ -206,12 +206,15 @@ class Inquiry:
         hunts = self.hunts(people, psi)
         self.watch.phase(SEARCH)
         search = SizeSearch(
-            trainer, protocol.margin, second=self._second(protocol, psi),
+            trainer, protocol.margin, second=self._second(protocol, psi), measures=self._measures(trainer, protocol),
             max_retrainings=self.settings.max_retrainings, watch=self.watch,
         )  # fmt: skip
         search.run(hunts)
         self.interrupted |= search.interrupted
         return [hunt.pursuit() for hunt in hunts]
+
+    def _measures(self, trainer: Trainer, protocol: SolidSearch) -> bool:
+        return protocol.measures(self.settings.budget, trainer.engine.width, self.situation.table.n)
 
     def hunts(self, people: NDArray[np.int64], psi: Allowed) -> list[Hunt]:
         """Everyone's search for solid sets, not yet begun."""
@@ -402,6 +405,7 @@ class Inquiry:
             members=trainer.members, width=trainer.width, trial=self._trial(trainer, people),
             ranked=settings.rank.name != "chance",
             looks_again=isinstance(protocol, SolidSearch) and self._second(protocol, self.psi) is not None,
+            measures=isinstance(protocol, SolidSearch) and self._measures(trainer, protocol),
             max_retrainings=settings.max_retrainings,
             fresh_seeds=settings.fresh_seeds if self.seeded else 0, alternatives=settings.alternatives,
             shuffles=settings.null, others=bool(settings.fresh_seeds) and self.others,

@@ -15,6 +15,7 @@ import numpy as np
 
 from butfor.allowed import Allowed
 from butfor.progress import Phase
+from butfor.search import measured
 from butfor.search.joint import JointSearch
 from butfor.search.protocols import Protocol
 from butfor.search.shrink import Shrink
@@ -43,6 +44,7 @@ class Question:
     trial: int
     ranked: bool
     looks_again: bool
+    measures: bool
     max_retrainings: int | None
     fresh_seeds: int
     alternatives: int
@@ -61,7 +63,7 @@ class Question:
         """One search for everyone."""
         protocol, budget = self.protocol, self.budget
         if isinstance(protocol, SolidSearch):
-            return protocol.sets_at_most(self.sizes, budget, self.width, self.looks_again)
+            return protocol.sets_at_most(self.sizes, budget, self.width, self.looks_again, self.measures)
         tried = sum(protocol.most(size, budget) for size in self.sizes)
         tried = tried if self.distinct is None else min(tried, self.distinct)
         return tried + protocol.shrinks * sum(Shrink.most(min(size, budget)) for size in self.sizes)
@@ -80,8 +82,8 @@ class Question:
         people, size = len(self.sizes), min(self.budget, max(self.sizes, default=0))
         if isinstance(self.protocol, SolidSearch):
             screened = SCREEN / self.members if self.members > 2 * SCREEN else 1.0
-            sizes = (1 + self.looks_again) * halvings(size) if size else 0
-            return 1 + people * (screened + NEAR * (1 - screened + sizes))
+            sizes = (1 + self.looks_again + self.measures) * halvings(size) if size else 0
+            return 1 + people * (screened + NEAR * (1 - screened + sizes + self.measures * measured.SETS))
         tried = sum(self.protocol.most(each, self.budget) for each in self.sizes)
         tried = tried if self.distinct is None else min(tried, self.distinct)
         one_by_one = min(size, Shrink.ONE_BY_ONE) + Shrink.OTHERS

@@ -7,6 +7,7 @@ nearly as good as anything a long search finds; so each person gets a few sets, 
     opening    the top of the ranking, as many labels as the cap allows: a few members first, all where it comes near
     sizes      bisection for the shortest prefix that keeps the margin
     second     the ranking again at the person's own half-flipped labels, where the model has a gradient; sizes again
+    measured   what the best candidates bring among each other, where an engine trains hundreds at a time; sizes again
 
 Whoever does not reach the margin keeps the set that comes nearest, if it turns the ensemble at all; fresh seeds, which
 have no part in this, decide what it is worth. Every set that is reported was trained by the definition.
@@ -24,9 +25,11 @@ from butfor.errors import SettingError
 from butfor.progress import Watcher
 from butfor.rank import Ranking
 from butfor.seam import FlipSet, Model
+from butfor.search import measured
 from butfor.search.grace import grace_after, tell_unconfirmed
 from butfor.search.guided import Leaders
 from butfor.search.joint import Pursuit
+from butfor.search.measured import Design
 from butfor.search.plans import Listed, Plan, flip_set
 from butfor.search.protocols import Protocol, Ranked
 from butfor.search.trainer import Trainer
@@ -40,6 +43,8 @@ FAR = 1.5
 
 CLAIMS = 3
 """Sets of one person that are put to the definition. It hardly ever refuses one of many members."""
+MOST_ANSWERS = 2**26
+"""Answers about people that are held at a time while effects are measured."""
 SLICE = 16
 """Sets, or engine widths where those are larger, trained between two looks at the clock."""
 
@@ -49,15 +54,17 @@ Second = Callable[[Sequence[int], Sequence[FlipSet]], NDArray[np.float64]]
 
 class SolidSearch(Protocol):
     """Sets that turn nearly all members of an ensemble, and the smallest of them. `second`: rank again at half-flipped
-    labels; None where the cap is large enough for it to pay."""
+    labels; None where the cap is large enough for it to pay. `measure`: train models with random parts of the best
+    candidates, a thousand for each person who comes near; None where the engine trains hundreds of them side by side
+    and the table is not large."""
 
     name = "solid"
     proves = True
 
-    def __init__(self, margin: float = MARGIN, second: bool | None = None) -> None:
+    def __init__(self, margin: float = MARGIN, second: bool | None = None, measure: bool | None = None) -> None:
         if not margin >= 0:
             raise SettingError(f"margin={margin} must be a number from 0 up, in standard deviations of the members.")
-        self.margin, self.second = margin, second
+        self.margin, self.second, self.measure = margin, second, measure
 
     def ranking(self, model: Model) -> Ranking:
         return Leaders.of(model)
@@ -71,16 +78,23 @@ class SolidSearch(Protocol):
         cap = min(flippable, budget)
         return 1 + (1 + self.looks_again(budget)) * halvings(cap) if cap else 0
 
-    def sets_at_most(self, flippable: Sequence[int], budget: int, width: int, again: bool = True) -> int:
+    def sets_at_most(
+        self, flippable: Sequence[int], budget: int, width: int, again: bool = True, measures: bool = False
+    ) -> int:
         """Sets that all people take together, where an engine has room for `width` of them side by side; `again`:
-        whether there is a second look. The data as they are is one of them."""
+        whether there is a second look; `measures`: and a measured one. The data as they are is one of them."""
         caps = [min(each, budget) for each in flippable if each]
         if not caps:
             return 0
-        return 1 + len(caps) + left_at_most(caps, width, again and self.looks_again(budget))
+        return 1 + len(caps) + left_at_most(caps, width, again and self.looks_again(budget), measures)
 
     def depth(self, flippable: int, budget: int) -> int:
-        return min(flippable, budget)
+        return min(flippable, measured.REACH * budget)
+
+    def measures(self, budget: int, side_by_side: int, rows: int) -> bool:
+        """Whether effects are measured, by an engine that trains so many side by side on so many rows."""
+        wanted = side_by_side >= measured.SIDE_BY_SIDE and rows <= measured.ROWS
+        return measured.LEAST <= budget <= measured.MOST and (wanted if self.measure is None else self.measure)
 
     def looks_again(self, budget: int) -> bool:
         return budget >= LEAST_FOR_SECOND if self.second is None else self.second
@@ -99,13 +113,14 @@ def sizes_at_most(caps: Sequence[int], width: int) -> int:
     return min(sum(caps) - len(caps), together)
 
 
-def left_at_most(caps: Sequence[int], width: int, again: bool) -> int:
+def left_at_most(caps: Sequence[int], width: int, again: bool, measures: bool = False) -> int:
     """Sets that people with these caps take after the opening; `again`: with a second look, in which those whose
-    opening failed have another one instead of the sizes of the first."""
+    opening failed have another one instead of the sizes of the first; `measures`: with a measured one, likewise."""
     if not caps:
         return 0
     sizes = sizes_at_most(caps, width)
-    return sizes + again * (sizes + (len(caps) if width > 1 else 0))
+    looks = again + measures
+    return sizes + looks * (sizes + (len(caps) if width > 1 else 0)) + measures * measured.SETS * len(caps)
 
 
 LEAST_TO_GUESS = 16
@@ -205,10 +220,11 @@ class SizeSearch:
         margin: float = MARGIN,
         *,
         second: Second | None = None,
+        measures: bool = False,
         max_retrainings: int | None = None,
         watch: Watcher | None = None,
     ) -> None:
-        self.trainer, self.margin, self.second = trainer, margin, second
+        self.trainer, self.margin, self.second, self.measures = trainer, margin, second, measures
         self.max_retrainings, self.watch = max_retrainings, watch or Watcher()
         self.interrupted = False
         self._cut_short = False
@@ -224,6 +240,8 @@ class SizeSearch:
             self._bisect([hunt for hunt in near if hunt.best])
             if self.second is not None and near:
                 self._look_again(near)
+            if self.measures:
+                self._measure_effects(near)
             for hunt in hunts:
                 hunt.complete = not self._cut_short
         except KeyboardInterrupt as stop:
@@ -264,7 +282,8 @@ class SizeSearch:
 
     def _narrow(self, near: Sequence[Hunt]) -> None:
         """Say what is left at the most, now that it is known who comes near."""
-        left = left_at_most([hunt.cap for hunt in near], self.trainer.width, self.second is not None)
+        caps = [hunt.cap for hunt in near]
+        left = left_at_most(caps, self.trainer.width, self.second is not None, self.measures)
         if self.max_retrainings is not None:
             left = min(left, max(0, self.max_retrainings - self.trainer.trained) // self.trainer.members)
         self.watch.left(left * self.trainer.members)
@@ -346,13 +365,38 @@ class SizeSearch:
         scores = self.second([hunt.person for hunt in again], [flip_set(rows) for rows in kept])
         for hunt, rows, score in zip(again, kept, scores, strict=True):
             others = np.setdiff1d(np.flatnonzero(np.isfinite(score)), rows)
-            hunt.order = np.concatenate([rows, others[np.argsort(-score[others], kind="stable")]])[: hunt.cap]
-            hunt.fails = 0
-        short = [hunt for hunt in again if hunt.best is None]
+            best_first = others[np.argsort(-score[others], kind="stable")]
+            hunt.order, hunt.fails = np.concatenate([rows, best_first])[: measured.REACH * hunt.cap], 0
+        self._sizes_again(again)
+
+    def _measure_effects(self, near: Sequence[Hunt]) -> None:
+        """Rank each person's candidates by what they bring among each other, and look for sizes again."""
+        trainer = self.trainer
+        again = [
+            hunt for hunt in near
+            if measured.LEAST <= hunt.cap < len(hunt.order) and (hunt.best is None or len(hunt.best) > 1)
+        ]  # fmt: skip
+        each = measured.SETS * trainer.members
+        if self.max_retrainings is not None:
+            room = max(0, self.max_retrainings - trainer.trained) // each
+            self._cut_short |= room < len(again)
+            again = again[:room]
+        at_once = max(1, MOST_ANSWERS // (each * len(trainer.people)))
+        for first in range(0, len(again), at_once):
+            some = again[first : first + at_once]
+            designs = [Design(hunt.order[: measured.REACH * hunt.cap], hunt.cap, trainer.seeds) for hunt in some]
+            answers = trainer.glance([t for design in designs for t in design.trainings()], self.watch)
+            for hunt, design, gains in zip(some, designs, answers.reshape(len(some), each, -1), strict=True):
+                hunt.order, hunt.fails = design.best_first(gains[:, hunt.person] * hunt.out), 0
+        self._sizes_again(again)
+
+    def _sizes_again(self, hunts: Sequence[Hunt]) -> None:
+        """With new orders: the whole cap of those who had no set that keeps the margin, then sizes."""
+        short = [hunt for hunt in hunts if hunt.best is None]
         self._try([(hunt, hunt.prefix(hunt.cap)) for hunt in short])
         for hunt in short:
             self._settle(hunt, hunt.prefix(hunt.cap))
-        self._bisect([hunt for hunt in again if hunt.best])
+        self._bisect([hunt for hunt in hunts if hunt.best])
 
     # --- training -----------------------------------------------------------------------------------
 

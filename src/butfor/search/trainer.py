@@ -119,6 +119,13 @@ class Trainer:
         by_set = answers.reshape(len(flip_sets), self.members, -1)
         return together(by_set.swapaxes(0, 1))
 
+    def glance(self, trainings: Sequence[Training], watch: Watcher) -> Floats:
+        """What single models say, `[trainings × people]`, by the engine; nothing is kept, in no ledger either."""
+        answers = self.train(trainings, watch.trained)
+        self.trained += len(trainings)
+        self._looked_through += len(trainings)
+        return answers
+
     def logits(self, flips: FlipSet) -> Floats:
         """What the model trained on a flip set says about each person."""
         self._looked_at.add(flips)
