@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from butfor import files
-from hostile.harness import attempt, audit, run, saved
+from hostile.harness import QUICK, attempt, audit, run, saved
 
 KILLS = int(os.environ.get("BUTFOR_KILLS", "2"))
 """How often a run is killed; BUTFOR_KILLS=50 for the long test."""
@@ -126,14 +126,15 @@ def can_mount() -> bool:
 
 
 mounts = pytest.mark.skipif("not can_mount()", reason="mounts file systems, which takes root on Linux")
+FILLED = 'mount -t tmpfs -o size=1m tmpfs "$1"; head -c $((1048576 - 1024 * $2)) /dev/zero > "$1/full"; shift 2; '
+"""A disk of one MiB at $1, of which $2 KiB are free; what follows are the words of a command."""
 
 
 @mounts
 @pytest.mark.parametrize(("room", "kept"), [(0, []), (80, ["audit.json", "keystones.csv", "people.csv"])])
 def test_a_disk_that_is_really_full_keeps_what_was_done(tmp_path, room, kept):
     (tmp_path / "disk").mkdir()
-    script = 'mount -t tmpfs -o size=1m tmpfs "$1"; head -c $((1048576 - 1024 * $2)) /dev/zero > "$1/full"; shift 2; '
-    script += '"$@" || code=$?; ls "$OUT"; exit $code'
+    script = FILLED + '"$@" || code=$?; ls "$OUT"; exit $code'
     asked = command(
         "audit", saved(tmp_path), *SEARCH[:-4], "--fresh-seeds", 0, "--epochs", 2, "--quiet", "--out", "$OUT"
     )
@@ -145,6 +146,17 @@ def test_a_disk_that_is_really_full_keeps_what_was_done(tmp_path, room, kept):
     assert done.stdout.split()[-len(kept) :] == kept if kept else not done.stdout
     assert "No space left on device" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@mounts
+@pytest.mark.parametrize("room", [0, 20])  # none at all; some for the ledger, none for the file beside it
+def test_a_ledger_on_a_disk_that_is_really_full_is_a_sentence(tmp_path, room):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    asked = command("audit", saved(tmp_path), *SEARCH[:4], *QUICK, "--resume", disk / "ledger.db")
+    done = in_own_mounts(FILLED + '"$@"', disk, room, *asked)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"Error: '{disk / 'ledger.db'}' cannot be written (No space left on device): make room.\n"
 
 
 @mounts

@@ -10,6 +10,7 @@ checks every row it recalls: one whose answer is not what was written is dropped
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -25,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from butfor import __version__
-from butfor.errors import SettingError
+from butfor.errors import FULL, ButforError, OutputError, SettingError
 from butfor.files import OWNER_FILE
 from butfor.provenance import data_hash, versions
 from butfor.seam import Engine, Floats, Learner, Table, Training
@@ -38,6 +39,8 @@ SCHEMA = 1
 """The version of the tables, in sqlite's user_version."""
 PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
+NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+"""What sqlite calls a disk that takes no more: for the file itself, and for the one beside it that processes share."""
 MAGIC = b"SQLite format 3\0"
 NETWORKS = (
     "CREATE TABLE networks (page TEXT, flips TEXT, logits BLOB, checksum BLOB, PRIMARY KEY (page, flips)) WITHOUT ROWID"
@@ -56,7 +59,7 @@ class Ledger:
         try:
             self._db = self._opened()
         except (sqlite3.OperationalError, ValueError) as error:  # ValueError: a null byte in the name
-            raise SettingError(_unusable(self.path, error)) from error
+            raise _refusal(self.path, error) from error
         except sqlite3.DatabaseError as error:
             self._set_aside(error)
 
@@ -165,7 +168,7 @@ class Ledger:
                     part.rename(f"{kept}{end}")
             self._db = self._opened()
         except (OSError, sqlite3.Error) as again:
-            raise SettingError(_unusable(self.path, again)) from again
+            raise _refusal(self.path, again) from again
         self._note(f"The ledger '{self.path}' is damaged ({error}): it was set aside as '{kept}', and a new one begun.")
 
     def _give_up(self, error: sqlite3.OperationalError) -> None:
@@ -261,13 +264,18 @@ def _refuse_foreign(path: Path) -> None:
         )
 
 
-def _unusable(path: Path, error: Exception) -> str:
-    reason = str(error)
+def _refusal(path: Path, error: Exception) -> ButforError:
+    """Why the file cannot be used; a disk that takes no more is not the fault of who named it."""
+    reason, refused = str(error), f"'{path}' cannot be used as a ledger"
+    if getattr(error, "sqlite_errorcode", None) in NO_ROOM:
+        return OutputError(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    if isinstance(error, OSError) and error.errno in FULL:
+        return OutputError(path, error)
     if "locked" in reason:
-        return f"'{path}' cannot be used as a ledger: another program has locked it; wait for it, or name another file."
+        return SettingError(f"{refused}: another program has locked it; wait for it, or name another file.")
     if "readonly" in reason:
-        return f"'{path}' cannot be used as a ledger: it may only be read; make it writable, or name another file."
-    return f"'{path}' cannot be used as a ledger ({reason}); name another file, in a folder that can be written."
+        return SettingError(f"{refused}: it may only be read; make it writable, or name another file.")
+    return SettingError(f"{refused} ({reason}); name another file, in a folder that can be written.")
 
 
 def _checksum(key: str, name: str, content: bytes) -> bytes:
