@@ -17,8 +17,8 @@ hypothesis.settings.register_profile("explore", derandomize=False, print_blob=Tr
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
-def fitted(name: str, **settings: object) -> tuple[butfor.LabelAudit, object]:
-    """An audit of an embedded set with its published settings, and the set."""
+def fitted(name: str, rows: int | None = None, **settings: object) -> tuple[butfor.LabelAudit, object]:
+    """An audit of an embedded set (the first training `rows` of it) with its published settings, and the set."""
     data = butfor.load_dataset(name)
     setup = data.setup
     model = butfor.MLP(hidden=setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
@@ -26,7 +26,8 @@ def fitted(name: str, **settings: object) -> tuple[butfor.LabelAudit, object]:
     audit = butfor.LabelAudit(
         model, encoder=encoder, **{"budget": setup.budget, "members": 1, "fresh_seeds": 0} | settings
     )
-    audit.fit(data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val))
+    X, y = data.X_train.iloc[:rows], data.y_train.iloc[:rows]
+    audit.fit(X, y, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val))
     return audit, data
 
 

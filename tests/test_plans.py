@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from butfor.allowed import Allowed
 from butfor.errors import SettingError
-from butfor.mlp.reference import train
+from butfor.mlp.direct import train
 from butfor.rank.combined import beaten
 from butfor.search import GuidedSearch
 from butfor.search.effects import Effects
@@ -122,10 +122,13 @@ def test_with_one_label_guided_is_enumeration(salary_population):
     assert population.run["agreement"]["flips"] == 12
 
 
+ROWS = 1000
+
+
 @pytest.fixture(scope="module")
 def compas():
-    audit, data = fitted("compas", protocol="guided", alternatives=1)
-    return audit, data, audit.explain_all(data.X_test, cases=audit.eligible_cases(data.X_test, 40))
+    audit, data = fitted("compas", ROWS, protocol="guided", alternatives=1)
+    return audit, data, audit.explain_all(data.X_test, cases=audit.eligible_cases(data.X_test, 24))
 
 
 def test_what_guided_reports_is_minimal(compas):
@@ -155,7 +158,7 @@ def test_alternatives_share_no_row_and_work(compas):
 
 def test_guided_finds_more_than_algorithm_1(compas):
     _, data, population = compas
-    plain, _ = fitted("compas", protocol="algorithm1", rank="combined", share=False)
+    plain, _ = fitted("compas", ROWS, protocol="algorithm1", rank="combined", share=False)
     published = plain.explain_all(data.X_test, cases=[v.case for v in population])
     assert len(population.found) > len(published.found)
 
@@ -167,7 +170,7 @@ def retrained(audit, sets, people):
 
 def test_whatever_moves_decisions_furthest_leads():
     audit, data = fitted("salary", protocol="guided")
-    people = data.X_test
+    people = data.X_test.iloc[:5]
     psi = Allowed.of(np.ones((len(people), audit.table_.n), bool))
     ranking = Leaders.of(audit.model_)
     given = (audit.model_, audit.table_, people)
@@ -346,7 +349,7 @@ def test_a_set_that_the_reference_rejects_is_not_shrunk_to():
 
 
 def test_the_limit_is_not_used_up_by_the_trial():
-    audit, data = fitted("compas", protocol="guided", max_retrainings=20)
+    audit, data = fitted("compas", ROWS, protocol="guided", max_retrainings=20)
     population = audit.explain_all(data.X_test, cases=audit.eligible_cases(data.X_test, 10))
     assert population.run["retrainings"] == 20
     assert population.run["agreement"] is None
