@@ -28,7 +28,7 @@ def _noted(request, record_property, monkeypatch):
 
 
 def pytest_terminal_summary(terminalreporter):
-    cases, faults = Counter(), Counter(dict.fromkeys(FAULTS, 0))
+    cases, faults, passed = Counter(), Counter(dict.fromkeys(FAULTS, 0)), set()
     for kind in ("passed", "failed", "error"):
         for report in terminalreporter.stats.get(kind, []):
             if "hostile" not in report.nodeid.split("/"):
@@ -37,14 +37,14 @@ def pytest_terminal_summary(terminalreporter):
                 text = str(report.longrepr)
                 faults[next((fault for fault in FAULTS if f"{fault}:" in text), "other")] += 1
             elif report.when == "call":
-                cases["cases"] += 1
+                passed.add(report.nodeid)
     for report in terminalreporter.stats.get("", []):  # what was noted arrives with the teardown
         for name, value in report.user_properties:
-            if name == "hostile" and report.when == "teardown":
+            if name == "hostile" and report.when == "teardown" and report.nodeid in passed:
                 cases[value] += 1
-    if cases:
+    if passed or faults.total():
         found = ", ".join(f"{faults[fault]} {fault}s" for fault in FAULTS)
         terminalreporter.write_line(
-            f"Hostile cases: {cases['cases']}; {cases[harness.REFUSED]} refused with a sentence, "
+            f"Hostile cases: {len(passed)}; {cases[harness.REFUSED]} refused with a sentence, "
             f"{cases[harness.WORKED]} worked, {cases[OTHERWISE]} checked without the command line; {found}."
         )

@@ -131,7 +131,7 @@ FILLED = 'mount -t tmpfs -o size=1m tmpfs "$1"; head -c $((1048576 - 1024 * $2))
 
 
 @mounts
-@pytest.mark.parametrize(("room", "kept"), [(0, []), (80, ["audit.json", "keystones.csv", "people.csv"])])
+@pytest.mark.parametrize(("room", "kept"), [(0, []), (104, ["audit.json", "keystones.csv", "people.csv"])])
 def test_a_disk_that_is_really_full_keeps_what_was_done(tmp_path, room, kept):
     (tmp_path / "disk").mkdir()
     script = FILLED + '"$@" || code=$?; ls "$OUT"; exit $code'
