@@ -181,8 +181,8 @@ def whimsical(people, seed, width, members, found, agreed):
 
 def question(protocol, sizes, budget, trainer, **other):
     usual = {
-        "settled": 0, "trial": 0, "ranked": True, "looks_again": True, "measures": False, "max_retrainings": None, "fresh_seeds": 0,
-        "alternatives": 0, "shuffles": 0, "others": False, "confirms": True,
+        "settled": 0, "trial": 0, "ranked": True, "looks_again": True, "measures": False, "max_retrainings": None,
+        "fresh_seeds": 0, "alternatives": 0, "shuffles": 0, "others": False, "confirms": True,
     }  # fmt: skip
     return Question(
         protocol=protocol, sizes=sizes, budget=budget, members=trainer.members, width=trainer.width, **usual | other

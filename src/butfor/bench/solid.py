@@ -52,7 +52,7 @@ ENOUGH = 0.85
 SIDE_BY_SIDE = 64
 """Flip sets judged in one call."""
 
-TOP = SolidSearch(margin=math.inf, second=False)
+TOP = SolidSearch(margin=math.inf, second=False, measure=False)
 """The whole budget from the top of a ranking, and nothing else."""
 SEARCHES: dict[str, dict[str, Any]] = {
     "published": {"members": 1, "published": True},
@@ -60,6 +60,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "top of gradient": {"rank": "gradient", "protocol": TOP},
     "top of combined": {"rank": "combined", "protocol": TOP},
     "top of both": {"rank": "both", "protocol": TOP},
+    "whole, unmeasured": {"protocol": SolidSearch(margin=math.inf, second=True, measure=False)},
     "solid, whole": {"protocol": SolidSearch(margin=math.inf, second=True)},
     "solid, margin 1.65": {"protocol": SolidSearch(margin=1.65, second=True)},
     "solid, margin 2": {"protocol": SolidSearch(margin=2.0, second=True)},
@@ -140,6 +141,7 @@ class Scene:
             "kept_margin": len(keeping),
             "kept_flips": round(float(np.mean([len(v.positions) for v in keeping])), 2) if keeping else None,
             "kept_hold90": round(float(np.mean([v.hold >= 0.9 for v in keeping if v.hold])), 3) if keeping else None,
+            "kept": sorted((len(v.positions), round(v.hold or 0.0, 3)) for v in keeping),
             "median_distance": float(median(distances)) if distances else None,
             "further": round(float(np.mean([share >= ENOUGH for share in further])), 3) if further else None,
             "sets": round(sum(v.attempts for v in population) / max(1, len(population)), 2),
