@@ -242,7 +242,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
         for key, colour, label in BARS:
             axes.barh(at, [row[key] for row in mine], color=colour, label=label, height=0.72)
         axes.set_yticks(at, [row["search"] for row in mine])
-        axes.invert_yaxis()
+        axes.set_ylim(most - 0.5, -0.5)  # the first on top, bars alike
         axes.set_title(f"{name}, at most {max(row['budget'] for row in mine)} labels", fontsize=10)
         axes.set_xlabel("people of 200" if mine[0]["people"] == 200 else "people")
         axes.spines[["top", "right"]].set_visible(False)
