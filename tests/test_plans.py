@@ -1,5 +1,7 @@
 """Plans as games against an oracle that knows which flip sets work."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -163,9 +165,15 @@ def test_guided_finds_more_than_algorithm_1(compas):
     assert len(population.found) > len(published.found)
 
 
-def retrained(audit, sets, people):
+def retrainings(audit, people):
+    """Flip sets → the logits of the people, `[sets × people]`; each set is trained once."""
     encoded = audit.model_.encoded(people)
-    return np.array([train(audit.model_.network.recipe, audit.model_.rows, flips).logits(encoded) for flips in sets])
+
+    @cache
+    def logits(flips):
+        return train(audit.model_.network.recipe, audit.model_.rows, flips).logits(encoded)
+
+    return lambda sets: np.array([logits(tuple(sorted(map(int, flips)))) for flips in sets])
 
 
 def test_whatever_moves_decisions_furthest_leads():
@@ -174,14 +182,15 @@ def test_whatever_moves_decisions_furthest_leads():
     psi = Allowed.of(np.ones((len(people), audit.table_.n), bool))
     ranking = Leaders.of(audit.model_)
     given = (audit.model_, audit.table_, people)
-    figures = ranking.prepare(lambda sets: retrained(audit, sets, people), *given, psi, 3)
+    retrained = retrainings(audit, people)
+    figures = ranking.prepare(retrained, *given, psi, 3)
     assert ranking.candidates == ["both", "gradient", "published"]
     assert ranking.leader == figures["leader"] == max(ranking.candidates, key=figures["gains"].get)
     before = audit.model_.logits(people)
     for leader in ranking.candidates:
         order = np.argsort(-Leaders(ranking.parts, leader).score(*given), axis=1, kind="stable")
         moved = [
-            (retrained(audit, [tuple(order[k, :3])], people)[0, k] - before[k]) * (-1 if before[k] > 0 else 1)
+            (retrained([order[k, :3]])[0, k] - before[k]) * (-1 if before[k] > 0 else 1)
             for k in range(figures["people"])
         ]
         assert np.mean(moved) == pytest.approx(figures["gains"][leader], abs=1e-3)

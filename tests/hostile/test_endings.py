@@ -41,7 +41,7 @@ def test_killed_and_resumed_gives_the_file_of_an_uninterrupted_run(tmp_path):
     table, ledger = saved(tmp_path), tmp_path / "ledger.db"
     assert run("audit", table, *SEARCH, "--quiet", "--out", tmp_path / "whole").code == 0
     again = command("audit", table, *SEARCH, "--quiet", "--resume", ledger, "--out", tmp_path / "resumed")
-    rng, took = random.Random(0), 20.0
+    rng, took = random.Random(0), 8.0
     for _ in range(KILLS):
         process = subprocess.Popen(again, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         started = time.monotonic()
