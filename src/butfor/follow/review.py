@@ -22,7 +22,7 @@ from butfor.errors import ReplayError, SettingError, TableError, listed
 from butfor.follow.audited import AuditFile
 from butfor.result.population import Population
 from butfor.result.record import plain
-from butfor.result.replay import training_and_groups
+from butfor.result.reload import training_and_groups
 from butfor.seam import Table
 from butfor.situation import Sensitive
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -18,23 +16,22 @@ from numpy.typing import NDArray
 from butfor import __version__
 from butfor.allowed import Allowed
 from butfor.data import Dataset
-from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError
 from butfor.learn.ensemble import fresh_seeds, members_of, together
 from butfor.learn.joblib_engine import JoblibEngine
-from butfor.learn.learners import given_learner, learner_of, set_aside
+from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.local import pulls
 from butfor.prove import Bracket, prove
-from butfor.provenance import data_hash, given_how
 from butfor.result.coherent import ENUMERATION, ONE_LABEL, contradictions, same
 from butfor.result.control import otherwise
 from butfor.result.fresh import FreshSeeds
 from butfor.result.record import CHECKSUM, check_person, checksum, learner_record, plain, signed
+from butfor.result.reload import as_recorded, loaded, recorded_person, sensitive_of
 from butfor.result.shape import DATA, OBJECT, TEXT, brief, each, fields
 from butfor.rules import Rule, as_phi, as_psi, eligible, flippable
 from butfor.seam import FlipSet, Learner, Model, Table, Training
 from butfor.search import as_protocol
-from butfor.situation import Sensitive, Situation, changed_by_switch
+from butfor.situation import Situation, changed_by_switch
 
 AT_ONCE = 8
 """Finds whose trainings are spread over the cores together, before the next line is printed."""
@@ -45,8 +42,6 @@ CLOSE = 0.01
 another order."""
 NEEDED = fields({"data": DATA, "learner": OBJECT, "label_names": each(TEXT, 2)})
 """What a run block must have to be run again, of whatever schema."""
-FIGURES = ("sha256", "training_rows", "set_aside", "validated", "weighted")
-"""What a record says of its data beyond where it came from."""
 
 
 @dataclass(frozen=True)
@@ -126,17 +121,17 @@ class _Scene:
     def __init__(self, run: dict[str, Any], training: Table | None, model: Any, fresh: bool = False) -> None:
         NEEDED(run, "run")
         self.run, self.fresh = run, fresh
-        with _as_recorded("run.learner cannot be made again"):
+        with as_recorded("run.learner cannot be made again"):
             record = learner_record(run)
             self.learner: Learner = learner_of(record) if model is None else given_learner(model, record)
         self.data: Dataset | None = None
         groups = None
         if training is None:
-            training, groups, self.data = _loaded(run)
+            training, groups, self.data = loaded(run)
         self.table = training
-        with _as_recorded("run.learner cannot be trained again"):
+        with as_recorded("run.learner cannot be trained again"):
             self.f: Model = self.learner.fit(self.table, self.table.labels())
-        self.sensitive = _sensitive(run, self.table, groups)
+        self.sensitive = sensitive_of(run, self.table, groups)
         self.label_names = (str(run["label_names"][0]), str(run["label_names"][1]))
         self.from_command = "command" in run and self.data is not None
         """Then people are test rows, in the data's own words; in Python both may be anybody's."""
@@ -144,7 +139,7 @@ class _Scene:
     def check(self, records: Sequence[dict[str, Any]]) -> Iterator[Replay]:
         """Retrain what was found in these records, side by side, and compare."""
         people = pd.concat([self._person(record) for record in records])
-        with _as_recorded("run.learner cannot be asked again"):
+        with as_recorded("run.learner cannot be asked again"):
             now = self._again(records, people)
             found = [k for k, record in enumerate(records) if record["status"] == "found"]
             others = [(k, tuple(sorted(flips))) for k in found for flips in records[k]["alternatives"]]
@@ -224,7 +219,7 @@ class _Scene:
                     f"{len(self.data.X_test) - 1}."
                 )
             return self.data.X_test.iloc[[record["case"]]]
-        return _recorded_person(record, self.table.X)
+        return recorded_person(record, self.table.X)
 
     def _groups(self, records: Sequence[dict[str, Any]], people: pd.DataFrame) -> NDArray[np.object_] | None:
         if self.sensitive is None:
@@ -369,20 +364,6 @@ class _Scene:
         return None if logit is None else self.label_names[int(logit > 0)]
 
 
-@contextmanager
-def _as_recorded(what: str) -> Iterator[None]:
-    """Whatever goes wrong with a learner that a file describes is the file's fault: a sentence that says where."""
-    try:
-        yield
-    except ButforError:
-        raise
-    except KeyError as error:
-        raise ReplayError(f"{what}: it lacks {error}.") from error
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise ReplayError(f"{what} ({type(error).__name__}: {reason}).") from error
-
-
 def _unlike(field: str, recorded: Any, real: Any) -> Iterator[str]:
     if not same(recorded, plain(real), slack=1e-12):
         yield f"{field} is {brief(recorded)}, but should be {brief(plain(real))}"
@@ -410,93 +391,3 @@ def _other_counts(record: dict[str, Any], now: FreshSeeds) -> Iterator[str]:
 
 def _positions(record: dict[str, Any]) -> FlipSet:
     return tuple(flip["position"] for flip in record["flips"])
-
-
-# --- the data of a run ----------------------------------------------------------------------------------
-
-
-def training_of(run: dict[str, Any]) -> Table:
-    """The training rows a run block names, checked against its hash."""
-    return training_and_groups(run)[0]
-
-
-def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None]:
-    """The same, and the protected attribute where it stands beside them."""
-    table, groups, _ = _loaded(run)
-    return table, groups
-
-
-def _loaded(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None, Dataset]:
-    """The training rows, the protected attribute beside them, and the whole data set."""
-    fields({"data": DATA, "learner": OBJECT})(run, "run")
-    origin = {name: value for name, value in run["data"].items() if name not in FIGURES}
-    table = origin.pop("table")
-    if table is None:
-        raise ReplayError(
-            f"The record does not name a file or an embedded data set, because {given_how(origin)}: replay it from the "
-            "Verdict that explain returned, or audit the table from a file."
-        )
-    unknown = sorted(set(origin) - set(inspect.signature(load_table).parameters))
-    if unknown:
-        raise ReplayError(f"The record is bent: run.data.{unknown[0]} is nothing that this version of butfor knows.")
-    try:
-        data = load_table(table, **origin)
-    except ButforError as error:
-        raise ReplayError(f"The record's data cannot be loaded: {error}") from error
-    if run["data"].get("weighted"):
-        raise ReplayError(
-            "The record was made with sample_weight, which it does not carry; replay it from the Verdict."
-        )
-    training = Table(data.X_train, data.y_train)
-    if run["data"].get("set_aside"):
-        with _as_recorded("run.learner cannot be made again"):
-            learner, _ = members_of(learner_of(learner_record(run)))
-            training = set_aside(training, learner)[0]
-    elif run["data"].get("validated", True):
-        training = replace(training, validation=(data.X_val, data.y_val))
-    if data_hash(training) != run["data"]["sha256"]:
-        raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
-    groups = data.groups["train"] if data.groups else None
-    if groups is not None and training.whole is not None:
-        groups = groups.iloc[training.whole[2]]
-    return training, groups, data
-
-
-def _sensitive(run: dict[str, Any], table: Table, groups: pd.DataFrame | None) -> Sensitive | None:
-    """The protected attribute, as far as the record brings it back."""
-    columns = [c for c in table.X.columns if str(c) in map(str, run.get("sensitive_columns", []))]
-    if not columns and groups is None:
-        return None
-    return Sensitive.of(columns or groups, table.X, run.get("sensitive_bands") or None, automatic=False)
-
-
-def _recorded_person(record: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:
-    """The recorded person as a one-row table with the training columns' types."""
-    missing = [c for c in table.columns if str(c) not in record["person"]]
-    if missing:
-        raise ReplayError(f"The record of person {record['case']} lacks column '{missing[0]}'.")
-    columns = {}
-    for c in table.columns:
-        value = record["person"][str(c)]
-        given = pd.Series([_as_in_training(value, table[c])], index=[record["row"]])
-        try:
-            columns[c] = given.astype(table[c].dtype)
-        except (ValueError, TypeError):
-            if value is not None:
-                raise ReplayError(
-                    f"The record is bent: person.{c} is {brief(value)}, but the table's column holds {table[c].dtype}."
-                ) from None
-            columns[c] = given
-    return pd.DataFrame(columns, columns=table.columns)
-
-
-def _as_in_training(value: Any, column: pd.Series) -> Any:
-    """A recorded value as the column has it: missing ones, and what JSON knows by its text alone."""
-    if value is None:
-        return np.nan
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return {str(category): category for category in column.cat.categories}.get(str(value), value)
-    if column.dtype == object and isinstance(value, str):
-        foreign = {str(each): each for each in column.dropna() if not isinstance(each, str)}
-        return foreign.get(value, value)
-    return value

@@ -374,6 +374,6 @@ class Verdict:
         return person_fragment(self)
 
     def _reloaded(self) -> Table:
-        from butfor.result.replay import training_of
+        from butfor.result.reload import training_of
 
         return training_of(self.run)

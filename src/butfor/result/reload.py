@@ -1,0 +1,127 @@
+"""The data that a record names, loaded again: the training rows, the protected attribute beside them, the person."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from butfor.data import Dataset
+from butfor.data.table import load_table
+from butfor.errors import ButforError, ReplayError
+from butfor.learn.ensemble import members_of
+from butfor.learn.learners import learner_of, set_aside
+from butfor.provenance import data_hash, given_how
+from butfor.result.record import learner_record
+from butfor.result.shape import DATA, OBJECT, brief, fields
+from butfor.seam import Table
+from butfor.situation import Sensitive
+
+FIGURES = ("sha256", "training_rows", "set_aside", "validated", "weighted")
+"""What a record says of its data beyond where it came from."""
+
+
+def training_of(run: dict[str, Any]) -> Table:
+    """The training rows a run block names, checked against its hash."""
+    return training_and_groups(run)[0]
+
+
+def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None]:
+    """The same, and the protected attribute where it stands beside them."""
+    table, groups, _ = loaded(run)
+    return table, groups
+
+
+def loaded(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None, Dataset]:
+    """The training rows, the protected attribute beside them, and the whole data set."""
+    fields({"data": DATA, "learner": OBJECT})(run, "run")
+    origin = {name: value for name, value in run["data"].items() if name not in FIGURES}
+    table = origin.pop("table")
+    if table is None:
+        raise ReplayError(
+            f"The record does not name a file or an embedded data set, because {given_how(origin)}: replay it from the "
+            "Verdict that explain returned, or audit the table from a file."
+        )
+    unknown = sorted(set(origin) - set(inspect.signature(load_table).parameters))
+    if unknown:
+        raise ReplayError(f"The record is bent: run.data.{unknown[0]} is nothing that this version of butfor knows.")
+    try:
+        data = load_table(table, **origin)
+    except ButforError as error:
+        raise ReplayError(f"The record's data cannot be loaded: {error}") from error
+    if run["data"].get("weighted"):
+        raise ReplayError(
+            "The record was made with sample_weight, which it does not carry; replay it from the Verdict."
+        )
+    training = Table(data.X_train, data.y_train)
+    if run["data"].get("set_aside"):
+        with as_recorded("run.learner cannot be made again"):
+            learner, _ = members_of(learner_of(learner_record(run)))
+            training = set_aside(training, learner)[0]
+    elif run["data"].get("validated", True):
+        training = replace(training, validation=(data.X_val, data.y_val))
+    if data_hash(training) != run["data"]["sha256"]:
+        raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
+    groups = data.groups["train"] if data.groups else None
+    if groups is not None and training.whole is not None:
+        groups = groups.iloc[training.whole[2]]
+    return training, groups, data
+
+
+def sensitive_of(run: dict[str, Any], table: Table, groups: pd.DataFrame | None) -> Sensitive | None:
+    """The protected attribute, as far as the record brings it back."""
+    columns = [c for c in table.X.columns if str(c) in map(str, run.get("sensitive_columns", []))]
+    if not columns and groups is None:
+        return None
+    return Sensitive.of(columns or groups, table.X, run.get("sensitive_bands") or None, automatic=False)
+
+
+def recorded_person(record: dict[str, Any], table: pd.DataFrame) -> pd.DataFrame:
+    """The recorded person as a one-row table with the training columns' types."""
+    missing = [c for c in table.columns if str(c) not in record["person"]]
+    if missing:
+        raise ReplayError(f"The record of person {record['case']} lacks column '{missing[0]}'.")
+    columns = {}
+    for c in table.columns:
+        value = record["person"][str(c)]
+        given = pd.Series([_as_in_training(value, table[c])], index=[record["row"]])
+        try:
+            columns[c] = given.astype(table[c].dtype)
+        except (ValueError, TypeError):
+            if value is not None:
+                raise ReplayError(
+                    f"The record is bent: person.{c} is {brief(value)}, but the table's column holds {table[c].dtype}."
+                ) from None
+            columns[c] = given
+    return pd.DataFrame(columns, columns=table.columns)
+
+
+def _as_in_training(value: Any, column: pd.Series) -> Any:
+    """A recorded value as the column has it: missing ones, and what JSON knows by its text alone."""
+    if value is None:
+        return np.nan
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return {str(category): category for category in column.cat.categories}.get(str(value), value)
+    if column.dtype == object and isinstance(value, str):
+        foreign = {str(each): each for each in column.dropna() if not isinstance(each, str)}
+        return foreign.get(value, value)
+    return value
+
+
+@contextmanager
+def as_recorded(what: str) -> Iterator[None]:
+    """Whatever goes wrong with a learner that a file describes is the file's fault: a sentence that says where."""
+    try:
+        yield
+    except ButforError:
+        raise
+    except KeyError as error:
+        raise ReplayError(f"{what}: it lacks {error}.") from error
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        raise ReplayError(f"{what} ({type(error).__name__}: {reason}).") from error
