@@ -1,4 +1,4 @@
-"""L with PyTorch's operations called directly: the reference's numbers to the bit, in a third of its time.
+"""L with PyTorch's operations called directly: the reference's numbers to the bit, sooner.
 
 A small network's training spends most of its time between the operations: autograd's records, the optimiser's
 bookkeeping for each tensor. Here the same operations are called in the same order on the same shapes, the derivative
