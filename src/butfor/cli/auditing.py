@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,9 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     if not quiet:
         for line in introduction(data, labels, len(people)):
             watch.note(line)
+    ready = threading.Thread(target=_get_ready_to_write)
+    if out is not None:
+        ready.start()  # while the search is at work
     beside = data.groups["test"] if data.groups else None
     population = labels.explain_all(
         data.X_test, data.y_test, sensitive_features=beside, cases=people, watch=watch, spent=time.monotonic() - begun
@@ -67,6 +71,7 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     unwritten, written = None, []
     try:
         if out is not None:
+            ready.join()
             written = handed.write(out) if handed else write_files(result, population, out, again, data.kept)
     except OutputError as error:  # the answer is there: print it before saying so
         unwritten = error
@@ -81,3 +86,9 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     if out is not None and not quiet:
         say(f"Wrote {', '.join(written)} into {out}. Open {out / 'report.html'}", err=True)
     return 130 if population.interrupted else 0
+
+
+def _get_ready_to_write() -> None:
+    from butfor.report.page import get_ready
+
+    get_ready()

@@ -343,6 +343,15 @@ def _svg(figure: Any, title: str, name: str) -> Markup:
     return Markup(inline_svg(figure, title, name))
 
 
+def get_ready() -> None:
+    """Load what writing a report takes: templates, and the library that draws. Whoever stops an audit waits for it."""
+    from matplotlib.figure import Figure
+
+    for template in ("population.html", "case.html"):
+        _environment().get_template(template)
+    inline_svg(Figure(figsize=(1, 1)), "", "nothing")
+
+
 def _render(template: str, **context: Any) -> str:
     return _environment().get_template(template).render(**context)
 

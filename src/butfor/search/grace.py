@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from butfor.progress import Deadline, TimeIsUp, Watcher
 
-GRACE = 1.0
+GRACE = 0.5
 """Seconds for confirmations after Ctrl-C; whoever has stopped the search waits for its files."""
 
 
