@@ -17,9 +17,11 @@ hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.register_profile("explore", derandomize=False, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-# A shell ignores Ctrl-C for what it starts in the background; tests that press it need it heard.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def pytest_configure() -> None:
+    """A shell ignores Ctrl-C for what it starts in the background; tests that press it need it heard."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def fitted(name: str, rows: int | None = None, **settings: object) -> tuple[butfor.LabelAudit, object]:
