@@ -364,7 +364,7 @@ class Inquiry:
                 situation = self.situation if run == 0 else self.situation.shuffled(rng)
                 hunts = self.hunts(people, flippable(self.settings.psi, situation))
                 self.watch.phase(SHUFFLES)
-                SizeSearch(trainer, 0.0, watch=self.watch).measure(hunts)
+                SizeSearch(trainer, 0.0, watch=self.watch).first_sizes(hunts)
                 took = {hunt.person: float(len(hunt.best)) for hunt in hunts if hunt.best}
                 sizes.append((situation.groups[people], np.array([took.get(int(p), np.inf) for p in people])))
                 gaps.append(_gap(sizes[-1][0], np.isfinite(sizes[-1][1])))

@@ -288,7 +288,7 @@ class SizeSearch:
             left = min(left, max(0, self.max_retrainings - self.trainer.trained) // self.trainer.members)
         self.watch.left(left * self.trainer.members)
 
-    def measure(self, hunts: Sequence[Hunt]) -> None:
+    def first_sizes(self, hunts: Sequence[Hunt]) -> None:
         """How many labels it takes by the first ranking alone, in `best`; nothing is looked for again or confirmed."""
         self._bisect([hunt for hunt in self.open(hunts) if hunt.best])
 
