@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from butfor.mlp import reference
-from butfor.mlp.onethread import one_thread
+from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, one_thread
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, pack, unpack
 
 CHECKED_EPOCHS = 3
@@ -28,9 +28,6 @@ CHECKED_BATCHES = 3
 
 _aten: Any = torch.ops.aten
 
-FORWARD: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
-}  # fmt: skip
 BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "relu": lambda gradient, output: _aten.threshold_backward(gradient, output, 0),
     "tanh": _aten.tanh_backward,
@@ -77,7 +74,7 @@ class _Parameters:
         self.gradient, self.first, self.second, self.scale = (torch.zeros_like(self.values) for _ in range(4))
         self.steps = 0
         self.learning_rate = recipe.learning_rate
-        self.activation, self.derivative = FORWARD[recipe.activation], BACKWARD[recipe.activation]
+        self.activation, self.derivative = ACTIVATION_FUNCTIONS[recipe.activation], BACKWARD[recipe.activation]
         widths = recipe.widths(inputs)
         self.weights, self.biases = _views(self.values, widths)
         self.transposed = [W.t() for W in self.weights]

@@ -35,7 +35,8 @@ from butfor.seam import FlipSet, Floats, Progress
 ZEROS_PER_ENTRY = 3
 """How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
 SHARED_ORDERS = 2**28
-"""Bytes of batch orders kept for all networks of a call; a training that outlives them draws its own."""
+"""Bytes of batch orders kept for all networks of a call, and for a next one with the same seeds; a training that
+outlives them draws its own."""
 
 Orders = NDArray[np.int32]
 

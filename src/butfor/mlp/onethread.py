@@ -10,6 +10,8 @@ from torch import nn
 
 ACTIVATION_MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 
+ACTIVATION_FUNCTIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
+
 
 @contextmanager
 def one_thread() -> Iterator[None]:

@@ -33,11 +33,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from butfor.errors import SettingError
 from butfor.mlp.derivatives import GradientResult
-from butfor.mlp.onethread import one_thread
+from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, one_thread
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, unpack
 from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import float32_products, present
-from butfor.mlp.unroll import ACTIVATIONS, MOST_DIRECTIONS, TILE, Layers, State, Tape, bend, slope
+from butfor.mlp.unroll import MOST_DIRECTIONS, TILE, Layers, State, Tape, bend, slope
 from butfor.seam import FlipSet, Floats, Progress
 
 Numbers = NDArray[np.floating[Any]]
@@ -500,7 +500,7 @@ def forward(layers: Layers, activation: str, X: Tensor) -> tuple[list[Tensor], T
     """What goes into each layer, `[S × rows × in]`, and the logits, `[S × rows]`, of rows `X [S × rows × d]`."""
     inputs = [X]
     for W, b in layers[:-1]:
-        inputs.append(ACTIVATIONS[activation](torch.baddbmm(b[:, None], inputs[-1], W.mT)))
+        inputs.append(ACTIVATION_FUNCTIONS[activation](torch.baddbmm(b[:, None], inputs[-1], W.mT)))
     W, b = layers[-1]
     return inputs, torch.baddbmm(b[:, None], inputs[-1], W.mT)[:, :, 0]
 

@@ -38,7 +38,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from butfor.errors import SettingError
-from butfor.mlp.onethread import one_thread
+from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, one_thread
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, unpack
 from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import float32_products
@@ -53,8 +53,6 @@ on CUDA it should only fit in memory."""
 
 MOST_DIRECTIONS = {"cpu": 32, "cuda": 4096}
 """Directions in one tile: more would only push the tile's sums out of the cache."""
-
-ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
 
 
 Layers = list[tuple[Tensor, Tensor]]
@@ -211,7 +209,7 @@ class Unrolled:
         return layers
 
     def _logits(self, layers: Layers, X: Tensor) -> Tensor:
-        activation = ACTIVATIONS[self.recipe.activation]
+        activation = ACTIVATION_FUNCTIONS[self.recipe.activation]
         for W, b in layers[:-1]:
             X = activation(linear(X, W, b))
         return linear(X, *layers[-1])[:, 0]
@@ -310,7 +308,7 @@ class Unrolled:
         layers = self._layers(packed)
         inputs = [X]
         for W, b in layers[:-1]:
-            inputs.append(ACTIVATIONS[self.recipe.activation](linear(inputs[-1], W, b)))
+            inputs.append(ACTIVATION_FUNCTIONS[self.recipe.activation](linear(inputs[-1], W, b)))
         delta, parts = X.new_ones(len(X), 1), []
         for (W, _), h in zip(reversed(layers), reversed(inputs), strict=True):
             parts += [delta, (delta[:, :, None] * h[:, None, :]).flatten(1)]
@@ -347,7 +345,7 @@ class Curvature:
         self.layers, self.activation = layers, activation
         self.inputs = [X]
         for W, b in layers[:-1]:
-            self.inputs.append(ACTIVATIONS[activation](linear(self.inputs[-1], W, b)))
+            self.inputs.append(ACTIVATION_FUNCTIONS[activation](linear(self.inputs[-1], W, b)))
         self.slopes = [slope(activation, h) for h in self.inputs[1:]]
         probability = torch.sigmoid(linear(self.inputs[-1], *layers[-1]))
         self.bend = probability * (1 - probability) / len(X)
