@@ -277,3 +277,15 @@ def test_chunks_take_one_to_five_seconds_once_the_speed_is_known():
     assert pace.size(8, 4) == 2
     pace.saw(1, 1000.0)
     assert pace.size(1000, 4) == 1
+
+
+def test_chunks_are_as_large_as_a_gpu_is_wide():
+    pace = Pace()
+    pace.saw(4, 0.4, at_once=1024)
+    assert pace.size(10**6, 1) == 1024  # by what four of them took, fifty would do
+    pace.saw(1024, 0.5, at_once=1024)
+    assert pace.each == pytest.approx(0.5 / 1024)  # what a few took is forgotten
+    assert pace.size(10**6, 1) == 10_240
+    pace.saw(1024, 1.0, at_once=1024)
+    assert pace.each == pytest.approx(0.75 / 1024)
+    assert pace.size(600, 2) == 300

@@ -25,12 +25,13 @@ def one_hot(rng, rows, sizes):
 
 
 def table(kind, n=200, more=70):
-    """Rows whose inputs are `dense`, one-hot (`hot`), or some of each."""
+    """Rows whose inputs are `dense`, one-hot (`hot`), 0 or 1 (`binary`), or some of each."""
     rng = np.random.default_rng(0)
     parts = {
         "dense": lambda: [rng.standard_normal((n + more, 5))],
         "many": lambda: [rng.standard_normal((n + more, 90))],
         "hot": lambda: [one_hot(rng, n + more, [9] * 10)],
+        "binary": lambda: [rng.random((n + more, 70)) < 0.4],
         "mixed": lambda: [
             rng.standard_normal((n + more, 6)),
             one_hot(rng, n + more, [9] * 9),
@@ -50,7 +51,6 @@ def emulated(recipe, rows, flips, people, warps, directory):
     plan = Plan(
         recipe.widths(rows.d),
         len(inputs.hot),
-        inputs.quads,
         recipe.activation,
         recipe.batch_size is not None,
         warps,
@@ -69,7 +69,7 @@ def emulated(recipe, rows, flips, people, warps, directory):
         [recipe], rows, flips, [0] * len(flips), people, starts, plan, inputs, torch.device("cpu")
     )
     ctypes.CDLL(str(library)).run(ctypes.byref(work))
-    weights = inputs.usual_order(kept["weights"].numpy(), recipe.hidden[0])
+    weights = inputs.usual_order(kept["weights"], recipe.hidden[0]).numpy()
     return plan, kept["logits"].numpy(), weights, kept["epochs"].tolist()
 
 
@@ -79,6 +79,7 @@ def emulated(recipe, rows, flips, people, warps, directory):
     [
         ("dense", (32, 32), None, 2, "relu"),
         ("hot", (32, 32), None, 3, "relu"),
+        ("binary", (16,), None, 2, "relu"),
         ("mixed", (9,), 48, 1, "tanh"),
         ("mixed", (40, 64, 33), 150, 2, "sigmoid"),
         ("many", (100,), 64, 1, "relu"),
@@ -88,7 +89,7 @@ def test_the_kernel_trains_what_the_reference_trains(kind, hidden, batch_size, w
     rows = table(kind)
     recipe = Recipe(hidden, activation, batch_size=batch_size, max_epochs=6, patience=3, seed=3)
     plan, logits, weights, epochs = emulated(recipe, rows, FLIPS, rows.X_val, warps, tmp_path)
-    assert (plan.hot > 0) == (kind in ("hot", "mixed"))
+    assert (plan.hot > 0) == (kind in ("hot", "binary", "mixed"))
     expected = fit_many(recipe, rows, FLIPS, rows.X_val)
     assert epochs == expected.epochs.tolist()
     np.testing.assert_allclose(logits, expected.logits, atol=5e-6)
@@ -96,39 +97,31 @@ def test_the_kernel_trains_what_the_reference_trains(kind, hidden, batch_size, w
     assert not np.allclose(logits[0], logits[1], atol=5e-6)  # the flips were made
 
 
-def test_inputs_that_exclude_each_other_become_codes():
+def test_inputs_of_0_and_1_become_bits():
     rows = table("mixed")
     inputs = Inputs.of(rows.X, rows.X_val)
     assert inputs.dense.tolist() == [*range(6), 87]
-    assert [len(group) for group in inputs.groups] == [9] * 9 + [6, 7]
-    codes = inputs.codes(rows.X)
-    assert codes.shape == (rows.n, 12)
-    padded = np.concatenate([np.eye(len(inputs.hot)), np.zeros((1, len(inputs.hot)))])
-    assert (padded[codes].sum(axis=1) == rows.X[:, inputs.hot]).all()
-    assert (codes[:, -1] == len(inputs.hot)).all()  # a place without a group
+    bits = inputs.bits(rows.X).numpy()
+    assert bits.shape == (rows.n, 4)
+    spread = np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little")
+    assert (spread[:, : len(inputs.hot)] == rows.X[:, inputs.hot]).all()
+    assert not spread[:, len(inputs.hot) :].any()
 
 
 def test_few_inputs_are_taken_as_they_are():
     X = one_hot(np.random.default_rng(0), 50, [8] * 8).astype(np.float32)
     assert len(Inputs.of(X).dense) == 64
-    assert not Inputs.of(X).groups
+    few = np.concatenate([np.random.default_rng(0).random((50, 60)), X[:, :31]], axis=1).astype(np.float32)
+    assert len(Inputs.of(few).dense) == 91
 
 
-def test_binary_inputs_that_go_together_are_not_codes():
-    X = (np.random.default_rng(0).random((50, 80)) < 0.5).astype(np.float32)
-    assert len(Inputs.of(X).dense) == 80
-
-
-def test_people_unlike_the_table_change_the_groups():
+def test_people_unlike_the_table_change_what_is_a_bit():
     rows = table("hot")
     usual = onelaunch.inputs_of(rows, rows.X_val)
-    assert [len(group) for group in usual.groups] == [9] * 10
+    assert usual.hot.tolist() == list(range(90))
     odd = rows.X_val[:1].copy()
     odd[0, :9] = 0.5
-    both = rows.X_val[:1].copy()
-    both[0, 9:11] = 1
     assert onelaunch.inputs_of(rows, odd).dense.tolist() == list(range(9))
-    assert len(onelaunch.inputs_of(rows, both).groups[1]) == 1
     assert onelaunch.inputs_of(rows, rows.X_val) is usual
 
 
@@ -138,4 +131,4 @@ def test_weights_come_back_in_the_usual_order():
     packed = torch.arange(3 * Recipe((4,)).parameters(rows.d), dtype=torch.float32).reshape(3, -1)
     moved = inputs.kernel_order(packed, 4)
     assert not torch.equal(moved, packed)
-    assert torch.equal(torch.from_numpy(inputs.usual_order(moved.numpy(), 4)), packed)
+    assert torch.equal(inputs.usual_order(moved, 4), packed)

@@ -63,21 +63,25 @@ class Scattered:
 
 
 class Pace:
-    """How long an item takes, as far as is known, and so how many make a chunk."""
+    """How long an item takes, as far as is known, and so how many make a chunk. On a GPU hundreds take as long as one:
+    a chunk has at least as many as a worker does side by side, and one much larger than those before tells more."""
 
     def __init__(self) -> None:
         self.each: float | None = None
+        self.at_once = 1
+        self._largest = 0
 
-    def saw(self, items: int, seconds: float) -> None:
+    def saw(self, items: int, seconds: float, at_once: int = 1) -> None:
         each = seconds / items
-        self.each = each if self.each is None else (self.each + each) / 2
+        self.each = each if self.each is None or items > 2 * self._largest else (self.each + each) / 2
+        self.at_once, self._largest = max(self.at_once, at_once), max(self._largest, items)
 
     def size(self, left: int, threads: int) -> int:
         share = math.ceil(left / threads)
         if self.each is None:
             return min(FIRST, share)
         seconds = min(max(left * self.each / (threads * PARTS), LEAST_SECONDS), MOST_SECONDS)
-        return max(1, min(share, round(seconds / max(self.each, 1e-6))))
+        return max(1, min(share, max(self.at_once, round(seconds / max(self.each, 1e-6)))))
 
 
 class Cluster:
@@ -158,7 +162,7 @@ class Cluster:
                 if reply is None or isinstance(reply, Refusal):
                     again.append(chunk)
                     continue
-                pace.saw(len(chunk), reply.seconds)
+                pace.saw(len(chunk), reply.seconds, reply.at_once)
                 yield chunk, reply.result
         finally:
             self._cancel([future for future, _, _ in flying.values()])

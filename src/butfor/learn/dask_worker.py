@@ -35,10 +35,12 @@ _unpacking = threading.Lock()
 
 
 class Reply(NamedTuple):
-    """What came of a chunk, and the seconds it took once everything was in place."""
+    """What came of a chunk, the seconds it took once everything was in place, and how many items the worker likes to
+    have at a time."""
 
     result: Any
     seconds: float
+    at_once: int = 1
 
 
 class Refusal(NamedTuple):
@@ -53,16 +55,23 @@ class Subject:
 
     def __init__(self, learner: Learner, table: Table) -> None:
         self.learner, self.table = learner, table
-        self._bounds: WeakKeyDictionary[Asked, Bound] = WeakKeyDictionary()
+        self._bounds: WeakKeyDictionary[Asked, tuple[Bound, int]] = WeakKeyDictionary()
 
     def bound(self, asked: Asked) -> Bound:
         """The best engine here for the learner, with its data in place and compiled."""
+        return self._engine(asked)[0]
+
+    def at_once(self, asked: Asked) -> int:
+        """How many trainings that engine does side by side: one on a core, hundreds on a GPU."""
+        return self._engine(asked)[1]
+
+    def _engine(self, asked: Asked) -> tuple[Bound, int]:
         with _unpacking:
             if asked not in self._bounds:
                 engine = choose_engine(asked.engine, self.learner, asked.device, jobs=1)
                 bound = engine.bind(self.learner, self.table, asked.people)
                 bound([])
-                self._bounds[asked] = bound
+                self._bounds[asked] = bound, engine.width
             return self._bounds[asked]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -87,15 +96,13 @@ def run_chunk(
     if sentence:
         return Refusal(worker, sentence)
     shared = [_unpacked(worker, key, blob) for key, blob in zip(keys, packed, strict=True)]
-    ready = getattr(function, "prepare", None)
-    if ready is not None:
-        ready(*shared)
+    at_once = function.at_once(*shared) if hasattr(function, "at_once") else 1
     _one_thread_for_good()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a model warns about, it said when it was first fitted
         started = time.perf_counter()
         result = function(*shared, items)
-    return Reply(result, time.perf_counter() - started)
+    return Reply(result, time.perf_counter() - started, at_once)
 
 
 def answers(subject: Subject, asked: Asked, trainings: Sequence[tuple[tuple[int, ...], int | None]]) -> Floats:
@@ -104,7 +111,8 @@ def answers(subject: Subject, asked: Asked, trainings: Sequence[tuple[tuple[int,
     return np.asarray(bound([Training(tuple(flips), seed) for flips, seed in trainings]), np.float32)
 
 
-answers.prepare = Subject.bound  # type: ignore[attr-defined]
+answers.at_once = Subject.at_once  # type: ignore[attr-defined]
+"""Asked before the clock starts: puts everything in place."""
 
 
 def models(subject: Subject, seeds: Sequence[int | None]) -> list[Any]:

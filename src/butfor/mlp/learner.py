@@ -140,6 +140,13 @@ class NetworkEngine:
     ) -> Fits:  # fmt: skip
         raise NotImplementedError
 
+    def answer_many(
+        self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats,
+        progress: Progress | None = None, seeds: Sequence[int] | None = None,
+    ) -> Floats:  # fmt: skip
+        """What these networks say, `[K × people]`; nobody asks for the networks themselves."""
+        return self.fit_many(recipe, rows, flip_sets, people, progress, seeds).answers
+
     def accepts(self, learner: Learner) -> bool:
         return isinstance(learner, MLPLearner)
 
@@ -151,8 +158,6 @@ class NetworkEngine:
         def answers(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
             own = learner.recipe.seed
             flip_sets, seeds = [t.flips for t in trainings], [own if t.seed is None else t.seed for t in trainings]
-            fits = self.fit_many(learner.recipe, data.rows, flip_sets, encoded, progress, seeds)
-            # Where no epoch was kept, training diverged, and the initial weights are nobody's answer.
-            return np.where((fits.best_epoch > 0)[:, None], fits.logits, np.float32(np.nan))
+            return self.answer_many(learner.recipe, data.rows, flip_sets, encoded, progress, seeds)
 
         return answers

@@ -1,6 +1,5 @@
 // The kernel that onelaunch.py describes and compiles; it defines the capitalised constants.
 typedef unsigned int word;
-typedef unsigned short code;
 
 constexpr int LANES = 32, THREADS = LANES * WARPS;
 constexpr int TILE = 64;          // rows that a warp works on at a time
@@ -9,9 +8,10 @@ constexpr int CHUNK = 32;         // neurons that the 4 × 8 lanes cover with 8 
 constexpr int OUTER_ROWS = 4;     // a lane's share of a layer's gradient: every 8th row, every 4th column
 constexpr int ROW_GROUPS = CHUNK / OUTER_ROWS;
 
-// Inputs: DENSE ones, which lie in a tile as they are, then HOT ones, of which a row sets one of each group: it has
-// QUADS × 4 codes, each the place of an input that is 1 among the hot ones (HOT itself: none).
-constexpr int INPUTS = DENSE + HOT, CODES = 4 * QUADS;
+// Inputs: DENSE ones, which lie in a tile as they are, then HOT ones, which are 0 or 1: a bit each, ROW_WORDS words a
+// row. They are worked on 16 at a time (a slice).
+constexpr int INPUTS = DENSE + HOT;
+constexpr int WORDS = (HOT + 31) / 32, ROW_WORDS = (WORDS + 3) / 4 * 4, SLICES = (HOT + 15) / 16;
 
 __device__ constexpr int WIDTH[] = {DENSE, WIDTHS};     // dense inputs, hidden layers 1 to DEPTH, the logit
 __device__ constexpr int inputs_of(int l) { return l == 1 ? INPUTS : WIDTH[l - 1]; }
@@ -19,9 +19,9 @@ __device__ constexpr int chunks(int l) { return (WIDTH[l] + CHUNK - 1) / CHUNK; 
 __device__ constexpr int wide(int l) { return l == 0 ? DENSE_PADDED : CHUNK * chunks(l); }
 __device__ constexpr int pitch(int l) { return wide(l) + 4; }
 __device__ constexpr int widest() {
-    int most = 0;
-    for (int l = 1; l <= DEPTH; ++l) most = wide(l) > most ? wide(l) : most;
-    return most;
+    int found = 0;
+    for (int l = 1; l <= DEPTH; ++l) found = wide(l) > found ? wide(l) : found;
+    return found;
 }
 
 // Where layer l's matrix and bias begin among a network's packed numbers.
@@ -40,25 +40,21 @@ __device__ constexpr int slot_at(int l) {
     return at;
 }
 
-// Shared memory, in floats: the network, the hot inputs' gradient, then one region per warp, then a few words for all.
-// The network: per hidden layer the matrix by inputs `[in × pitch]` (forward), the bias, and by outputs
-// `[out × pitch of the layer below]` (backward, not for layer 1); the output's weights and bias. After the hot inputs'
-// rows comes one of zeros.
+// Shared memory, in floats: the network, then one region per warp, then a few words for all. The network: per hidden
+// layer the matrix by inputs `[in × pitch]` (forward), the bias, and by outputs `[out × pitch of the layer below]`
+// (backward, not for layer 1); the output's weights and bias; the hot inputs' weights in three parts.
 __device__ constexpr int by_inputs_at(int l) {
     int at = 0;
-    for (int i = 1; i < l; ++i)
-        at += pitch(i) * (inputs_of(i) + (i == 1 && HOT) + 1) + (i > 1 ? WIDTH[i] * pitch(i - 1) : 0);
+    for (int i = 1; i < l; ++i) at += pitch(i) * (WIDTH[i - 1] + 1) + (i > 1 ? WIDTH[i] * pitch(i - 1) : 0);
     return at;
 }
-__device__ constexpr int shared_bias_at(int l) {
-    return by_inputs_at(l) + pitch(l) * (inputs_of(l) + (l == 1 && HOT));
-}
+__device__ constexpr int shared_bias_at(int l) { return by_inputs_at(l) + pitch(l) * WIDTH[l - 1]; }
 __device__ constexpr int by_outputs_at(int l) { return shared_bias_at(l) + pitch(l); }
-constexpr int HOT_AT = by_inputs_at(1) + pitch(1) * DENSE;
 constexpr int OUTPUT_AT = by_inputs_at(DEPTH + 1);       // w, then b
 constexpr int OUTPUT_BIAS_AT = OUTPUT_AT + wide(DEPTH);
-constexpr int SUMS_AT = OUTPUT_AT + pitch(DEPTH);        // [HOT + 1 × wide(1)]
-constexpr int REGIONS_AT = SUMS_AT + (HOT ? (HOT + 1) * wide(1) : 0);
+constexpr int HOT_AT = OUTPUT_AT + pitch(DEPTH);
+constexpr int HOT_NUMBERS = 32 * WORDS * wide(1);
+constexpr int REGIONS_AT = HOT_AT + HOT_NUMBERS / 2 * 3;
 // A warp's region: its tile's dense inputs, its hidden layers but the last, and the derivatives; at the end of a batch
 // its gradient.
 __device__ constexpr int layer_at(int l) {
@@ -67,23 +63,19 @@ __device__ constexpr int layer_at(int l) {
     return at;
 }
 constexpr int DELTA_AT = layer_at(DEPTH);
+__device__ constexpr int most(int a, int b) { return a > b ? a : b; }
 constexpr int TILE_NUMBERS = DELTA_AT + PITCH * widest(), SLOTS = (slot_at(DEPTH + 2) + 3) / 4 * 4;
-constexpr int REGION = TILE_NUMBERS > SLOTS ? TILE_NUMBERS : SLOTS;
+constexpr int PARTS = HOT ? TILE * wide(1) / 2 * 3 : 0;  // the first layer's derivatives, in three parts
+constexpr int REGION = most(most(TILE_NUMBERS, SLOTS), PARTS);
 constexpr int WORDS_AT = REGIONS_AT + WARPS * REGION;    // 8 bytes per warp, and 4 words
 static_assert(4 * (WORDS_AT + 2 * WARPS + 4) == SHARED_BYTES, "onelaunch.py lays shared memory out differently");
 
-// A hot input's neurons lie in this order, every 8th together: then 8 lanes that hold 4 of them each can read a row of
-// weights 128 bytes at a time, and write to a tile, feature by feature, without meeting in a bank.
-__device__ constexpr int hot_place(int neuron) {
-    return neuron / CHUNK * CHUNK + neuron % 8 * 4 + neuron % CHUNK / 8;
-}
-
 struct Work {
     const float *X, *X_val, *people, *starts;
-    const code *codes, *codes_val, *codes_people;
+    const word *bits, *bits_val, *bits_people;
     const word *y, *y_val;
     const int *flips, *flip_ends, *seed_of, *orders;
-    float *weights, *losses, *logits, *moments;
+    float *weights, *losses, *logits, *moments, *hot;
     int *best_epochs, *epochs;
     word *labels;
     int *control;                     // the next network to take, those finished, whether to stop
@@ -233,99 +225,290 @@ template <int l> __device__ inline void outer(Gradient &gradient, float *region)
     }
 }
 
-// Put the sums of a tile's hot inputs' weights where the derivatives will lie; row_of(s) is the table's row. The codes
-// of a row are asked for while the row before is added up.
-template <class RowOf> __device__ inline void add_hot(float *net, float *region, const code *codes, RowOf row_of) {
-    const int group = lane_of() / 8, j = lane_of() % 8;
-    uint2 coming[QUADS > 0 ? QUADS : 1];
-    const auto fetch = [&](int s) {
-        const uint2 *of = reinterpret_cast<const uint2 *>(codes + (size_t)row_of(s) * CODES);
+// Hot inputs go through the tensor cores, which multiply 16-bit numbers (bfloat16) and add in float32. Ones and zeros
+// are such numbers; a weight or a derivative is the sum of three of them, exactly. One step adds a 16 × 16 by 16 × 8
+// product to c; which numbers of it a lane holds is the hardware's choice (lane = 4 g + t):
+//     a: rows g and g + 8, columns 2t, 2t + 1 and 2t + 8, 2t + 9;   b: rows as a's columns, column g
+//     c: rows g and g + 8, columns 2t and 2t + 1
+// In which order the columns of a (and rows of b) count is ours: such that what a lane needs of a row lies in one word.
+#ifdef __CUDA_ARCH__
+__device__ inline void multiply(float (&c)[4], const word (&a)[4], word b0, word b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+#endif
+
+// Two bits, the 15th and the 31st, are a pair of such numbers: 2 where set. What comes out is halved.
+constexpr word PAIR = 0x40004000u;
+
+__device__ inline word bits_of(float v) { return __float_as_int(v); }
+__device__ inline float upper(float v) { return __int_as_float(bits_of(v) & 0xffff0000u); }
+// The upper halves of two words, the first lower.
+__device__ inline word pair_of(float first, float second) {
+    return bits_of(first) >> 16 | (bits_of(second) & 0xffff0000u);
+}
+
+// Pairs of numbers in three parts each.
+__device__ inline void split(float first, float second, word (&parts)[3]) {
 #pragma unroll
-        for (int q = 0; q < QUADS; ++q) coming[q] = of[q];
-    };
-    fetch(group);
-#pragma unroll 1
-    for (int s = group; s < TILE; s += 4) {
-        float4 sum[chunks(1)] = {};
-        const float *weights = net + HOT_AT + 4 * j;
-        uint2 now[QUADS > 0 ? QUADS : 1];
+    for (int part = 0; part < 3; ++part) {
+        parts[part] = pair_of(first, second);
+        first -= upper(first);
+        second -= upper(second);
+    }
+}
+
+// The hot weights lie as the tensor cores take them as b, [32 neurons][word of inputs][half][part, 2 × 8 neurons]
+// [lane][8 neurons, b0 and b1]: 4 words, each of two inputs, 16 apart. In half k of word w, a lane's inputs are bits
+// 4t + 3 - 2k (b0) and 4t + 2 - 2k (b1), and those 16 above.
+__device__ inline uint4 &hot_weights(float *net, int chunk, int w, int half, int part, int m, int lane) {
+    uint4 *all = reinterpret_cast<uint4 *>(net + HOT_AT);
+    return all[((((chunk * WORDS + w) * 2 + half) * 3 + part) * 2 + m) * LANES + lane];
+}
+
+// Their gradient and its moments lie as the tensor cores return c, neurons by inputs: [32 neurons][slice]
+// [every second input][16 neurons][lane]: 4 numbers, of neurons g and g + 8 and inputs 4t and 4t + 2 of the slice.
+__device__ constexpr int hot_at(int chunk, int slice, int odd, int m, int lane) {
+    return (((chunk * 2 * WORDS + slice) * 2 + odd) * 2 + m) * LANES + lane;
+}
+
+// Call visit(numbers, chunk, w, m, lane) for this thread's share of the hot weights, 16 at a time:
+// numbers[half][above][b][c] is the weight of input hot_input(w, lane, half, b, c) for neuron
+// hot_neuron(chunk, m, lane, above). If it returns true they are written back.
+template <class Visit> __device__ inline void each_hot(float *net, Visit visit) {
+    for (int unit = threadIdx.x; unit < HOT_NUMBERS / 16; unit += THREADS) {
+        const int lane = unit % LANES, m = unit / LANES % 2, at = unit / LANES / 2, chunk = at / most(1, WORDS);
+        const int w = at - chunk * WORDS;
+        float numbers[2][2][2][2];
 #pragma unroll
-        for (int q = 0; q < QUADS; ++q) now[q] = coming[q];
-        fetch(s + 4 < TILE ? s + 4 : s);
+        for (int half = 0; half < 2; ++half) {
+            float(&here)[2][2][2] = numbers[half];
 #pragma unroll
-        for (int q = 0; q < QUADS; ++q) {
-            const word set[4] = {now[q].x & 0xffff, now[q].x >> 16, now[q].y & 0xffff, now[q].y >> 16};
+            for (int k = 0; k < 8; ++k) here[k / 4][k / 2 % 2][k % 2] = 0.0f;
 #pragma unroll
-            for (int k = 0; k < 4; ++k)
+            for (int part = 2; part >= 0; --part) {
+                const uint4 lies = hot_weights(net, chunk, w, half, part, m, lane);
+                const word two[4] = {lies.x, lies.y, lies.z, lies.w};
 #pragma unroll
-                for (int chunk = 0; chunk < chunks(1); ++chunk) {
-                    const float4 w = quad(weights + set[k] * pitch(1) + CHUNK * chunk);
-                    sum[chunk].x += w.x;
-                    sum[chunk].y += w.y;
-                    sum[chunk].z += w.z;
-                    sum[chunk].w += w.w;
+                for (int k = 0; k < 4; ++k) {
+                    here[k / 2][k % 2][0] += __int_as_float(two[k] << 16);
+                    here[k / 2][k % 2][1] += __int_as_float(two[k] & 0xffff0000u);
                 }
+            }
         }
+        if (visit(numbers, chunk, w, m, lane)) {
 #pragma unroll
-        for (int chunk = 0; chunk < chunks(1); ++chunk) {
-            float *to = region + DELTA_AT + (CHUNK * chunk + j) * PITCH + s;
-            to[0] = sum[chunk].x;
-            to[8 * PITCH] = sum[chunk].y;
-            to[16 * PITCH] = sum[chunk].z;
-            to[24 * PITCH] = sum[chunk].w;
+            for (int half = 0; half < 2; ++half) {
+                word parts[4][3];
+#pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    const float(&two)[2] = numbers[half][k / 2][k % 2];
+                    split(two[0], two[1], parts[k]);
+                }
+#pragma unroll
+                for (int part = 0; part < 3; ++part)
+                    hot_weights(net, chunk, w, half, part, m, lane) =
+                        make_uint4(parts[0][part], parts[1][part], parts[2][part], parts[3][part]);
+            }
         }
+    }
+}
+__device__ inline int hot_input(int w, int lane, int half, int b, int c) {
+    return 32 * w + 16 * c + lane % 4 * 4 + 3 - 2 * half - b;
+}
+__device__ inline int hot_neuron(int chunk, int m, int lane, int above) {
+    return CHUNK * chunk + 16 * m + 8 * above + lane / 4;
+}
+
+// Call visit(number, p) for this thread's hot weights; p is the number's place in PyTorch's order.
+template <class Visit> __device__ inline void each_hot_number(float *net, bool write, Visit visit) {
+    each_hot(net, [&](float (&numbers)[2][2][2][2], int chunk, int w, int m, int lane) {
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const int half = i / 8, above = i / 4 % 2, b = i / 2 % 2, c = i % 2;
+            const int in = hot_input(w, lane, half, b, c), out = hot_neuron(chunk, m, lane, above);
+            if (in < HOT && out < WIDTH[1]) visit(numbers[half][above][b][c], out * INPUTS + DENSE + in);
+        }
+        return write;
+    });
+}
+
+// Put the sums of a tile's hot inputs' weights where the derivatives will lie; row_of(s) is the table's row. Until then
+// the rows' bits lie there.
+constexpr int STAGED = ROW_WORDS / 4 % 2 ? ROW_WORDS : ROW_WORDS + 4;   // neighbouring rows start in different banks
+static_assert(TILE * STAGED <= CHUNK * PITCH, "onelaunch.py lets in more inputs than there is room for");
+template <class RowOf> __device__ inline void add_hot(float *net, float *region, const word *bits, RowOf row_of) {
+    const int g = lane_of() / 4, t = lane_of() % 4;
+    word *staged = reinterpret_cast<word *>(region + DELTA_AT + (wide(1) - CHUNK) * PITCH);
+    for (int i = lane_of(); i < TILE * (ROW_WORDS / 4); i += LANES) {
+        const int s = i / (ROW_WORDS / 4), k = i % (ROW_WORDS / 4);
+        reinterpret_cast<uint4 *>(staged + s * STAGED)[k] =
+            reinterpret_cast<const uint4 *>(bits + (size_t)row_of(s) * ROW_WORDS)[k];
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (int chunk = 0; chunk < chunks(1); ++chunk) {
+        float sum[4][4][4] = {};
+#pragma unroll 1
+        for (int w = 0; w < WORDS; ++w) {
+            word row[4][2];
+#pragma unroll
+            for (int m = 0; m < 4; ++m)
+#pragma unroll
+                for (int k = 0; k < 2; ++k) {
+                    const word set = staged[(16 * m + 8 * k + g) * STAGED + w];
+                    row[m][k] = __funnelshift_l(set, set, 11 - 4 * t);   // turned: bit 4t + 3 is the 15th
+                }
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                word a[4][4];
+#pragma unroll
+                for (int m = 0; m < 4; ++m)
+#pragma unroll
+                    for (int k = 0; k < 4; ++k) a[m][k] = row[m][k % 2] << (2 * half + k / 2) & PAIR;
+#pragma unroll
+                for (int part = 0; part < 3; ++part)
+#pragma unroll
+                    for (int n = 0; n < 2; ++n) {
+                        const uint4 b = hot_weights(net, chunk, w, half, part, n, lane_of());
+#pragma unroll
+                        for (int m = 0; m < 4; ++m) {
+                            multiply(sum[m][2 * n], a[m], b.x, b.y);
+                            multiply(sum[m][2 * n + 1], a[m], b.z, b.w);
+                        }
+                    }
+            }
+        }
+        if (chunk == chunks(1) - 1) __syncwarp();
+        float *to = region + DELTA_AT + (CHUNK * chunk + 2 * t) * PITCH + g;
+#pragma unroll
+        for (int m = 0; m < 4; ++m)
+#pragma unroll
+            for (int n = 0; n < 4; ++n)
+#pragma unroll
+                for (int k = 0; k < 4; ++k) to[(8 * n + k % 2) * PITCH + 16 * m + k / 2 * 8] = 0.5f * sum[m][n][k];
     }
     __syncwarp();
 }
 
-// Add the derivatives of all warps' tiles, the first from row `from` on, to the hot inputs' gradient. A warp takes four
-// groups of inputs at a time, 8 lanes each, and another four beside them: no two ever add to the same number (but for
-// that of no input at all, which nobody reads).
-__device__ inline void scatter_hot(const Work &work, float *net, const int *order, int from, int end) {
-    const int group = lane_of() / 8, j = lane_of() % 8;
-#pragma unroll 1
-    for (int q = threadIdx.x / LANES; q < QUADS; q += 2 * WARPS) {
-        const bool two = q + WARPS < QUADS;
-#pragma unroll 1
-        for (int warp = 0; warp < WARPS && from + warp * TILE < end; ++warp) {
-            const int first = from + warp * TILE;
-            float *delta = net + REGIONS_AT + warp * REGION + DELTA_AT + j * PITCH;
-            float *sums = net + SUMS_AT + 4 * j;
-            word coming[2][4];
-            const auto fetch = [&](int s) {
+// The derivatives of a tile in three parts, as the tensor cores take them as a, over all of the region:
+// [32 neurons][16 rows][16 neurons][part][lane]: rows 4t and 4t + 1 of neuron g, 4t + 2 and 4t + 3, then of neuron
+// g + 8.
+__device__ inline uint4 *parts_of(float *region, int chunk, int rows, int m, int part) {
+    return reinterpret_cast<uint4 *>(region) + (((chunk * 4 + rows) * 2 + m) * 3 + part) * LANES;
+}
+__device__ inline void put_parts(float *region, float (&d)[chunks(1)][8][8]) {
+    __syncwarp();
 #pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    const int place = min(first + s + k, end - 1), i = GATHER ? order[place] : place;
-                    const code *of = work.codes + (size_t)i * CODES + 4 * q + group;
-                    coming[0][k] = of[0];
-                    coming[1][k] = two ? of[4 * WARPS] : HOT;
-                }
-            };
-            fetch(0);
-#pragma unroll 2
-            for (int s = 0; s < TILE; s += 4) {
-                word set[2][4];
+    for (int chunk = 0; chunk < chunks(1); ++chunk)
 #pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    set[0][k] = coming[0][k] * wide(1);
-                    set[1][k] = coming[1][k] * wide(1);
-                }
-                fetch(s + 4 < TILE ? s + 4 : s);
+        for (int i = 0; i < 8; ++i)
 #pragma unroll
-                for (int chunk = 0; chunk < chunks(1); ++chunk) {
-                    float d[4][4];
+            for (int s = 0; s < 8; s += 4) {
+                const int n = neuron(i), r = row(s);
+                word low[3], high[3];
+                split(d[chunk][i][s], d[chunk][i][s + 1], low);
+                split(d[chunk][i][s + 2], d[chunk][i][s + 3], high);
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) spread(d[i], quad(delta + (CHUNK * chunk + 8 * i) * PITCH + s));
-#pragma unroll
-                    for (int k = 0; k < 4; ++k) {
-                        float4 &one = quad(sums + set[0][k] + CHUNK * chunk);
-                        float4 &other = quad(sums + set[1][k] + CHUNK * chunk);
-                        const float4 a = one, b = other;
-                        one = make_float4(a.x + d[0][k], a.y + d[1][k], a.z + d[2][k], a.w + d[3][k]);
-                        if (two) other = make_float4(b.x + d[0][k], b.y + d[1][k], b.z + d[2][k], b.w + d[3][k]);
-                    }
+                for (int part = 0; part < 3; ++part) {
+                    uint4 *lane = parts_of(region, chunk, r / 16, n / 16, part) + n % 8 * 4 + r % 16 / 4;
+                    reinterpret_cast<uint2 *>(lane)[n % 16 / 8] = make_uint2(low[part], high[part]);
                 }
             }
+}
+
+// Add the derivatives of all warps' tiles, the first from row `from` on, to the hot inputs' gradient. A warp takes
+// TAKEN slices of 16 inputs at a time. A tile is added up by itself: tensor cores do not round, they cut off.
+constexpr int PASSES = (SLICES + 4 * WARPS - 1) / (4 * WARPS);
+constexpr int TAKEN = HOT ? (SLICES + PASSES * WARPS - 1) / (PASSES * WARPS) : 1, TAKEN_WORDS = (TAKEN + 1) / 2;
+__device__ inline void scatter_hot(const Work &work, float *net, float4 *sums, const int *order, int from, int end,
+                                   bool first_of_batch) {
+    const int g = lane_of() / 4, t = lane_of() % 4;
+#pragma unroll 1
+    for (int slice = threadIdx.x / LANES * TAKEN; slice < SLICES; slice += WARPS * TAKEN) {
+#pragma unroll 1
+        for (int chunk = 0; chunk < chunks(1); ++chunk) {
+            float whole[TAKEN][2][2][4];
+#pragma unroll
+            for (int q = 0; q < TAKEN; ++q)
+#pragma unroll
+                for (int odd = 0; odd < 2; ++odd)
+#pragma unroll
+                    for (int m = 0; m < 2; ++m) {
+                        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                        if (!first_of_batch && slice + q < SLICES)
+                            v = sums[hot_at(chunk, slice + q, odd, m, lane_of())];
+                        spread(whole[q][odd][m], v);
+                    }
+            // Of rows 4t to 4t + 3 the words that the slices lie in, turned so that the first begins at bit 0. (Only
+            // where TAKEN is odd can it begin elsewhere, and then there is room for it.)
+            word coming[4][TAKEN_WORDS];
+            const auto fetch = [&](int first) {
+#pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    const int place = min(first + 4 * t + k, end - 1), i = GATHER ? order[place] : place;
+                    const word *of = work.bits + (size_t)i * ROW_WORDS + slice / 2;
+                    word lies[TAKEN_WORDS + 1] = {};
+#pragma unroll
+                    for (int w = 0; w < TAKEN_WORDS; ++w) lies[w] = slice / 2 + w < WORDS ? of[w] : 0;
+#pragma unroll
+                    for (int w = 0; w < TAKEN_WORDS; ++w)
+                        coming[k][w] = __funnelshift_r(lies[w], lies[w + 1], slice % 2 * 16);
+                }
+            };
+            fetch(from);
+#pragma unroll 1
+            for (int warp = 0; warp < WARPS && from + warp * TILE < end; ++warp) {
+                float *region = net + REGIONS_AT + warp * REGION;
+                float tile[TAKEN][2][2][4] = {};
+#pragma unroll
+                for (int rows = 0; rows < 4; ++rows) {
+                    word b[TAKEN][2][2];
+#pragma unroll
+                    for (int q = 0; q < TAKEN; ++q)
+#pragma unroll
+                        for (int k = 0; k < 2; ++k) {
+                            const word two = __byte_perm(coming[2 * k][q / 2], coming[2 * k + 1][q / 2],
+                                                         q % 2 ? 0x7632 : 0x5410) << (14 - 2 * g);
+                            b[q][0][k] = two & PAIR;
+                            b[q][1][k] = two >> 1 & PAIR;
+                        }
+                    fetch(from + warp * TILE + 16 * (rows + 1));
+#pragma unroll
+                    for (int part = 0; part < 3; ++part) {
+                        uint4 lies[2];
+#pragma unroll
+                        for (int m = 0; m < 2; ++m) lies[m] = parts_of(region, chunk, rows, m, part)[lane_of()];
+#pragma unroll
+                        for (int q = 0; q < TAKEN; ++q)
+#pragma unroll
+                            for (int odd = 0; odd < 2; ++odd)
+#pragma unroll
+                                for (int m = 0; m < 2; ++m) {
+                                    const word a[4] = {lies[m].x, lies[m].z, lies[m].y, lies[m].w};
+                                    multiply(tile[q][odd][m], a, b[q][odd][0], b[q][odd][1]);
+                                }
+                    }
+                }
+#pragma unroll
+                for (int q = 0; q < TAKEN; ++q)
+#pragma unroll
+                    for (int odd = 0; odd < 2; ++odd)
+#pragma unroll
+                        for (int k = 0; k < 8; ++k) whole[q][odd][k / 4][k % 4] += 0.5f * tile[q][odd][k / 4][k % 4];
+            }
+#pragma unroll
+            for (int q = 0; q < TAKEN; ++q)
+#pragma unroll
+                for (int odd = 0; odd < 2; ++odd)
+#pragma unroll
+                    for (int m = 0; m < 2; ++m) {
+                        const float(&v)[4] = whole[q][odd][m];
+                        if (slice + q < SLICES)
+                            sums[hot_at(chunk, slice + q, odd, m, lane_of())] = make_float4(v[0], v[1], v[2], v[3]);
+                    }
         }
     }
 }
@@ -425,7 +608,7 @@ __device__ inline void backward(float *net, float *region, float (&d)[chunks(l)]
         }
         __syncwarp();
         backward<l - 1>(net, region, below, gradient);
-    }
+    } else if constexpr (HOT > 0) put_parts(region, d);
 }
 
 // Copy TILE rows from feature-major X [inputs × pitch] into the region.
@@ -466,7 +649,7 @@ __device__ inline void train_tile(const Work &work, float *net, float *region, c
     if (GATHER) gather_rows(region, work.X, order, first, end);
     else load_rows(region, work.X, padded(work.n), first);
     if constexpr (HOT > 0)
-        add_hot(net, region, work.codes, [&](int s) {
+        add_hot(net, region, work.bits, [&](int s) {
             const int place = min(first + s, end - 1);
             return GATHER ? order[place] : place;
         });
@@ -534,20 +717,16 @@ template <int l> __device__ inline void deposit(Gradient &gradient, float *regio
     }
 }
 
-// Call visit(p, at, also, slot) for this thread's share of the network's numbers: p is a number's place in PyTorch's
-// order (the dense inputs first), `at` and `also` its places in shared memory (the same one, mostly), and `slot` its
-// place in a warp's gradient, or −1 − its place in the hot inputs'.
+// Call visit(p, at, also, slot) for this thread's share of the network's numbers but the hot weights: p is a number's
+// place in PyTorch's order (the dense inputs first), `at` and `also` its places in shared memory (the same one,
+// mostly), and `slot` its place in a warp's gradient.
 template <int l = 1, class Visit> __device__ inline void each_number(Visit visit) {
     if constexpr (l <= DEPTH) {
-        for (int p = threadIdx.x; p < WIDTH[l] * inputs_of(l); p += THREADS) {
-            const int out = p / inputs_of(l), in = p % inputs_of(l), row = by_inputs_at(l) + in * pitch(l);
-            if (l == 1 && in >= DENSE) {
-                const int at = row + hot_place(out);
-                visit(p, at, at, -1 - (in - DENSE) * wide(1) - hot_place(out));
-            } else {
-                const int at = row + out, slot = slot_at(l) + out * WIDTH[l - 1] + in;
-                visit(matrix_at(l) + p, at, l == 1 ? at : by_outputs_at(l) + out * pitch(l - 1) + in, slot);
-            }
+        for (int k = threadIdx.x; k < WIDTH[l] * WIDTH[l - 1]; k += THREADS) {
+            const int out = k / (WIDTH[l - 1] + !WIDTH[l - 1]), in = k - out * WIDTH[l - 1];
+            const int at = by_inputs_at(l) + in * pitch(l) + out;
+            visit(matrix_at(l) + out * inputs_of(l) + in, at, l == 1 ? at : by_outputs_at(l) + out * pitch(l - 1) + in,
+                  slot_at(l) + k);
         }
         for (int p = threadIdx.x; p < WIDTH[l]; p += THREADS) {
             const int at = shared_bias_at(l) + p;
@@ -565,25 +744,39 @@ template <int l = 1, class Visit> __device__ inline void each_number(Visit visit
 struct Steps { double beta1_power, beta2_power; };
 
 // torch.optim.Adam's step, the gradient summed over the warps in their order.
-__device__ inline void adam(float *net, float *moments, double learning_rate, Steps &steps) {
+__device__ inline void adam(float *net, float *moments, float4 *hot, double learning_rate, Steps &steps) {
     steps.beta1_power *= 0.9;
     steps.beta2_power *= 0.999;
     const float size = (float)(learning_rate / (1.0 - steps.beta1_power));
     const float root = (float)sqrt(1.0 - steps.beta2_power);
-    each_number([&](int p, int at, int also, int slot) {
-        float g = 0.0f;
-        if (HOT > 0 && slot < 0) g = net[SUMS_AT - 1 - slot];
-        else {
-#pragma unroll
-            for (int warp = 0; warp < WARPS; ++warp) g += net[REGIONS_AT + warp * REGION + slot];
-        }
-        float mean = moments[p], square = moments[NUMBERS + p];
+    const auto step = [&](float g, float &mean, float &square) {
         mean += (float)(1.0 - 0.9) * (g - mean);
         square = square * 0.999f + (float)(1.0 - 0.999) * g * g;
-        moments[p] = mean;
-        moments[NUMBERS + p] = square;
-        net[at] = net[also] = net[at] - size * mean / (sqrtf(square) / root + 1e-8f);
+        return size * mean / (sqrtf(square) / root + 1e-8f);
+    };
+    each_number([&](int p, int at, int also, int slot) {
+        float g = 0.0f;
+#pragma unroll
+        for (int warp = 0; warp < WARPS; ++warp) g += net[REGIONS_AT + warp * REGION + slot];
+        net[at] = net[also] = net[at] - step(g, moments[p], moments[NUMBERS + p]);
     });
+    if constexpr (HOT > 0)
+        each_hot(net, [&](float (&numbers)[2][2][2][2], int chunk, int w, int m, int lane) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int c = i / 2, odd = i % 2, at = hot_at(chunk, 2 * w + c, odd, m, lane);
+                if (2 * w + c >= SLICES) continue;
+                float g[4], mean[4], square[4];
+                spread(g, hot[at]);
+                spread(mean, hot[HOT_NUMBERS / 4 + at]);
+                spread(square, hot[HOT_NUMBERS / 2 + at]);
+#pragma unroll
+                for (int k = 0; k < 4; ++k) numbers[1 - k % 2][k / 2][1 - odd][c] -= step(g[k], mean[k], square[k]);
+                hot[HOT_NUMBERS / 4 + at] = make_float4(mean[0], mean[1], mean[2], mean[3]);
+                hot[HOT_NUMBERS / 2 + at] = make_float4(square[0], square[1], square[2], square[3]);
+            }
+            return true;
+        });
 }
 
 // The mean loss on the validation rows; the same number in every thread.
@@ -592,7 +785,7 @@ __device__ inline float validate(const Work &work, float *net, float *region) {
     for (int first = threadIdx.x / LANES * TILE; first < work.n_val; first += WARPS * TILE) {
         load_rows(region, work.X_val, padded(work.n_val), first);
         if constexpr (HOT > 0)
-            add_hot(net, region, work.codes_val, [&](int s) { return min(first + s, work.n_val - 1); });
+            add_hot(net, region, work.bits_val, [&](int s) { return min(first + s, work.n_val - 1); });
         float h[LAST][8][8], z[8], loss = 0.0f;
         forward<1>(net, region, h);
         logits_of(net, h, z);
@@ -617,7 +810,7 @@ __device__ inline float validate(const Work &work, float *net, float *region) {
 
 // Train network k from start to stop; false if the host said stop.
 __device__ inline bool train(const Work &work, int k, float *net, float *region, word *labels,
-                             float *moments) {
+                             float *moments, float4 *hot) {
     int *stop = reinterpret_cast<int *>(net + WORDS_AT + 2 * WARPS) + 1;
     const int words = (work.n + 31) / 32;
     float *best = work.weights + (size_t)k * NUMBERS;
@@ -633,6 +826,11 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
         net[at] = net[also] = best[p] = start[p];
         moments[p] = moments[NUMBERS + p] = 0.0f;
     });
+    if constexpr (HOT > 0) {
+        for (int i = threadIdx.x; i < HOT_NUMBERS / 2; i += THREADS)
+            hot[HOT_NUMBERS / 4 + i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        each_hot_number(net, true, [&](float &w, int p) { w = best[p] = start[p]; });
+    }
     __syncthreads();
 
     Steps steps = {1.0, 1.0};
@@ -644,22 +842,20 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
         for (int begin = 0; begin < work.n; begin += work.batch) {
             const int end = min(begin + work.batch, work.n);
             Gradient gradient = {};
-            if (HOT > 0)
-                for (int i = threadIdx.x; i < (HOT + 1) * wide(1); i += THREADS) net[SUMS_AT + i] = 0.0f;
             for (int round = begin; round < end; round += WARPS * TILE) {
                 const int first = round + threadIdx.x / LANES * TILE;
                 if (first < end)
                     train_tile(work, net, region, labels, order, first, end, 1.0f / (end - begin), gradient);
                 if constexpr (HOT > 0) {
                     __syncthreads();
-                    scatter_hot(work, net, order, round, end);
+                    scatter_hot(work, net, hot, order, round, end, round == begin);
                     __syncthreads();
                 }
             }
             __syncwarp();
             deposit<1>(gradient, region);
             __syncthreads();
-            adam(net, moments, work.learning_rate, steps);
+            adam(net, moments, hot, work.learning_rate, steps);
             __syncthreads();
         }
         if (threadIdx.x == 0) *stop = *(volatile int *)(work.control + 2);
@@ -669,6 +865,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
             best_loss = loss;
             best_epoch = epoch;
             each_number([&](int p, int at, int, int) { best[p] = net[at]; });
+            if constexpr (HOT > 0) each_hot_number(net, false, [&](float &w, int p) { best[p] = w; });
         }
         if (stopping) return false;
         if (epoch - best_epoch >= work.patience || epoch >= work.max_epochs) break;
@@ -680,6 +877,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
     }
     __syncthreads();
     each_number([&](int p, int at, int also, int) { net[at] = net[also] = best[p]; });
+    if constexpr (HOT > 0) each_hot_number(net, true, [&](float &w, int p) { w = best[p]; });
     __syncthreads();
     return true;
 }
@@ -689,7 +887,7 @@ __device__ inline void ask(const Work &work, int k, float *net, float *region) {
     for (int first = threadIdx.x / LANES * TILE; first < work.n_people; first += WARPS * TILE) {
         load_rows(region, work.people, padded(work.n_people), first);
         if constexpr (HOT > 0)
-            add_hot(net, region, work.codes_people, [&](int s) { return min(first + s, work.n_people - 1); });
+            add_hot(net, region, work.bits_people, [&](int s) { return min(first + s, work.n_people - 1); });
         float h[LAST][8][8], z[8];
         forward<1>(net, region, h);
         logits_of(net, h, z);
@@ -707,12 +905,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) fit(const Work wor
     int *taken = reinterpret_cast<int *>(net + WORDS_AT + 2 * WARPS);
     word *labels = work.labels + (size_t)blockIdx.x * ((work.n + 31) / 32);
     float *moments = work.moments + (size_t)blockIdx.x * 2 * NUMBERS;
+    float4 *hot = reinterpret_cast<float4 *>(work.hot) + (size_t)blockIdx.x * 3 * (HOT_NUMBERS / 4);
     while (true) {
         __syncthreads();
         if (threadIdx.x == 0) *taken = atomicAdd(work.control, 1);
         __syncthreads();
         const int k = *taken;
-        if (k >= work.networks || !train(work, k, net, region, labels, moments)) return;
+        if (k >= work.networks || !train(work, k, net, region, labels, moments, hot)) return;
         ask(work, k, net, region);
         if (threadIdx.x == 0) atomicAdd(work.control + 1, 1);
     }

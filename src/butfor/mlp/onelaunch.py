@@ -3,8 +3,7 @@
 A block of threads takes a network, trains it from the first epoch to the last (forward, backward,
 Adam, validation, early stopping, and the logits of the people at the end), then takes the next.
 Nothing returns to the host in between, and blocks share nothing but the queue: a network's result
-is bit for bit the same whatever is trained beside it. All arithmetic is float32, by fused
-multiply-adds on the ordinary cores.
+is bit for bit the same whatever is trained beside it. All arithmetic is float32.
 
 Layout. The network stays in the block's shared memory. The rows stream from L2, where all blocks
 find the same X. Each warp takes a tile of 64 rows through the whole network on its own, without
@@ -22,10 +21,9 @@ and the labels, one bit each, lie in global memory, one set per block.
 Layers wider than 32 neurons are worked on 32 at a time; their gradients do not fit in registers and lie in memory of
 the thread's own.
 
-Wide tables are mostly one-hot: of 360 inputs a row sets 41. Such inputs are not multiplied. Each group of inputs of
-which a row sets one at the most becomes a code (`Inputs`), and the first layer adds the rows of W₁ that the codes
-name. For its gradient the warps wait for each other after every tile, and each adds all tiles' D₁ for groups of its
-own, so that nothing depends on who comes first.
+Wide tables are mostly one-hot. Inputs of 0 and 1 are kept as bits and multiplied by the tensor cores, which take 16-bit
+numbers: 0 and 1 are such numbers, and W₁ and D₁ are sums of three of them, exactly, so that no product is rounded. For
+their gradient the warps wait for each other after every tile, and each adds all tiles' D₁ for inputs of its own.
 
 The host looks in now and then for progress, and can tell the kernel to stop after the epoch.
 
@@ -97,9 +95,11 @@ def fit_many(
     starts: Tensor,
     device: torch.device,
     progress: Progress | None = None,
+    weights: bool = True,
 ) -> Fits:
     """Train one network per flip set. `recipes` differ in their seed alone; `starts [seeds × p]` are their initial
-    weights, packed, and `seed_of[k]` says which of them network k takes."""
+    weights, packed, and `seed_of[k]` says which of them network k takes. `weights`: whether to bring the networks
+    themselves back, which takes a while."""
     with torch.cuda.device(device):
         inputs = inputs_of(rows, people)
         plan = Plan.of(recipes[0], rows, inputs, device)
@@ -114,91 +114,69 @@ def fit_many(
         best_epoch=kept["best_epochs"].cpu().numpy().astype(np.int64),
         epochs=kept["epochs"].cpu().numpy().astype(np.int64),
         validation_loss=kept["losses"].cpu().numpy(),
-        weights=inputs.usual_order(kept["weights"].cpu().numpy(), recipes[0].hidden[0]),
+        weights=inputs.usual_order(kept["weights"][: None if weights else 0], recipes[0].hidden[0]).cpu().numpy(),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Which inputs are taken as they are (`dense`), and which of the others (`groups`) exclude each other."""
+    """Which inputs are taken as they are (`dense`), and which as bits (`hot`)."""
 
     dense: NDArray[np.int64]
-    groups: tuple[NDArray[np.int64], ...] = ()
+    hot: NDArray[np.int64]
 
     @classmethod
     def of(cls, *tables: Floats) -> Inputs:
-        """Neighbouring inputs of 0 and 1 are a group as long as no row sets two of them. Groups are not worth it where
-        there are few inputs, or few to a group."""
+        """Inputs that are 0 or 1 in every row become bits, where there are many inputs."""
         every = np.arange(tables[0].shape[1])
-        if len(every) <= NARROW:
-            return cls(every)
         binary = np.logical_and.reduce([((table == 0) | (table == 1)).all(axis=0) for table in tables])
-        groups: list[list[int]] = []
-        taken = [np.zeros(len(table), bool) for table in tables]
-        for k in every[binary]:
-            columns = [table[:, k] > 0 for table in tables]
-            if not groups or any((column & seen).any() for column, seen in zip(columns, taken, strict=True)):
-                groups.append([])
-                taken = [np.zeros(len(table), bool) for table in tables]
-            groups[-1].append(int(k))
-            for column, seen in zip(columns, taken, strict=True):
-                seen |= column
-        if binary.sum() < WORTH * len(groups):
-            return cls(every)
-        return cls(every[~binary], tuple(np.array(group) for group in groups))
+        if len(every) <= NARROW or binary.sum() < LEAST_BITS:
+            binary[:] = False
+        return cls(every[~binary], every[binary])
 
     @cached_property
-    def hot(self) -> NDArray[np.int64]:
-        return np.concatenate(self.groups) if self.groups else np.zeros(0, np.int64)
-
-    @property
-    def quads(self) -> int:
-        """Codes of a row, in fours."""
-        return -(-len(self.groups) // 4)
-
-    @property
     def order(self) -> NDArray[np.int64]:
         """The inputs as the kernel has them."""
         return np.concatenate([self.dense, self.hot])
 
     def hold(self, X: Floats) -> bool:
-        """Whether these rows keep to the groups."""
+        """Whether these rows have nothing but 0 and 1 where bits are expected."""
         hot = X[:, self.hot]
-        within = ((hot == 0) | (hot == 1)).all()
-        return bool(within) and all((X[:, group].sum(axis=1) <= 1).all() for group in self.groups)
+        return bool(((hot == 0) | (hot == 1)).all())
 
-    def codes(self, X: Floats) -> NDArray[np.uint16]:
-        """Per row and group, which of the hot inputs is set, `[rows × 4·quads]`; their number where none is."""
-        found = np.full((len(X), 4 * self.quads), len(self.hot), np.uint16)
-        first = 0
-        for k, group in enumerate(self.groups):
-            part = X[:, group]
-            found[:, k] = np.where(part.any(axis=1), first + part.argmax(axis=1), len(self.hot))
-            first += len(group)
-        return found
+    def bits(self, X: Floats) -> Tensor:
+        """The hot inputs, 32 to a word, the first lowest; words are added so that a row can be read four at a time."""
+        padded = np.pad(X[:, self.hot] > 0, ((0, 0), (0, -len(self.hot) % 128)))
+        packed = np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little"))
+        return torch.from_numpy(packed.view("<i4"))
 
     def kernel_order(self, packed: Tensor, width: int) -> Tensor:
         """Packed networks whose first layer has so many neurons, its inputs in the kernel's order."""
-        return self._reordered(packed, width, torch.from_numpy(self.order))
+        return self._reordered(packed, width, self.order)
 
-    def usual_order(self, packed: NDArray[Any], width: int) -> NDArray[Any]:
-        return self._reordered(torch.from_numpy(packed), width, torch.from_numpy(np.argsort(self.order))).numpy()
+    def usual_order(self, packed: Tensor, width: int) -> Tensor:
+        """And the other way around."""
+        return self._reordered(packed, width, np.argsort(self.order))
 
-    def _reordered(self, packed: Tensor, width: int, order: Tensor) -> Tensor:
-        if not self.groups:
+    def _reordered(self, packed: Tensor, width: int, order: NDArray[np.int64]) -> Tensor:
+        if not len(self.hot):
             return packed
-        size = width * len(order)
-        first = packed[:, :size].unflatten(1, (width, len(order)))[:, :, order]
+        size, places = width * len(order), torch.from_numpy(order).to(packed.device)
+        first = packed[:, :size].unflatten(1, (width, len(order)))[:, :, places]
         return torch.cat([first.flatten(1), packed[:, size:]], dim=1)
 
 
-WORTH = 3
-"""Inputs of a group, on average, from which on codes are faster than products."""
+LEAST_BITS = 32
+"""Inputs of 0 and 1 from which on tensor cores are faster than products one by one."""
+MOST_BITS = 1024
+"""And up to which their bits find room beside a tile."""
+TENSOR_CORES = 8
+"""The first generation of GPUs (compute capability) whose tensor cores multiply bfloat16."""
 
 
 def inputs_of(rows: Rows, people: Floats) -> Inputs:
-    """The groups that hold for a table and people. A table is asked about again and again: what holds for it alone is
-    kept, and mostly holds for people too."""
+    """The inputs that are bits in a table and for people. A table is asked about again and again: what holds for it
+    alone is kept, and mostly holds for people too."""
     usual = _inputs_of(rows)
     return usual if usual.hold(people) else Inputs.of(rows.X, rows.X_val, people)
 
@@ -211,11 +189,10 @@ def _inputs_of(rows: Rows) -> Inputs:
 @dataclass(frozen=True)
 class Plan:
     """What is fixed when the kernel is compiled, and how many blocks run at once. `widths`: all inputs, the hidden
-    layers, the logit; of the inputs `hot` are in groups."""
+    layers, the logit; of the inputs `hot` are bits."""
 
     widths: tuple[int, ...]
     hot: int
-    quads: int
     activation: str
     gather: bool
     warps: int
@@ -228,13 +205,14 @@ class Plan:
         None if too few warps' tiles fit."""
         chip: Any = torch.cuda.get_device_properties(device)
         most = getattr(chip, "shared_memory_per_block_optin", 0)
+        if len(inputs.hot) > (MOST_BITS if chip.major >= TENSOR_CORES else 0):
+            return None
         tiles = -(-min(recipe.batch_size or rows.n, rows.n) // TILE)
         plans = {}
         for warps in range(1, 9):
             plan = cls(
-                recipe.widths(rows.d), len(inputs.hot), inputs.quads, recipe.activation,
-                recipe.batch_size is not None, warps, 0, 0,
-            )  # fmt: skip
+                recipe.widths(rows.d), len(inputs.hot), recipe.activation, recipe.batch_size is not None, warps, 0, 0
+            )
             if plan.shared_bytes > most:
                 break
             # A block also costs 1 KiB of the system's; 8 warps of 255 registers fill the registers.
@@ -258,6 +236,11 @@ class Plan:
         return -(-self.dense // 4) * 4
 
     @property
+    def hot_numbers(self) -> int:
+        """The hot inputs' weights, with those added to fill words and chunks."""
+        return -(-self.hot // 32) * 32 * _chunked(self.widths[1])
+
+    @property
     def numbers(self) -> int:
         return sum(out * (into + 1) for into, out in pairwise(self.widths))
 
@@ -265,23 +248,22 @@ class Plan:
     def shared_bytes(self) -> int:
         """The kernel's shared memory, laid out as its source says."""
         hidden = self.widths[1:-1]
-        wide = [-(-width // CHUNK) * CHUNK for width in hidden]
-        network = (wide[0] + 4) * (self.widths[0] + bool(self.hot) + 1) + wide[-1] + 4
+        wide = [_chunked(width) for width in hidden]
+        network = (wide[0] + 4) * (self.dense + 1) + wide[-1] + 4
         # Every matrix but the first is there twice, by inputs and by outputs.
         for (into, out), (below, here) in zip(pairwise(hidden), pairwise(wide), strict=True):
             network += (here + 4) * (into + 1) + (below + 4) * out
-        sums = (self.hot + 1) * wide[0] if self.hot else 0
         tile = (TILE + 4) * (self.dense_padded + sum(wide[:-1]) + max(wide))
         gradient = self.numbers - hidden[0] * self.hot
-        region = max(tile, -(-gradient // 4) * 4)
-        return 4 * (network + sums + self.warps * region + 2 * self.warps + 4)
+        parts = TILE * wide[0] * 3 // 2 if self.hot else 0
+        region = max(tile, -(-gradient // 4) * 4, parts)
+        return 4 * (network + self.hot_numbers * 3 // 2 + self.warps * region + 2 * self.warps + 4)
 
     def source(self) -> str:
         constants = {
             "DENSE": self.dense,
             "DENSE_PADDED": self.dense_padded,
             "HOT": self.hot,
-            "QUADS": self.quads,
             "DEPTH": self.depth,
             "WIDTHS": ", ".join(map(str, self.widths[1:])),
             "ACTIVATION": ACTIVATIONS.index(self.activation),
@@ -295,13 +277,18 @@ class Plan:
         )
 
 
+def _chunked(width: int) -> int:
+    return -(-width // CHUNK) * CHUNK
+
+
 class Work(ctypes.Structure):
     """The kernel's argument; the fields of `struct Work` in the source below."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in (
-            "X", "X_val", "people", "starts", "codes", "codes_val", "codes_people", "y", "y_val", "flips", "flip_ends",
-            "seed_of", "orders", "weights", "losses", "logits", "moments", "best_epochs", "epochs", "labels", "control",
+            "X", "X_val", "people", "starts", "bits", "bits_val", "bits_people", "y", "y_val", "flips", "flip_ends",
+            "seed_of", "orders", "weights", "losses", "logits", "moments", "hot", "best_epochs", "epochs", "labels",
+            "control",
         )),
         ("learning_rate", ctypes.c_double),
         *((name, ctypes.c_int) for name in (
@@ -327,18 +314,11 @@ def prepare(
     if flips and not 0 <= min(flips) <= max(flips) < rows.n:
         raise SettingError(f"A flip set names a row that is not there: rows go from 0 to {rows.n - 1}.")
     ends = np.cumsum([0, *(len(one) for one in flip_sets)])
-    X = rows.X[:, inputs.dense]
     orders = [drawn_orders(one, rows.n) for one in recipes if one.batch_size is not None]
     given = {
-        "X": _row_major(X, plan.dense_padded) if plan.gather else _feature_major(X),
-        "X_val": _feature_major(rows.X_val[:, inputs.dense]),
         "people": _feature_major(people[:, inputs.dense]),
         "starts": inputs.kernel_order(starts, recipe.hidden[0]),
-        "codes": torch.from_numpy(inputs.codes(rows.X)),
-        "codes_val": torch.from_numpy(inputs.codes(rows.X_val)),
-        "codes_people": torch.from_numpy(inputs.codes(people)),
-        "y": _bits(rows.y),
-        "y_val": _bits(rows.y_val),
+        "bits_people": inputs.bits(people),
         "flips": torch.tensor(flips or [0], dtype=torch.int32),
         "flip_ends": torch.tensor(ends, dtype=torch.int32),
         "seed_of": torch.tensor(seed_of, dtype=torch.int32),
@@ -346,11 +326,11 @@ def prepare(
     }
     shapes = {
         "weights": (K, plan.numbers), "losses": (K,), "logits": (K, len(people)),
-        "moments": (blocks, 2, plan.numbers),
+        "moments": (blocks, 2, plan.numbers), "hot": (blocks, 3, plan.hot_numbers),
     }  # fmt: skip
     counts = {"best_epochs": (K,), "epochs": (K,), "labels": (blocks, -(-rows.n // 32)), "control": (3,)}
     try:
-        tensors = {name: tensor.contiguous().to(device) for name, tensor in given.items()}
+        tensors = placed(rows, inputs, plan.gather, device) | _on(device, given)
         tensors |= {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
         tensors |= {name: torch.zeros(shape, dtype=torch.int32, device=device) for name, shape in counts.items()}
     except torch.cuda.OutOfMemoryError:
@@ -364,6 +344,25 @@ def prepare(
         max_epochs=recipe.max_epochs,
     )  # fmt: skip
     return work, tensors
+
+
+@lru_cache(maxsize=2)
+def placed(rows: Rows, inputs: Inputs, gather: bool, device: torch.device) -> dict[str, Tensor]:
+    """A table as the kernel takes it, on the device; `gather`: rows are taken in any order. It is asked about again and
+    again, and packing it takes longer than many a launch."""
+    X = rows.X[:, inputs.dense]
+    return _on(device, {
+        "X": _row_major(X) if gather else _feature_major(X),
+        "X_val": _feature_major(rows.X_val[:, inputs.dense]),
+        "bits": inputs.bits(rows.X),
+        "bits_val": inputs.bits(rows.X_val),
+        "y": _bits(rows.y),
+        "y_val": _bits(rows.y_val),
+    })  # fmt: skip
+
+
+def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.contiguous().to(device) for name, tensor in tensors.items()}
 
 
 _drawn: OrderedDict[tuple[Recipe, int], Tensor] = OrderedDict()
@@ -385,9 +384,9 @@ def _feature_major(X: Floats) -> Tensor:
     return torch.from_numpy(np.pad(X, ((0, -len(X) % TILE), (0, 0))).T.copy())
 
 
-def _row_major(X: Floats, inputs: int) -> Tensor:
+def _row_major(X: Floats) -> Tensor:
     """`[rows × inputs]`, inputs of zeros added so that a row can be read four numbers at a time."""
-    return torch.from_numpy(np.pad(X, ((0, 0), (0, inputs - X.shape[1]))))
+    return torch.from_numpy(np.pad(X, ((0, 0), (0, -X.shape[1] % 4))))
 
 
 def _bits(y: Floats) -> Tensor:

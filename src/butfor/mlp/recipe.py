@@ -160,6 +160,11 @@ class Fits:
     validation_loss: Floats
     weights: Floats
 
+    @property
+    def answers(self) -> Floats:
+        """The logits, NaN where no epoch was kept: training diverged, and the initial weights are nobody's answer."""
+        return np.where((self.best_epoch > 0)[:, None], self.logits, np.float32(np.nan))
+
     def network(self, k: int, recipe: Recipe, inputs: int) -> Network:
         """The k-th network, unpacked."""
         weights, biases = unpack(self.weights[k], recipe.widths(inputs))

@@ -71,11 +71,34 @@ class StackedEngine(NetworkEngine):
         progress: Progress | None = None,
         seeds: Sequence[int] | None = None,
     ) -> Fits:
+        return self._fits(recipe, rows, flip_sets, people, progress, seeds)
+
+    def answer_many(
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        flip_sets: Sequence[FlipSet],
+        people: Floats,
+        progress: Progress | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> Floats:
+        return self._fits(recipe, rows, flip_sets, people, progress, seeds, weights=False).answers
+
+    def _fits(
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        flip_sets: Sequence[FlipSet],
+        people: Floats,
+        progress: Progress | None,
+        seeds: Sequence[int] | None,
+        weights: bool = True,
+    ) -> Fits:
         people = np.ascontiguousarray(people, dtype=np.float32)
         seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
         recipes = [replace(recipe, seed=seed) for seed in dict.fromkeys(seeds)]
         if self.one_launch and flip_sets and onelaunch.can_train(recipe, rows, people, self.device):
-            return _in_launches(recipes, rows, flip_sets, seeds, people, self.device, progress)
+            return _in_launches(recipes, rows, flip_sets, seeds, people, self.device, progress, weights)
         size = stack_size(recipe, rows, len(people), self.device)
         by_seed = [[k for k, seed in enumerate(seeds) if seed == one.seed] for one in recipes]
         with one_thread(), float32_products(), torch.no_grad():
@@ -92,7 +115,7 @@ class StackedEngine(NetworkEngine):
 
 def _in_launches(
     recipes: Sequence[Recipe], rows: Rows, flip_sets: Sequence[FlipSet], seeds: Sequence[int], people: Floats,
-    device: torch.device, progress: Progress | None,
+    device: torch.device, progress: Progress | None, weights: bool,
 ) -> Fits:  # fmt: skip
     """One launch for all seeds whose batch orders fit on the device together: as a rule, one for everything."""
     size = onelaunch.most_seeds(recipes[0], rows.n)
@@ -103,8 +126,11 @@ def _in_launches(
         at = [k for k, seed in enumerate(seeds) if seed in place]
         starts = torch.stack([packed_start(one, rows.d) for one in some])
         fits = onelaunch.fit_many(
-            some, rows, [flip_sets[k] for k in at], [place[seeds[k]] for k in at], people, starts, device, progress
-        )
+            some, rows, [flip_sets[k] for k in at], [place[seeds[k]] for k in at], people, starts, device, progress,
+            weights,
+        )  # fmt: skip
+        if len(recipes) <= size:
+            return fits
         launches.append((fits.logits, fits.best_epoch, fits.epochs, fits.validation_loss, fits.weights))
         places += at
     return _ordered(launches, places)

@@ -29,7 +29,7 @@ from butfor.search import measured
 from butfor.search.grace import grace_after, tell_unconfirmed
 from butfor.search.guided import Leaders
 from butfor.search.joint import Pursuit
-from butfor.search.measured import Design
+from butfor.search.measured import Effects
 from butfor.search.plans import Listed, Plan, flip_set
 from butfor.search.protocols import Protocol, Ranked
 from butfor.search.trainer import Trainer
@@ -55,7 +55,7 @@ Second = Callable[[Sequence[int], Sequence[FlipSet]], NDArray[np.float64]]
 class SolidSearch(Protocol):
     """Sets that turn nearly all members of an ensemble, and the smallest of them. `second`: rank again at half-flipped
     labels; None where the cap is large enough for it to pay. `measure`: train models with random parts of the best
-    candidates, a thousand for each person who comes near; None where the engine trains hundreds of them side by side
+    candidates, two thousand for each person who comes near; None where the engine trains hundreds of them side by side
     and the table is not large."""
 
     name = "solid"
@@ -376,18 +376,23 @@ class SizeSearch:
             hunt for hunt in near
             if measured.LEAST <= hunt.cap < len(hunt.order) and (hunt.best is None or len(hunt.best) > 1)
         ]  # fmt: skip
-        each = measured.SETS * trainer.members
         if self.max_retrainings is not None:
-            room = max(0, self.max_retrainings - trainer.trained) // each
+            room = max(0, self.max_retrainings - trainer.trained) // (measured.SETS * trainer.members)
             self._cut_short |= room < len(again)
             again = again[:room]
+        effects = [Effects(hunt.order[: measured.REACH * hunt.cap], hunt.cap) for hunt in again]
+        each = measured.SETS_A_ROUND * trainer.members
         at_once = max(1, MOST_ANSWERS // (each * len(trainer.people)))
-        for first in range(0, len(again), at_once):
-            some = again[first : first + at_once]
-            designs = [Design(hunt.order[: measured.REACH * hunt.cap], hunt.cap, trainer.seeds) for hunt in some]
-            answers = trainer.glance([t for design in designs for t in design.trainings()], self.watch)
-            for hunt, design, gains in zip(some, designs, answers.reshape(len(some), each, -1), strict=True):
-                hunt.order, hunt.fails = design.best_first(gains[:, hunt.person] * hunt.out), 0
+        for round_ in range(measured.ROUNDS):
+            seeds = measured.seeds_of_round(trainer.single, trainer.members, round_)
+            for first in range(0, len(again), at_once):
+                some = slice(first, first + at_once)
+                answers = trainer.glance([t for one in effects[some] for t in one.trainings(seeds)], self.watch)
+                gains = answers.reshape(-1, each, len(trainer.people))
+                for hunt, one, gain in zip(again[some], effects[some], gains, strict=True):
+                    one.learn(gain[:, hunt.person] * hunt.out)
+        for hunt, one in zip(again, effects, strict=True):
+            hunt.order, hunt.fails = one.best_first, 0
         self._sizes_again(again)
 
     def _sizes_again(self, hunts: Sequence[Hunt]) -> None:
