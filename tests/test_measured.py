@@ -7,10 +7,12 @@ from butfor.learn.ensemble import fresh_seeds
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
 from butfor.progress import Watcher
+from butfor.result.population import Population
 from butfor.search import SolidSearch, measured
 from butfor.search.measured import Effects, explained, seeds_of_round
 from butfor.search.solid import Hunt, SizeSearch
 from butfor.search.trainer import Trainer
+from conftest import fitted
 
 SEEDS = (3, 4, 5, 6)
 A_ROUND = measured.SETS_A_ROUND * len(SEEDS)
@@ -189,3 +191,16 @@ def test_where_retrainings_are_limited_nothing_is_measured_and_that_is_said():
 )
 def test_effects_are_measured_where_trainings_are_cheap_and_labels_many(measure, budget, side_by_side, rows, measures):
     assert SolidSearch(measure=measure).measures(budget, side_by_side, rows) == measures
+
+
+def test_an_audit_that_measures_says_with_which_seeds_and_its_finds_stand(monkeypatch):
+    monkeypatch.setattr(measured, "ROUNDS", 2)
+    protocol = SolidSearch(margin=1.0, measure=True)
+    audit, data = fitted("german", members=3, fresh_seeds=9, budget=12, phi="everyone", protocol=protocol)
+    nearest = np.argsort(np.abs(audit.model_.logits(data.X_test)))[:1]
+    population = audit.explain_all(data.X_test, cases=[int(k) for k in nearest])
+    assert population.run["seed_ranges"]["measured"] == [measured.SEEDS_FROM, measured.SEEDS_FROM + 5]
+    assert population.run["retrainings"] > 2 * measured.SETS_A_ROUND * 3
+    assert population.found
+    assert all(verdict.confirmed for verdict in population.found)
+    assert Population.from_json(population.to_json()).run == population.run

@@ -290,6 +290,8 @@ class LabelAudit(BaseEstimator):
             "remarks": self.remarks(X),
             "seconds": round(time.perf_counter() - started, 3),
         }
+        if trainer.glanced:
+            run["seed_ranges"] |= {"measured": trainer.glanced}
         conclusions = Conclusions(inquiry, run)
         return Population(conclusions.verdicts(cases), run, interrupted=inquiry.interrupted)
 

@@ -44,6 +44,8 @@ class Trainer:
         self.jobs: int = self._definition.jobs
         self._page: Page | None = ledger.page(self.single, table, people, engine) if ledger is not None else None
         self.trained = self.recalled = self.confirmations = 0
+        self.glanced: list[int] = []
+        """First and last of the seeds that only measured something."""
         self._seconds_each: float | None = None
         """What one training took at the best: the first ones may compile."""
         self._members: dict[FlipSet, Floats] = {}
@@ -124,6 +126,8 @@ class Trainer:
         answers = self.train(trainings, watch.trained)
         self.trained += len(trainings)
         self._looked_through += len(trainings)
+        used = [training.seed for training in trainings if training.seed is not None] + self.glanced
+        self.glanced = [min(used), max(used)] if used else []
         return answers
 
     def logits(self, flips: FlipSet) -> Floats:
