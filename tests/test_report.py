@@ -22,6 +22,7 @@ from butfor.cli import main
 from butfor.errors import OutputError
 from butfor.report import belief, charts, distance, files, page, roster
 from butfor.report import words as plain_words
+from butfor.report.document import unbroken
 from butfor.report.flat import flat
 from butfor.report.parallel_svg import parallel_svg
 from butfor.report.privacy import suppressed, told_performance
@@ -1213,3 +1214,11 @@ def test_audits_verdicts_and_populations_have_a_notebook_form_and_a_frame(loans)
         assert beside.shape[1] == 1 + len(v.positions)
     nasty = replace(people[0], group="<script>alert(1)</script>", person=people[0].person.rename({"income": "<b>"}))
     assert "<script" not in Population([nasty], people.run)._repr_html_()
+
+
+def test_a_headline_keeps_its_percentages_on_one_line_and_escapes_the_rest():
+    shown = str(unbroken("Flipping 6 of 600 labels (1 %); '<b>good</b>' for 12.5 % of them"))
+    assert '<span class="unbroken">(1 %);</span>' in shown
+    assert '<span class="unbroken">12.5 %</span>' in shown
+    assert "<b>" not in shown
+    assert shown.count("<span") == 2

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from importlib import resources
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from butfor.report.svg import THEME
 
@@ -28,10 +29,16 @@ def environment(*packages: str, **words: Any) -> Environment:
         auto_reload=False,
     )
     made.globals.update(THEME=THEME, **words)
+    made.filters["unbroken"] = unbroken
     sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
     styled, script = made.overlay().from_string(sheet).render(), _script()
     made.globals.update(STYLE=Markup(styled), SCRIPT=Markup(script), POLICY=policy(styled, script))
     return made
+
+
+def unbroken(sentence: str) -> Markup:
+    """A headline whose percentages stay on one line, with what stands around them."""
+    return Markup(re.sub(r"\(?\d[\d.]* %\)?[;,.]?", r'<span class="unbroken">\g<0></span>', str(escape(sentence))))
 
 
 def policy(style: str, script: str) -> str:
