@@ -18,10 +18,11 @@ from butfor.inquiry.cost import Question
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.progress import ConsoleWatcher, Deadline, Phase, Watcher, announcement, trainings_in
 from butfor.search import GuidedSearch, SolidSearch
+from butfor.search.hunt import Hunt, SizeSearch
 from butfor.search.joint import JointSearch, Pursuit
 from butfor.search.protocols import Algorithm1, Ranked
 from butfor.search.shrink import Shrink
-from butfor.search.solid import CLAIMS, Hunt, SizeSearch
+from butfor.search.solid import CLAIMS
 from butfor.search.trainer import Trainer
 
 

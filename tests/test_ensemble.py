@@ -21,7 +21,7 @@ from butfor.rank import as_ranking
 from butfor.rank.averaged import Averaged, suited
 from butfor.seam import Training, away
 from butfor.search import SolidSearch
-from butfor.search.solid import Hunt, SizeSearch
+from butfor.search.hunt import Hunt, SizeSearch
 from butfor.search.trainer import Trainer
 from conftest import fitted
 

@@ -9,8 +9,8 @@ from butfor.mlp.mlp import MLP
 from butfor.progress import Watcher
 from butfor.result.population import Population
 from butfor.search import SolidSearch, measured
+from butfor.search.hunt import Hunt, SizeSearch
 from butfor.search.measured import Effects, explained, seeds_of_round
-from butfor.search.solid import Hunt, SizeSearch
 from butfor.search.trainer import Trainer
 from conftest import fitted
 

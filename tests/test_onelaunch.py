@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from butfor.mlp import onelaunch
-from butfor.mlp.onelaunch import Inputs, Plan
+from butfor.mlp.launchplan import MOST_BITS, Inputs, Plan, inputs_of
 from butfor.mlp.recipe import Recipe, Rows
 from butfor.mlp.reference import fit_many, packed_start
 
@@ -47,7 +47,7 @@ def table(kind, n=200, more=70):
 
 def emulated(recipe, rows, flips, people, warps, directory):
     """What one block of the kernel trains: logits, packed weights and epochs."""
-    inputs = onelaunch.inputs_of(rows, people)
+    inputs = inputs_of(rows, people)
     plan = Plan(
         recipe.widths(rows.d),
         len(inputs.hot),
@@ -115,19 +115,29 @@ def test_few_inputs_are_taken_as_they_are():
     assert len(Inputs.of(few).dense) == 91
 
 
+@needs_compiler
+def test_the_most_bits_that_are_let_in_find_room(tmp_path):
+    rng = np.random.default_rng(0)
+    X = (rng.random((90, MOST_BITS)) < 0.1).astype(np.float32)
+    rows = Rows(X[:70], X[:70, 0], X[70:], X[70:, 0])
+    recipe = Recipe((5,), batch_size=None, max_epochs=1, seed=3)
+    _, logits, _, _ = emulated(recipe, rows, [()], rows.X_val, 1, tmp_path)
+    np.testing.assert_allclose(logits, fit_many(recipe, rows, [()], rows.X_val).logits, atol=5e-6)
+
+
 def test_people_unlike_the_table_change_what_is_a_bit():
     rows = table("hot")
-    usual = onelaunch.inputs_of(rows, rows.X_val)
+    usual = inputs_of(rows, rows.X_val)
     assert usual.hot.tolist() == list(range(90))
     odd = rows.X_val[:1].copy()
     odd[0, :9] = 0.5
-    assert onelaunch.inputs_of(rows, odd).dense.tolist() == list(range(9))
-    assert onelaunch.inputs_of(rows, rows.X_val) is usual
+    assert inputs_of(rows, odd).dense.tolist() == list(range(9))
+    assert inputs_of(rows, rows.X_val) is usual
 
 
 def test_weights_come_back_in_the_usual_order():
     rows = table("mixed")
-    inputs = onelaunch.inputs_of(rows, rows.X_val)
+    inputs = inputs_of(rows, rows.X_val)
     packed = torch.arange(3 * Recipe((4,)).parameters(rows.d), dtype=torch.float32).reshape(3, -1)
     moved = inputs.kernel_order(packed, 4)
     assert not torch.equal(moved, packed)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from butfor.errors import EngineError, SettingError
-from butfor.mlp import onelaunch, stacked
+from butfor.mlp import launchplan, onelaunch, stacked
 from butfor.mlp.recipe import Fits, Recipe, Rows
 from butfor.mlp.reference import fit_many, packed_start, train
 from butfor.mlp.stacked import StackedEngine, float32_products, stack_size
@@ -183,8 +183,8 @@ def test_one_launch_gives_the_same_bits_whatever_else_it_trains(batch_size):
 
 def test_a_row_that_is_not_there_cannot_be_flipped():
     recipe, rows = Recipe((4,), batch_size=None), table()
-    inputs = onelaunch.inputs_of(rows, people())
-    plan = onelaunch.Plan(recipe.widths(rows.d), 0, "relu", gather=False, warps=1, blocks=1, slots=1)
+    inputs = launchplan.inputs_of(rows, people())
+    plan = launchplan.Plan(recipe.widths(rows.d), 0, "relu", gather=False, warps=1, blocks=1, slots=1)
     start = packed_start(recipe, rows.d)[None]
     work = ([recipe], rows, [(100,)], [0], people(), start, plan, inputs, torch.device("cpu"))
     with pytest.raises(SettingError, match="rows go from 0 to 99"):

@@ -29,11 +29,12 @@ from butfor.result.groups import Curves, Null
 from butfor.rules import Rule, flippable
 from butfor.seam import FlipSet, Learner, away, person_keys
 from butfor.search.guided import Leaders, leader_words
+from butfor.search.hunt import Hunt, SizeSearch
 from butfor.search.joint import JointSearch, Pursuit
 from butfor.search.pairs import PairSearch
 from butfor.search.plans import Listed
 from butfor.search.protocols import Exhaustive, Protocol, Ranked
-from butfor.search.solid import Hunt, SizeSearch, SolidSearch
+from butfor.search.solid import SolidSearch
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 

@@ -1,4 +1,4 @@
-// The kernel that onelaunch.py describes and compiles; it defines the capitalised constants.
+// The kernel that onelaunch.py describes and compiles; launchplan.py defines the capitalised constants.
 typedef unsigned int word;
 
 constexpr int LANES = 32, THREADS = LANES * WARPS;
@@ -68,7 +68,7 @@ constexpr int TILE_NUMBERS = DELTA_AT + PITCH * widest(), SLOTS = (slot_at(DEPTH
 constexpr int PARTS = HOT ? TILE * wide(1) / 2 * 3 : 0;  // the first layer's derivatives, in three parts
 constexpr int REGION = most(most(TILE_NUMBERS, SLOTS), PARTS);
 constexpr int WORDS_AT = REGIONS_AT + WARPS * REGION;    // 8 bytes per warp, and 4 words
-static_assert(4 * (WORDS_AT + 2 * WARPS + 4) == SHARED_BYTES, "onelaunch.py lays shared memory out differently");
+static_assert(4 * (WORDS_AT + 2 * WARPS + 4) == SHARED_BYTES, "launchplan.py lays shared memory out differently");
 
 struct Work {
     const float *X, *X_val, *people, *starts;
@@ -338,7 +338,7 @@ template <class Visit> __device__ inline void each_hot_number(float *net, bool w
 // Put the sums of a tile's hot inputs' weights where the derivatives will lie; row_of(s) is the table's row. Until then
 // the rows' bits lie there.
 constexpr int STAGED = ROW_WORDS / 4 % 2 ? ROW_WORDS : ROW_WORDS + 4;   // neighbouring rows start in different banks
-static_assert(TILE * STAGED <= CHUNK * PITCH, "onelaunch.py lets in more inputs than there is room for");
+static_assert(TILE * STAGED <= CHUNK * PITCH, "launchplan.py lets in more inputs than there is room for");
 template <class RowOf> __device__ inline void add_hot(float *net, float *region, const word *bits, RowOf row_of) {
     const int g = lane_of() / 4, t = lane_of() % 4;
     word *staged = reinterpret_cast<word *>(region + DELTA_AT + (wide(1) - CHUNK) * PITCH);
