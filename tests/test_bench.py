@@ -213,6 +213,16 @@ def test_a_cluster_gives_the_local_engines_answers_and_its_overhead_is_told(caps
     assert all(row["same_answers"] and row["local_seconds"] > 0 and row["cluster_seconds"] > 0 for row in rows)
 
 
+def test_a_cluster_of_devices_is_compared_with_the_device_here(capsys):
+    from butfor.bench.cluster import main
+
+    small = ["--dataset", "salary", "--workers", "1", "--seconds", "0.05", "--rounds", "1"]
+    main([*small, "--device", "cpu", "--json"])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["engine"] == "stacked"
+    assert row["cluster_seconds"] > 0
+
+
 def test_wide_tables_are_measured_three_ways(capsys):
     from butfor.bench.wide import main
 

@@ -116,7 +116,7 @@ def test_a_changed_table_does_not_replay(capsys, loans):
         "--sensitive",
         "région",
         "--cases",
-        "0:150",
+        "0:30",
         "--budget",
         6,
         "--members",

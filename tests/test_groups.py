@@ -62,13 +62,13 @@ def test_shuffles_decide_what_is_claimed():
 
 def test_an_audit_shuffles_groups_and_nothing_else():
     audit, data = fitted("german", members=3, budget=6, fresh_seeds=0, null=3)
-    population = audit.explain_all(data.X_test, cases=range(30))
+    population = audit.explain_all(data.X_test, cases=range(14))
     null = Null.from_dict(population.run["null"])
     assert len(null.shuffled) == 3
     assert 0 <= null.gap <= 1
     assert len({null.gap, *null.shuffled}) > 1
     assert population.comparison.null == null
-    again = audit.explain_all(data.X_test, cases=range(30))
+    again = audit.explain_all(data.X_test, cases=range(14))
     assert Null.from_dict(again.run["null"]) == null  # the shuffles are drawn from random_state
     loaded = butfor.Population.from_json(population.to_json())
     assert loaded.comparison == population.comparison

@@ -4,7 +4,10 @@ Both train the same flip sets of the same table in the same run and must give th
 that whatever else the machine does falls on both; the local engine has as many threads as the cluster has processes.
 The overhead is the ratio of the medians, less one. Processes and what they load are there before the first turn.
 
+With `--device` stacked tensors on that device are compared instead, here and on the workers: one of them for a GPU.
+
     python -m butfor.bench.cluster --workers 2 --seconds 10 --rounds 5
+    python -m butfor.bench.cluster --workers 1 --device cuda
 """
 
 from __future__ import annotations
@@ -27,12 +30,15 @@ from butfor.machine import available_cores, single_threaded
 from butfor.mlp.fused import FusedEngine
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
-from butfor.seam import Bound, Floats, Table, Training
+from butfor.mlp.stacked import StackedEngine
+from butfor.seam import Bound, Engine, Floats, Table, Training
 
 
-def compare(dataset: str, *, workers: int, seconds: float, rounds: int) -> Iterator[dict[str, Any]]:
-    """One row for the fast engine, one for the learner's own `fit`: so many trainings that a turn of the local engine
-    takes about `seconds`."""
+def compare(
+    dataset: str, *, workers: int, seconds: float, rounds: int, device: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """One row for the fast engine and, on CPUs, one for the learner's own `fit`: so many trainings that a turn of the
+    local engine takes about `seconds`."""
     if workers < 1 or rounds < 1 or not seconds > 0:
         raise SettingError(f"workers={workers}, rounds={rounds} and seconds={seconds:g} must all be above 0.")
     data = load_dataset(dataset)
@@ -42,8 +48,13 @@ def compare(dataset: str, *, workers: int, seconds: float, rounds: int) -> Itera
         TableEncoder("embed", setup.numeric),
     )
     table = Table(data.X_train, data.y_train, (data.X_val, data.y_val))
-    with cluster_engine(f"local:{workers}") as cluster, single_threaded():
-        for local, far in ((FusedEngine(workers), cluster), (JoblibEngine(workers), cluster.definition)):
+    with cluster_engine(f"local:{workers}", "stacked" if device else "auto", device) as cluster, single_threaded():
+        compared: list[tuple[Engine, Engine]] = (
+            [(StackedEngine(device), cluster)]
+            if device
+            else [(FusedEngine(workers), cluster), (JoblibEngine(workers), cluster.definition)]
+        )
+        for local, far in compared:
             here, there = (each.bind(learner, table, data.X_test) for each in (local, far))
             count = _suited(here, table.n, seconds)
             trainings = _trainings(table.n, count)
@@ -107,9 +118,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=available_cores())
     parser.add_argument("--seconds", type=float, default=10.0, help="of one turn, about")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", help="compare stacked tensors on this device, such as cuda")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    rows = compare(given.dataset, workers=given.workers, seconds=given.seconds, rounds=given.rounds)
+    rows = compare(
+        given.dataset, workers=given.workers, seconds=given.seconds, rounds=given.rounds, device=given.device
+    )
     print_rows(rows, HEADER, line, given.json)
 
 

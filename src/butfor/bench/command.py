@@ -193,6 +193,7 @@ def proofs_command(
 @click.option("--workers", type=int, help="Worker processes here, and threads of the local engine. Default: the cores.")
 @click.option("--seconds", default=10.0, show_default=True, help="What one turn takes, about.")
 @click.option("--rounds", default=5, show_default=True, help="Turns of each.")
+@click.option("--device", help="Compare stacked tensors on this device instead, such as cuda with one worker.")
 @click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
 def cluster_command(as_json: bool, **options: Any) -> None:
     """What a cluster costs on one machine: the same trainings by the local engine and by worker processes."""
