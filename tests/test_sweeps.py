@@ -11,7 +11,8 @@ import torch
 import butfor
 from butfor.errors import SettingError
 from butfor.mlp.recipe import Recipe, Rows
-from butfor.mlp.sweeps import Block, Data, Plan, Sweep, principal, sweep_many
+from butfor.mlp.stacks import principal
+from butfor.mlp.sweeps import Block, Data, Plan, Sweep, sweep_many
 from butfor.rank.gradient import Walk, label_gradients
 
 RECIPE = Recipe(hidden=(6, 5), activation="tanh", learning_rate=0.02, max_epochs=12, patience=3, batch_size=16)
