@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -179,6 +181,35 @@ def test_one_launch_gives_the_same_bits_whatever_else_it_trains(batch_size):
         part(together, [*range(499, -1, -1)]),
     )
     assert_same(StackedEngine("cuda").fit_many(recipe, rows, [many[7]], people()), part(together, [7]))
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 8])
+def test_however_many_launches_it_takes_answers_are_in_the_order_asked_for(monkeypatch, at_once):
+    recipe, rows, asked = Recipe((4,), batch_size=32, max_epochs=3), table(), people()
+    seeds = [5, 3, 5, 8, 3, 8]
+    flips = [(), (1,), (2,), (), (4, 5), (6,)]
+
+    def launch(recipes, rows, flip_sets, seed_of, people, starts, device, progress, weights):
+        """What the kernel would do, by the reference."""
+        fits = [fit_many(recipes[k], rows, [flip_set], people) for k, flip_set in zip(seed_of, flip_sets, strict=True)]
+        columns = [np.concatenate([getattr(one, field.name) for one in fits]) for field in dataclasses.fields(Fits)]
+        return Fits(*columns[:-1], columns[-1] if weights else columns[-1][:, :0])
+
+    expected = StackedEngine().fit_many(recipe, rows, flips, asked, seeds=seeds)
+    monkeypatch.setattr(onelaunch, "can_train", lambda *_: True)
+    monkeypatch.setattr(onelaunch, "most_seeds", lambda *_: at_once)
+    monkeypatch.setattr(onelaunch, "fit_many", launch)
+    assert_alike(StackedEngine().fit_many(recipe, rows, flips, asked, seeds=seeds), expected)
+    answers = StackedEngine().answer_many(recipe, rows, flips, asked, seeds=seeds)
+    np.testing.assert_allclose(answers, expected.answers, atol=1e-5)
+
+
+@needs_cuda
+def test_the_kernels_own_answers_are_in_the_order_asked_for(monkeypatch):
+    recipe, rows, seeds = Recipe((4,), batch_size=32, max_epochs=3), table(), [5, 3, 5, 8, 3, 8]
+    whole = StackedEngine("cuda").fit_many(recipe, rows, FLIPS, people(), seeds=seeds)
+    monkeypatch.setattr(onelaunch, "most_seeds", lambda *_: 1)
+    assert np.array_equal(StackedEngine("cuda").answer_many(recipe, rows, FLIPS, people(), seeds=seeds), whole.answers)
 
 
 def test_a_row_that_is_not_there_cannot_be_flipped():

@@ -95,7 +95,7 @@ def fit_many(
 ) -> Fits:
     """Train one network per flip set. `recipes` differ in their seed alone; `starts [seeds × p]` are their initial
     weights, packed, and `seed_of[k]` says which of them network k takes. `weights`: whether to bring the networks
-    themselves back, which takes a while."""
+    themselves back, which takes a while; else nothing is said of them."""
     with torch.cuda.device(device):
         inputs = inputs_of(rows, people)
         plan = Plan.of(recipes[0], rows, inputs, device)
@@ -110,7 +110,11 @@ def fit_many(
         best_epoch=kept["best_epochs"].cpu().numpy().astype(np.int64),
         epochs=kept["epochs"].cpu().numpy().astype(np.int64),
         validation_loss=kept["losses"].cpu().numpy(),
-        weights=inputs.usual_order(kept["weights"][: None if weights else 0], recipes[0].hidden[0]).cpu().numpy(),
+        weights=(
+            inputs.usual_order(kept["weights"], recipes[0].hidden[0]).cpu().numpy()
+            if weights
+            else np.empty((len(flip_sets), 0), np.float32)
+        ),
     )
 
 

@@ -70,30 +70,9 @@ class StackedEngine(NetworkEngine):
         people: Floats,
         progress: Progress | None = None,
         seeds: Sequence[int] | None = None,
-    ) -> Fits:
-        return self._fits(recipe, rows, flip_sets, people, progress, seeds)
-
-    def answer_many(
-        self,
-        recipe: Recipe,
-        rows: Rows,
-        flip_sets: Sequence[FlipSet],
-        people: Floats,
-        progress: Progress | None = None,
-        seeds: Sequence[int] | None = None,
-    ) -> Floats:
-        return self._fits(recipe, rows, flip_sets, people, progress, seeds, weights=False).answers
-
-    def _fits(
-        self,
-        recipe: Recipe,
-        rows: Rows,
-        flip_sets: Sequence[FlipSet],
-        people: Floats,
-        progress: Progress | None,
-        seeds: Sequence[int] | None,
         weights: bool = True,
     ) -> Fits:
+        """`weights`: whether the networks themselves are wanted; bringing them from a GPU takes a while."""
         people = np.ascontiguousarray(people, dtype=np.float32)
         seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
         recipes = [replace(recipe, seed=seed) for seed in dict.fromkeys(seeds)]
@@ -111,6 +90,12 @@ class StackedEngine(NetworkEngine):
         if not stacks:
             stacks = [_nothing(recipe, rows.d, len(people))]
         return _ordered(stacks, [k for places in by_seed for k in places])
+
+    def answer_many(
+        self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats,
+        progress: Progress | None = None, seeds: Sequence[int] | None = None,
+    ) -> Floats:  # fmt: skip
+        return self.fit_many(recipe, rows, flip_sets, people, progress, seeds, weights=False).answers
 
 
 def _in_launches(
