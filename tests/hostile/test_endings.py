@@ -159,6 +159,19 @@ def test_a_ledger_on_a_disk_that_is_really_full_is_a_sentence(tmp_path, room):
     assert done.stderr == f"Error: '{disk / 'ledger.db'}' cannot be written (No space left on device): make room.\n"
 
 
+def test_a_ledger_over_a_limit_of_its_size_is_a_sentence(tmp_path):
+    ledger = tmp_path / "ledger.db"
+    asked = command("audit", saved(tmp_path), *SEARCH[:4], *QUICK, "--resume", ledger)
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 4; "$@"', "limited", *asked], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert (
+        done.stderr
+        == f"Error: '{ledger}' cannot be written (the disk is full, over its quota, or broken): make room.\n"
+    )
+
+
 @mounts
 def test_where_home_and_install_are_really_read_only_it_works_all_the_same(tmp_path):
     import butfor

@@ -41,6 +41,8 @@ PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
 NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 """What sqlite calls a disk that takes no more: for the file itself, and for the one beside it that processes share."""
+NOT_WRITTEN = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC)
+"""What it calls a disk that does not take what is written, be it for a quota or a limit on a file's size."""
 MAGIC = b"SQLite format 3\0"
 NETWORKS = (
     "CREATE TABLE networks (page TEXT, flips TEXT, logits BLOB, checksum BLOB, PRIMARY KEY (page, flips)) WITHOUT ROWID"
@@ -269,6 +271,8 @@ def _refusal(path: Path, error: Exception) -> ButforError:
     reason, refused = str(error), f"'{path}' cannot be used as a ledger"
     if getattr(error, "sqlite_errorcode", None) in NO_ROOM:
         return OutputError(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    if getattr(error, "sqlite_errorcode", None) in NOT_WRITTEN:
+        return OutputError(path, OSError(errno.EIO, "the disk is full, over its quota, or broken"))
     if isinstance(error, OSError) and error.errno in FULL:
         return OutputError(path, error)
     if "locked" in reason:
