@@ -166,10 +166,8 @@ def test_a_ledger_over_a_limit_of_its_size_is_a_sentence(tmp_path):
         ["bash", "-c", 'ulimit -f 4; "$@"', "limited", *asked], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (3, "")
-    assert (
-        done.stderr
-        == f"Error: '{ledger}' cannot be written (the disk is full, over its quota, or broken): make room.\n"
-    )
+    why = "the disk is full, over its quota, or broken"
+    assert done.stderr == f"Error: '{ledger}' cannot be written ({why}): make room.\n"
 
 
 @mounts
