@@ -1,6 +1,8 @@
 """The command line as a user meets it: results on stdout, one sentence and exit code 2 for bad input."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -105,6 +107,23 @@ def test_a_table_of_ones_own(capsys, loans, tmp_path):
     assert (tmp_path / "out" / "report.html").stat().st_size < 1_000_000
     assert record["found"] > 0
     assert run(capsys, "replay", tmp_path / "out" / "audit.json")[0] == 0
+
+
+def test_processes_that_trained_are_gone_soon_after_the_answer(tmp_path):
+    script = (
+        "import time\n"
+        "from joblib import Parallel, delayed\n"
+        "from butfor.cli import end_processes\n"
+        "end_processes()\n"  # nobody was started: nothing to end
+        "Parallel(n_jobs=2)(delayed(abs)(k) for k in range(4))\n"
+        "from joblib.externals.loky import reusable_executor\n"
+        "workers = list(reusable_executor._executor._processes.values())\n"
+        "assert workers and all(worker.is_alive() for worker in workers)\n"
+        "end_processes()\n"
+        "assert not any(worker.is_alive() for worker in workers)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_changed_table_does_not_replay(capsys, loans):

@@ -64,6 +64,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # fmt: skip
 
 
+def run() -> int:
+    """The command itself: `main`, and then the end of the process, soon."""
+    code = main()
+    end_processes()
+    return code
+
+
+def end_processes() -> None:
+    """End the processes that trainings were spread over: they hold nothing that anybody needs, and left to themselves
+    they take more than a second to go."""
+    used = sys.modules.get("joblib.externals.loky.reusable_executor")
+    executor = getattr(used, "_executor", None)
+    if executor is not None:
+        executor.shutdown(wait=True, kill_workers=True)
+
+
 def _fail(message: str, code: int = 2) -> int:
     say(f"Error: {one_line(message)}", err=True)
     return code

@@ -2,7 +2,7 @@
 
 import sys
 
-from butfor.cli import main
+from butfor.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -347,8 +347,9 @@ def get_ready() -> None:
     """Load what writing a report takes: templates, and the library that draws. Whoever stops an audit waits for it."""
     from matplotlib.figure import Figure
 
-    for template in ("population.html", "case.html"):
-        _environment().get_template(template)
+    made = _environment()
+    for template in made.list_templates(extensions=["html"]):
+        made.get_template(template)
     inline_svg(Figure(figsize=(1, 1)), "", "nothing")
 
 

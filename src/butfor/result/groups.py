@@ -196,16 +196,13 @@ def _like(first: NDArray[np.bool_], hit: NDArray[np.bool_], margins: NDArray[np.
     if not hits.any():
         return 0.0, 1.0
 
-    def difference(who: NDArray[np.bool_]) -> float:
-        taken = np.array([np.count_nonzero(hit[at] & who[at]) for at in bands])
-        return float(np.average(taken / theirs - (hits - taken) / others, weights=weights))
+    def differences(taken: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.average(taken / theirs - (hits - taken) / others, axis=-1, weights=weights)
 
-    seen, rng, shuffled = difference(first), np.random.default_rng(0), first.copy()
-    extreme = 0
-    for _ in range(DRAWS):
-        for at in bands:
-            shuffled[at] = rng.permutation(shuffled[at])
-        extreme += abs(difference(shuffled)) >= abs(seen) - 1e-12
+    seen = float(differences(np.array([np.count_nonzero(hit[at] & first[at]) for at in bands])))
+    # Who is shuffled within a band draws so many of its hits without putting them back.
+    shuffled = np.random.default_rng(0).hypergeometric(hits, theirs + others - hits, theirs, (DRAWS, len(bands)))
+    extreme = int((np.abs(differences(shuffled)) >= abs(seen) - 1e-12).sum())
     return seen, (1 + extreme) / (1 + DRAWS)
 
 
