@@ -58,7 +58,8 @@ def compare(
             here, there = (each.bind(learner, table, data.X_test) for each in (local, far))
             count = _suited(here, table.n, seconds)
             trainings = _trainings(table.n, count)
-            _timed(there, trainings)  # loads, compiles, and learns how long a training takes
+            for each in (here, there, here):
+                _timed(each, trainings)  # compiles, learns how long a training takes, and so starts processes
             turns = [(_timed(here, trainings), _timed(there, trainings)) for _ in range(rounds)]
             ratios = [b[0] / a[0] for a, b in turns]
             yield {

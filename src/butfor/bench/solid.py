@@ -61,6 +61,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "top of combined": {"rank": "combined", "protocol": TOP},
     "top of both": {"rank": "both", "protocol": TOP},
     "whole, unmeasured": {"protocol": SolidSearch(margin=math.inf, second=True, measure=False)},
+    "whole, measured": {"protocol": SolidSearch(margin=math.inf, second=True, measure=True)},
     "solid, whole": {"protocol": SolidSearch(margin=math.inf, second=True)},
     "solid, margin 1.65": {"protocol": SolidSearch(margin=1.65, second=True)},
     "solid, margin 2": {"protocol": SolidSearch(margin=2.0, second=True)},

@@ -47,7 +47,9 @@ def cluster_engine(
         else:
             address = given
         try:
-            client = distributed.Client(address, timeout=CONNECT, set_as_default=False)
+            client = distributed.Client(
+                address, timeout=CONNECT, set_as_default=False, direct_to_workers=workers is not None or None
+            )  # answers of processes here need not go through the scheduler; elsewhere only it may be reachable
         except (OSError, ValueError, TypeError, ImportError) as error:
             raise EngineError(
                 f"--cluster {given}: no scheduler answers there within {CONNECT:.0f} seconds "

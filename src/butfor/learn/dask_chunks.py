@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import math
+import pickle
 import queue
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from butfor.errors import ButforError, EngineError
 from butfor.learn.dask_worker import SAME, Refusal, difference, run_chunk, versions_here
@@ -33,12 +34,14 @@ RETRIES = 2
 """How often a chunk that raised is tried again."""
 MOST_DEATHS = 5
 """How often a chunk may take its worker down before it is to blame."""
+OTHER = 1.25
+"""How much longer or shorter items take before a list is cut anew."""
 POLL = 1.0
 """Seconds without news after which the cluster is looked at."""
 
 
 class Scattered:
-    """Something that every worker holds a copy of."""
+    """Something that workers fetch once and keep."""
 
     def __init__(self, client: Client, make: Callable[[], Any]) -> None:
         self._client, self._make = client, make
@@ -48,7 +51,8 @@ class Scattered:
     def future(self) -> Future:
         """Sent again where the last copy died with its worker."""
         if self._future is None or self._future.status != "finished":
-            self._future = self._client.scatter(self._packed(), broadcast=True, hash=False)
+            # To one of them: the others fetch it with their first chunk. A broadcast never ends if a worker dies in it.
+            self._future = self._client.scatter(self._packed(), hash=False, direct=False)
         return self._future
 
     def _packed(self) -> bytes:
@@ -80,8 +84,38 @@ class Pace:
         share = math.ceil(left / threads)
         if self.each is None:
             return min(FIRST, share)
-        seconds = min(max(left * self.each / (threads * PARTS), LEAST_SECONDS), MOST_SECONDS)
-        return max(1, min(share, max(self.at_once, round(seconds / max(self.each, 1e-6)))))
+        alone = left * self.each / threads  # what it takes each thread
+        rounds = max(1, round(alone / min(max(alone / PARTS, LEAST_SECONDS), MOST_SECONDS)))
+        return max(1, min(share, max(self.at_once, math.ceil(left / (threads * rounds)))))
+
+
+class Cut:
+    """Where one list is cut: into chunks of one size, so that workers alike end together, but the last of each thread
+    in two, so that a faster worker takes one more. The size is another one as soon as the pace or the workers are."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._planned: tuple[float | None, int, int] = None, 0, 0
+
+    def size(self, left: int, threads: int) -> int:
+        each, planned_for, size = self._planned
+        now = self._pace.each
+        if each is None or now is None or planned_for != threads or not 1 / OTHER < now / each < OTHER:
+            size = self._pace.size(left, threads)
+            self._planned = now, threads, size
+        half = math.ceil(size / 2)
+        if left <= threads * size and half >= self._pace.at_once and size * (now or 0.0) > LEAST_SECONDS / 2:
+            size = half
+        return min(size, left)
+
+
+class Flight(NamedTuple):
+    """A chunk under way: which one, which workers alone may do it (None: all), and which one was asked to."""
+
+    future: Future
+    chunk: range
+    only: list[str] | None
+    asked: str | None
 
 
 class Cluster:
@@ -123,22 +157,21 @@ class Cluster:
     ) -> Iterator[tuple[range, Any]]:
         """`function(*shared, items)` for chunks of the items: which they were and what came back, as they come."""
         done: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        flying: dict[Any, tuple[Future, range, list[str] | None]] = {}
+        flying: dict[Any, Flight] = {}
         again: deque[range] = deque()
         deaths: dict[range, int] = {}
-        start = 0
+        start, cut = 0, Cut(pace)
         try:
             while start < len(items) or again or flying:
                 while (start < len(items) or again) and len(flying) < AHEAD * self.threads:
                     if again:
                         chunk = again.popleft()
                     else:
-                        stop = start + pace.size(len(items) - start, self.threads)
-                        chunk = range(start, min(stop, len(items)))
+                        chunk = range(start, start + cut.size(len(items) - start, self.threads))
                         start = chunk.stop
-                    future, only = self._submit(function, shared, items[chunk.start : chunk.stop])
-                    flying[future.key] = future, chunk, only
-                    future.add_done_callback(done.put)
+                    flight = self._submit(function, shared, chunk, items, self._least_busy(flying.values()))
+                    flying[flight.future.key] = flight
+                    flight.future.add_done_callback(done.put)
                 try:
                     future = done.get(timeout=POLL)
                 except queue.Empty:
@@ -146,7 +179,7 @@ class Cluster:
                     continue
                 if future.key not in flying:
                     continue
-                _, chunk, _ = flying.pop(future.key)
+                chunk = flying.pop(future.key).chunk
                 reply = self._outcome(future)
                 future.release()
                 if isinstance(reply, Refusal):
@@ -165,21 +198,33 @@ class Cluster:
                 pace.saw(len(chunk), reply.seconds, reply.at_once)
                 yield chunk, reply.result
         finally:
-            self._cancel([future for future, _, _ in flying.values()])
+            self._cancel([flight.future for flight in flying.values()])
+
+    def _least_busy(self, flights: Iterable[Flight]) -> str | None:
+        """Whose threads have the least to do. The scheduler takes every chunk for as long as the last ones, and asks
+        one worker twice while another has nothing."""
+        waiting = dict.fromkeys(self._threads, 0)
+        for flight in flights:
+            if flight.asked in waiting:
+                waiting[flight.asked] += len(flight.chunk)
+        return min(waiting, key=lambda worker: waiting[worker] / max(1, self._threads[worker]), default=None)
 
     def _submit(
-        self, function: Callable[..., Any], shared: Sequence[Scattered], items: Sequence[Any]
-    ) -> tuple[Future, list[str] | None]:
+        self, function: Callable[..., Any], shared: Sequence[Scattered], chunk: range, items: Sequence[Any],
+        asked: str | None,
+    ) -> Flight:  # fmt: skip
         only = [worker for worker in self._threads if worker not in self._refused] if self._refused else None
         futures = self._sent(shared)
+        packed = pickle.dumps(items[chunk.start : chunk.stop])  # Dask would look through every tuple of it for futures
         try:
             future = self.client.submit(
-                run_chunk, function, [f.key for f in futures], futures, items, self._wanted,
-                key=f"butfor-{uuid.uuid4().hex}", pure=False, retries=RETRIES, workers=only,
+                run_chunk, function, [f.key for f in futures], futures, packed, self._wanted,
+                key=f"butfor-{uuid.uuid4().hex}", pure=False, retries=RETRIES,
+                workers=only or asked, allow_other_workers=only is None and asked is not None,
             )  # fmt: skip
         except Exception as error:  # whatever a connection that ends raises
             raise self._gone() from error
-        return future, only
+        return Flight(future, chunk, only, asked)
 
     def _sent(self, shared: Sequence[Scattered]) -> list[Future]:
         """Where the workers have what is shared; sent again, once somebody is there to take it, where it was lost."""
@@ -211,7 +256,7 @@ class Cluster:
         except Exception as error:  # whatever the user's own code raises there
             raise EngineError(f"A worker could not train: {_line(error)}") from error
 
-    def _stranded(self, flying: dict[Any, tuple[Future, range, list[str] | None]]) -> list[range]:
+    def _stranded(self, flying: dict[Any, Flight]) -> list[range]:
         """No news for a while: is anybody there? Chunks meant for workers that are all gone go again."""
         if self._present():
             self._alone_since = None
@@ -219,10 +264,10 @@ class Cluster:
             self._alone_since = self._alone_since or time.monotonic()
             if time.monotonic() - self._alone_since > self.patience:
                 raise self._nobody()
-        lost = [key for key, (_, _, only) in flying.items() if only is not None and not set(only) & set(self._threads)]
+        lost = [key for key, flight in flying.items() if flight.only and not set(flight.only) & set(self._threads)]
         taken = [flying.pop(key) for key in lost]
-        self._cancel([future for future, _, _ in taken])
-        return [chunk for _, chunk, _ in taken]
+        self._cancel([flight.future for flight in taken])
+        return [flight.chunk for flight in taken]
 
     def _present(self) -> bool:
         """Whether any worker is there."""

@@ -135,7 +135,7 @@ class DaskEngine:
         """`function(shared, part)` for each part, on the workers; what is shared travels once."""
         scattered, pace = self._scattered(lambda: shared), Pace()
         done: dict[int, Any] = {}
-        pace.each = float("inf")  # each part is a chunk
+        pace.each = 1e9  # each part is a chunk
         for chunk, results in self.cluster.run(_each, [scattered, self._scattered(lambda: function)], parts, pace):
             done.update(zip(chunk, results, strict=True))
         return [done[k] for k in range(len(parts))]

@@ -13,6 +13,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import starmap
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -86,7 +87,7 @@ class Asked:
 
 
 def run_chunk(
-    function: Callable[..., Any], keys: Sequence[str], packed: Sequence[bytes], items: Any, wanted: Mapping[str, str]
+    function: Callable[..., Any], keys: Sequence[str], packed: Sequence[bytes], items: bytes, wanted: Mapping[str, str]
 ) -> Reply | Refusal:
     """`function` of what was scattered and of the items, if this worker has the versions that are wanted."""
     from distributed import get_worker
@@ -101,14 +102,14 @@ def run_chunk(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a model warns about, it said when it was first fitted
         started = time.perf_counter()
-        result = function(*shared, items)
+        result = function(*shared, pickle.loads(items))
     return Reply(result, time.perf_counter() - started, at_once)
 
 
 def answers(subject: Subject, asked: Asked, trainings: Sequence[tuple[tuple[int, ...], int | None]]) -> Floats:
     """What each trained model says about the people, `[trainings × people]`."""
     bound = subject.bound(asked)
-    return np.asarray(bound([Training(tuple(flips), seed) for flips, seed in trainings]), np.float32)
+    return np.asarray(bound(list(starmap(Training, trainings))), np.float32)
 
 
 answers.at_once = Subject.at_once  # type: ignore[attr-defined]
