@@ -1,6 +1,7 @@
 """The command line as a user meets it: results on stdout, one sentence and exit code 2 for bad input."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -124,6 +125,25 @@ def test_processes_that_trained_are_gone_soon_after_the_answer(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_command_says_everything_and_tells_everyone_before_it_ends_at_once():
+    script = (
+        "import atexit, sys, time\n"
+        "from butfor import cli\n"
+        "class Slow:\n"
+        "    def __del__(self): print('taken apart', flush=True)\n"
+        "kept = Slow()\n"
+        "atexit.register(print, 'told')\n"
+        "def main():\n"
+        "    print('said')\n"
+        "    return 3\n"
+        "cli.main = main\n"
+        "cli.run()\n"
+    )
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=buffered, check=False)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (3, ["said", "told"], "")
 
 
 def test_a_changed_table_does_not_replay(capsys, loans):
