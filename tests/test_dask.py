@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor.errors import EngineError, SettingError
 from butfor.learn.cluster import cluster_engine, local_workers
-from butfor.learn.dask_chunks import Cut, Pace, Scattered
+from butfor.learn.dask_chunks import Cut, Flight, Pace, Scattered
 from butfor.learn.dask_worker import difference
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.learners import as_learner
@@ -98,6 +99,20 @@ def test_a_worker_killed_on_the_way_changes_nothing(engine, alone):
     assert told(population) == alone
     engine.client.wait_for_workers(2, timeout=180)
     assert victim not in pids(engine).values()
+
+
+def test_a_chunk_is_offered_to_whoever_has_the_least_to_do(engine):
+    cluster = copy(engine.cluster)
+
+    def offered(threads: dict[str, int], *flying: tuple[str, int]) -> str | None:
+        cluster._threads = threads
+        return cluster._least_busy([Flight(None, range(count), None, asked) for asked, count in flying])
+
+    assert offered({}) is None
+    assert offered({"a": 1, "b": 1}, ("a", 10)) == "b"
+    assert offered({"a": 1, "b": 1}, ("a", 10), ("b", 6), ("b", 6)) == "a"
+    assert offered({"a": 4, "b": 1}, ("a", 10), ("b", 6)) == "a"
+    assert offered({"b": 1}, ("gone", 10), ("b", 6)) == "b"
 
 
 def test_nothing_is_broadcast():
