@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -219,14 +220,18 @@ def test_settings_that_cannot_be_used_are_refused(rows, people):
         sweep_many(RECIPE, rows, SWEEPS, people, accuracy=1.0)
 
 
-def test_ctrl_c_ends_all_threads_in_the_midst_of_their_sweeps(rows, people):
+@pytest.mark.parametrize("heard_by", ["the main thread", "another one"])
+def test_ctrl_c_ends_all_threads_in_the_midst_of_their_sweeps(rows, people, heard_by):
+    """Whichever thread the signal finds: if it is not the main one, that one sleeps on."""
     endless = replace(RECIPE, max_epochs=10**4, patience=10**4)
     walk = Walk(endless, rows, people, 1, 5e-4, "cpu")
     before = threading.active_count()
-    main = threading.main_thread().ident
-    timer = threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT))
+    main = threading.main_thread().ident if heard_by == "the main thread" else None
+    timer = threading.Timer(0.3, lambda: signal.pthread_kill(main or threading.get_ident(), signal.SIGINT))
     timer.start()
+    started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         walk.side_by_side([SWEEPS[:1], SWEEPS[1:]])
+    assert time.monotonic() - started < 20  # to their end the sweeps take longer than a minute
     timer.join()
     assert threading.active_count() == before

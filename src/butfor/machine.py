@@ -1,16 +1,25 @@
-"""What this machine offers, and how to keep libraries from fighting over it."""
+"""What this machine offers, how to keep libraries from fighting over it, and how to wait for its threads."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+from collections.abc import Collection, Iterator
+from concurrent.futures import Future, as_completed
+from concurrent.futures import TimeoutError as Unfinished
 from contextlib import ExitStack
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 GENERATOR = threading.RLock()
 """Whoever seeds torch's generator, which all threads share, holds this until it is put back."""
+
+
+LISTENS = 0.25
+"""Seconds after which whoever waits for threads looks whether Ctrl-C was pressed."""
+
+T = TypeVar("T")
 
 
 def available_cores() -> int:
@@ -48,3 +57,16 @@ def _pools(modules: int) -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
+    """Futures, each when it has ended. A Ctrl-C that comes just as the main thread falls asleep is heard when it wakes:
+    so it never sleeps for long."""
+    left = set(futures)
+    while left:
+        try:
+            for future in as_completed(left, timeout=LISTENS):
+                left.discard(future)
+                yield future
+        except Unfinished:
+            continue

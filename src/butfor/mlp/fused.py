@@ -15,7 +15,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.machine import available_cores
+from butfor.machine import as_they_end, available_cores
 from butfor.mlp import kernels
 from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse
 from butfor.mlp.learner import NetworkEngine
@@ -75,7 +75,7 @@ class FusedEngine(NetworkEngine):
             try:
                 jobs = enumerate(zip(flip_sets, seeds, strict=True))
                 futures = [pool.submit(trainings.run, k, flips, seed) for k, (flips, seed) in jobs]
-                for future in as_completed(futures):
+                for future in as_they_end(futures):
                     future.result()
                     if progress:
                         progress(1)

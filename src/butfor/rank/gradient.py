@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.ensemble import models_of
-from butfor.machine import available_cores
+from butfor.machine import as_they_end, available_cores
 from butfor.mlp.derivatives import GradientResult
 from butfor.mlp.learner import NetworkModel
 from butfor.mlp.recipe import Network, Recipe, Rows
@@ -116,7 +116,10 @@ class Walk:
         halt = Event()
         with ThreadPoolExecutor(len(parts)) as pool:
             try:
-                return list(pool.map(lambda part: self.effects(part, halt), parts))
+                futures = [pool.submit(self.effects, part, halt) for part in parts]
+                for future in as_they_end(futures):
+                    future.result()
+                return [future.result() for future in futures]
             except BaseException:
                 halt.set()
                 raise
