@@ -188,6 +188,7 @@ def test_solid_judges_searches_on_the_same_people(capsys, tmp_path):
     rows = list(solid.solid(["salary"], searches=["top of combined"], people=6, members=3, budget=3))
     assert rows[0]["solid"] <= rows[0]["found"] <= rows[0]["people"] == 6
     assert rows[0]["mean_flips"] == 3
+    assert set(solid.SEARCHES) - set(solid.USUAL) == {"whole, measured"}  # hours on a CPU: only where it is named
     with pytest.raises(SettingError, match="no search 'fast'"):
         solid.main(["--searches", "fast"])
 

@@ -97,7 +97,7 @@ def models(datasets: str | None, budget: str, people: int, as_json: bool) -> Non
 
 @bench.command("solid")
 @click.option("--datasets", help="Names, separated by commas. Default: german, compas, adult.")
-@click.option("--searches", help="Names as in the table, separated by semicolons. Default: all.")
+@click.option("--searches", help="Names, separated by semicolons. Default: all but 'whole, measured', which is slow.")
 @click.option("--people", default=200, show_default=True, help="People per data set.")
 @click.option("--members", default=16, show_default=True, help="Members of the ensemble.")
 @click.option("--budget", help="A share or a count of labels. Default: 5 % of German, 1 % of Compas, 0.1 % of Adult.")
