@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures import TimeoutError as Unfinished
 from contextlib import ExitStack
@@ -70,3 +70,10 @@ def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
                 yield future
         except Unfinished:
             continue
+
+
+def results(futures: Sequence[Future[T]]) -> list[T]:
+    """What came of all of them, in their order; the first that raises ends the waiting."""
+    for future in as_they_end(futures):
+        future.result()
+    return [future.result() for future in futures]

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.learn.ensemble import EnsembleModel, models_of
-from butfor.machine import as_they_end, available_cores
+from butfor.machine import available_cores, results
 from butfor.rank.ranking import Ranking, Scores, accepts, checked_scores
 from butfor.seam import Model, Table, away
 
@@ -77,10 +77,7 @@ class Averaged(Ranking):
             return
         with ThreadPoolExecutor(cores) as pool:
             for first in range(0, len(members), cores):
-                futures = [pool.submit(one, member) for member in members[first : first + cores]]
-                for future in as_they_end(futures):
-                    future.result()
-                yield from [future.result() for future in futures]
+                yield from results([pool.submit(one, member) for member in members[first : first + cores]])
 
 
 def suited(ranking: Ranking, model: Model) -> Ranking:

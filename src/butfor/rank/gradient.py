@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.ensemble import models_of
-from butfor.machine import as_they_end, available_cores
+from butfor.machine import available_cores, results
 from butfor.mlp.derivatives import GradientResult
 from butfor.mlp.learner import NetworkModel
 from butfor.mlp.recipe import Network, Recipe, Rows
@@ -116,10 +116,7 @@ class Walk:
         halt = Event()
         with ThreadPoolExecutor(len(parts)) as pool:
             try:
-                futures = [pool.submit(self.effects, part, halt) for part in parts]
-                for future in as_they_end(futures):
-                    future.result()
-                return [future.result() for future in futures]
+                return results([pool.submit(self.effects, part, halt) for part in parts])
             except BaseException:
                 halt.set()
                 raise
