@@ -87,6 +87,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def leads_to(browser: Any, anchor: str) -> None:
+    """Waits until the link that was followed has made `anchor` the page's target."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, 30).until(lambda b: b.execute_script(f"return document.querySelector('#{anchor}:target')"))
+
+
 def in_view(browser: Any, anchor: str) -> bool:
     top = browser.execute_script(f"return document.getElementById('{anchor}').getBoundingClientRect().top")
     return -1 <= top < browser.execute_script("return innerHeight")
@@ -118,10 +125,10 @@ def test_a_link_leads_to_the_person_and_back(browser, report):
         assert browser.find_element("id", part).is_displayed()
     assert not in_view(browser, "case-25")
     browser.find_element("css selector", "#people a[href='#case-25']").click()
-    assert browser.find_element("css selector", ":target").get_attribute("id") == "case-25"
+    leads_to(browser, "case-25")
     assert in_view(browser, "case-25")
     browser.find_element("css selector", "#case-25 a.back").click()
-    assert browser.find_element("css selector", ":target").get_attribute("id") == "people"
+    leads_to(browser, "people")
     assert in_view(browser, "people")
     assert browser.get_log("browser") == []
 
@@ -211,7 +218,7 @@ def test_people_are_filtered_sorted_searched_and_followed_without_a_network(offl
     browser.find_element("css selector", "#people-columns input[value='8']").click()
     assert not browser.find_element("css selector", "#people-list thead th:nth-child(9)").is_displayed()
     browser.find_element("css selector", "#people-list tbody a").click()
-    assert browser.find_element("css selector", ":target").get_attribute("id") == "case-11"
+    leads_to(browser, "case-11")
     resources = browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)")
     assert resources == []
     assert browser.get_log("browser") == []

@@ -123,12 +123,15 @@
   tools.addEventListener("input", heed);
   // Not of text: leaving a field by a click on a row would move that row away from under the click.
   for (const choice of choices) choice.addEventListener("change", heed);
-  tools.addEventListener("reset", () => setTimeout(() => {
+  // The form's own reset comes after its event: asked for here, it is over before the list is drawn again.
+  tools.querySelector("[type=reset]").addEventListener("click", (event) => {
+    event.preventDefault();
+    tools.reset();
     [...table.classList].filter((name) => name.startsWith("no-")).forEach((name) => table.classList.remove(name));
     sorted = -1;
     most = MOST;
     show();
-  }));
+  });
   tools.hidden = false;
   show();
 
