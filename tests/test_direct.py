@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from butfor.bench.engines import encoded, published
+from butfor.bench.work import encoded, published
 from butfor.mlp import direct, reference
 from butfor.mlp.recipe import Network, Recipe, Rows, pack
 

@@ -18,9 +18,12 @@ from butfor.mlp.learner import MLPLearner
 from butfor.mlp.stacked import StackedEngine
 from butfor.progress import Watcher
 from butfor.rank import as_ranking
-from butfor.rank.averaged import Averaged, suited
+from butfor.rank.averaged import Averaged, suited, trimmed_mean
+from butfor.rank.combined import beaten
+from butfor.rank.gradient import Gradient
 from butfor.seam import Training, away
 from butfor.search import SolidSearch
+from butfor.search.guided import Leaders
 from butfor.search.hunt import Hunt, SizeSearch
 from butfor.search.trainer import Trainer
 from conftest import fitted
@@ -45,6 +48,12 @@ def test_the_audited_model_is_the_mean_of_its_members(german):
     assert [v.logit for v in population] == pytest.approx(logits[:12], abs=1e-6)
     refitted = audit.learner_.fit(audit.table_, audit.table_.labels())
     assert np.array_equal(refitted.logits(data.X_test), audit.model_.logits(data.X_test))
+
+
+def test_found_at_the_first_attempt_is_whom_the_first_set_turns(german):
+    _, _, population = german
+    first = [v for v in population.found if (v.course[0][1] > 0) != (v.logit > 0)]
+    assert population.one_shot == len(first) > 0
 
 
 def test_every_find_turns_the_mean_of_all_members_by_the_definition(german):
@@ -146,6 +155,42 @@ def test_scores_at_nobodys_flips_are_the_ranking_itself(german):
         assert np.corrcoef(np.argsort(np.argsort(one)), np.argsort(np.argsort(other)))[0, 1] > 0.95
     away_from = gradient.score_at(audit.model_, audit.table_, people, [(1, 2, 3)] * 3)
     assert not np.allclose(at, away_from)
+
+
+def test_wild_scores_are_left_out_of_the_mean():
+    scores = np.random.default_rng(3).normal(size=(16, 5))
+    scores[[2, 7], 1] = 1e9, -1e9
+    kept = np.sort(scores, axis=0)[2:14]
+    assert trimmed_mean(scores) == pytest.approx(kept.mean(axis=0))
+    for few in (3, 4):
+        assert trimmed_mean(scores[:few]) == pytest.approx(np.median(scores[:few], axis=0))
+    assert trimmed_mean(scores[:2]) == pytest.approx(scores[:2].mean(axis=0))
+
+
+def test_the_published_score_counts_half_beside_an_ensembles_gradient(german):
+    audit, data, _ = german
+    people, model, table = data.X_test.iloc[:3], audit.model_, audit.table_
+    leaders = Leaders.of(model)
+    gradient, published = (beaten(part.score(model, table, people)) for part in leaders.parts.values())
+    assert leaders.score(model, table, people) == pytest.approx((gradient + published / 2) / 1.5)
+    alone = Leaders.of(model.models[0])
+    both = [beaten(part.score(model.models[0], table, people)) for part in alone.parts.values()]
+    assert alone.score(model.models[0], table, people) == pytest.approx(np.mean(both, axis=0))
+
+
+@pytest.mark.parametrize("fewer", [False, True])
+def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatch, fewer):
+    audit, data, _ = german
+    people, model, table, flips = data.X_test.iloc[:2], audit.model_, audit.table_, [(1, 2, 3), (4, 5)]
+    leaders = Leaders.of(model)
+    first, published = (beaten(part.score(model, table, people)) for part in leaders.parts.values())
+    if fewer:
+        monkeypatch.setattr("butfor.rank.gradient.LARGE", 100)
+        monkeypatch.setattr("butfor.rank.gradient.ENOUGH", 2)
+        monkeypatch.setattr(Gradient, "enough", 4)
+    second = beaten(leaders.first.score_at(model, table, people, flips))
+    expected = (second + first) / 2 if fewer else second
+    assert leaders.score_again(model, table, people, flips) == pytest.approx(expected + published / 4)
 
 
 class Made:
@@ -258,7 +303,7 @@ def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
     assert stopped.found
     assert all(v.solidity == "not checked" for v in stopped.found)
     assert not any(v.complete for v in stopped.eligible)
-    assert "was not checked" in stopped.sentence
+    assert "were not put to fresh seeds" in stopped.sentence
 
 
 def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_complete(monkeypatch):

@@ -1,8 +1,9 @@
 """A ranking of single models, averaged over the members of an ensemble.
 
 One member's scores hold much of its own seed; their mean is about the labels. Where a member's scores can be wild (the
-gradient of a rough training) it is their median. Scores that count away from the model's decision are turned for the
-members that decide otherwise than the ensemble does: all of them count away from the ensemble's decision.
+gradient of a rough training) an eighth of them at either end is left out of it. Scores that count away from the model's
+decision are turned for the members that decide otherwise than the ensemble does: all of them count away from the
+ensemble's decision.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ from butfor.machine import available_cores, results
 from butfor.rank.ranking import Ranking, Scores, accepts, checked_scores
 from butfor.seam import Model, Table, away
 
+WILD = 8
+"""Of so many members one at either end is left out where scores can be wild; of few members one as well."""
+
+
+PASSED_ON = ("train_on", "sweep_by", "score_at", "asks_fewer_at_flips", "function")
+
 
 class Averaged(Ranking):
-    """The mean, or the median, of what `ranking` says about each member; of as many as it says are `enough`."""
+    """The mean, whole or trimmed, of what `ranking` says about each member; of as many as it says are `enough`."""
 
     def __init__(self, ranking: Ranking) -> None:
         self.ranking = ranking
@@ -41,7 +48,7 @@ class Averaged(Ranking):
         return bool(getattr(self.ranking, "predicts", False))
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("train_on", "sweep_by", "score_at", "function"):  # as far as the ranking has them
+        if name in PASSED_ON:  # as far as the ranking has them
             return getattr(self.ranking, name)
         raise AttributeError(name)
 
@@ -59,7 +66,7 @@ class Averaged(Ranking):
             for member, scores in zip(members, scored, strict=True)
         )
         if getattr(self.ranking, "rough", False):
-            return np.median(np.array(list(turned)), axis=0)
+            return trimmed_mean(np.array(list(turned)))
         total: NDArray[np.float64] = np.zeros((len(people), table.n))
         for scores in turned:
             total += scores
@@ -78,6 +85,16 @@ class Averaged(Ranking):
         with ThreadPoolExecutor(cores) as pool:
             for first in range(0, len(members), cores):
                 yield from results([pool.submit(one, member) for member in members[first : first + cores]])
+
+
+def trimmed_mean(scores: Scores) -> Scores:
+    """Over the first axis, without the lowest and the highest; of three or four it is the median."""
+    count = len(scores)
+    if count < 3:
+        return np.asarray(scores.mean(axis=0))
+    out = max(1, count // WILD)
+    inner = np.partition(scores, (out, count - out - 1), axis=0)[out : count - out]
+    return np.asarray(inner.mean(axis=0))
 
 
 def suited(ranking: Ranking, model: Model) -> Ranking:

@@ -142,7 +142,7 @@ class Gradient(NetworkRanking):
     signed = True
     """Scores count away from the network's own decision."""
     rough = True
-    """A single network's may be far off: over the members of an ensemble their median is taken."""
+    """A single network's may be far off: the mean over the members of an ensemble is trimmed."""
 
     def __init__(
         self, epochs: int = 8, tolerance: float = 5e-4, device: str | None = None, memory_limit: int = MEMORY_LIMIT
@@ -193,8 +193,7 @@ class Gradient(NetworkRanking):
         from what `model` decides now. By the share of rows each row beats, the mean over the members of an ensemble."""
         from butfor.mlp.sweeps import Sweep
 
-        enough = ENOUGH if table.n > LARGE else self.enough
-        members = [_network(member) for member in models_of(model)[:enough]]
+        members = [_network(member) for member in self._asked_at_flips(model, table)]
         sweeps = [
             Sweep(member.network.recipe.seed, flips[k], np.array([k])) for k in range(len(people)) for member in members
         ]
@@ -203,6 +202,13 @@ class Gradient(NetworkRanking):
             k = int(sweep.people[0])
             total[k] += beaten(effects * out[k])[0]
         return total / len(members)
+
+    def _asked_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
+        return models_of(model)[: ENOUGH if table.n > LARGE else self.enough]
+
+    def asks_fewer_at_flips(self, model: Model, table: Table) -> bool:
+        """Whether `score_at` goes by fewer members of an ensemble than `score` does."""
+        return len(self._asked_at_flips(model, table)) < len(models_of(model)[: self.enough])
 
     def _effects(self, network: NetworkModel, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
         """Predicted changes of the logits if each label were turned, sweep by sweep."""

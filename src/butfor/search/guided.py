@@ -36,6 +36,9 @@ POOR, TRUSTED = 0.2, 0.95
 where they come from a model without noise."""
 MEAN = "both"
 """The name of all rankings averaged."""
+BESIDE, BESIDE_AGAIN = 0.5, 0.25
+"""What the published score counts beside the gradient averaged over the members of an ensemble; and beside the second,
+taken at half-flipped labels. A single network's gradient is rougher: both count alike there."""
 WORDS = {"gradient": "the gradient", "published": "the published ranking"}
 """Rankings that may lead, in words; the others by their name."""
 
@@ -52,9 +55,11 @@ class Leaders:
     OWN = (NOISELESS, "leaves")
     ANYONES = ("surrogate-signed", "distance")
 
-    def __init__(self, parts: Mapping[str, Ranking], leader: str = MEAN) -> None:
+    def __init__(self, parts: Mapping[str, Ranking], leader: str = MEAN, beside: float = 1.0) -> None:
         self.parts = dict(parts)
         self.leader = leader
+        self.beside = beside
+        """What each of the others counts beside the first."""
         self.trusted = False
         """Whether the leader's predictions, not only their order, can be believed."""
         self._subject: tuple[Model, Table] | None = None
@@ -66,7 +71,7 @@ class Leaders:
         """Those that accept the model."""
         ours = {"gradient": suited(as_ranking("gradient"), model), "published": suited(as_ranking("combined"), model)}
         if all(accepts(ranking, model) for ranking in ours.values()):
-            return cls(ours)
+            return cls(ours, beside=BESIDE if isinstance(model, EnsembleModel) else 1.0)
         own = [name for name in ("gradient", *cls.OWN) if accepts(suited(as_ranking(name), model), model)][:1]
         return cls({name: suited(as_ranking(name), model) for name in (*own, *cls.ANYONES)})
 
@@ -147,23 +152,27 @@ class Leaders:
     def score_again(
         self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]
     ) -> NDArray[np.float64]:
-        """Scores once each person's own flips are made: what the first ranking says there, and with half its weight
-        what the others said before."""
+        """Scores once each person's own flips are made: what the first ranking says there, and with a quarter of its
+        weight what the others said before. Where it asks fewer members there than before, what it said before counts
+        as much."""
         scores = beaten(self.first.score_at(model, table, people, flips))  # type: ignore[attr-defined]
+        if self.first.asks_fewer_at_flips(model, table):  # type: ignore[attr-defined]
+            scores = (scores + beaten(self._first_scores(model, table, people))) / 2
         others = [part for part in self.parts.values() if part is not self.first]
         for part in others:
-            scores += beaten(part.score(model, table, people)) / (2 * len(others))
+            scores += BESIDE_AGAIN * beaten(part.score(model, table, people)) / len(others)
         return scores
 
     def _led_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         names = list(self.parts) if leader == MEAN else [leader]
-        scores = []
+        scores, weights = [], []
         for name in names:
             part = self.parts[name]
             first = part is self.first
             scored = self._first_scores(model, table, people) if first else part.score(model, table, people)
             scores.append(beaten(scored))
-        return np.asarray(np.mean(scores, axis=0))
+            weights.append(1.0 if first else self.beside)
+        return np.asarray(np.average(scores, axis=0, weights=weights))
 
     def _first_scores(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         if self._subject is None or self._subject[0] is not model or self._subject[1] is not table:
