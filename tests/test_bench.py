@@ -10,7 +10,10 @@ import pytest
 
 from butfor.bench import agreement, engines
 from butfor.bench.effectiveness import effectiveness
-from butfor.bench.engines import Sizes, engines_bench, random_flip_sets, table, training_flop
+from butfor.bench.engines import Sizes, engines_bench, training_flop
+from butfor.bench.enginetable import table
+from butfor.bench.memory import high_water_mark
+from butfor.bench.work import encoded, random_flip_sets
 from butfor.errors import EngineError, SettingError
 from butfor.mlp.recipe import Recipe
 from butfor.mlp.reference import train
@@ -114,9 +117,9 @@ def test_flip_sets_are_different_and_no_more_than_there_are():
 
 
 def test_high_water_mark_grows_with_what_is_held():
-    before = engines.high_water_mark()
+    before = high_water_mark()
     held = np.ones(2**25)
-    assert engines.high_water_mark() >= max(before, held.nbytes)
+    assert high_water_mark() >= max(before, held.nbytes)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +154,7 @@ def test_difference_counts_what_differs():
 
 
 def test_the_floor_is_the_same_training_up_to_rounding():
-    rows, people, setup = engines.encoded("salary")
+    rows, people, setup = encoded("salary")
     recipe = Recipe(setup.hidden, batch_size=8, max_epochs=3)
     usual, other = train(recipe, rows, (4,)), agreement.train_batches_reversed(recipe, rows, (4,))
     np.testing.assert_allclose(other.logits(people), usual.logits(people), rtol=1e-4, atol=1e-5)

@@ -23,10 +23,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from butfor.bench.engines import batch_in_words, encoded, machine, published, random_flip_sets
+from butfor.bench.work import batch_in_words, encoded, published, random_flip_sets
 from butfor.data import catalogue_frame
 from butfor.learn.engines import network_engine
-from butfor.machine import available_cores
+from butfor.machine import available_cores, processor
 from butfor.mlp import reference
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import Network, Recipe, Rows
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--no-floor", action="store_true", help="leave out the reference against itself")
     given = parser.parse_args(arguments)
     if not given.json:
-        print(f"{machine()}\n{LEGEND}\n\n{HEADER}", flush=True)
+        print(f"{processor()}\n{LEGEND}\n\n{HEADER}", flush=True)
     table = agreement_bench(
         given.datasets.split(",") if given.datasets else None, given.sets, given.engine, given.device,
         max_epochs=given.max_epochs, floor=not given.no_floor,

@@ -16,15 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from math import comb
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -32,17 +28,19 @@ import numpy as np
 import torch
 
 from butfor import __version__
-from butfor.data import load_dataset
+from butfor.bench.enginetable import table
+from butfor.bench.memory import peak_memory
+from butfor.bench.work import batch_in_words, encoded, published, random_flip_sets
 from butfor.data.catalogue import Setup
-from butfor.encode import TableEncoder
 from butfor.errors import EngineError
 from butfor.learn.engines import network_engine
-from butfor.machine import available_cores
+from butfor.machine import available_cores, processor
 from butfor.mlp import direct
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import Recipe, Rows
 from butfor.mlp.reference import train
+from butfor.provenance import versions
 from butfor.seam import FlipSet, Floats
 
 PARTS = ("speed", "exhaustive", "scaling")
@@ -113,27 +111,11 @@ def engines_bench(
             record["scaling"] = scaling(fused, jobs, rows, sizes)
         if "memory" in parts:
             tell(f"memory: an audit of {sizes.dataset} in a process of its own")
-            record["memory"] = peak_memory(sizes)
+            record["memory"] = peak_memory(sizes.dataset, sizes.people, sizes.memory_retrainings)
     if device is not None:
         tell(f"gpu: the stacked engine on {device}")
         record["gpu"] = on_device(device, rows, people, setup, sizes, all_rows)
     return record
-
-
-def encoded(name: str) -> tuple[Rows, Floats, Setup]:
-    """A data set's rows as numbers, its test people, and how it is trained."""
-    data = load_dataset(name)
-    encoder = TableEncoder("embed", data.setup.numeric).fit(data.X_train)
-    X, X_val, people = (encoder.transform(part) for part in (data.X_train, data.X_val, data.X_test))
-    return Rows(X, data.y_train.to_numpy(), X_val, data.y_val.to_numpy()), people, data.setup
-
-
-def random_flip_sets(n: int, size: int, count: int, seed: int = 0) -> list[FlipSet]:
-    """`count` different sets of `size` rows, or as many as there are."""
-    rng, found = np.random.default_rng(seed), dict[FlipSet, None]()
-    while len(found) < min(count, comb(n, size)):
-        found[tuple(sorted(int(row) for row in rng.choice(n, size, replace=False)))] = None
-    return list(found)
 
 
 def training_flop(widths: Sequence[int], n: int, n_val: int) -> int:
@@ -208,10 +190,6 @@ def sgemm_gflops(size: int, repeats: int = 3) -> float:
 
 
 # --- one data set, every label ------------------------------------------------------------------------
-
-
-def published(setup: Setup) -> Recipe:
-    return Recipe(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
 
 
 def exhaustive(engine: NetworkEngine, sizes: Sizes) -> dict[str, Any]:
@@ -317,64 +295,6 @@ def explanation(at: dict[str, Any], jobs: int) -> str | None:
     return f"{at['axis']} = {at['value']}, {batch_in_words(at['batch_size'])}: {ratio:.2f} × per unit of work; {why}"
 
 
-# --- memory -------------------------------------------------------------------------------------------
-
-AUDIT = """
-import json, sys
-from butfor.bench.engines import audit_for_memory
-print(json.dumps(audit_for_memory(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
-"""
-
-
-def peak_memory(sizes: Sizes) -> dict[str, Any]:
-    """The audit in a process of its own, so that nothing measured before counts."""
-    given = [sizes.dataset, str(sizes.people), str(sizes.memory_retrainings)]
-    # "-W ignore": what a library warns about must not end up between the numbers.
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", AUDIT, *given], stdout=subprocess.PIPE, text=True, check=True
-    )
-    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return record
-
-
-def audit_for_memory(name: str, people: int, retrainings: int) -> dict[str, Any]:
-    """Audit people by the fused engine, Algorithm 1 and the published ranking, and look at the high-water mark."""
-    from butfor.audit import LabelAudit
-    from butfor.mlp.mlp import MLP
-
-    data = load_dataset(name)
-    setup = data.setup
-    audit = LabelAudit(
-        MLP(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size),
-        encoder=TableEncoder("embed", setup.numeric), budget=setup.budget, rank="combined", protocol="algorithm1",
-        engine="fused", max_retrainings=retrainings, members=1, fresh_seeds=0,
-    )  # fmt: skip
-    audit.fit(
-        data.X_train, data.y_train, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val)
-    )  # fmt: skip
-    cases = audit.eligible_cases(data.X_test, people)
-    started = time.perf_counter()
-    population = audit.explain_all(data.X_test, cases=cases)
-    return {
-        "dataset": name, "people": len(cases), "retrainings": population.run["retrainings"],
-        "seconds": time.perf_counter() - started, "peak_mib": high_water_mark() / 2**20,
-    }  # fmt: skip
-
-
-def high_water_mark() -> int:
-    """Bytes this process held at most, without those of any helper process it started."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # getrusage would also count what the parent held when it started this process.
-        marks = [text.split()[1] for text in status.read_text().splitlines() if text.startswith("VmHWM")]
-        if marks:
-            return int(marks[0]) * 1024
-    import resource
-
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used if sys.platform == "darwin" else used * 1024
-
-
 # --- any torch device ---------------------------------------------------------------------------------
 
 
@@ -390,7 +310,7 @@ def on_device(
     fits = engine.fit_many(recipe, rows, flip_sets, people)
     seconds = time.perf_counter() - started
     record: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else machine(),
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else processor(),
         "dataset": sizes.dataset, "batch_size": None, "max_epochs": recipe.max_epochs, "patience": recipe.patience,
         "networks": len(flip_sets), "labels_flipped": setup.budget, "people": len(people),
         "mean_epochs": float(fits.epochs.mean()), "seconds": seconds, "per_second": len(flip_sets) / seconds,
@@ -401,139 +321,22 @@ def on_device(
     return record
 
 
-# --- settings and printing ----------------------------------------------------------------------------
+# --- settings ---------------------------------------------------------------------------------------
 
 
 def settings(sizes: Sizes, rows: Rows, jobs: int) -> dict[str, Any]:
     return {
-        "machine": machine(),
+        "machine": processor(),
         "cores": available_cores(),
         "fused_threads": jobs,
         "loop_threads": 1,
         "load_before": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-        "versions": versions(),
+        "versions": {"butfor": __version__} | versions(),
         "shape": {"rows": rows.n, "inputs": rows.d, "validation": len(rows.X_val), "hidden": list(sizes.hidden)},
         "K": sizes.networks,
         "baseline": BASELINE,
         "sizes": asdict(sizes),
     }
-
-
-def machine() -> str:
-    """The processor in words."""
-    cpuinfo = Path("/proc/cpuinfo")
-    names = []
-    if cpuinfo.exists():
-        names = [t.split(":")[1].strip() for t in cpuinfo.read_text().splitlines() if t.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {platform.system()}"
-
-
-def versions() -> dict[str, str | None]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found: dict[str, str | None] = {"butfor": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "numba"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
-
-
-def batch_in_words(batch_size: int | None) -> str:
-    return "full batch" if batch_size is None else f"batch {batch_size}"
-
-
-def table(record: dict[str, Any]) -> str:
-    said, shape = record["settings"], record["settings"]["shape"]
-    lines = [
-        f"{said['machine']}; {said['cores']} cores, load {said['load_before']}; "
-        + ", ".join(f"{name} {number}" for name, number in said["versions"].items() if number),
-        f"Loop, one thread: {BASELINE}.",
-    ]
-    if record["left_out"]:
-        lines.append(f"Left out: {record['left_out']}")
-    if record["speedup_minibatch"] is not None:
-        lines += ["", *speed_lines(record, shape)]
-    if "exhaustive" in record:
-        lines += ["", *exhaustive_lines(record["exhaustive"])]
-    if "scaling" in record:
-        lines += ["", *scaling_lines(record["scaling"])]
-    if "memory" in record:
-        used = record["memory"]
-        lines += [
-            "",
-            f"Memory: auditing {used['people']} people of {used['dataset']} by fused ({used['retrainings']} "
-            f"retrainings, {used['seconds']:.0f} s) took {used['peak_mib']:.0f} MiB at most.",
-        ]
-    if "gpu" in record:
-        lines += ["", *device_lines(record["gpu"])]
-    return "\n".join(lines)
-
-
-def speed_lines(record: dict[str, Any], shape: dict[str, Any]) -> list[str]:
-    said = record["settings"]
-    lines = [
-        f"{shape['rows']} × {shape['inputs']} rows, {shape['validation']} validation rows, hidden "
-        f"{'×'.join(map(str, shape['hidden']))}; fused: {said['K']} networks on {said['fused_threads']} threads",
-        f"{'milliseconds per network and epoch':36} {'loop':>9} {'direct':>9} {'fused':>9} {'speedup':>9} "
-        f"{'min – max':>17} {'GFLOP/s per core':>17}",
-    ]
-    for name, words in (("minibatch", f"batch {said['sizes']['batch_size']}"), ("full_batch", "full batch")):
-        low, high = record[f"speedup_{name}_range"]
-        lines.append(
-            f"{words:36} {1e3 * record[f'loop_seconds_{name}']:>9.2f} "
-            f"{1e3 * record[f'direct_seconds_{name}']:>9.2f} {1e3 * record[f'fused_seconds_{name}']:>9.2f} "
-            f"{record[f'speedup_{name}']:>7.1f} × {f'{low:.1f} – {high:.1f}':>17} {record[f'gflops_{name}']:>17.1f}"
-        )
-    lines.append(
-        "Direct, the same bits as the loop, is "
-        f"{record['speedup_direct_minibatch']:.1f} and {record['speedup_direct_full_batch']:.1f} times as fast."
-    )
-    lines.append(
-        f"Full batch reaches {100 * record['peak_share']:.0f} % of the core's peak, {record['peak_gflops']:.1f} "
-        f"GFLOP/s (float32 product of two matrices of size {said['sizes']['sgemm']}, one thread, same run)."
-    )
-    return lines
-
-
-def exhaustive_lines(found: dict[str, Any]) -> list[str]:
-    return [
-        f"{found['dataset']}, every label alone: {found['retrainings']} retrainings answer {found['people']} people in "
-        f"{found['seconds']:.2f} s; the loop takes {found['loop_seconds']:.0f} s (extrapolated from "
-        f"{found['loop_sample']} trainings), {found['speedup']:.1f} × as long.",
-        f"For {found['changed']} people some single label turns the decision (before the reference confirms it).",
-    ]
-
-
-def scaling_lines(line: list[dict[str, Any]]) -> list[str]:
-    lines = [
-        f"{'against':9} {'':10} {'':>7} {'rows':>6} {'K':>4} {'hidden':>9} {'seconds':>9} {'ms / network':>13} "
-        f"{'ps / flop':>10} {'/ largest':>10}"
-    ]
-    for at in line:
-        lines.append(
-            f"{at['axis']:9} {batch_in_words(at['batch_size']):10} {at['value']:>7} {at['rows']:>6} "
-            f"{at['networks']:>4} {'×'.join(map(str, at['hidden'])):>9} {at['seconds']:>9.3f} "
-            f"{1e3 * at['seconds_per_network']:>13.2f} {at['ps_per_flop']:>10.2f} {at['against_largest']:>10.2f}"
-        )
-    return lines + [at["explanation"] for at in line if at["explanation"]]
-
-
-def device_lines(found: dict[str, Any]) -> list[str]:
-    lines = [
-        f"{found['device']}: {found['per_second']:.0f} retrainings of {found['dataset']} a second ({found['networks']} "
-        f"different sets of {found['labels_flipped']} labels, full batch, early stopping after "
-        f"{found['mean_epochs']:.0f} epochs on average, {found['people']} people answered) in {found['seconds']:.2f} s."
-    ]
-    if "exhaustive" in found:
-        every = found["exhaustive"]
-        lines.append(
-            f"Every label alone: {every['retrainings']} retrainings answer {every['people']} people in "
-            f"{every['seconds']:.1f} s, {every['per_second']:.0f} a second; for {every['changed']} people some single "
-            "label turns the decision (before the reference confirms it)."
-        )
-    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
