@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.errors import ReplayError, SettingError, TableError
@@ -235,6 +236,19 @@ def test_a_table_given_in_python_replays_from_the_verdict_only():
     verdict = audit.explain_all(data.X_test).verdicts[0]
     with pytest.raises(ReplayError, match="given in Python"):
         Verdict.from_json(verdict.to_json()).replay()
+    with pytest.raises(ReplayError, match="training='tuple' is not a table of butfor's"):
+        butfor.replay(verdict.to_dict(), training=(data.X_train, data.y_train))
+    assert butfor.replay(verdict.to_dict(), training=audit.table_)
+
+
+def test_keystones_and_a_table_may_call_columns_alike():
+    X = pd.DataFrame({"row": np.arange(60.0), "people": np.arange(60) % 7, "sex": ["a", "b"] * 30})
+    audit = butfor.LabelAudit(LogisticRegression(), budget=9, phi="everyone", psi="everything")
+    audit.fit(X, (X["row"] > 30).astype(int), sensitive_features="sex")
+    found = audit.explain_all(X.iloc[28:34]).keystones
+    assert len(found)
+    assert found.index.name == "row"
+    assert {"row (of the table)", "people (of the table)"} < set(found.columns)
 
 
 def test_populations_add_up(salary_population):
@@ -338,6 +352,12 @@ def test_questions_that_cannot_be_answered_are_refused(salary):
         audit.explain(data.X_test)
     with pytest.raises(SettingError, match="people 0 to 10"):
         audit.explain_all(data.X_test, cases=[11])
+    for nonsense in (5, slice(0, 3), "0:3", [0.5], [True, False]):
+        with pytest.raises(SettingError, match="give positions in the table"):
+            audit.explain_all(data.X_test, cases=nonsense)
+    assert [v.case for v in audit.explain_all(data.X_test, cases=[3, 3, 0])] == [3, 0]
+    mask = np.arange(len(data.X_test)) % 5 == 0
+    assert [v.case for v in audit.explain_all(data.X_test, cases=mask)] == list(np.flatnonzero(mask))
     with pytest.raises(TableError, match="'Sex' is missing"):
         audit.explain(data.X_test.iloc[[0]].drop(columns="Sex"))
     wrong_settings = (

@@ -146,6 +146,20 @@ def test_a_command_says_everything_and_tells_everyone_before_it_ends_at_once():
     assert (done.returncode, done.stdout.split(), done.stderr) == (3, ["said", "told"], "")
 
 
+def test_ctrl_c_while_the_command_still_loads_ends_it_as_later():
+    script = (
+        "import sys\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'butfor.cli.auditing': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "from butfor.start import run\n"
+        "run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Stopped.\n")
+
+
 def test_a_changed_table_does_not_replay(capsys, loans):
     arguments = [
         "audit",

@@ -55,6 +55,23 @@ def test_a_file_says_what_the_command_line_would(capsys, here):
     assert file["run"]["command"] == line["run"]["command"]
 
 
+def test_people_that_the_command_line_names_win_over_the_files(capsys, here):
+    assert audited(capsys, "--config", config(), "--case", "5", "--case", "7")["asked"] == 2
+    case = config(cases='"0:6"', case="[9]")
+    assert audited(capsys, "--config", case)["asked"] == 7
+    assert audited(capsys, "--config", case, "--cases", "0:3")["asked"] == 3
+
+
+def test_options_that_take_names_may_be_repeated(capsys, here):
+    given = ["t.csv", "--label", "granted", "--model", "logistic", "--cases", "0:3", "--budget", "1"]
+    once = audited(capsys, *given, "--sensitive", "sex", "--drop", "ref,branch,sex")
+    twice = audited(capsys, *given, "--sensitive", "sex", "--drop", "ref", "--drop", "branch,sex")
+    assert once["run"]["blind"] is twice["run"]["blind"] is True
+    assert once["run"]["command"] == twice["run"]["command"]
+    both = audited(capsys, *given, "--sensitive", "sex", "--sensitive", "branch", "--drop", "ref")
+    assert both["run"]["sensitive_columns"] == ["sex", "branch"]
+
+
 def test_the_command_line_wins(capsys, here):
     record = audited(capsys, "--config", config(), "--budget", "3", "--no-share", "--cases", "0:2")
     assert (record["run"]["budget"], record["run"]["share"], record["asked"]) == (3, False, 2)

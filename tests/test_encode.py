@@ -232,6 +232,11 @@ def test_the_rarest_values_are_grouped_as_scikit_learn_does():
     later = pd.concat([column, pd.DataFrame({"town": ["z"]})])
     assert np.array_equal(ours.transform(later), theirs.transform(later))
     assert ours.get_feature_names_out()[-1] == "town=other"
+    apart = TableEncoder().fit(column)
+    assert not apart.transform(later)[-1].any()
+    assert apart.remarks(later)[0].endswith(
+        "'town' has neither among the training rows: there it counts as no value at all."
+    )
     assert ours.remarks(later) == [
         "Values that no training row has: 'town' in 1 row; they count as 'other' or as missing.",
         "'town' has 8 different values: the 3 most frequent stay apart, the others count as 'other'.",

@@ -11,12 +11,15 @@ import pandas as pd
 import pytest
 from scipy.stats import hypergeom
 
+import butfor
 from butfor import load_dataset
 from butfor.bench.review import plant
 from butfor.cli import main
+from butfor.data.table import load_table
 from butfor.follow.answers import Outcome
 from butfor.follow.gate import Check, check, junit, markdown, share_in
 from butfor.follow.review import Task, matched
+from butfor.follow.review import _training as training_of_run
 from butfor.result.population import Population
 from butfor.result.record import sealed
 
@@ -467,7 +470,7 @@ def test_what_cannot_be_measured_is_not_kept(salary, german, tmp_path, capsys):
 
     limits = ("--max-solid", "99%", "--max-gap", "99pp", "--max-close-calls", "99%")
     for source, change, failed, sentence in [
-        (salary, unchecked, 3, "not all checked under fresh seeds"),
+        (salary, unchecked, 3, "6 of these were not put to fresh seeds"),
         (german, unchecked, 0, "no seed changes"),
         (german, one_group, 1, "all of one group"),
         (german, nobody, 3, "is eligible"),
@@ -477,6 +480,33 @@ def test_what_cannot_be_measured_is_not_kept(salary, german, tmp_path, capsys):
         assert out.count("FAILED") == failed
         assert code == (1 if failed else 0)
         assert sentence in out
+
+
+def test_whoever_was_not_searched_for_to_the_end_counts_as_found(german, tmp_path, capsys):
+    def stopped(record):
+        left = [person for person in record["people"] if person["status"] == "not_found"][:4]
+        for person in left:
+            person["complete"] = False
+
+    shorter = changed(german, tmp_path / "audit.json", stopped)  # 16 of 39 are solid
+    assert "stopped early" in json.loads(shorter.read_text())["sentence"]
+    code, out, _ = run(capsys, "gate", shorter, "--max-solid", "45%")
+    assert (code, "may be up to 20" in out) == (1, True)
+    assert run(capsys, "gate", shorter, "--max-solid", "52%")[0] == 0
+    code, out, _ = run(capsys, "gate", shorter, "--max-gap", "99pp")
+    assert (code, "groups cannot be compared" in out) == (1, True)
+
+
+def test_a_review_knows_the_groups_beside_rows_of_which_some_were_set_aside(tmp_path):
+    rng = np.random.default_rng(0)
+    sex, x = rng.choice(["a", "b"], 90), rng.normal(size=90)
+    pd.DataFrame({"x": x, "sex": sex, "y": np.where(x > 0, "yes", "no")}).to_csv(tmp_path / "t.csv", index=False)
+    data = load_table(tmp_path / "t.csv", label="y", sensitive="sex", drop=["sex"])
+    audit = butfor.LabelAudit(butfor.MLP((2,), max_epochs=2), members=1, fresh_seeds=0)
+    audit.fit(data.X_train, data.y_train, sensitive_features=data.groups["train"])
+    table, groups, _ = training_of_run(audit.run_record())
+    assert table.set_aside
+    assert list(groups) == list(audit.sensitive_.values) == [sex[row] for row in table.X.index]
 
 
 def test_one_person_can_be_held_to_limits(german, tmp_path, capsys):
@@ -493,7 +523,7 @@ def test_the_gap_says_what_shuffling_gave(german, tmp_path, capsys):
     null = {"gap": 0.1, "shuffled": [0.05] * 18 + [0.2], "p_value": 0.1}
     shuffled = changed(german, tmp_path / "audit.json", lambda record: record["run"].update(null=null))
     _, out, _ = run(capsys, "gate", shuffled, "--max-gap", "10pp")
-    assert "as large in 1 of 19 shuffles (p = 0.1)" in out
+    assert "as far in 1 of 19 shuffles (p = 0.1)" in out
     assert "was not shuffled" not in out
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, norm
 
 from butfor import Population
+from butfor.follow.gate import check
 from butfor.mlp.recipe import Recipe
 from butfor.mlp.reference import train
 from butfor.result.control import Collateral
@@ -150,10 +151,16 @@ def test_populations_count_the_words(controlled):
     assert sum(population.solidity.values()) == len(population.found)
     assert len(population.solid) == population.solidity["solid"] == 0  # six seeds never suffice
     groups = population.by_group
-    assert (groups["share_solid"] <= groups["share"]).all()
+    assert groups["share_solid"].isna().all()
     assert (groups["median_margin"] > 0).all()
     assert any("fewer than 10" in warning for warning in population.warnings)
-    assert "whatever the seed" in population.sentence
+    assert "6 fresh seeds are too few to call one solid (29 at least)" in population.sentence
+    (limit,) = check(population, max_solid=0.99)
+    assert not limit.kept
+    assert "6 fresh seeds are too few" in limit.sentence
+    enough = Population(population.verdicts, population.run | {"fresh_seeds": 29})
+    assert "whatever the seed" in enough.sentence
+    assert (enough.by_group["share_solid"] <= enough.by_group["share"]).all()
     frame = population.to_frame()
     assert list(frame["solidity"].dropna()) == [v.solidity for v in population.found]
     assert frame["base"].notna().sum() == len(population.eligible)

@@ -4,12 +4,14 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import fisher_exact
 
 import butfor
 from butfor.result.groups import Null, compare
 from butfor.rules import as_psi, flippable
+from butfor.situation import Sensitive
 from conftest import fitted
 
 
@@ -52,12 +54,28 @@ def test_shuffles_decide_what_is_claimed():
     groups, turned, margins = people({"a": 0.1, "b": 0.7})
     as_usual = compare(groups, turned, margins, Null(0.2, tuple([0.25] * 19)))
     assert as_usual.null.p_value == 1.0
-    assert "have anyway" in as_usual.sentence
-    assert "So the difference is what" in as_usual.sentence
+    assert "So groups differ as groups of these sizes do anyway." in as_usual.sentence
     more = compare(groups, turned, margins, Null(0.6, tuple([0.1] * 19)))
     assert more.null.p_value == pytest.approx(0.05)
-    assert "So it is more than" in more.sentence
+    assert "So groups differ more than groups of these sizes do anyway." in more.sentence
+    four = np.array(["a", "a", "b", "b"], dtype=object), np.array([True, False, False, False]), np.arange(4.0)
+    few = compare(*four, Null(0.6, tuple([0.1] * 19)))
+    assert (
+        "may be chance. By who is turned by the first set of the whole budget, groups are up to 60.0 points"
+        in few.sentence
+    )
     assert Null.from_dict(json.loads(json.dumps(more.null.to_dict()))) == more.null
+
+
+def test_groups_that_would_share_a_name_are_refused():
+    X = pd.DataFrame({"sex": ["a · b", "a"] * 4, "race": ["c", "b · c"] * 4, "x": range(8)})
+    with pytest.raises(butfor.errors.TableError, match="two groups would have one name"):
+        Sensitive.of(["sex", "race"], X)
+    assert len(set(Sensitive.of(["sex"], X).values)) == 2
+    holes = pd.DataFrame({"sex": ["missing", None, "b", "b"]})
+    with pytest.raises(butfor.errors.TableError, match="'sex' has the value 'missing' and missing values"):
+        Sensitive.of("sex", holes)
+    assert set(Sensitive.of("sex", holes.iloc[1:]).values) == {"missing", "b"}
 
 
 def test_an_audit_shuffles_groups_and_nothing_else():

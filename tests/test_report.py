@@ -29,7 +29,7 @@ from butfor.report.privacy import suppressed, told_performance
 from butfor.report.svg import LIGHT, inline_svg
 from butfor.report.values import comparison, differs, pulled, short, shown
 from butfor.result.control import Collateral
-from butfor.result.fresh import USUAL, WORDS, FreshSeeds
+from butfor.result.fresh import LEAST, USUAL, WORDS, FreshSeeds
 from butfor.result.groups import Curves, Null
 from butfor.result.performance import Performance
 from butfor.result.population import Population
@@ -268,7 +268,7 @@ def test_each_word_is_marked_explained_and_followed_by_what_to_do(fresh, word, s
 
 def test_what_the_words_say_of_numbers_is_what_they_stand_for():
     assert (USUAL, FreshSeeds(59, 58, 0, 58, 0).word, FreshSeeds(59, 57, 0, 57, 0).word) == (59, "solid", "leaning")
-    few = belief.LEAST_SEEDS
+    few = LEAST
     assert FreshSeeds(few, few, 0, few, 0).word == "solid"
     assert FreshSeeds(few - 1, few - 1, 0, few - 1, 0).word != "solid"
     assert f"it takes at least {few}" in outline(verdict(1, fresh=FreshSeeds(10, 10, 0, 10, 0)).to_html()).text
@@ -1007,6 +1007,62 @@ def test_shuffled_groups_have_a_band_beside_each_groups_curve():
     assert "a 100 %, shuffled 0 to 100 %; b 50 %, shuffled 100 to 100 %" in outline(people.to_html()).text
 
 
+def test_a_page_of_few_seeds_says_so_and_not_that_nothing_was_checked():
+    text = outline(checked(dict.fromkeys(range(200), OPEN), fresh_seeds=10).to_html()).text
+    assert "Every finding was put to 10 fresh seeds; to call one solid it takes at least 29" in text
+    assert "Too little was checked under fresh seeds" in text
+    assert "was put to fresh seeds, so it is not known" not in text
+
+
+def test_leaning_where_many_seeds_decide_so_anyway_is_not_said_to_fail_under_some():
+    anyway = FreshSeeds(30, 30, 17, 13, 0)
+    assert anyway.word == "leaning"
+    text = outline(verdict(1, fresh=anyway, base=anyway.base, run=CHECKED).to_html()).text
+    assert "many decide so without any flip" in text
+    assert "stays as it was" not in text
+    assert (
+        "Under some fresh seeds the decision stays as it was"
+        in outline(verdict(1, fresh=LEANING, run=CHECKED).to_html()).text
+    )
+
+
+def test_a_search_that_was_stopped_before_it_found_anything_claims_nothing():
+    nothing = [verdict(k, "not_found", complete=False) for k in range(3)]
+    people = Population(nothing, RUN)
+    assert people.sentence == (
+        "The search for 3 of 3 eligible people was stopped early; nothing was found until then, which says nothing "
+        "about them."
+    )
+
+
+def test_a_group_called_everyone_stands_beside_everyone():
+    people = Population([replace(v, group="everyone") if k % 2 else v for k, v in enumerate(population())], RUN)
+    curve = people.distance_curve()
+    assert curve["group"].iloc[0] == "everyone"
+    assert not curve.duplicated(["group", "labels"]).any()
+    assert "everyone (group)" in set(curve["group"])
+
+
+def test_a_page_about_nobody_eligible_says_that_nobody_was_searched_for():
+    text = outline(Population([verdict(k, "not_eligible") for k in range(3)], RUN).to_html()).text
+    assert "nobody here was searched for" in text
+    assert "None of the 3 people asked about is eligible" in text
+    assert "flip sets tried" not in text
+    assert repr(Population([], RUN)) == "Nobody was asked about."
+
+
+def test_a_group_that_a_shuffle_gives_to_nobody_has_the_others_band():
+    took = np.array([1.0, 3.0])
+    small = np.array(["a", "b"], dtype=object)
+    gone = (np.array(["a", "a"], dtype=object), took)
+    curves = Curves.of([(small, took), gone, (small, took)], 3)
+    assert curves.band("b") == ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
+    never = Curves.of([(small, took), gone], 3)
+    assert never.band("b") is None
+    assert "b 100 %, shuffled never anybody's" in distance.shuffled_words(never)
+    assert len(charts.shuffled_curves(never).axes) == 2
+
+
 def test_axes_survive_outliers_and_say_so():
     table = pd.DataFrame([values(k) for k in range(200)])
     table.loc[7, "age"] = 10_000_000
@@ -1172,6 +1228,37 @@ def test_rates_of_groups_are_told_where_they_tell_nobodys_label():
     assert [row["group"] for row in named["by_group"]] == ["women"]
     assert named["accuracy"] is None
     assert told_performance(None) is None
+
+
+def test_in_public_finds_of_a_model_without_seeds_are_counted(tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(0, 1, 600), "sex": rng.choice(["women", "men"], 600)})
+    X.assign(y=np.where(X["a"] + rng.normal(0, 1.5, 600) > 0, "yes", "no")).to_csv(tmp_path / "t.csv", index=False)
+    asked = ["audit", str(tmp_path / "t.csv"), "--label", "y", "--sensitive", "sex", "--model", "logistic"]
+    told = [*asked, "--budget", "12", "--cases", "0:120", "--phi", "everyone", "--public", "--quiet"]
+    assert main([*told, "--out", str(tmp_path / "out")]) == 0
+    record = json.loads((tmp_path / "out" / "audit.json").read_text(encoding="utf-8"))
+    assert record["total"]["found"] >= 10
+    assert record["total"]["solid"] == record["total"]["found"]
+    assert f"Of 120 eligible people, {record['total']['found']} (" in record["sentence"]
+    assert all(row["solid"] == row["found"] for row in record["by_group"])
+
+
+def test_what_is_handed_over_says_that_a_search_was_stopped(loans, tmp_path):
+    path, _ = loans
+    asked = ["audit", str(path), *AUDIT, "--budget", "3", "--max-retrainings", "1", "--quiet"]
+    for level in ("redact", "public"):
+        assert main([*asked, f"--{level}", "--out", str(tmp_path / level)]) == 0
+        record = json.loads((tmp_path / level / "audit.json").read_text(encoding="utf-8"))
+        assert "stopped early" in record["sentence"]
+        assert "stopped early" in (tmp_path / level / "report.html").read_text(encoding="utf-8")
+    assert "complete" in pd.read_csv(tmp_path / "redact" / "people.csv").columns
+
+
+def test_a_steady_model_goes_with_the_full_record_only(loans, capsys):
+    path, _ = loans
+    assert main(["audit", str(path), *AUDIT, "--steady", "3", "--redact"]) == 2
+    assert "--steady goes with the full record only: leave it out, or --redact." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("level", ["--redact", "--public"])

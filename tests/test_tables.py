@@ -15,7 +15,7 @@ import pytest
 import butfor
 from butfor.cli import main
 from butfor.data.read import read_file
-from butfor.data.table import load_table
+from butfor.data.table import as_dates, load_table
 from butfor.errors import SettingError, TableError
 from butfor.result.population import Population
 from butfor.result.record import sealed
@@ -315,6 +315,8 @@ def test_packed_text_and_standard_input(capsys, tmp_path, monkeypatch):
     assert record["run"]["data"]["table"] is None
     assert record["run"]["not_rebuildable"] == ["data: the table came from standard input"]
     assert shlex.split(record["run"]["command"])[2] == "-"
+    (tmp_path / "audit.json").write_text(json.dumps(record))
+    assert main(["replay", str(tmp_path / "audit.json"), "--data", str(tmp_path / "t.csv.gz")]) == 0
 
 
 def test_feather_and_parquet_with_types_of_their_own(capsys, tmp_path):
@@ -388,6 +390,11 @@ def test_dates_become_days(capsys, tmp_path):
     assert typed["born_on"].tolist() == typed["born"].tolist() == typed["seen"].tolist()
     record, _ = audited(capsys, tmp_path / "t.csv", *LOGISTIC, "--budget", "8", "--psi", "everything")
     again(capsys, record, tmp_path)
+    shown = as_dates(rows["born"].iloc[:2]), as_dates(rows["seen"].iloc[:2])
+    assert [one.iloc[1] for one in shown] == ["2019-12-31", "2019-12-31 12:00:00"]
+    assert data.dates == ("born", "seen")
+    assert main(["review", str(tmp_path / "audit.json"), "--all", "--out", str(tmp_path / "tasks")]) == 0
+    assert pd.read_csv(tmp_path / "tasks" / "tasks.csv")["born"].str.fullmatch(r"20[12]\d-\d\d-\d\d").all()
 
 
 # --- files for the parts ---------------------------------------------------------------------------------

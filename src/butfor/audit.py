@@ -3,7 +3,6 @@ retrain and look again, until the prediction changes or the protocol is through.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -17,32 +16,32 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from butfor import __version__
 from butfor.bands import Cuts, in_order
 from butfor.data.check import Concern, check_people, check_table
 from butfor.encoded import EncodedTable
 from butfor.errors import LearnerError, SettingError, TableError, listed
-from butfor.frames import as_labels, as_person, as_table, as_weights, like_training
-from butfor.inquiry.ask import Inquiry, Settings
+from butfor.frames import as_labels, as_person, as_positions, as_table, as_weights, like_training, training_table
+from butfor.inquiry.ask import Inquiry
 from butfor.inquiry.conclude import Conclusions
+from butfor.inquiry.record import record_of
+from butfor.inquiry.settings import Settings, check_settings
 from butfor.inquiry.steady import as_steady
-from butfor.learn.engines import check_engine, choose_engine, definition_of
-from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, members_of, models_of, own_seed, usual_members
-from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, set_aside, suited_mlp
+from butfor.learn.engines import choose_engine, definition_of
+from butfor.learn.ensemble import Ensemble, members_of, models_of, usual_members
+from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, suited_mlp
 from butfor.machine import single_threaded
 from butfor.mlp.learner import MLPLearner
 from butfor.progress import Deadline, Watcher
 from butfor.prove import Bracket, provable, prove
-from butfor.provenance import data_hash, given_how, versions
+from butfor.provenance import data_hash
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import suited
-from butfor.rank.ranking import parameters
 from butfor.result.performance import Performance
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
 from butfor.rules import as_phi, as_psi, eligible, flippable
-from butfor.seam import Learner, Model, Table, Training
+from butfor.seam import Learner, Model, Training
 from butfor.search import SolidSearch, as_protocol, budget_in_labels
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
@@ -160,7 +159,7 @@ class LabelAudit(BaseEstimator):
         beside X, and the model is blind to it. One that is a number of more than 10 different values is cut into bands,
         at the cut points `sensitive_bands` ([25, 60], or by column {"age": [25, 60]}), else in thirds. `validation`
         rows steer a network's early stopping; where a network is given none, a share of X is set aside for it."""
-        self._check_settings()
+        check_settings(self)
         X = as_table(X)
         y = as_labels(X, y)
         taken = [name for name in (BEFORE, AFTER) if name in X.columns]
@@ -172,7 +171,7 @@ class LabelAudit(BaseEstimator):
             watch.phase("a look at the table")
             self.concerns_ = self._told(check_table(X, y), watch)
             self.learner_: Learner = as_learner(suited_mlp(len(X)) if self.model is None else self.model, self.encoder)
-            self.table_, kept = self._prepared(X, y, validation, as_weights(X, sample_weight))
+            self.table_, kept = training_table(self.learner_, X, y, validation, as_weights(X, sample_weight))
             self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
             self.classes_ = self.table_.classes
             names = label_names or y.attrs.get("label_names") or tuple(str(c) for c in self.classes_)
@@ -221,10 +220,7 @@ class LabelAudit(BaseEstimator):
         unknown = set() if labels is None else set(labels.unique()) - set(self.classes_)
         if unknown:
             raise TableError(f"The labels of these people hold {listed(unknown)}, which no training label is.")
-        cases = range(len(X)) if cases is None else cases
-        outside = [case for case in cases if not 0 <= case < len(X)]
-        if outside:
-            raise SettingError(f"There is no person {outside[0]}: the table has people 0 to {len(X) - 1}.")
+        cases = range(len(X)) if cases is None else as_positions(cases, len(X))
         X = like_training(X, self.table_.X)
         groups = self.sensitive_.of_people(X, sensitive_features)
         watch = watch or Watcher()
@@ -365,46 +361,14 @@ class LabelAudit(BaseEstimator):
         for name, value in named.items():
             if value is not KEEP:
                 setattr(other, name, value)
-        other._check_settings()
+        check_settings(other)
         other._choose_search()
         return other
 
     def run_record(self) -> dict[str, Any]:
         """What is needed to run this audit again; `not_rebuildable` names what a record cannot carry."""
         self._check_fitted()
-        data = {"sha256": self.data_hash_, "training_rows": self.table_.n, "set_aside": self.table_.set_aside}
-        return {
-            "butfor": __version__,
-            "versions": versions(),
-            "data": self.origin_
-            | data
-            | {"validated": self.table_.validation is not None, "weighted": self.table_.weight is not None},
-            "sensitive": self.sensitive_.name,
-            "sensitive_columns": list(self.sensitive_.columns),
-            "sensitive_bands": self.sensitive_.cuts,
-            "blind": self.sensitive_.blind,
-            "label_names": list(self.label_names_),
-            "learner": self.learner_.record(),
-            "learner_name": self.learner_.name,
-            "seeded": self.seeded_,
-            "budget": self.budget_,
-            "rank": self.rank_.name,
-            "rank_parameters": parameters(self.rank_),
-            "protocol": self.protocol_.name,
-            "protocol_parameters": parameters(self.protocol_),
-            "share": self.share_,
-            "phi": self.phi_.text,
-            "psi": self.psi_.text,
-            "max_retrainings": self.max_retrainings,
-            "max_seconds": self.max_seconds,
-            "members": self.members_,
-            "fresh_seeds": self.fresh_seeds,
-            "seed_ranges": self._seed_ranges(),
-            "alternatives": self.alternatives,
-            "shuffles": self.null,
-            "random_state": self.random_state,
-            "not_rebuildable": self._not_rebuildable(),
-        }
+        return record_of(self)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per training row: its label, its group, what the audited model decides about it, and the logit."""
@@ -464,34 +428,6 @@ class LabelAudit(BaseEstimator):
             each = (time.perf_counter() - started) / (self.members_ - 1)
             self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one loads and compiles what is needed
 
-    def _check_settings(self) -> None:
-        """Refuse settings that cannot be, before anything is trained."""
-        if self.protocol is not None:
-            as_protocol(self.protocol)
-        if self.rank is not None:
-            as_ranking(self.rank)
-        as_phi(self.phi)
-        as_psi(self.psi)
-        budget_in_labels(self.budget, 2**62)
-        check_engine(self.engine, self.jobs, self.device)
-        as_steady(self.steady)
-        if self.max_retrainings is not None and self.max_retrainings < 1:
-            raise SettingError(f"max_retrainings={self.max_retrainings} must be at least 1.")
-        if self.max_seconds is not None and not 0 < self.max_seconds < math.inf:
-            raise SettingError(f"max_seconds={self.max_seconds} must be above 0.")
-        if self.members is not None and (
-            not isinstance(self.members, (int, np.integer)) or not 1 <= self.members <= FRESH_FROM
-        ):
-            raise SettingError(f"members={self.members!r} must be a whole number from 1 to {FRESH_FROM}.")
-        for name in ("fresh_seeds", "alternatives", "null", "random_state"):
-            value = getattr(self, name)
-            told = "random_state (--seed)" if name == "random_state" else name
-            if not isinstance(value, (int, np.integer)) or value < 0:
-                raise SettingError(f"{told}={value!r} must be a whole number from 0 up.")
-            most = 2**32 - 1 if name == "random_state" else FRESH_FROM
-            if value > most:
-                raise SettingError(f"{told}={value} must be at most {most}.")
-
     def _choose_search(self) -> None:
         """Settings as the objects they name; the ranking must accept the model."""
         usual = "solid" if self.members_ > 1 else "guided"
@@ -524,51 +460,6 @@ class LabelAudit(BaseEstimator):
         if not self.seeded_ or provable(self.learner_, first):
             return 1
         return usual_members(self.learner_, self.table_, seconds)
-
-    def _seed_ranges(self) -> dict[str, list[int]] | None:
-        """First and last seed of the members and of the fresh ones."""
-        if not self.seeded_:
-            return None
-        own = own_seed(self.learner_)
-        fresh = fresh_seeds(self.learner_, self.fresh_seeds)
-        return {"members": [own, own + self.members_ - 1], "fresh": [fresh[0], fresh[-1]] if fresh else []}
-
-    def _prepared(
-        self, X: pd.DataFrame, y: pd.Series, validation: tuple[Any, Any] | None, weight: NDArray[np.float64] | None
-    ) -> tuple[Table, NDArray[np.int64]]:
-        """The training table, and the positions of its rows in X."""
-        everything, split = np.arange(len(X)), getattr(self.learner_, "split", None)
-        if split is None:
-            if validation is not None:
-                raise SettingError(
-                    f"{self.learner_.name} takes no validation rows: leave validation out, or add them to X."
-                )
-            return Table(X, y, weight=weight), everything
-        if weight is not None:
-            raise LearnerError(f"{self.learner_.name} takes no sample_weight; leave it out.")
-        if validation is not None:
-            X_val = as_table(validation[0])
-            y_val = as_labels(X_val, validation[1], "validation labels")
-            table = Table(X, y, (X_val, y_val))
-            unknown = set(y_val.unique()) - set(table.classes)
-            if unknown:
-                raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
-            return table, everything
-        return set_aside(Table(X, y), self.learner_)
-
-    def _not_rebuildable(self) -> list[str]:
-        lost = gaps(self.learner_)
-        if self.origin_["table"] is None:
-            lost.append(f"data: {given_how(self.origin_)}")
-        if self.table_.weight is not None:
-            lost.append("sample_weight: given in Python")
-        for name, rule in (("phi", self.phi_), ("psi", self.psi_)):
-            if not rule.rebuildable:
-                lost.append(f"{name}: {rule.text}, which is a function or a mask")
-        for name, thing in (("rank", self.rank_), ("protocol", self.protocol_)):
-            if type(thing).__module__.split(".")[0] != "butfor" or hasattr(thing, "function"):
-                lost.append(f"{name}: {thing.name}, which is the user's own code")
-        return lost
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "model_"):

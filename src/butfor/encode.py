@@ -168,6 +168,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if any(rows.any() for rows in unknown.values()):
             counts = {column: int(rows.sum()) for column, rows in unknown.items()}
             said.append(f"Values that no training row has: {_counted(counts)}; they count as '{OTHER}' or as missing.")
+            neither = [
+                c for c, count in counts.items() if count and not {OTHER, MISSING} & set(self.blocks_[c].codes or ())
+            ]
+            if neither:
+                said[-1] += (
+                    f" {listed(neither)} has neither among the training rows: there it counts as no value at all."
+                )
         for column, block in self.blocks_.items():
             if block.rare and block.codes is not None:
                 apart = len(block.codes) - block.rare - len({OTHER, MISSING} & block.codes.keys())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import TableError, listed
+from butfor.errors import LearnerError, SettingError, TableError, listed
+from butfor.learn.learners import set_aside
+from butfor.seam import Learner, Table
 from butfor.situation import brief
 
 
@@ -111,3 +114,42 @@ def _foreign(given: Any, *, series: bool) -> Any:
         return eager.to_pandas()
     except TypeError:
         return None
+
+
+def as_positions(cases: Any, people: int) -> list[int]:
+    """Which people of a table, by position: whole numbers, each once, or a truth value for everyone."""
+    given = np.asarray(list(cases) if isinstance(cases, Iterable) and not isinstance(cases, (str, bytes)) else cases)
+    if given.dtype == bool and given.shape == (people,):
+        return [int(case) for case in np.flatnonzero(given)]
+    if given.ndim != 1 or (len(given) and not np.issubdtype(given.dtype, np.integer)):
+        raise SettingError(f"cases={brief(cases)}: give positions in the table, such as range(20) or [3, 8].")
+    outside = [int(case) for case in given if not 0 <= case < people]
+    if outside:
+        raise SettingError(f"There is no person {outside[0]}: the table has people 0 to {people - 1}.")
+    return [int(case) for case in dict.fromkeys(given.tolist())]
+
+
+def training_table(
+    learner: Learner,
+    X: pd.DataFrame,
+    y: pd.Series,
+    validation: tuple[Any, Any] | None,
+    weight: NDArray[np.float64] | None,
+) -> tuple[Table, NDArray[np.int64]]:
+    """The training table, and the positions of its rows in X."""
+    everything, split = np.arange(len(X)), getattr(learner, "split", None)
+    if split is None:
+        if validation is not None:
+            raise SettingError(f"{learner.name} takes no validation rows: leave validation out, or add them to X.")
+        return Table(X, y, weight=weight), everything
+    if weight is not None:
+        raise LearnerError(f"{learner.name} takes no sample_weight; leave it out.")
+    if validation is not None:
+        X_val = as_table(validation[0])
+        y_val = as_labels(X_val, validation[1], "validation labels")
+        table = Table(X, y, (X_val, y_val))
+        unknown = set(y_val.unique()) - set(table.classes)
+        if unknown:
+            raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
+        return table, everything
+    return set_aside(Table(X, y), learner)

@@ -213,8 +213,8 @@ class ConsoleWatcher(Watcher):
         return f"{self._done} of {self._people} people done, {self._found} found"
 
 
-def announcement(people: int, phases: Sequence[Phase]) -> str:
-    """What it will cost: usually, and at the most."""
+def announcement(people: int, phases: Sequence[Phase], kept: bool = True) -> str:
+    """What it will cost: usually, and at the most; `kept`: and that Ctrl-C keeps what is done."""
     who = "1 eligible person" if people == 1 else f"{people} eligible people"
     most = trainings_in(phases)
     if not most:
@@ -222,7 +222,7 @@ def announcement(people: int, phases: Sequence[Phase]) -> str:
     usual, longest = (sum(times) for times in zip(*((p.seconds, p.seconds_at_most) for p in phases), strict=True))
     time_ = f"about {duration(usual)}, at most {duration(longest)}; " if longest else ""
     parts = ", ".join(f"{p.name} {p.most}" for p in phases if p.most and p.unit == TRAININGS)
-    return f"{who}: {time_}at most {most} trainings ({parts}). Ctrl-C keeps what is done."
+    return f"{who}: {time_}at most {most} trainings ({parts}).{' Ctrl-C keeps what is done.' if kept else ''}"
 
 
 class TimeIsUp(KeyboardInterrupt):

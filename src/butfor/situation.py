@@ -233,11 +233,23 @@ def _joined(frame: pd.DataFrame) -> NDArray[np.object_]:
     columns = [named(frame.iloc[:, k]) for k in range(frame.shape[1])]
     if len(columns) == 1:
         return columns[0]
-    return np.array([Sensitive.JOINT.join(map(str, row)) for row in zip(*columns, strict=True)], dtype=object)
+    rows = [tuple(map(str, row)) for row in zip(*columns, strict=True)]
+    names = {row: Sensitive.JOINT.join(row) for row in set(rows)}
+    if len(set(names.values())) < len(names):
+        raise TableError(
+            f"Values of {listed(frame.columns)} hold '{Sensitive.JOINT}', which stands between the values of several "
+            "attributes: two groups would have one name. Write it otherwise."
+        )
+    return np.array([names[row] for row in rows], dtype=object)
 
 
 def named(values: pd.Series) -> NDArray[np.object_]:
     """The values, with a word for those that are missing."""
+    if values.isna().any() and (values == MISSING).any():
+        raise TableError(
+            f"Column '{values.name}' has the value '{MISSING}' and missing values, which are called so too: write one "
+            "of them otherwise, to tell the groups apart."
+        )
     return values.astype(object).where(values.notna(), MISSING).to_numpy()
 
 

@@ -119,7 +119,7 @@ def test_a_genuine_record_agrees(genuine, network, capsys, tmp_path):
         assert code == 0, out
         assert "DISAGREE" not in out
         assert "checksum" in out
-        assert outcome(capsys, "gate", record, tmp_path, "--max-solid", "100%", "--max-switch", "100%")[0] == 0
+        assert outcome(capsys, "gate", record, tmp_path, "--max-close-calls", "100%", "--max-switch", "100%")[0] == 0
     code, out, _ = outcome(capsys, "replay", network, tmp_path, "--fresh-seeds")
     assert code == 0, out
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from butfor.cli.options import AUDIT, RUN, TABLE, Choices, with_options
 from butfor.cli.printing import introduction, print_discreetly, print_result, write_files
@@ -37,7 +38,8 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     from butfor.progress import ConsoleWatcher, Watcher
 
     begun = time.monotonic()
-    discreet = discretion(out, options.pop("redact"), options.pop("public"))
+    discreet = discretion(out, options.pop("redact"), options.pop("public"), options["steady"])
+    single, cases = _chosen(single, cases)
     if out is not None:
         make_folder(out)
     watch = Watcher() if quiet else ConsoleWatcher()
@@ -86,6 +88,15 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     if out is not None and not quiet:
         say(f"Wrote {', '.join(written)} into {out}. Open {out / 'report.html'}", err=True)
     return 130 if population.interrupted else 0
+
+
+def _chosen(single: tuple[int, ...], cases: str | None) -> tuple[tuple[int, ...], str | None]:
+    """People that the command line names win over those of a settings file, however each names them."""
+    source = click.get_current_context().get_parameter_source
+    named = {name: source(name) for name in ("single", "cases")}
+    if {ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP} <= set(named.values()):
+        return ((), cases) if named["cases"] is ParameterSource.COMMANDLINE else (single, None)
+    return single, cases
 
 
 def _get_ready_to_write() -> None:

@@ -47,6 +47,13 @@ class Choices(click.Command):
         super().format_options(ctx, formatter)
 
 
+def joined(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """An option that takes names, separated by commas, may also be repeated."""
+    if param.name == "sensitive" and not all(text.strip(", ") for text in given):
+        raise click.BadParameter("name a column of the table.", ctx, param)
+    return ",".join(given) if given else None
+
+
 TABLE: tuple[Option, ...] = (
     click.option(
         "--config",
@@ -60,11 +67,14 @@ TABLE: tuple[Option, ...] = (
     click.option("--positive", help="The label value that counts as class 1. Default: the larger of the two."),
     click.option(
         "--sensitive",
+        multiple=True,
+        callback=joined,
         help="The column with the protected attribute (for a table of your own), or several, separated by commas.",
     ),
     click.option(
         "--drop",
-        default="",
+        multiple=True,
+        callback=joined,
         help="Columns not to learn from, separated by commas. A dropped protected attribute still forms the groups.",
     ),
     click.option(
@@ -72,7 +82,12 @@ TABLE: tuple[Option, ...] = (
         help="Names of all columns, separated by commas, for a CSV whose first line is a row like any other; 'numbers' "
         "calls them column 1, column 2, ….",
     ),
-    click.option("--keep", default="", help="Columns not to learn from that people.csv shows, separated by commas."),
+    click.option(
+        "--keep",
+        multiple=True,
+        callback=joined,
+        help="Columns not to learn from that people.csv shows, separated by commas.",
+    ),
     click.option("--id", "identifier", help="The column that names the rows in the answers; it is not learned from."),
     click.option(
         "--test",
@@ -123,8 +138,8 @@ AUDIT: tuple[Option, ...] = (
     click.option("--cases", help=f"A range of people, such as 0:200. Default: the first {FIRST} of the test split."),
     click.option(
         "--budget",
-        help="Labels that may be flipped at the most: a share (0.1%) or a count (3). Default: 1%; with --members 1 the "
-        "published 0.1%.",
+        help="Labels that may be flipped at the most: a share (0.1%, rounded up) or a count (3). Default: 1%; with "
+        "--members 1 the published 0.1%.",
     ),
     click.option("--rank", help="Which labels to flip first: {ranks}. Default: the protocol's own."),
     click.option(

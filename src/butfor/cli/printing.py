@@ -93,10 +93,11 @@ def print_result(result: Verdict | Population) -> None:
         if told:
             say(told)
     _print_performance(result.performance)
-    shares = _indexed(result.by_group)
+    shares, asked = _indexed(result.by_group), list(result.by_group["eligible"])
     for column in ("share", "low", "high", "share_solid", "solid_low", "solid_high"):
-        shares[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in shares[column]]
-    shares["median_margin"] = shares["median_margin"].map("{:.2f}".format)
+        known = zip(shares[column], asked, strict=True)
+        shares[column] = [f"{100 * v:.0f} %" if v == v and n else "–" for v, n in known]
+    shares["median_margin"] = [f"{v:.2f}" if v == v else "–" for v in shares["median_margin"]]
     print_table(
         shares,
         "Shares of eligible people with a counterfactual dataset, and with a solid one, each with its 95 % interval;\n"

@@ -45,8 +45,8 @@ def load(table: str, options: dict[str, Any], note: Note) -> Dataset:
     )
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def _column_names(text: str | None) -> list[str] | None:
@@ -258,12 +258,18 @@ def cases_of(single: tuple[int, ...], spans: str | None, people: int) -> list[in
     return chosen
 
 
-def discretion(out: Path | None, redact: bool, public: bool) -> type[Redacted] | type[Public] | None:
+def discretion(
+    out: Path | None, redact: bool, public: bool, steady: str | None
+) -> type[Redacted] | type[Public] | None:
     """What to write instead of everything; refused before anything is trained where it could not keep its promise."""
     if not redact and not public:
         return None
     if redact and public:
         raise SettingError("--redact and --public: choose one; --public tells less.")
+    if steady is not None:
+        raise SettingError(
+            f"--steady goes with the full record only: leave it out, or --{'redact' if redact else 'public'}."
+        )
     from butfor.report.privacy import Public, Redacted, refuse_fuller_files
 
     chosen = Public if public else Redacted

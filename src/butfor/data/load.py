@@ -49,6 +49,8 @@ class Dataset:
     """The protected attribute of the "train", "val" and "test" rows where it is not a column of theirs."""
     kept: pd.DataFrame | None = None
     """The test rows' columns that are not learned from but shown beside the answers."""
+    dates: tuple[str, ...] = ()
+    """Columns that hold dates, as days since 1970-01-01."""
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))

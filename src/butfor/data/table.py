@@ -87,7 +87,8 @@ def load_table(
     inputs = [c for c in frame.columns if c not in (label, *drop, *keep, *named)]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
-    frame = as_numbers(_days(frame, inputs, note), inputs, [label, *protected, *named], note)
+    frame, dates = _days(frame, inputs, note)
+    frame = as_numbers(frame, inputs, [label, *protected, *named], note)
     check_numbers(frame[inputs])
     complete = _complete(frame, label, list(dict.fromkeys([*inputs, *protected])), missing, note)
     labels, frame, parts = _whole(frame[label])[complete], frame[complete], parts[complete]
@@ -105,7 +106,7 @@ def load_table(
         **halves, name=called(source), sensitive=protected[0] if len(protected) == 1 else protected,
         groups=None if protected[0] in inputs else {part: frame[protected].iloc[at] for part, at in rows.items()},
         label_names=label_names, setup=default_setup(len(rows[TRAIN]), seed), source=called(source), licence="",
-        kept=frame[list(keep)].iloc[rows[TEST]] if keep else None,
+        kept=frame[list(keep)].iloc[rows[TEST]] if keep else None, dates=dates,
     )  # fmt: skip
     origin = {
         "table": None if str(source) == STANDARD_INPUT else str(source), "label": label, "positive": positive,
@@ -232,15 +233,23 @@ def _identifiers(values: pd.Series) -> list[Any]:
     return values.tolist()
 
 
-def _days(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> pd.DataFrame:
-    """The frame with dates as numbers of days."""
+def _days(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The frame with dates as numbers of days, and the columns that hold them."""
     dates = {column: found for column in columns if (found := _dates(frame[column])) is not None}
     for column, found in dates.items():
         days = (found - pd.Timestamp(0)) / pd.Timedelta(days=1)
         whole = days.notna().all() and (days % 1 == 0).all()
         frame = frame.assign(**{column: days.astype(np.int64) if whole else days})
         note(f"Column '{column}' holds dates: they count as days since 1970-01-01.")
-    return frame
+    return frame, tuple(dates)
+
+
+def as_dates(days: pd.Series) -> pd.Series:
+    """Days since 1970-01-01 as the dates they were, in text."""
+    moments = pd.to_datetime(days, unit="D").dt.round("s")
+    known = moments.dropna()
+    whole = bool((known == known.dt.normalize()).all())
+    return moments.dt.strftime("%Y-%m-%d" if whole else "%Y-%m-%d %H:%M:%S")
 
 
 def _dates(values: pd.Series) -> pd.Series | None:

@@ -1,6 +1,7 @@
 """Limits that an audit must keep, for a build to stop where it does not.
 
-A limit that cannot be measured is not kept: an audit that looked at nothing, or was stopped, shows nothing.
+A limit that cannot be measured is not kept: an audit that looked at nothing, or was stopped, shows nothing. Whoever was
+not searched for to the end counts as if something had been found.
 """
 
 from __future__ import annotations
@@ -61,11 +62,14 @@ def _solid(population: Population) -> tuple[float | None, str]:
     unknown = _unknown(population) or _unchecked(population)
     if unknown:
         return None, unknown
-    found, asked = len(population.solid), len(population.eligible)
+    found, asked, open_ = len(population.solid), len(population.eligible), population.unfinished
     whatever = "" if population.run.get("seeded") is False else ", whatever the seed"
-    return found / asked, (
+    left = ""
+    if open_:
+        left = f" The search for {open_} of them was stopped early, so that it may be up to {found + open_}."
+    return (found + open_) / asked, (
         f"{found} of {asked} eligible people ({shown(found / asked)}) would have been decided otherwise had few "
-        f"labels been different{whatever}.{_stopped(population)}"
+        f"labels been different{whatever}.{left}"
     )
 
 
@@ -76,16 +80,21 @@ def _gap(population: Population) -> tuple[float | None, str]:
     shares = population.by_group["share_solid"].dropna()
     if len(shares) < 2:
         return None, "eligible people are all of one group, so there is no difference to measure."
+    if population.unfinished:
+        return None, (
+            f"the search for {population.unfinished} of {len(population.eligible)} eligible people was stopped early, "
+            "so that groups cannot be compared; give it more time or retrainings."
+        )
     gap = float(shares.max() - shares.min())
     small = [warning for warning in population.warnings if any(f"'{g}'" in warning for g in _furthest(population))]
     null = population.run.get("null")
     shuffled = (
-        Null.from_dict(null).sentence.replace("The gap is", "Of the first sets of the whole budget, the gap is")
+        Null.from_dict(null).sentence
         if null
         else "The attribute was not shuffled (--null 19), so this may be what groups of these sizes have anyway."
     )
     names = " and ".join(f"'{group}'" for group in _furthest(population))
-    sentence = f"the shares of solid finds of {names} differ by {points(gap)}.{_stopped(population)}"
+    sentence = f"the shares of solid finds of {names} differ by {points(gap)}."
     return gap, " ".join([sentence, *small, shuffled])
 
 
@@ -130,7 +139,7 @@ def _furthest(population: Population) -> list[str]:
 def _unknown(population: Population) -> str:
     """Why nothing can be said about the people of this audit; empty where something can."""
     if population.interrupted:
-        return "the audit was interrupted, so that some people were not asked about to the end; run it again."
+        return "the audit was interrupted before it was through; run it again."
     if not population.eligible:
         return f"none of the {len(population)} people asked about is eligible, so there is nothing to measure."
     return ""
@@ -139,16 +148,7 @@ def _unknown(population: Population) -> str:
 def _unchecked(population: Population) -> str:
     if population.checked:
         return ""
-    return (
-        f"the {len(population.found)} finds were not all checked under fresh seeds, so that it is not known which are "
-        "solid (--fresh-seeds 59)."
-    )
-
-
-def _stopped(population: Population) -> str:
-    """How many searches ended before they were through, as --max-retrainings lets them."""
-    early = sum(not v.complete and not v.found for v in population.eligible)
-    return f" The search was stopped early for {early} of them." if early else ""
+    return f"of {len(population.found)} finds it is not known which are solid: {population.doubt} (--fresh-seeds 59)."
 
 
 def share_in(text: str, option: str) -> float:

@@ -18,11 +18,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.data.table import as_dates
 from butfor.errors import ReplayError, SettingError, TableError, listed
 from butfor.follow.audited import AuditFile
 from butfor.result.population import Population
 from butfor.result.record import plain
-from butfor.result.reload import training_and_groups
+from butfor.result.reload import loaded
 from butfor.seam import Table
 from butfor.situation import Sensitive
 
@@ -96,7 +97,7 @@ def make_review(
         raise SettingError(_nothing(audit.population, every))
     if most is not None and most < 1:
         raise SettingError(f"--most {most}: at least one label must be reviewed.")
-    table, groups = _training(audit.run)
+    table, groups, dates = _training(audit.run)
     rng = np.random.default_rng(seed)
     names = (str(audit.run["label_names"][0]), str(audit.run["label_names"][1]))
     labels = np.array(names, dtype=object)[table.zero_one.astype(int)]
@@ -112,6 +113,7 @@ def make_review(
     ]
     shuffled = tuple(tasks[k] for k in rng.permutation(len(tasks)))
     shown = table.X.drop(columns=_hidden(audit.run, table.X, hide)).iloc[[task.position for task in shuffled]]
+    shown = shown.assign(**{column: as_dates(shown[column]) for column in dates if column in shown})
     shown = shown.set_axis(pd.Index([task.id for task in shuffled], name=ID), axis=0)
     return Review(shuffled, shown, cleanlab_scores(people, labels), names, audit.sha256, seed)
 
@@ -161,15 +163,13 @@ def cleanlab_scores(people: dict[int, int], labels: NDArray[np.object_]) -> pd.D
     return pd.DataFrame(columns).rename_axis("position")
 
 
-def _training(run: dict[str, Any]) -> tuple[Table, NDArray[np.object_] | None]:
-    """The training rows of a run, and their groups where it tells them."""
+def _training(run: dict[str, Any]) -> tuple[Table, NDArray[np.object_] | None, tuple[str, ...]]:
+    """The training rows of a run, their groups where it tells them, and the columns that hold dates."""
     try:
-        table, beside = training_and_groups(run)
+        table, beside, data = loaded(run)
         columns = _protected(run, table.X)
-        if beside is not None and table.whole is not None:
-            beside = beside.iloc[table.whole[2]]
         given = columns if columns else beside
-        return table, None if given is None else Sensitive.of(given, table.X).values
+        return table, None if given is None else Sensitive.of(given, table.X).values, data.dates
     except (KeyError, TypeError, AttributeError) as error:
         raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
 
@@ -208,7 +208,7 @@ def _nothing(population: Population, every: bool) -> str:
         return "The audit found no counterfactual dataset: there is no label to review."
     if every:
         return "No find of the audit flips any label."
-    unchecked = "" if population.checked else " (fresh seeds were not asked about all of them)"
+    unchecked = f" ({population.doubt})" if population.doubt else ""
     return (
         f"None of the {len(population.found)} finds is solid{unchecked}; --all reviews the labels of every find, of "
         "which the decisions may hinge on the seed instead."

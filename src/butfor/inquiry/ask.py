@@ -18,22 +18,23 @@ from numpy.typing import NDArray
 
 from butfor.allowed import Allowed
 from butfor.inquiry.cost import AROUND, FRESH, RANKING, SCORED, SEARCH, SHUFFLES, TIMING, TRIAL, Question, distinct_sets
+from butfor.inquiry.settings import Settings
 from butfor.inquiry.steady import beside_steady
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.partition import PartitionEnsemble
 from butfor.progress import TRAININGS, Deadline, Phase, TimeIsUp, Watcher, duration
 from butfor.prove import Bracket, prove
-from butfor.rank import Ranking, checked_scores
+from butfor.rank import checked_scores
 from butfor.result.control import Found, base_logits, collaterals, judge, otherwise
 from butfor.result.groups import Curves, Null
-from butfor.rules import Rule, flippable
+from butfor.rules import flippable
 from butfor.seam import FlipSet, Learner, away, person_keys
 from butfor.search.guided import Leaders, leader_words
 from butfor.search.hunt import Hunt, SizeSearch
 from butfor.search.joint import JointSearch, Pursuit
 from butfor.search.pairs import PairSearch
 from butfor.search.plans import Listed
-from butfor.search.protocols import Exhaustive, Protocol, Ranked
+from butfor.search.protocols import Exhaustive, Ranked
 from butfor.search.solid import SolidSearch
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
@@ -44,23 +45,6 @@ SLOW = 1.0
 """Seconds of a training from which on one is enough to tell how long they take."""
 BLOCK, SCORES = 256, 2**25
 """People scored at once, and scores at the most: those against every training row must fit in memory."""
-
-
-@dataclass(frozen=True, eq=False)
-class Settings:
-    """How an audit asks."""
-
-    rank: Ranking
-    protocol: Protocol
-    phi: Rule
-    psi: Rule
-    budget: int
-    share: bool
-    max_retrainings: int | None
-    fresh_seeds: int
-    alternatives: int
-    null: int
-    random_state: int
 
 
 @dataclass(eq=False)
@@ -316,7 +300,8 @@ class Inquiry:
         except KeyboardInterrupt as stop:
             self._stopped(stop)
             left = sum("fresh" not in self.extra.get(f.person, {}) for f in self.found)
-            self.watch.note(f"Stopped before fresh seeds were through: {left} finds are not checked.")
+            if left:
+                self.watch.note(f"Stopped before fresh seeds were through: {left} finds are not checked.")
 
     def look_around(
         self, trainer: Trainer, X: pd.DataFrame, labels: NDArray[np.bool_] | None, cases: Sequence[int]

@@ -17,7 +17,7 @@ from butfor.errors import SettingError
 from butfor.learn.partition import PartitionEnsemble
 from butfor.learn.sklearn import SklearnLearner
 from butfor.prove import Bracket, prove
-from butfor.result.population import ALL
+from butfor.result.population import ALL, beside_all
 from butfor.rules import Rule, flippable
 from butfor.situation import Situation
 
@@ -48,7 +48,7 @@ def beside_steady(
     changed = other.predictions != situation.predictions
     everyone = np.ones(len(changed), bool)
     groups = {ALL: everyone} | {
-        str(group): situation.groups == group for group in sorted(set(situation.groups), key=str)
+        beside_all(group): situation.groups == group for group in sorted(set(situation.groups), key=str)
     }
     return {
         "parts": model.final.parts_,

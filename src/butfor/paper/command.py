@@ -53,7 +53,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     folder = click.Path(path_type=Path, file_okay=False)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else."),
-        click.option("--out", type=folder, help="Write figures, CSV and JSON into this directory."),
+        click.option("--out", type=folder, help="Write the tables (CSV) or figures into this directory."),
         click.option("--data-home", type=folder, help="Directory with original data files (Bank)."),
         click.option("--results", type=folder, help="Show the results in this directory; compute nothing."),
         click.option("--resume", type=click.Path(path_type=Path, dir_okay=False),

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from butfor import __version__
 from butfor.audit import LabelAudit
 from butfor.data import DATASETS, Dataset, load_dataset
 from butfor.encode import TableEncoder
@@ -28,8 +29,9 @@ from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
 from butfor.paper.results import PersonResult, RankResult, Result, Run, Setting, Times, read_result
 from butfor.paper.settings import published_setting
-from butfor.paper.stopwatch import LineWatcher, TimedEngine, TimedRanking, machine_in_words, versions
+from butfor.paper.stopwatch import LineWatcher, TimedEngine, TimedRanking, machine_in_words
 from butfor.progress import Watcher
+from butfor.provenance import versions
 from butfor.rank import Ranking, as_ranking
 from butfor.result.record import plain
 from butfor.seam import Training
@@ -87,7 +89,9 @@ def run_dataset(
     setting = setting or published_setting(name)
     data = load_dataset(name, setting.split_seed, data_home=machinery.data_home)
     machine = machine_in_words(machinery.engine, machinery.device)
-    result = Result(name, setting, protocol_of(setting.budget), sample, "", machine, versions())
+    result = Result(
+        name, setting, protocol_of(setting.budget), sample, "", machine, {"butfor": __version__} | versions()
+    )
     if known is not None and known.agrees_with(result):
         result.runs = known.runs
     watcher = watcher or (lambda heading: Watcher())

@@ -3,17 +3,15 @@ progress in plain lines. No dependency beyond torch, for bare machines."""
 
 from __future__ import annotations
 
-import platform
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from butfor.machine import available_cores
+from butfor.machine import available_cores, processor
 from butfor.progress import Phase, Watcher, announcement, trainings_in
 from butfor.rank import Ranking, Scores
 from butfor.seam import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
@@ -82,23 +80,7 @@ def machine_in_words(engine: str, device: str | None) -> str:
     on_gpu = engine in ("auto", "stacked") and device != "cpu"
     if on_gpu and torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    return f"{_processor()}, {available_cores()} cores"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def versions() -> dict[str, str]:
-    import torch
-
-    from butfor import __version__
-
-    return {"butfor": __version__, "python": platform.python_version(), "torch": torch.__version__}
+    return f"{processor()}, {available_cores()} cores"
 
 
 class LineWatcher(Watcher):
@@ -114,7 +96,7 @@ class LineWatcher(Watcher):
 
     def plan(self, people: int, phases: Sequence[Phase]) -> None:
         self._most = trainings_in(phases)
-        self.note(f"  {announcement(people, phases)}")
+        self.note(f"  {announcement(people, phases, kept=False)}")
 
     def trained(self, networks: int) -> None:
         self._networks += networks

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from butfor.report.values import shown
-from butfor.result.fresh import HOLDS, SURE, UNDECIDED, FreshSeeds, exact_interval
+from butfor.result.fresh import LEAST, UNDECIDED, FreshSeeds, exact_interval
 from butfor.result.population import Population
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
 from butfor.search.guided import leader_words
 
-LEAST_SEEDS = math.ceil(math.log(1 - SURE) / math.log(HOLDS))
-"""With fewer, not even a find that holds under all of them reaches the bound of a solid one."""
 MOST_MARKS = 60
 """Seeds drawn as a mark each; more are drawn as a bar."""
 MARK, STEP = 8, 11
@@ -182,6 +179,6 @@ def checks(population: Population) -> dict[str, Any]:
         "words": population.solidity,
         "close": sum(bool(v.close_call) for v in known) if known else None,
         "seeds": seeds,
-        "few": 0 < seeds < LEAST_SEEDS,
+        "few": 0 < seeds < LEAST,
         "more": max([more for more in open_ if more], default=None),
     }

@@ -203,7 +203,8 @@ def shuffled_curves(curves: Curves) -> Figure:
     height = 200 * down
     figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
     bands = {group: curves.band(group) for group in groups}
-    top = 1.08 * max([0.01, *(s for g in groups for s in (*curves.real[g], *bands[g][1]))])
+    highest = [band[1] for band in bands.values() if band]
+    top = 1.08 * max([0.01, *(s for shares in (*(curves.real[g] for g in groups), *highest) for s in shares)])
     across = min(PANELS, len(groups))
     wide = (WIDTH - 56) / across
     for k, group in enumerate(groups):
@@ -212,9 +213,11 @@ def shuffled_curves(curves: Curves) -> Figure:
         axes = figure.add_axes((left / WIDTH, 1 - (upper + 130) / height, (wide - 22) / WIDTH, 130 / height))
         _quiet(axes)
         labels = [0, *curves.sizes, PAST * curves.sizes[-1]]
-        low, high, real = ([0.0, *s, s[-1]] for s in (*bands[group], curves.real[group]))
-        axes.fill_between(labels, low, high, step="post", color=LIGHT["muted"], alpha=0.3, lw=0)
-        axes.plot(labels, real, color=LIGHT["person"], lw=2, drawstyle="steps-post")
+        if band := bands[group]:
+            low, high = ([0.0, *shares, shares[-1]] for shares in band)
+            axes.fill_between(labels, low, high, step="post", color=LIGHT["muted"], alpha=0.3, lw=0)
+        real = curves.real[group]
+        axes.plot(labels, [0.0, *real, real[-1]], color=LIGHT["person"], lw=2, drawstyle="steps-post")
         axes.set_ylim(0, min(1.0, top))
         axes.set_xlim(0, labels[-1])
         _note(axes, 0.0, 1.08, short(shown(group), 26), transform=axes.transAxes, ha="left", size=10)

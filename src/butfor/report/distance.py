@@ -40,8 +40,9 @@ def shuffled_words(curves: Curves) -> str:
     """The ends of the lines and bands with shuffled groups, for who cannot see them."""
     ends = []
     for group, shares in curves.real.items():
-        low, high = (100 * end[-1] for end in curves.band(group))
-        ends.append(f"{shown(group, LONGEST)} {100 * shares[-1]:.0f} %, shuffled {low:.0f} to {high:.0f} %")
+        band = curves.band(group)
+        among = f"{100 * band[0][-1]:.0f} to {100 * band[1][-1]:.0f} %" if band else "never anybody's"
+        ends.append(f"{shown(group, LONGEST)} {100 * shares[-1]:.0f} %, shuffled {among}")
     return f"Share of decisions turned by up to {curves.sizes[-1]} labels, as it is and shuffled: {'; '.join(ends)}"
 
 

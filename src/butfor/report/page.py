@@ -19,7 +19,7 @@ from butfor.report.parallel import axes_words
 from butfor.report.parallel_svg import parallel_svg
 from butfor.report.svg import inline_svg
 from butfor.report.values import comparison, pulled, short, shown
-from butfor.result.fresh import SOLID, USUAL
+from butfor.result.fresh import LEAST, SOLID, USUAL
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, signed
 from butfor.result.verdict import Verdict
@@ -113,7 +113,7 @@ def population_page(population: Population, folder: str = "") -> str:
         run_lines=flat(population.run),
         replay=replay_commands(population.run),
         sensitive=sensitive,
-        unfinished=sum(not v.complete for v in population),
+        incomplete=sum(not v.complete for v in population),
         groups=_groups(population),
         checks=belief.checks(population),
         keystones=_keystones(population, addressed),
@@ -368,7 +368,7 @@ def _environment() -> Environment:
         CLOSE_CALL=words.CLOSE_CALL,
         CLOSE_SIGN=words.CLOSE_SIGN,
         USUAL=USUAL,
-        LEAST_SEEDS=belief.LEAST_SEEDS,
+        LEAST_SEEDS=LEAST,
         audited=words.audited,
         seed_rows=belief.seed_rows,
         share_rows=belief.share_rows,

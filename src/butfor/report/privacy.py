@@ -23,6 +23,7 @@ from butfor.files import make_folder, save_table
 from butfor.report.files import folder_beside
 from butfor.report.page import population_page_without_values, public_page
 from butfor.report.words import FEW, HIDDEN
+from butfor.result.groups import Comparison
 from butfor.result.performance import Performance
 from butfor.result.population import Population, wilson
 from butfor.result.record import SCHEMA_VERSION, percent, plain, written
@@ -47,7 +48,8 @@ class Redacted:
 
     def people(self) -> pd.DataFrame:
         frame = self.population.to_frame()
-        return frame[["case", "row", "group", "status", "prediction", "solidity", "distance", "flipped_rows"]]
+        known = ["case", "row", "group", "status", "prediction", "solidity", "distance", "complete", "flipped_rows"]
+        return frame[known]
 
     def keystones(self) -> pd.DataFrame:
         return self.population.keystones[["people", "cases"]]
@@ -61,7 +63,7 @@ class Redacted:
             "direct": self.population.direct, "interrupted": self.population.interrupted,
             "by_group": _records(self.groups().reset_index(names="group")),
             "performance": told_performance(self.population.performance),
-            "people": _records(self.people()), "run": self.run,
+            "comparison": _comparison(self.population.comparison), "people": _records(self.people()), "run": self.run,
         }  # fmt: skip
 
     def to_json(self, path: Path | None = None) -> str:
@@ -95,6 +97,8 @@ class Public:
         free = bool(population.run.get("blind")) or population.run.get("phi") == "everyone"
         counts = _merged(population.by_group[list(PARENTS)])
         self.total, self.by_group = suppressed(counts, all_may_be_eligible=free)
+        if population.run.get("seeded") is False:  # every find is solid: one count, not a part of another
+            self.total["solid"], self.by_group["solid"] = self.total["found"], self.by_group["found"]
         if not population.checked:
             self.total["solid"] = None
             self.by_group["solid"] = None
@@ -114,7 +118,9 @@ class Public:
             f"would have been decided otherwise had at most {first.budget} of the {first.training_rows} training "
             f"labels been different{seeds}"
         )
-        rest = "" if checked else " Whether that holds under other seeds was not checked."
+        doubt = self.population.doubt
+        rest = f" {doubt[0].upper()}{doubt[1:]}." if doubt else ""
+        rest += " The search for some of them was stopped early." if self.population.unfinished else ""
         if count is None:
             whole = "the eligible people" if eligible is None else f"{eligible} eligible people"
             return f"How many of {whole} {had}, is {HIDDEN}: a count under {FEW} could be read from it.{rest}"
@@ -144,7 +150,7 @@ class Public:
         told = {str(row["group"]) for row in self.groups() if row["share"] is not None}
         if found is None or not {found.most, found.least} <= told:
             return None
-        return found.to_dict() | {"sentence": found.sentence}
+        return _comparison(found)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -278,6 +284,10 @@ def _level_of(record: Path) -> str | None:
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     columns: Sequence[str] = list(frame.columns)
     return [{c: plain(v) for c, v in zip(columns, row, strict=True)} for row in frame.itertuples(index=False)]
+
+
+def _comparison(found: Comparison | None) -> dict[str, Any] | None:
+    return found.to_dict() | {"sentence": found.sentence} if found else None
 
 
 def _whole(count: Any) -> int | None:

@@ -22,7 +22,7 @@ SOLIDITY = {
     "without them; but not enough to be solid",
     "seed-bound": "the flips change nothing that could be told from the seed, or leave most models as they were",
     "undecided": "too few seeds to tell which of these it is",
-    "not checked": "no fresh seeds were asked for",
+    "not checked": "not put to fresh seeds: none were asked for, or the audit was stopped before",
 }
 """How a find stands over seeds, in the order in which it is told."""
 

@@ -7,7 +7,7 @@
     leaning       more than half do, and by that bound more than without the flips
     seed-bound    the flips change nothing that could be told from the seed, or leave most models as they were
     undecided     too few seeds to tell which of these it is
-    not checked   no fresh seeds were asked for
+    not checked   no fresh seeds were asked for, or it came to an end before them
 
 More seeds sharpen a word. They seldom turn one into its opposite: whatever the counts leave open is undecided.
 """
@@ -33,7 +33,9 @@ HOLDS = 0.9
 CLOSE = 0.1
 """A person about whom more than this share of fresh seeds decides otherwise on unchanged data is a close call."""
 USUAL = 59
-"""Seeds asked where nobody says how many; of so many, 58 must hold to be solid. Fewer than 29 never suffice."""
+"""Seeds asked where nobody says how many; of so many, 58 must hold to be solid."""
+LEAST = math.ceil(math.log(1 - SURE) / math.log(HOLDS))
+"""With fewer (29), not even a find that holds under all of them reaches the bound of a solid one."""
 MOST = 10_000
 """Nobody is advised to try more seeds than this."""
 

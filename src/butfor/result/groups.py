@@ -48,10 +48,11 @@ class Curves:
         ]
         return cls(sizes, lines[0], tuple(lines[1:]))
 
-    def band(self, group: str) -> tuple[list[float], list[float]]:
-        """The lowest and the highest share of a group at each size over all shuffles."""
-        shares = np.array([lines[group] for lines in self.shuffled])
-        return list(shares.min(axis=0)), list(shares.max(axis=0))
+    def band(self, group: str) -> tuple[list[float], list[float]] | None:
+        """The lowest and the highest share of a group at each size over the shuffles that give it to somebody eligible;
+        None where none does."""
+        shares = np.array([lines[group] for lines in self.shuffled if group in lines])
+        return (list(shares.min(axis=0)), list(shares.max(axis=0))) if len(shares) else None
 
     def to_dict(self) -> dict[str, Any]:
         return {"sizes": list(self.sizes), "real": _plain(self.real), "shuffled": [_plain(e) for e in self.shuffled]}
@@ -100,8 +101,11 @@ class Null:
     @property
     def sentence(self) -> str:
         times, runs = sum(gap >= self.gap - 1e-12 for gap in self.shuffled), len(self.shuffled)
-        shown = f"{points(self.gap)} as it is; shuffled, {points(float(np.median(self.shuffled)))} in the median"
-        return f"The gap is {shown} and as large in {times} of {runs} shuffles (p = {self.p_value:.2g})."
+        shown = f"{points(self.gap)} apart; shuffled, {points(float(np.median(self.shuffled)))} in the median"
+        return (
+            f"By who is turned by the first set of the whole budget, groups are up to {shown}, and as far in {times} "
+            f"of {runs} shuffles (p = {self.p_value:.2g})."
+        )
 
 
 @dataclass(frozen=True)
@@ -133,15 +137,15 @@ class Comparison:
     @property
     def conclusion(self) -> str:
         if self.p_value > LEVEL:
-            return "With this many people that may be chance."
+            return " ".join(["With this many people that may be chance.", *([self.null.sentence] if self.null else [])])
         if self.null is None:
             return (
-                "That is more than chance, but the rule ψ alone makes groups differ: whether the attribute itself has "
-                "to do with it only shuffling it can tell (--null 19)."
+                "That is more than chance, but groups of other sizes and labels differ anyway: whether the attribute "
+                "itself has to do with it only shuffling it can tell (--null 19)."
             )
         if self.null.p_value > LEVEL:
-            return f"{self.null.sentence} So the difference is what groups of these sizes have anyway."
-        return f"{self.null.sentence} So it is more than groups of these sizes have anyway."
+            return f"{self.null.sentence} So groups differ as groups of these sizes do anyway."
+        return f"{self.null.sentence} So groups differ more than groups of these sizes do anyway."
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -207,4 +211,4 @@ def _like(first: NDArray[np.bool_], hit: NDArray[np.bool_], margins: NDArray[np.
 
 
 def points(share: float) -> str:
-    return f"{100 * share:.1f} points"
+    return f"{100 * share:.1f} points".replace("-", "−")

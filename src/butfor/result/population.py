@@ -14,7 +14,7 @@ import pandas as pd
 
 from butfor.bands import in_order
 from butfor.errors import ReplayError
-from butfor.result.fresh import NOT_CHECKED, SOLID, counted
+from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, counted
 from butfor.result.groups import Comparison, Null, compare
 from butfor.result.performance import Performance
 from butfor.result.record import SCHEMA_VERSION, as_json, percent, plain, read_record, written
@@ -89,39 +89,73 @@ class Population(Sequence[Verdict]):
 
     @cached_property
     def checked(self) -> bool:
-        """Whether finds were put to fresh seeds, or need not be: then shares of solid ones mean something."""
-        return not self.solidity[NOT_CHECKED] and (
-            self.run.get("seeded") is False or bool(self.run.get("fresh_seeds", self.run.get("seeds")))
-        )
+        """Whether finds were put to enough fresh seeds, or need not be: then shares of solid ones mean something."""
+        return not self.doubt
+
+    @property
+    def doubt(self) -> str:
+        """Why it is not known which finds are solid, in words; empty where it is."""
+        seeds = int(self.run.get("fresh_seeds", self.run.get("seeds")) or 0)
+        seedless = self.run.get("seeded") is False
+        left = self.solidity[NOT_CHECKED]
+        if left and (seeds or left < len(self.found)):
+            return f"{left} of these {'was' if left == 1 else 'were'} not put to fresh seeds"
+        if left or not (seeds or seedless):
+            return "whether it holds under other seeds was not checked"
+        if seeds < LEAST and not seedless:
+            return f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'} too few to call one solid ({LEAST} at least)"
+        return ""
+
+    @property
+    def unfinished(self) -> int:
+        """Eligible people without a find whose search was stopped before it was through."""
+        return sum(not v.complete and not v.found for v in self.eligible)
 
     @property
     def one_shot(self) -> int:
-        """How many were found at their own first attempt."""
+        """How many were found at their own first attempt. The search among the members of an ensemble goes on after it
+        all the same; there it counts whose first set turned the decision."""
+        if self.run.get("protocol") == "solid":
+            return sum(bool(v.course) and (v.course[0][1] > 0) != (v.logit > 0) for v in self.found)
         return sum(v.attempts == 1 and not v.shared for v in self.found)
 
     @property
     def sentence(self) -> str:
         """The result in one sentence."""
+        if not self.verdicts:
+            return "Nobody was asked about."
         if not self.eligible:
             return f"None of the {len(self)} people asked about is eligible (φ: {self.run['phi']})."
+        if self.unfinished and not self.found:
+            return (
+                f"The search for {self.unfinished} of {len(self.eligible)} eligible people was stopped early; nothing "
+                "was found until then, which says nothing about them."
+            )
         asked, budget, n = len(self.eligible), self.verdicts[0].budget, self.verdicts[0].training_rows
         at_most = f"at most {budget} of the {n} training labels ({percent(budget / n)})"
         if not self.checked:
             share = percent(len(self.found) / asked)
             return (
                 f"{len(self.found)} of {asked} eligible people ({share}) have a counterfactual dataset of {at_most}; "
-                "whether it holds under other seeds was not checked."
+                f"{self.doubt}.{self._stopped}"
             )
         whatever = "" if self.run.get("seeded") is False else ", whatever the seed"
         return (
             f"Of {asked} eligible people, {len(self.solid)} ({percent(len(self.solid) / asked)}) would have been "
-            f"decided otherwise had {at_most} been different{whatever}."
+            f"decided otherwise had {at_most} been different{whatever}.{self._stopped}"
         )
+
+    @property
+    def _stopped(self) -> str:
+        people = f"{self.unfinished} eligible {'person' if self.unfinished == 1 else 'people'}"
+        return f" The search for {people} was stopped early, before it found anything." if self.unfinished else ""
 
     @property
     def details(self) -> str:
         """What it took, in one sentence."""
-        sizes = [v.flippable for v in self.eligible] or [0]
+        sizes = [v.flippable for v in self.eligible]
+        if not sizes:
+            return ""
         return (
             f"{len(self)} people asked about; {min(sizes)} to {max(sizes)} flippable labels each; {self.one_shot} "
             f"found at the first attempt, {sum(v.shared for v in self.found)} with a model trained for another; "
@@ -156,8 +190,10 @@ class Population(Sequence[Verdict]):
         if not known:
             return ""
         exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
-        smallest = f"{exact} of the sets found are the smallest there are"
-        return f"Proven: {smallest}; for {none} people there is none within the budget."
+        be = "is" if exact == 1 else "are"
+        smallest = f"{exact} of the sets found {be} the smallest there {be}"
+        people = f"{none} {'person' if none == 1 else 'people'}"
+        return f"Proven: {smallest}; for {people} there is none within the budget."
 
     @property
     def _noise(self) -> str:
@@ -166,7 +202,7 @@ class Population(Sequence[Verdict]):
         words = ", ".join(f"{count} {word}" for word, count in self.solidity.items() if count)
         close = sum(bool(v.close_call) for v in self.eligible)
         calls = f" {close} of all eligible people are close calls." if any(v.base is not None for v in self) else ""
-        return f" Of the {len(self.found)} found: {words}.{calls}"
+        return f" Of {len(self.found)} found: {words}.{calls}"
 
     @property
     def distances(self) -> pd.Series:
@@ -181,7 +217,7 @@ class Population(Sequence[Verdict]):
         if not self.eligible:
             return pd.DataFrame(columns=["group", "labels", "people", "share", "low", "high", "proven"])
         groups = [(ALL, self.eligible)]
-        groups += [(str(group), [v for v in self.eligible if v.group == group]) for group in self._groups]
+        groups += [(beside_all(group), [v for v in self.eligible if v.group == group]) for group in self._groups]
         rows = []
         for group, people in groups:
             for k in range(1, self.verdicts[0].budget + 1):
@@ -396,7 +432,12 @@ class Population(Sequence[Verdict]):
 
 def _beside_ours(column: Any) -> Any:
     """A column of the table, under another name where keystones have one of that name."""
-    return f"{column} (of the table)" if column in ("people", "cases") else column
+    return f"{column} (of the table)" if column in ("row", "people", "cases") else column
+
+
+def beside_all(group: Any) -> str:
+    """A group's name where everyone stands beside it."""
+    return f"{ALL} (group)" if str(group) == ALL else str(group)
 
 
 def wilson(found: int, n: int) -> tuple[float, float]:

@@ -28,23 +28,18 @@ FIGURES = ("sha256", "training_rows", "set_aside", "validated", "weighted")
 
 def training_of(run: dict[str, Any]) -> Table:
     """The training rows a run block names, checked against its hash."""
-    return training_and_groups(run)[0]
-
-
-def training_and_groups(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None]:
-    """The same, and the protected attribute where it stands beside them."""
-    table, groups, _ = loaded(run)
-    return table, groups
+    return loaded(run)[0]
 
 
 def loaded(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None, Dataset]:
     """The training rows, the protected attribute beside them, and the whole data set."""
     fields({"data": DATA, "learner": OBJECT})(run, "run")
     origin = {name: value for name, value in run["data"].items() if name not in FIGURES}
-    table = origin.pop("table")
+    table, given = origin.pop("table"), given_how(origin)
+    origin.pop("given", None)  # how it came then; by now there is a file
     if table is None:
         raise ReplayError(
-            f"The record does not name a file or an embedded data set, because {given_how(origin)}: replay it from the "
+            f"The record does not name a file or an embedded data set, because {given}: replay it from the "
             "Verdict that explain returned, or audit the table from a file."
         )
     unknown = sorted(set(origin) - set(inspect.signature(load_table).parameters))

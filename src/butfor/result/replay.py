@@ -126,6 +126,11 @@ class _Scene:
             self.learner: Learner = learner_of(record) if model is None else given_learner(model, record)
         self.data: Dataset | None = None
         groups = None
+        if training is not None and not isinstance(training, Table):
+            raise ReplayError(
+                f"training={brief(type(training).__name__)} is not a table of butfor's: give butfor.Table(X, y), or "
+                "replay from the Verdict."
+            )
         if training is None:
             training, groups, self.data = loaded(run)
         self.table = training
