@@ -153,11 +153,21 @@ def test_ctrl_c_while_the_command_still_loads_ends_it_as_later():
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'butfor.cli.auditing': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Pressed())\n"
-        "from butfor.start import run\n"
+        "from butfor.__main__ import run\n"
         "run()\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Stopped.\n")
+
+
+@pytest.mark.parametrize("command", [[], ["paper"]])
+def test_without_a_command_the_help_is_shown_as_it_is_laid_out(capsys, command):
+    assert main(command) == 2
+    bare = capsys.readouterr()
+    main([*command, "--help"])
+    assert bare.out == capsys.readouterr().out
+    assert bare.out.count("\n") > 10
+    assert bare.err == ""
 
 
 def test_a_changed_table_does_not_replay(capsys, loans):
@@ -380,7 +390,7 @@ def test_ctrl_c_writes_what_is_done(tmp_path):
     command = ["audit", "student", "--engine", "joblib", "--protocol", "exhaustive", "--members", "1"]
     command += ["--out", str(tmp_path / "out")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "butfor.cli", *command],
+        [sys.executable, "-m", "butfor", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -23,7 +23,7 @@ SEARCH = ("--label", "granted", "--sensitive", "sex", "--members", 2, "--fresh-s
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "butfor.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "butfor", *map(str, arguments)]
 
 
 def without_times(path: Path) -> dict:

@@ -45,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ButforError as error:
         return _fail(str(error))
     except click.UsageError as error:
+        if error.ctx and error.message == error.ctx.get_help():  # nothing was asked for
+            say(error.message)
+            return 2
         where = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
         return _fail(f"{error.format_message()}{where}")
     except click.ClickException as error:

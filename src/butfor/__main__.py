@@ -1,4 +1,5 @@
-"""Where the command begins: Ctrl-C while it is still loading ends it like any later one."""
+"""Where the command begins, as `butfor` or `python -m butfor`: Ctrl-C while it is still loading ends it like any later
+one."""
 
 from __future__ import annotations
 
@@ -17,3 +18,7 @@ def run() -> NoReturn:
         sys.stderr.flush()
         os._exit(INTERRUPTED)
     command()
+
+
+if __name__ == "__main__":
+    run()
