@@ -1035,6 +1035,16 @@ def test_a_search_that_was_stopped_before_it_found_anything_claims_nothing():
     )
 
 
+def test_one_person_is_spoken_of_as_one():
+    alone = Population([verdict(0, "not_found")], RUN | {"seeded": False})
+    assert alone.sentence.startswith("Of 1 eligible person, 0 (0 %)")
+    alone = Population([verdict(0, "not_eligible")], RUN)
+    assert alone.sentence.startswith("The one person asked about is not eligible")
+    unchecked = Population([verdict(0, "found", fresh=None)], RUN | {"fresh_seeds": 0})
+    assert unchecked.sentence.startswith("1 of 1 eligible person (100 %) has a counterfactual dataset")
+    assert unchecked.details.startswith("1 person asked about; 40 flippable labels each;")
+
+
 def test_a_group_called_everyone_stands_beside_everyone():
     people = Population([replace(v, group="everyone") if k % 2 else v for k, v in enumerate(population())], RUN)
     curve = people.distance_curve()

@@ -14,10 +14,11 @@ import pandas as pd
 
 from butfor.bands import in_order
 from butfor.errors import ReplayError
-from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, counted
+from butfor.result import headline
+from butfor.result.fresh import SOLID, counted
 from butfor.result.groups import Comparison, Null, compare
 from butfor.result.performance import Performance
-from butfor.result.record import SCHEMA_VERSION, as_json, percent, plain, read_record, written
+from butfor.result.record import SCHEMA_VERSION, as_json, plain, read_record, written
 from butfor.result.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -93,20 +94,6 @@ class Population(Sequence[Verdict]):
         return not self.doubt
 
     @property
-    def doubt(self) -> str:
-        """Why it is not known which finds are solid, in words; empty where it is."""
-        seeds = int(self.run.get("fresh_seeds", self.run.get("seeds")) or 0)
-        seedless = self.run.get("seeded") is False
-        left = self.solidity[NOT_CHECKED]
-        if left and (seeds or left < len(self.found)):
-            return f"{left} of these {'was' if left == 1 else 'were'} not put to fresh seeds"
-        if left or not (seeds or seedless):
-            return "whether it holds under other seeds was not checked"
-        if seeds < LEAST and not seedless:
-            return f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'} too few to call one solid ({LEAST} at least)"
-        return ""
-
-    @property
     def unfinished(self) -> int:
         """Eligible people without a find whose search was stopped before it was through."""
         return sum(not v.complete and not v.found for v in self.eligible)
@@ -120,89 +107,29 @@ class Population(Sequence[Verdict]):
         return sum(v.attempts == 1 and not v.shared for v in self.found)
 
     @property
-    def sentence(self) -> str:
-        """The result in one sentence."""
-        if not self.verdicts:
-            return "Nobody was asked about."
-        if not self.eligible:
-            return f"None of the {len(self)} people asked about is eligible (φ: {self.run['phi']})."
-        if self.unfinished and not self.found:
-            return (
-                f"The search for {self.unfinished} of {len(self.eligible)} eligible people was stopped early; nothing "
-                "was found until then, which says nothing about them."
-            )
-        asked, budget, n = len(self.eligible), self.verdicts[0].budget, self.verdicts[0].training_rows
-        at_most = f"at most {budget} of the {n} training labels ({percent(budget / n)})"
-        if not self.checked:
-            share = percent(len(self.found) / asked)
-            return (
-                f"{len(self.found)} of {asked} eligible people ({share}) have a counterfactual dataset of {at_most}; "
-                f"{self.doubt}.{self._stopped}"
-            )
-        whatever = "" if self.run.get("seeded") is False else ", whatever the seed"
-        return (
-            f"Of {asked} eligible people, {len(self.solid)} ({percent(len(self.solid) / asked)}) would have been "
-            f"decided otherwise had {at_most} been different{whatever}.{self._stopped}"
-        )
+    def doubt(self) -> str:
+        """Why it is not known which finds are solid, in words; empty where it is."""
+        return headline.doubt(self)
 
     @property
-    def _stopped(self) -> str:
-        people = f"{self.unfinished} eligible {'person' if self.unfinished == 1 else 'people'}"
-        return f" The search for {people} was stopped early, before it found anything." if self.unfinished else ""
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        return headline.sentence(self)
 
     @property
     def details(self) -> str:
         """What it took, in one sentence."""
-        sizes = [v.flippable for v in self.eligible]
-        if not sizes:
-            return ""
-        return (
-            f"{len(self)} people asked about; {min(sizes)} to {max(sizes)} flippable labels each; {self.one_shot} "
-            f"found at the first attempt, {sum(v.shared for v in self.found)} with a model trained for another; "
-            f"{self.run.get('retrainings', 0)} retrainings.{self._noise}"
-        )
+        return headline.details(self)
 
     @property
     def direct(self) -> str:
         """How far the model depends on the protected attribute itself, in a sentence; empty where that is not known."""
-        if not self.verdicts:
-            return ""
-        name = self.verdicts[0].sensitive
-        if self.run.get("blind"):
-            return f"The model does not see '{name}': no switch of it can change a decision."
-        known = [v for v in self.verdicts if v.switch_changes is not None]
-        if not known:
-            return ""
-        changed = sum(bool(v.switch_changes) for v in known)
-        parts = []
-        for group in self._groups:
-            members = [v for v in known if v.group == group]
-            parts.append(f"of '{group}' {sum(bool(v.switch_changes) for v in members)} of {len(members)}")
-        verb = "changes" if changed == 1 else "change"
-        return f"{changed} of {len(known)} decisions {verb} when '{name}' alone is switched ({', '.join(parts)})" + (
-            ": there the attribute itself decides, whatever the labels." if changed else "."
-        )
+        return headline.direct(self)
 
     @property
     def proven(self) -> str:
         """What is proven from the other side, in a sentence; empty where nothing is."""
-        known = [v for v in self.eligible if v.proof and v.at_least is not None]
-        if not known:
-            return ""
-        exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
-        be = "is" if exact == 1 else "are"
-        smallest = f"{exact} of the sets found {be} the smallest there {be}"
-        people = f"{none} {'person' if none == 1 else 'people'}"
-        return f"Proven: {smallest}; for {people} there is none within the budget."
-
-    @property
-    def _noise(self) -> str:
-        if not self.found or self.run.get("seeded") is False:
-            return ""
-        words = ", ".join(f"{count} {word}" for word, count in self.solidity.items() if count)
-        close = sum(bool(v.close_call) for v in self.eligible)
-        calls = f" {close} of all eligible people are close calls." if any(v.base is not None for v in self) else ""
-        return f" Of {len(self.found)} found: {words}.{calls}"
+        return headline.proven(self)
 
     @property
     def distances(self) -> pd.Series:
@@ -217,7 +144,7 @@ class Population(Sequence[Verdict]):
         if not self.eligible:
             return pd.DataFrame(columns=["group", "labels", "people", "share", "low", "high", "proven"])
         groups = [(ALL, self.eligible)]
-        groups += [(beside_all(group), [v for v in self.eligible if v.group == group]) for group in self._groups]
+        groups += [(beside_all(group), [v for v in self.eligible if v.group == group]) for group in self.groups]
         rows = []
         for group, people in groups:
             for k in range(1, self.verdicts[0].budget + 1):
@@ -234,7 +161,7 @@ class Population(Sequence[Verdict]):
         return verdict.distance if self.checked else verdict.at_most
 
     @property
-    def _groups(self) -> list[Any]:
+    def groups(self) -> list[Any]:
         return in_order((v.group for v in self.verdicts), self.run.get("sensitive_bands", {}))
 
     def to_frame(self) -> pd.DataFrame:
@@ -277,7 +204,7 @@ class Population(Sequence[Verdict]):
         solid finds (missing where fresh seeds were not asked), close calls, and the median distance of eligible people
         from the decision boundary."""
         rows = {}
-        for group in self._groups:
+        for group in self.groups:
             members = [v for v in self.verdicts if v.group == group]
             eligible = [v for v in members if v.status != "not_eligible"]
             found = [v for v in eligible if v.found]
