@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from butfor.bands import Cuts, in_order
 from butfor.data.check import Concern, check_people, check_table
 from butfor.encoded import EncodedTable
+from butfor.endings import held_back
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.frames import as_labels, as_person, as_positions, as_table, as_weights, like_training, training_table
 from butfor.inquiry.ask import Inquiry
@@ -36,6 +37,7 @@ from butfor.prove import Bracket, provable, prove
 from butfor.provenance import data_hash
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import suited
+from butfor.result.groups import Null
 from butfor.result.performance import Performance
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE
@@ -261,16 +263,44 @@ class LabelAudit(BaseEstimator):
                 len(X) > 1,
                 self._seconds_left(spent + time.monotonic() - begun),
             )
+            null, steady = self._gone_through(inquiry, trainer, X, truth, list(cases))
+        with held_back(watch.note):
+            run = self._told_run(inquiry, trainer, X, started) | {
+                "null": null.to_dict() if null else None,
+                "steady": steady,
+                "performance": performance.to_dict() if performance else None,
+                "concerns": [concern.to_dict() for concern in concerns],
+            }
+            return Population(Conclusions(inquiry, run).verdicts(cases), run, interrupted=inquiry.interrupted)
+
+    def _gone_through(
+        self, inquiry: Inquiry, trainer: Trainer, X: pd.DataFrame, truth: NDArray[np.bool_] | None, cases: list[int]
+    ) -> tuple[Null | None, dict[str, Any] | None]:
+        """The search and everything after it; Ctrl-C ends it with what there is by then. What shuffling gave, and the
+        comparison with a steady model."""
+        null: Null | None = None
+        steady: dict[str, Any] | None = None
+        beside = as_steady(self.steady)
+        try:
             inquiry.run(trainer)
             if not inquiry.interrupted:
                 inquiry.judge(trainer)
-            through = not inquiry.interrupted and not inquiry.out_of_time
-            null = inquiry.shuffle(trainer, self.null) if self.null and through else None
-            if through:
-                inquiry.look_around(trainer, X, truth, list(cases))
-            beside = as_steady(self.steady)
-            theirs = None if truth is None else truth[list(cases)]
-            steady = inquiry.beside(beside, theirs) if beside and not inquiry.interrupted else None
+            if self.null and inquiry.on_time:
+                null = inquiry.shuffle(trainer, self.null)
+            if inquiry.on_time:
+                inquiry.look_around(trainer, X, truth, cases)
+            if beside and not inquiry.interrupted:
+                steady = inquiry.beside(beside, None if truth is None else truth[cases])
+        except KeyboardInterrupt as stop:
+            inquiry.stop(stop)
+        asked = {"--null, the shuffles": self.null and null is None, "--steady": beside and steady is None}
+        left = [name for name, missing in asked.items() if missing]
+        if left and (inquiry.interrupted or inquiry.out_of_time):
+            inquiry.watch.note(f"Left out because the audit was stopped: {' and '.join(left)}.")
+        return null, steady
+
+    def _told_run(self, inquiry: Inquiry, trainer: Trainer, X: pd.DataFrame, started: float) -> dict[str, Any]:
+        """Settings and what became of them, for the record."""
         run = self.run_record() | {
             "engine": trainer.engine.name,
             "retrainings": trainer.trained,
@@ -278,18 +308,13 @@ class LabelAudit(BaseEstimator):
             "recalled": trainer.recalled,
             "confirmations": trainer.confirmations,
             "agreement": inquiry.agreement,
-            "null": null.to_dict() if null else None,
-            "steady": steady,
             "out_of_time": inquiry.out_of_time,
-            "performance": performance.to_dict() if performance else None,
-            "concerns": [concern.to_dict() for concern in concerns],
             "remarks": self.remarks(X),
             "seconds": round(time.perf_counter() - started, 3),
         }
         if trainer.glanced:
             run["seed_ranges"] |= {"measured": trainer.glanced}
-        conclusions = Conclusions(inquiry, run)
-        return Population(conclusions.verdicts(cases), run, interrupted=inquiry.interrupted)
+        return run
 
     def _seconds_left(self, spent: float) -> float | None:
         return None if self.max_seconds is None else max(LEAST_TIME * self.max_seconds, self.max_seconds - spent)
@@ -413,6 +438,8 @@ class LabelAudit(BaseEstimator):
     def _train(self, watch: Watcher) -> None:
         """f, and how many members it has."""
         watch.phase("encoding and the first model")
+        if isinstance(self.learner_, MLPLearner):
+            self.learner_.warm_up(self.table_)
         started = time.perf_counter()
         first = first_model(self.learner_, self.table_)
         self.fit_seconds_ = (time.perf_counter() - started) / (1 if isinstance(self.learner_, MLPLearner) else 2)
@@ -426,7 +453,7 @@ class LabelAudit(BaseEstimator):
             trains = definition_of(self.engine, self.jobs)
             self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, trains, watch.trained)
             each = (time.perf_counter() - started) / (self.members_ - 1)
-            self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one loads and compiles what is needed
+            self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one may load what is needed
 
     def _choose_search(self) -> None:
         """Settings as the objects they name; the ranking must accept the model."""

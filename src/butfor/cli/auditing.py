@@ -14,6 +14,7 @@ from butfor.cli.options import AUDIT, RUN, TABLE, Choices, with_options
 from butfor.cli.printing import introduction, print_discreetly, print_result, write_files
 from butfor.cli.repeat import command_again, settings_again
 from butfor.cli.wiring import cases_of, discretion, fitted_audit, load, on_cluster
+from butfor.endings import held_back
 from butfor.errors import OutputError
 from butfor.files import make_folder
 from butfor.terminal import say, shown_json
@@ -63,6 +64,7 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     population = labels.explain_all(
         data.X_test, data.y_test, sensitive_features=beside, cases=people, watch=watch, spent=time.monotonic() - begun
     )
+    click.get_current_context().with_resource(held_back(watch.note))  # from here on it is only written and printed
     again = settings_again(table, single, cases, people, labels, options)
     population.run["command"] = command_again(again)
     population.run["remarks"] = [*reading, *population.run["remarks"]]

@@ -41,8 +41,6 @@ from butfor.situation import Situation
 
 SEARCH_SHARE = 2 / 3
 """Of the time that is given, for the search; the rest is for confirmations and fresh seeds."""
-SLOW = 1.0
-"""Seconds of a training from which on one is enough to tell how long they take."""
 BLOCK, SCORES = 256, 2**25
 """People scored at once, and scores at the most: those against every training row must fit in memory."""
 
@@ -86,18 +84,18 @@ class Inquiry:
         searched = np.setdiff1d(self.eligible, [pursuit.person for pursuit in self.pursuits])
         begun = time.monotonic()
         if isinstance(self.watch, Deadline) and self.seconds is not None:
-            searched = searched[np.argsort(np.abs(self.situation.logits[searched]), kind="stable")]
             self.watch.set(begun + SEARCH_SHARE * self.seconds)
         try:
             self._announce(trainer, searched)
             self._hold_trial(trainer, searched)
             if self.pursuits:
                 self._join(trainer, self.psi, self.pursuits)
+            if self.seconds is not None:  # nearest first; the trial is the same with or without a limit
+                searched = searched[np.argsort(np.abs(self.situation.logits[searched]), kind="stable")]
             self.pursuits += self._found_for(trainer, searched, self.psi)
         except KeyboardInterrupt:  # while labels were ranked: nobody's search had begun
             self.interrupted = True
-            out = away(self.situation.logits)
-            self.pursuits += [Pursuit(int(person), Listed(iter(())), float(out[person])) for person in searched]
+            self._leave_open()
         if not self.interrupted:
             self._look_for_others(trainer)
         if isinstance(self.watch, Deadline) and self.seconds is not None:
@@ -106,6 +104,22 @@ class Inquiry:
                 left = sum(not pursuit.complete for pursuit in self.pursuits)
                 self.watch.note(f"The time is up: the search for {left} of {len(self.pursuits)} people is incomplete.")
             self.watch.set(begun + self.seconds)
+
+    @property
+    def on_time(self) -> bool:
+        """Whether nothing has ended it before its end."""
+        return not self.interrupted and not self.out_of_time
+
+    def stop(self, stop: KeyboardInterrupt) -> None:
+        """Somebody pressed Ctrl-C between two parts of the work, or the time was up there."""
+        self._stopped(stop)
+        self._leave_open()
+
+    def _leave_open(self) -> None:
+        """Whoever has no search yet has one that is incomplete."""
+        begun, out = {pursuit.person for pursuit in self.pursuits}, away(self.situation.logits)
+        left = [int(person) for person in self.eligible if int(person) not in begun]
+        self.pursuits += [Pursuit(person, Listed(iter(())), float(out[person])) for person in left]
 
     def note(self, person: int, **known: Any) -> None:
         self.extra.setdefault(person, {}).update(known)
@@ -156,7 +170,7 @@ class Inquiry:
         if most is not None and 2 * sets * trainer.members > most:
             return 0
         if self.seconds is not None:
-            lasts = sets * trainer.members * trainer.time_of_one(once=self.seconds_by_definition > SLOW)
+            lasts = sets * trainer.members * trainer.time_of_one()
             return 0 if lasts > SEARCH_SHARE * self.seconds / 4 else sets
         return sets
 
@@ -356,7 +370,8 @@ class Inquiry:
                 gaps.append(_gap(sizes[-1][0], np.isfinite(sizes[-1][1])))
         except KeyboardInterrupt as stop:
             self._stopped(stop)
-            self.watch.note(f"Stopped after {max(0, len(gaps) - 1)} of {runs} shuffles: these count.")
+            if len(gaps) > 1:
+                self.watch.note(f"Stopped after {len(gaps) - 1} of {runs} shuffles: these count.")
         return Null(gaps[0], tuple(gaps[1:]), Curves.of(sizes, self.settings.budget)) if len(gaps) > 1 else None
 
     # --- what it will cost --------------------------------------------------------------------------
@@ -373,8 +388,8 @@ class Inquiry:
             self.watch.plan(question.asked, [])
             return
         self.watch.phase(TIMING)
-        slow = self.seconds_by_definition > SLOW
-        each, timed = trainer.time_of_one(once=slow), Phase(TIMING, 1 if slow else 2, 1)
+        each = trainer.time_of_one()
+        timed = Phase(TIMING, trainer.timed, trainer.timed)
         swept = min(trainer.members, 4) / min(trainer.members, trainer.jobs, 4)
         scored = SCORED * self.seconds_by_definition * swept * -(-len(people) // BLOCK)
         by_definition = self.seconds_by_definition / trainer.jobs

@@ -11,6 +11,7 @@ import pandas as pd
 
 from butfor.inquiry.ask import Inquiry
 from butfor.learn.local import pulls
+from butfor.result.coherent import ENUMERATION, ONE_LABEL
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
 from butfor.search.joint import Pursuit
@@ -88,18 +89,19 @@ class Conclusions:
         )
 
     def _at_least(self, k: int, pursuit: Pursuit | None, allowed: int) -> tuple[int | None, str | None]:
-        """How many labels it takes at least, and how that is known."""
+        """How many labels it takes at least, and how that is known. A training that failed says nothing about its
+        labels: where there was one, not everything was tried."""
         if pursuit is None:
             return None, None
         if k in self.inquiry.proven:
             return self.inquiry.proven[k].at_least, self.inquiry.proven[k].how
-        enumerated = self.settings.protocol.enumerates(allowed, self.settings.budget)
+        enumerated = self.settings.protocol.enumerates(allowed, self.settings.budget) and not pursuit.failed
         if pursuit.found is not None:
             if len(pursuit.found) == 1:
-                return 1, "one label is the fewest"
-            return (len(pursuit.found), "enumeration") if enumerated else (None, None)
+                return 1, ONE_LABEL
+            return (len(pursuit.found), ENUMERATION) if enumerated else (None, None)
         if pursuit.complete and allowed and enumerated:
-            return self.settings.budget + 1, "enumeration"
+            return self.settings.budget + 1, ENUMERATION
         return None, None
 
     def _flips(self, positions: Sequence[int]) -> pd.DataFrame:

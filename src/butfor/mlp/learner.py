@@ -38,6 +38,13 @@ class MLPLearner:
         parts = split_off_validation(at, labels, None, None, fraction=self.validation_fraction, seed=self.recipe.seed)
         return parts.X[:, 0].astype(np.int64), parts.X_val[:, 0].astype(np.int64)
 
+    def warm_up(self, table: Table) -> None:
+        """Encode the table and train for an epoch: what a process does only once is not to be taken for the time of a
+        training."""
+        from butfor.mlp.direct import train
+
+        train(replace(self.recipe, max_epochs=1), self.encoded(table).rows)
+
     def fit(self, table: Table, labels: Floats) -> NetworkModel:
         """The reference's network, to the bit."""
         from butfor.mlp.direct import train

@@ -70,7 +70,9 @@ def _named(name: str, seed: int) -> Ranking:
 def refuse_unaccepted(ranking: Ranking, model: Model, name: str) -> None:
     """One sentence where a ranking cannot rank for this model; `name` is the model's."""
     if not accepts(ranking, model):
-        possible = [each for each in NAMES if accepts(as_ranking(each), model)]
+        from butfor.rank.averaged import suited
+
+        possible = [each for each in NAMES if accepts(suited(as_ranking(each), model), model)]
         raise SettingError(
             f"Ranking '{ranking.name}' needs {getattr(ranking, 'needs', 'another model')}, and this is an audit of "
             f"{name}; for that there are {', '.join(possible)}."

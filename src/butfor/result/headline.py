@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from butfor.result.coherent import ONE_LABEL
 from butfor.result.fresh import LEAST, NOT_CHECKED
 from butfor.result.record import percent
 
@@ -100,7 +101,7 @@ def direct(population: Population) -> str:
 def proven(population: Population) -> str:
     """What is proven from the other side, in a sentence; empty where nothing is."""
     known = [v for v in population.eligible if v.proof and v.at_least is not None]
-    if not known:
+    if all(v.proof == ONE_LABEL for v in known):  # there is nothing to prove
         return ""
     exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
     be = "is" if exact == 1 else "are"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.rank import Ranking, accepts, as_ranking
+from butfor.rank.averaged import suited
 from butfor.seam import FlipSet, Model
 from butfor.search.plans import Listed, Plan, flip_set
 
@@ -56,7 +57,7 @@ class Protocol:
 
     def ranking(self, model: Model) -> Ranking:
         """The ranking used where nobody names one: the published one, or the nearest to it that the model allows."""
-        return next(r for r in map(as_ranking, USUAL) if accepts(r, model))
+        return next(r for r in (suited(as_ranking(name), model) for name in USUAL) if accepts(r, model))
 
     def plan(self, person: Ranked) -> Plan:
         """What one person's search tries."""

@@ -24,6 +24,8 @@ class Trainer:
     piece by piece, so that a killed run loses little. Confirmations are the learner's own `fit`, always trained here
     and now, side by side."""
 
+    PATIENCE = 15.0
+    """Seconds of a first training up to which a second one is done to tell how long they take."""
     PIECE = 64
     """With a ledger: trainings (or engine widths, where those are larger) between two writes."""
 
@@ -44,6 +46,8 @@ class Trainer:
         self.jobs: int = self._definition.jobs
         self._page: Page | None = ledger.page(self.single, table, people, engine) if ledger is not None else None
         self.trained = self.recalled = self.confirmations = 0
+        self.timed = 0
+        """Trainings that were done only to see how long they take."""
         self.glanced: list[int] = []
         """First and last of the seeds that only measured something."""
         self._seconds_each: float | None = None
@@ -76,15 +80,15 @@ class Trainer:
         """Whether there is a ledger."""
         return self._page is not None
 
-    def time_of_one(self, once: bool = False) -> float:
-        """Seconds per training, side by side: of those done so far or, before the first, of one that is done for it;
-        `once`: without another before it that compiles, which hardly counts where trainings take long."""
-        if self._seconds_each is None:
-            if not once:
-                self.train([Training(())])  # compiles what must be compiled
+    def time_of_one(self) -> float:
+        """Seconds per training, side by side: of those done so far or, before the first, of one that is done for it.
+        And of another: the first may load, compile or start workers, which hardly counts where it takes long anyway."""
+        while self._seconds_each is None:
             started = time.perf_counter()
             self.train([Training(())])
-            self._seconds_each = (time.perf_counter() - started) / min(self.at_once, self.jobs)
+            seconds, self.timed = time.perf_counter() - started, self.timed + 1
+            if self.timed == 2 or seconds > self.PATIENCE:
+                self._seconds_each = seconds / min(self.at_once, self.jobs)
         return self._seconds_each
 
     def known(self, flips: FlipSet) -> bool:
