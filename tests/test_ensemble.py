@@ -17,12 +17,12 @@ from butfor.mlp.fused import FusedEngine
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.stacked import StackedEngine
 from butfor.progress import Watcher
-from butfor.rank import as_ranking
+from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import Averaged, suited, trimmed_mean
 from butfor.rank.combined import beaten
 from butfor.rank.gradient import Gradient
 from butfor.seam import Training, away
-from butfor.search import SolidSearch
+from butfor.search import SolidSearch, as_protocol
 from butfor.search.guided import Leaders
 from butfor.search.hunt import Hunt, SizeSearch
 from butfor.search.trainer import Trainer
@@ -48,6 +48,19 @@ def test_the_audited_model_is_the_mean_of_its_members(german):
     assert [v.logit for v in population] == pytest.approx(logits[:12], abs=1e-6)
     refitted = audit.learner_.fit(audit.table_, audit.table_.labels())
     assert np.array_equal(refitted.logits(data.X_test), audit.model_.logits(data.X_test))
+
+
+def test_published_protocols_take_the_published_ranking_of_all_members(german):
+    audit, _, _ = german
+    ranking = as_protocol("algorithm1").ranking(audit.model_)
+    assert ranking.name == "combined"
+    assert isinstance(ranking, Averaged)
+
+
+def test_a_ranking_that_does_not_fit_is_refused_with_all_that_do(german):
+    audit, _, _ = german
+    with pytest.raises(SettingError, match=r"for that there are gradient, combined, .*activation.*influence"):
+        refuse_unaccepted(suited(as_ranking("leaves"), audit.model_), audit.model_, "5 × MLP")
 
 
 def test_found_at_the_first_attempt_is_whom_the_first_set_turns(german):

@@ -338,6 +338,10 @@ def test_weights_reach_the_learner_and_every_retraining():
         verdict = population.found[0]
         own.fit(numeric[:ROWS], verdict.dataset()[1], **{keyword: weight})
         assert str(own.predict(numeric[ROWS:].iloc[[verdict.case]])[0]) == verdict.counterfactual_prediction
+    with pytest.raises(TableError, match=f"The weight of row {numeric.index[0]} is missing"):
+        butfor.LabelAudit(LogisticRegression()).fit(
+            numeric[:ROWS], y[:ROWS], sample_weight=[np.nan, *[1.0] * (ROWS - 1)], **fit
+        )
     with pytest.raises(LearnerError, match="KNeighborsClassifier takes no sample_weight"):
         butfor.LabelAudit(KNeighborsClassifier()).fit(numeric[:ROWS], y[:ROWS], sample_weight=weight, **fit)
     with pytest.raises(LearnerError, match="MLP takes no sample_weight"):

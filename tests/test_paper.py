@@ -10,6 +10,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -349,13 +350,14 @@ def test_impossible_numbers_are_refused():
         runs.run_dataset("salary", sample=0)
 
 
-def test_finds_are_judged_by_fresh_seeds(capsys):
+def test_finds_are_judged_by_fresh_seeds(capsys, tmp_path):
     from butfor.cli import main
 
     results = str(Path(__file__).parents[1] / "docs" / "results")
     given = ["paper", "seeds", "--results", results, "--datasets", "salary", "--fresh-seeds", "30", "--json"]
-    assert main(given) == 0
+    assert main([*given, "--out", str(tmp_path)]) == 0
     row = json.loads(capsys.readouterr().out)[0]
+    assert pd.read_csv(tmp_path / "seeds.csv").to_dict("records") == [row]
     assert (row["dataset"], row["ranking"], row["found"], row["seeds"]) == ("salary", "combined", 3, 30)
     assert row["solid"] + row["leaning"] + row["seed-bound"] + row["undecided"] == 3
     assert main([*given[:-2], "0"]) == 2

@@ -19,15 +19,15 @@ import pytest
 from matplotlib.figure import Figure
 
 from butfor.cli import main
-from butfor.errors import OutputError
+from butfor.errors import OutputError, SettingError
 from butfor.report import belief, charts, distance, files, page, roster
 from butfor.report import words as plain_words
 from butfor.report.document import unbroken
 from butfor.report.flat import flat
 from butfor.report.parallel_svg import parallel_svg
-from butfor.report.privacy import suppressed, told_performance
+from butfor.report.privacy import Public, refuse_fuller_files, suppressed, told_performance
 from butfor.report.svg import LIGHT, inline_svg
-from butfor.report.values import comparison, differs, pulled, short, shown
+from butfor.report.values import comparison, differs, pulled, short, shown, told_apart
 from butfor.result.control import Collateral
 from butfor.result.fresh import LEAST, USUAL, WORDS, FreshSeeds
 from butfor.result.groups import Curves, Null
@@ -1035,6 +1035,54 @@ def test_a_search_that_was_stopped_before_it_found_anything_claims_nothing():
     )
 
 
+def test_people_whose_search_was_stopped_may_have_been_found():
+    through = [verdict(k, "not_found", run=CHECKED) for k in range(12)]
+    stopped = [replace(v, complete=False) for v in through]
+    for people, open_ in ((through, False), (stopped, True)):
+        asked = Population(people, CHECKED)
+        assert (asked.by_group["solid_low"] == 0).all()
+        for high in (asked.by_group["solid_high"], asked.distance_curve()["high"]):
+            assert ((high > 0.99) == open_).all()
+    assert Population(through, CHECKED).comparison is not None
+    halted = Population(stopped, CHECKED | {"out_of_time": True})
+    assert halted.comparison is None
+    assert halted.uncompared == "Groups are not compared: the search for 12 eligible people was stopped early."
+    text = outline(halted.to_html()).text
+    assert halted.uncompared in text
+    assert "the time allowed was up" in text
+    assert halted.by_group["close_calls"].isna().all(), "nobody was put to fresh seeds"
+
+
+def test_long_names_of_groups_are_told_apart():
+    long = "Native Hawaiian or Other Pacific Islander"
+    groups = (f"{long} · female", f"{long} · male", "White", long * 3 + "a" + long, long * 3 + "b" + long)
+    for longest in (18, 26, 40):
+        named = told_apart(groups, longest)
+        assert len({named(group) for group in groups}) == len(groups)
+        assert all(len(named(group)) <= longest for group in groups)
+        assert named("White") == "White"
+    people = [replace(verdict(k), group=groups[k % 2]) for k in range(4)]
+    cells = outline(Population(people, RUN).to_html()).text
+    assert "female" in cells
+    listed = roster.roster([(v, "") for v in people], "race").rows
+    assert len(set(re.findall(r"Native[^<]*", listed))) == 2
+
+
+def test_flipped_rows_can_be_read_back_whatever_the_ids():
+    ids = ["Anna 173 Smith", "Bo"]
+    flips = verdict(0, flips=2).flips.set_axis(ids)
+    frame = Population([replace(verdict(0, flips=2), flips=flips), verdict(1, flips=2)], RUN).to_frame()
+    assert json.loads(frame["flipped_rows"][0]) == ids
+    assert frame["flipped_rows"][1] == "5 10"
+
+
+def test_one_label_alone_is_nothing_to_be_proven():
+    one = verdict(0, at_least=1, proof="one label is the fewest")
+    assert Population([one], RUN).proven == ""
+    two = verdict(1, flips=2, at_least=2, proof="enumeration")
+    assert Population([one, two], RUN).proven.startswith("Proven: 2 of the sets found are the smallest there are")
+
+
 def test_one_person_is_spoken_of_as_one():
     alone = Population([verdict(0, "not_found")], RUN | {"seeded": False})
     assert alone.sentence.startswith("Of 1 eligible person, 0 (0 %)")
@@ -1238,6 +1286,58 @@ def test_rates_of_groups_are_told_where_they_tell_nobodys_label():
     assert [row["group"] for row in named["by_group"]] == ["women"]
     assert named["accuracy"] is None
     assert told_performance(None) is None
+
+
+def counts_of(**columns: list[int]) -> pd.DataFrame:
+    usual = {"found": [30, 30, 20], "close_calls": [20, 20, 20], "solid": [15, 15, 10]}
+    return pd.DataFrame(usual | columns, index=["A", "C", "B"])
+
+
+def test_in_public_what_two_counts_leave_of_each_other_is_not_told():
+    counts = counts_of(people=[100, 100, 60], eligible=[85, 88, 55], switch_changes=[15, 12, 5])
+    _, told = suppressed(counts, all_may_be_eligible=False)
+    assert (told["eligible"].isna() == told["switch_changes"].isna()).all()
+    assert told["switch_changes"].isna().sum() != 1
+    _, told = suppressed(counts, all_may_be_eligible=True)
+    assert told["eligible"].isna().sum() < 3, "where φ is everyone the two say nothing of each other"
+
+
+def test_in_public_what_hidden_groups_leave_of_the_whole_is_ten_or_more():
+    counts = counts_of(
+        people=[200, 60, 40], eligible=[150, 45, 25], switch_changes=[50, 15, 15], found=[80, 42, 23]
+    )  # 145 found of 220 in all: with C told, 65 of 70 in A and B
+    total, told = suppressed(counts, all_may_be_eligible=False)
+    assert total["found"] == 145
+    assert told["found"].isna().all()
+
+
+def test_in_public_rates_tell_no_number_of_people_that_counts_hide():
+    many = (20, 10, 12, 30)
+    sizes = {"A": 40, "B": 40, "C": 5}
+    people = [
+        replace(verdict(k, "not_found"), group=group)
+        for k, group in enumerate(group for group, size in sizes.items() for _ in range(size))
+    ]
+    rates = performance_of({"A": many, "B": many, "C": (1, 1, 1, 2)})
+    handed = Public(Population(people, RUN | {"performance": rates.to_dict(), "phi": "everyone"}))
+    hidden = [row["group"] for row in handed.groups() if row["people"] is None]
+    assert len(hidden) == 2, "the small group, and one that gives it cover"
+    told = [row["group"] for row in handed.performance()["by_group"]]
+    assert told == [group for group in ("A", "B") if group not in hidden]
+
+
+def test_in_public_nobody_counts_who_was_not_put_to_fresh_seeds():
+    people = checked({}).verdicts
+    left = [replace(v, fresh=None) if v.case == 0 else v for v in people]
+    assert "1 of these was not put to fresh seeds" in Population(left, CHECKED).sentence
+    told = Public(Population(left, CHECKED)).sentence
+    assert "Some of these were not put to fresh seeds" in told
+
+
+def test_settings_of_a_fuller_audit_are_not_left_beside_what_is_handed_over(tmp_path):
+    (tmp_path / "audit.toml").write_text('table = "secret/place.csv"\n', encoding="utf-8")
+    with pytest.raises(SettingError, match=r"audit\.toml"):
+        refuse_fuller_files(tmp_path, "public")
 
 
 def test_in_public_finds_of_a_model_without_seeds_are_counted(tmp_path):

@@ -54,7 +54,8 @@ def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
         series = pd.Series(series.to_numpy(), index=X.index, name=series.name)
     missing = series.isna().to_numpy()
     if missing.any():
-        raise TableError(f"The label of row {series.index[missing][0]} is missing; fill it in or drop it.")
+        one = what.removesuffix("s")
+        raise TableError(f"The {one} of row {series.index[missing][0]} is missing; fill it in or drop the row.")
     return series
 
 

@@ -24,6 +24,7 @@ from butfor.result import groups
 from butfor.result.population import Population
 from butfor.result.record import open_record, read_record, sealed
 from butfor.result.shape import POPULATION, POPULATION_SINCE, RUN, VERDICT, VERDICT_SINCE
+from butfor.result.whole import summary_differences
 
 
 def small_table(rows: int = 90) -> pd.DataFrame:
@@ -73,6 +74,18 @@ def network(folder) -> dict[str, Any]:
     return record
 
 
+def test_what_differs_in_a_summary_is_named_to_the_letter(genuine):
+    record = json.loads(json.dumps(genuine))
+    record["by_group"][1]["found"] += 1
+    record["sentence"] = record["sentence"][:-9] + "the same."
+    told = list(summary_differences(record))
+    found = record["by_group"][1]["found"]
+    assert f"by_group[1].found is {found}, but by the verdicts it is {found - 1}" in told
+    sentences = next(one for one in told if one.startswith("sentence is"))
+    assert "the same." in sentences
+    assert sentences.count("'") == 4, "both quotations are closed"
+
+
 def put(record: Any, path: tuple[Any, ...], value: Any) -> None:
     for step in path[:-1]:
         record = record[step]
@@ -119,9 +132,14 @@ def test_a_genuine_record_agrees(genuine, network, capsys, tmp_path):
         assert code == 0, out
         assert "DISAGREE" not in out
         assert "checksum" in out
-        assert outcome(capsys, "gate", record, tmp_path, "--max-close-calls", "100%", "--max-switch", "100%")[0] == 0
+        assert outcome(capsys, "gate", record, tmp_path, "--max-switch", "100%")[0] == 0
+    assert outcome(capsys, "gate", genuine, tmp_path, "--max-close-calls", "100%")[0] == 0
+    code, out, _ = outcome(capsys, "gate", network, tmp_path, "--max-close-calls", "100%")
+    assert code == 1
+    assert "4 fresh seeds are too few to tell close calls, 29 at least" in out
     code, out, _ = outcome(capsys, "replay", network, tmp_path, "--fresh-seeds")
     assert code == 0, out
+    assert "of 4 fresh seeds" in out
 
 
 def test_spaces_and_order_are_no_change(genuine, capsys, tmp_path):

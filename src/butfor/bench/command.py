@@ -128,12 +128,14 @@ def review_command(seeds: int, as_json: bool) -> None:
 @bench.command("wide")
 @click.option("--rows", default=4000, show_default=True, help="Training rows.")
 @click.option("--epochs", default=40, show_default=True, help="Epochs of every training.")
+@click.option("--device", help="A CUDA device instead of this machine's cores.")
 @click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else.")
-def wide_command(rows: int, epochs: int, as_json: bool) -> None:
+def wide_command(rows: int, epochs: int, device: str | None, as_json: bool) -> None:
     """What one-hot inputs cost: by their entries, by whole rows, and dense."""
     from butfor.bench.wide import main
 
-    main(["--rows", str(rows), "--epochs", str(epochs), *["--json"] * as_json])
+    on = ["--device", device] if device else []
+    main(["--rows", str(rows), "--epochs", str(epochs), *on, *["--json"] * as_json])
 
 
 @bench.command("scale")

@@ -97,13 +97,15 @@ def print_result(result: Verdict | Population) -> None:
     for column in ("share", "low", "high", "share_solid", "solid_low", "solid_high"):
         known = zip(shares[column], asked, strict=True)
         shares[column] = [f"{100 * v:.0f} %" if v == v and n else "–" for v, n in known]
+    shares["close_calls"] = [f"{v:.0f}" if v == v else "–" for v in shares["close_calls"]]
     shares["median_margin"] = [f"{v:.2f}" if v == v else "–" for v in shares["median_margin"]]
     print_table(
         shares,
         "Shares of eligible people with a counterfactual dataset, and with a solid one, each with its 95 % interval;\n"
         "close calls; and how far (median |logit|) eligible people are from the decision boundary.",
     )
-    for warning in [result.comparison.sentence if result.comparison else "", *result.warnings]:
+    compared = result.comparison.sentence if result.comparison else ""
+    for warning in [compared or (result.uncompared if result.unfinished else ""), *result.warnings]:
         if warning:
             say(warning)
     if result.run.get("steady"):

@@ -71,7 +71,10 @@ def on_cluster(options: dict[str, Any]) -> AbstractContextManager[Engine]:
 def fitted_audit(data: Dataset, options: dict[str, Any], watch: Watcher) -> LabelAudit:
     """An audit as the options say, its model trained."""
     from butfor import LabelAudit
+    from butfor.search.ledger import Ledger
 
+    if options["resume"] is not None:
+        Ledger(options["resume"], watch.note).close()  # one that cannot be used is said before anything is trained
     model = _model(data, options)
     labels = LabelAudit(
         model,

@@ -29,7 +29,9 @@ from butfor.terminal import say
     help="What reviewers answered: tasks.csv filled in, or Label Studio's JSON export.",
 )
 @click.option(
-    "--key", type=click.Path(path_type=Path), help="The key of the tasks. Default: tasks.key.json next to them."
+    "--key",
+    type=click.Path(path_type=Path),
+    help="The key of the tasks. Default: FOLDER.key.json beside their folder.",
 )
 def review(file: Path, out: Path | None, answers: Path | None, key: Path | None, **options: Any) -> None:
     """Have the labels that decisions hinge on reviewed by someone who does not know which they are.

@@ -11,7 +11,10 @@ import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+import pandas as pd
+
 from butfor.errors import SettingError
+from butfor.result.fresh import LEAST
 from butfor.result.groups import Null, points
 from butfor.result.population import Population
 
@@ -77,7 +80,7 @@ def _gap(population: Population) -> tuple[float | None, str]:
     unknown = _unknown(population) or _unchecked(population)
     if unknown:
         return None, unknown
-    shares = population.by_group["share_solid"].dropna()
+    shares = _shares(population)
     if len(shares) < 2:
         return None, "eligible people are all of one group, so there is no difference to measure."
     if population.unfinished:
@@ -110,6 +113,10 @@ def _close(population: Population) -> tuple[float | None, str]:
             None,
             f"fresh seeds were not asked about {unasked} of {len(eligible)} eligible people (--fresh-seeds 59).",
         )
+    seeds = int(population.run.get("fresh_seeds") or 0)
+    if seeds < LEAST:
+        many = f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'}"
+        return None, f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59)."
     close = sum(bool(v.close_call) for v in eligible)
     return close / len(eligible), (
         f"about {close} of {len(eligible)} eligible people ({shown(close / len(eligible))}) more than one fresh seed "
@@ -130,9 +137,14 @@ def _switch(population: Population) -> tuple[float | None, str]:
     )
 
 
+def _shares(population: Population) -> pd.Series:
+    """Of solid finds, per group; where nothing was found nothing is solid, whether seeds were asked or not."""
+    return population.by_group["share_solid" if population.checked else "share"].dropna()
+
+
 def _furthest(population: Population) -> list[str]:
     """The groups with the largest and the smallest share of solid finds."""
-    shares = population.by_group["share_solid"].dropna().sort_values(ascending=False, kind="stable")
+    shares = _shares(population).sort_values(ascending=False, kind="stable")
     return [str(shares.index[0]), str(shares.index[-1])]
 
 
@@ -146,7 +158,7 @@ def _unknown(population: Population) -> str:
 
 
 def _unchecked(population: Population) -> str:
-    if population.checked:
+    if population.checked or not population.found:
         return ""
     return f"of {len(population.found)} finds it is not known which are solid: {population.doubt} (--fresh-seeds 59)."
 

@@ -157,6 +157,7 @@ class _Bound:
             # A worker that was idle for long is started anew; joblib warns about it.
             warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
             warnings.filterwarnings("ignore", message=".*tasks have been successfully executed", category=UserWarning)
+            warnings.filterwarnings("ignore", message=".*tasks which were still being processed", category=UserWarning)
             coming = parallel(delayed(train_from)(file, [tuple(t) for t in chunk]) for chunk in chunks)
             try:
                 for chunk in coming:

@@ -55,7 +55,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--json", "as_json", is_flag=True, help="Print rows as JSON, and nothing else."),
         click.option("--out", type=folder, help="Write the tables (CSV) or figures into this directory."),
         click.option("--data-home", type=folder, help="Directory with original data files (Bank)."),
-        click.option("--results", type=folder, help="Show the results in this directory; compute nothing."),
+        click.option("--results", type=folder, help="Take the results in this directory; search for nothing."),
         click.option("--resume", type=click.Path(path_type=Path, dir_okay=False),
                      help="A ledger file: what it remembers is not trained again."),
         click.option("--jobs", type=int, help="Networks trained at a time on the CPU."),
@@ -115,6 +115,8 @@ def seeds(options: Options, fresh_seeds: int) -> None:
         click.echo(frame.to_json(orient="records", indent=1))
     else:
         print_frame(frame, "Of the finds: how single networks with fresh seeds decide, with the flips and without.")
+    if options.out:
+        write_csv(options.out, "seeds", frame)
 
 
 @paper.command()

@@ -231,7 +231,8 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
 def flat(frame: pd.DataFrame) -> pd.DataFrame:
     """For CSV: "#φ ours", "#φ paper", and so on, numbers as text."""
     plain = frame.map(cell)
-    plain.columns = pd.Index([" ".join(part for part in pair if part) for pair in frame.columns])
+    if isinstance(frame.columns, pd.MultiIndex):
+        plain.columns = pd.Index([" ".join(part for part in pair if part) for pair in frame.columns])
     return plain
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from butfor.report.distance import MOST_CURVES, left_open, turned_by
 from butfor.report.parallel import parallel_coordinates
 from butfor.report.svg import LIGHT
-from butfor.report.values import pulled, short, shown
+from butfor.report.values import pulled, short, told_apart
 from butfor.result.groups import Curves
 from butfor.result.population import ALL, Population
 from butfor.result.record import signed
@@ -140,8 +140,9 @@ def group_shares(population: Population) -> Figure:
     )
     top = max([max(values[high], values["share"]) for _, values in rows if values["eligible"]], default=1.0)
     axes.set_xlim(0, min(1.0, 1.1 * top))
+    named = told_apart((group for group, _ in rows), 26)
     for k, (group, values) in enumerate(rows):
-        _note(axes, -0.04, k, short(shown(group), 26), transform=axes.get_yaxis_transform(), ha="right", size=10)
+        _note(axes, -0.04, k, named(group), transform=axes.get_yaxis_transform(), ha="right", size=10)
         told = f"{int(values[number])} of {int(values['eligible'])}"
         _note(axes, 1.03, k, told, transform=axes.get_yaxis_transform(), ha="left", size=10)
         if values["eligible"]:
@@ -169,11 +170,12 @@ def distance_curve(population: Population) -> Figure:
         axes.fill_between(labels, found, open_, step="post", color=LIGHT["line"], alpha=0.5, lw=0, zorder=1)
         axes.plot(labels, open_, color=LIGHT["ink"], lw=1.2, ls=(0, (1, 2)), drawstyle="steps-post", zorder=1.2)
         ends.append((open_[-1], f"left open {100 * open_[-1]:.0f} %", LIGHT["ink"]))
+    named = told_apart((*groups, ALL), 18)
     for name, (colour, dashes) in zip((*groups, ALL), (*_CURVES[: len(groups)], _EVERYONE), strict=True):
         labels, share, low, high = _steps(curves[curves["group"] == name], "share", "low", "high")
         axes.fill_between(labels[1:], low[1:], high[1:], step="post", color=colour, alpha=0.1, lw=0, zorder=1.1)
         axes.plot(labels, share, color=colour, lw=2, ls=dashes, drawstyle="steps-post")
-        ends.append((share[-1], f"{short(shown(name), 18)} {100 * share[-1]:.0f} %", colour))
+        ends.append((share[-1], f"{named(name)} {100 * share[-1]:.0f} %", colour))
     budget = max([v.budget for v in population], default=1)
     # Bands of few people are so wide that they are cut rather than the lines flattened.
     needed = max([*everyone["high"], *(end for end, *_ in ends), 0.01])
@@ -207,6 +209,7 @@ def shuffled_curves(curves: Curves) -> Figure:
     top = 1.08 * max([0.01, *(s for shares in (*(curves.real[g] for g in groups), *highest) for s in shares)])
     across = min(PANELS, len(groups))
     wide = (WIDTH - 56) / across
+    named = told_apart(groups, 26)
     for k, group in enumerate(groups):
         row, column = divmod(k, PANELS)
         left, upper = 52 + wide * column, 200 * row + 26
@@ -220,7 +223,7 @@ def shuffled_curves(curves: Curves) -> Figure:
         axes.plot(labels, [0.0, *real, real[-1]], color=LIGHT["person"], lw=2, drawstyle="steps-post")
         axes.set_ylim(0, min(1.0, top))
         axes.set_xlim(0, labels[-1])
-        _note(axes, 0.0, 1.08, short(shown(group), 26), transform=axes.transAxes, ha="left", size=10)
+        _note(axes, 0.0, 1.08, named(group), transform=axes.transAxes, ha="left", size=10)
         _whole_ticks(axes, curves.sizes[-1], 5)
         axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
         axes.yaxis.set_major_locator(_few_ticks())

@@ -276,7 +276,7 @@ def _groups(population: Population) -> list[dict[str, Any]]:
             "solid": int(g["solid"]),
             "share": f"{100 * g[share]:.1f} %" if g["eligible"] else "–",
             "interval": f"{100 * g[low]:.1f} – {100 * g[high]:.1f} %" if g["eligible"] else "–",
-            "close": int(g["close_calls"]),
+            "close": int(g["close_calls"]) if g["close_calls"] == g["close_calls"] else "–",
             "margin": f"{g['median_margin']:.2f}" if g["eligible"] else "–",
         }
         for group, g in population.by_group.iterrows()

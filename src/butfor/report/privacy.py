@@ -23,6 +23,7 @@ from butfor.files import make_folder, save_table
 from butfor.report.files import folder_beside
 from butfor.report.page import population_page_without_values, public_page
 from butfor.report.words import FEW, HIDDEN
+from butfor.result import headline
 from butfor.result.groups import Comparison
 from butfor.result.performance import Performance
 from butfor.result.population import Population, wilson
@@ -95,7 +96,7 @@ class Public:
         self.population = population
         self.run = kept_of(population.run)
         free = bool(population.run.get("blind")) or population.run.get("phi") == "everyone"
-        counts = _merged(population.by_group[list(PARENTS)])
+        counts = _merged(population.by_group[list(PARENTS)].fillna(0).astype(int))  # too few to tell, or not counted
         self.total, self.by_group = suppressed(counts, all_may_be_eligible=free)
         if population.run.get("seeded") is False:  # every find is solid: one count, not a part of another
             self.total["solid"], self.by_group["solid"] = self.total["found"], self.by_group["found"]
@@ -118,7 +119,7 @@ class Public:
             f"would have been decided otherwise had at most {first.budget} of the {first.training_rows} training "
             f"labels been different{seeds}"
         )
-        doubt = self.population.doubt
+        doubt = headline.doubt(self.population, counted=False)
         rest = f" {doubt[0].upper()}{doubt[1:]}." if doubt else ""
         rest += " The search for some of them was stopped early." if self.population.unfinished else ""
         if count is None:
@@ -141,8 +142,9 @@ class Public:
         return rows
 
     def performance(self) -> dict[str, Any] | None:
-        """The rates of the groups that have a name here."""
-        return told_performance(self.population.performance, {str(row["group"]) for row in self.groups()})
+        """The rates of the groups that have a name here and a number of people: rates tell that too."""
+        named = {str(row["group"]) for row in self.groups() if row["people"] is not None}
+        return told_performance(self.population.performance, named)
 
     def comparison(self) -> dict[str, Any] | None:
         """The difference between groups, where all that it could be worked out from may be told anyway."""
@@ -211,6 +213,8 @@ PARENTS = {
     "solid": "found",
 }  # fmt: skip
 """Which count is a part of which other."""
+COMPLEMENTS = ("eligible", "switch_changes")
+"""Where φ leaves out whom a switch changes, one is what the other leaves of the people."""
 OTHERS = f"groups of fewer than {FEW} people"
 
 
@@ -223,18 +227,27 @@ def suppressed(counts: pd.DataFrame, *, all_may_be_eligible: bool) -> tuple[dict
         {name: [_may_be_told(row, name, all_may_be_eligible) for _, row in counts.iterrows()] for name in PARENTS},
         index=counts.index,
     )
+    linked = () if all_may_be_eligible else COMPLEMENTS
+    hidden = -1
+    while hidden != (hidden := int((~shown).to_numpy().sum())):  # what hides one count may give another away
+        for name in linked:
+            shown[name] = shown[list(linked)].all(axis=1)
+        for name in PARENTS:
+            while whole[name] and _gives_away(counts, ~shown[name], name, all_may_be_eligible):
+                shown.loc[counts[name][shown[name]].idxmin(), name] = False
     for name in PARENTS:
-        if not whole[name]:
-            continue
-        # With the total told, what is hidden must be several groups, and ten or more together.
-        while 0 < (~shown[name]).sum() < len(counts) and (
-            (~shown[name]).sum() == 1 or counts[name][~shown[name]].sum() < FEW
-        ):
-            shown.loc[counts[name][shown[name]].idxmin(), name] = False
         if (~shown[name]).sum() == len(counts) == 1:
             whole[name] = False
     told = counts.astype(object).where(shown, None)
     return {name: int(total[name]) if whole[name] else None for name in PARENTS}, told
+
+
+def _gives_away(counts: pd.DataFrame, hidden: pd.Series, name: str, all_may_be_eligible: bool) -> bool:
+    """Whether the total and the groups that are told leave less than several hidden groups with ten people or more
+    together, who are of the kind and who are not."""
+    if not 0 < hidden.sum() < len(counts):
+        return False
+    return hidden.sum() == 1 or not _may_be_told(counts[hidden].sum(), name, all_may_be_eligible)
 
 
 def _may_be_told(counts: pd.Series, name: str, all_may_be_eligible: bool) -> bool:
@@ -262,7 +275,7 @@ def kept_of(run: dict[str, Any]) -> dict[str, Any]:
 
 def refuse_fuller_files(directory: Path, level: str) -> None:
     """Refuse a folder that holds the files of a fuller audit: they would lie beside what is to be handed over."""
-    there = [name for name in FILES if (directory / name).exists()]
+    there = [name for name in (*FILES, "audit.toml") if (directory / name).exists()]
     beside = folder_beside(directory / "report.html")
     there += [beside.name] if beside.exists() else []
     if not there or _level_of(directory / "audit.json") == level:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup, escape
 
-from butfor.report.values import short, shown
+from butfor.report.values import short, shown, told_apart
 from butfor.report.words import CLOSE_SIGN, SIGN, SOLIDITY_SIGN
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
@@ -41,7 +42,8 @@ def roster(
 ) -> Roster:
     """The list of people, each with the address of more about them, or none. Where there is no room, the last columns
     go first, then the last people; `least` leaves them out from the start."""
-    columns = columns_of_people(sensitive)[: LEAST_COLUMNS if least else None]
+    group = told_apart((verdict.group for verdict, _ in people), LONGEST)
+    columns = columns_of_people(sensitive, group)[: LEAST_COLUMNS if least else None]
     cells = [_cells(columns, verdict, address) for verdict, address in people]
     kept = len(columns)
     while kept > LEAST_COLUMNS and sum(len(_row(row[:kept])) + 1 for row in cells) > room:
@@ -71,12 +73,12 @@ LEAST_COLUMNS = 7
 """Person, id, group, decision, result, solidity and distance stay."""
 
 
-def columns_of_people(sensitive: str) -> list[Column]:
-    """In the order of their weight. The style and the script know them by their places."""
+def columns_of_people(sensitive: str, group: Callable[[Any], str]) -> list[Column]:
+    """In the order of their weight. The style and the script know them by their places. `group`: how to show one."""
     return [
         Column("Person", lambda v: str(v.case) if v.case is not None else f"row {shown(v.row, LONGEST)}"),
         Column("Id", lambda v: shown(v.row, LONGEST)),
-        Column(short(sensitive, LONGEST), lambda v: shown(v.group, LONGEST)),
+        Column(short(sensitive, LONGEST), lambda v: group(v.group)),
         Column("Decision", lambda v: short(v.prediction, LONGEST)),
         Column("Result", _result),
         Column("Solidity", _solidity),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -15,8 +17,8 @@ from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
 
 MISSING = "missing"
-LONGEST = 300
-"""Characters of a value that a page shows; the JSON record has all of them."""
+LONGEST, WHOLE = 300, 10_000
+"""Characters of a value that a page shows (the JSON record has all of them), and by which two are told apart."""
 MOST_PULLS, LONGEST_PULL = 12, 38
 """Columns of the chart of pulls with a bar of their own, and the characters that name one."""
 
@@ -28,6 +30,25 @@ def shown(value: Any, longest: int = LONGEST) -> str:
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
     return _number(value) if isinstance(value, Real) else short(str(value), longest)
+
+
+def told_apart(values: Iterable[Any], longest: int) -> Callable[[Any], str]:
+    """How to show each of these values in so many characters: names that would be cut to the same lose their middle,
+    and where that does not tell them apart either, they are counted."""
+    whole = list(dict.fromkeys(shown(value, WHOLE) for value in values))
+    names = {text: short(text, longest) for text in whole}
+    for cut in (lambda text, _: _ends(text, longest), lambda text, k: f"{short(text, longest - 5)} ({k})"):
+        alike = Counter(names.values())
+        same = [text for text in whole if alike[names[text]] > 1]
+        names |= {text: cut(text, k) for k, text in enumerate(same, 1)}
+    return lambda value: names.get(text := shown(value, WHOLE)) or short(text, longest)
+
+
+def _ends(text: str, longest: int) -> str:
+    """The beginning and the end of a text that is too long."""
+    line = short(text, WHOLE)
+    half = (longest - 1) // 2
+    return line if len(line) <= longest else f"{line[: longest - 1 - half].rstrip()}…{line[-half:].lstrip()}"
 
 
 def short(text: str, longest: int) -> str:

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from butfor.result.population import Population
 
 
-def doubt(population: Population) -> str:
-    """Why it is not known which finds are solid, in words; empty where it is."""
+def doubt(population: Population, *, counted: bool = True) -> str:
+    """Why it is not known which finds are solid, in words; empty where it is. `counted`: with how many."""
     seeds = int(population.run.get("fresh_seeds", population.run.get("seeds")) or 0)
     seedless = population.run.get("seeded") is False
     left = population.solidity[NOT_CHECKED]
     if left and (seeds or left < len(population.found)):
-        return f"{left} of these {'was' if left == 1 else 'were'} not put to fresh seeds"
+        some = f"{left} of these {'was' if left == 1 else 'were'}" if counted else "some of these were"
+        return f"{some} not put to fresh seeds"
     if left or not (seeds or seedless):
         return "whether it holds under other seeds was not checked"
     if seeds < LEAST and not seedless:
@@ -96,6 +97,15 @@ def direct(population: Population) -> str:
     return f"{changed} of {len(known)} decisions {verb} when '{name}' alone is switched ({', '.join(parts)})" + (
         ": there the attribute itself decides, whatever the labels." if changed else "."
     )
+
+
+def uncompared(population: Population) -> str:
+    """Why groups are not compared, in a sentence; empty where they are."""
+    if population.comparison is not None:
+        return ""
+    if len({str(v.group) for v in population.eligible}) < 2:
+        return "There are no two groups of eligible people to compare."
+    return f"Groups are not compared: the search for {_people(population.unfinished)} was stopped early."
 
 
 def proven(population: Population) -> str:

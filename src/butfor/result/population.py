@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -127,6 +128,11 @@ class Population(Sequence[Verdict]):
         return headline.direct(self)
 
     @property
+    def uncompared(self) -> str:
+        """Why groups are not compared, in a sentence; empty where they are."""
+        return headline.uncompared(self)
+
+    @property
     def proven(self) -> str:
         """What is proven from the other side, in a sentence; empty where nothing is."""
         return headline.proven(self)
@@ -147,9 +153,10 @@ class Population(Sequence[Verdict]):
         groups += [(beside_all(group), [v for v in self.eligible if v.group == group]) for group in self.groups]
         rows = []
         for group, people in groups:
+            stopped = sum(not v.complete and not v.found for v in people)
             for k in range(1, self.verdicts[0].budget + 1):
                 turned = sum(size is not None and size <= k for size in map(self._size, people))
-                low, high = wilson(turned, len(people))
+                low, high = wilson(turned, len(people), stopped)
                 open_ = sum(v.at_least is None or v.at_least <= k for v in people)
                 rows.append({
                     "group": group, "labels": k, "people": len(people), "share": turned / (len(people) or math.nan),
@@ -180,7 +187,7 @@ class Population(Sequence[Verdict]):
                 "flips": len(v.positions) if v.found else None,
                 "at_least": v.at_least,
                 "proof": v.proof,
-                "flipped_rows": " ".join(str(label) for label in v.flips.index),
+                "flipped_rows": apart(v.flips.index),
                 "minimal": v.minimal,
                 "solidity": v.solidity,
                 "distance": v.distance,
@@ -201,16 +208,19 @@ class Population(Sequence[Verdict]):
     @cached_property
     def by_group(self) -> pd.DataFrame:
         """Per protected group: people, eligible, found, the share found and its 95 % (Wilson) interval, the same of
-        solid finds (missing where fresh seeds were not asked), close calls, and the median distance of eligible people
-        from the decision boundary."""
+        solid finds (missing where fresh seeds were not asked), close calls (likewise), and the median distance of
+        eligible people from the decision boundary. Whoever's search was stopped before it found anything might have
+        been found: intervals reach as far up as if they all were."""
         rows = {}
         for group in self.groups:
             members = [v for v in self.verdicts if v.group == group]
             eligible = [v for v in members if v.status != "not_eligible"]
             found = [v for v in eligible if v.found]
-            low, high = wilson(len(found), len(eligible))
+            open_ = sum(not v.complete and not v.found for v in eligible)
+            low, high = wilson(len(found), len(eligible), open_)
             solid = sum(v.solidity == SOLID for v in found)
-            solid_low, solid_high = wilson(solid, len(eligible)) if self.checked else (math.nan, math.nan)
+            solid_low, solid_high = wilson(solid, len(eligible), open_) if self.checked else (math.nan, math.nan)
+            asked = self.run.get("seeded") is False or any(v.base is not None for v in eligible)
             n = len(eligible) or math.nan
             rows[group] = {
                 "people": len(members),
@@ -223,7 +233,7 @@ class Population(Sequence[Verdict]):
                 "share_solid": solid / n if self.checked else math.nan,
                 "solid_low": solid_low,
                 "solid_high": solid_high,
-                "close_calls": sum(bool(v.close_call) for v in eligible),
+                "close_calls": sum(bool(v.close_call) for v in eligible) if asked or not eligible else math.nan,
                 "switch_changes": sum(bool(v.switch_changes) for v in members),
                 "median_margin": median(abs(v.logit) for v in eligible) if eligible else math.nan,
             }
@@ -261,8 +271,9 @@ class Population(Sequence[Verdict]):
 
     @cached_property
     def comparison(self) -> Comparison | None:
-        """The two groups furthest apart, compared with what chance would give; None where there is only one."""
-        if not self.eligible:
+        """The two groups furthest apart, compared with what chance would give; None where there is only one, or where
+        searches were stopped before they found anything."""
+        if not self.eligible or self.unfinished:
             return None
         turned = np.array([v.solidity == SOLID if self.checked else v.found for v in self.eligible])
         margins = np.array([abs(v.logit) for v in self.eligible])
@@ -357,6 +368,13 @@ class Population(Sequence[Verdict]):
         return population_fragment(self)
 
 
+def apart(labels: Iterable[Any]) -> str:
+    """Ids in one cell: between spaces or, where an id holds one itself, as a JSON list."""
+    texts = [str(label) for label in labels]
+    plainly = all(text and not any(map(str.isspace, text)) and text[0] != "[" for text in texts)
+    return " ".join(texts) if plainly else json.dumps(texts, ensure_ascii=False)
+
+
 def _beside_ours(column: Any) -> Any:
     """A column of the table, under another name where keystones have one of that name."""
     return f"{column} (of the table)" if column in ("row", "people", "cases") else column
@@ -367,11 +385,12 @@ def beside_all(group: Any) -> str:
     return f"{ALL} (group)" if str(group) == ALL else str(group)
 
 
-def wilson(found: int, n: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a share; everything is possible where n is 0."""
+def wilson(found: int, n: int, open_: int = 0) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a share; everything is possible where n is 0. `open_`: how many more there may
+    be, of whom nothing is known."""
     if n == 0:
         return 0.0, 1.0
     from scipy.stats import binomtest
 
-    interval = binomtest(found, n).proportion_ci(method="wilson")
-    return float(interval.low), float(interval.high)
+    low, high = (binomtest(count, n).proportion_ci(method="wilson") for count in (found, found + open_))
+    return float(low.low), float(high.high)

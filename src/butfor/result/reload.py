@@ -39,8 +39,8 @@ def loaded(run: dict[str, Any]) -> tuple[Table, pd.DataFrame | None, Dataset]:
     origin.pop("given", None)  # how it came then; by now there is a file
     if table is None:
         raise ReplayError(
-            f"The record does not name a file or an embedded data set, because {given}: replay it from the "
-            "Verdict that explain returned, or audit the table from a file."
+            f"The record does not name a file or an embedded data set, because {given}: give a file of the same rows "
+            "('butfor replay --data'), or replay it from the Verdict that explain returned."
         )
     unknown = sorted(set(origin) - set(inspect.signature(load_table).parameters))
     if unknown:

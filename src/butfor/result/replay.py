@@ -165,7 +165,7 @@ class _Scene:
                     differs.append(f"status is {record['status']}, but flipping rows {list(flips)} turns the decision")
             if k in counts:
                 differs += _other_counts(record, counts[k])
-            yield self._told(record, float(now.logits[k]), logit, now, k, differs)
+            yield self._told(record, float(now.logits[k]), logit, now, k, differs, counts.get(k))
 
     # --- again ------------------------------------------------------------------------------------------
 
@@ -351,7 +351,14 @@ class _Scene:
         return bool(self.run.get("butfor") == __version__)
 
     def _told(
-        self, record: dict[str, Any], before: float, after: float | None, now: _Again, k: int, differs: list[str]
+        self,
+        record: dict[str, Any],
+        before: float,
+        after: float | None,
+        now: _Again,
+        k: int,
+        differs: list[str],
+        fresh: FreshSeeds | None,
     ) -> Replay:
         course = f"'{self._name(before)}' at logit {signed(before)}"
         if after is not None:
@@ -360,6 +367,8 @@ class _Scene:
         if record.get("proof") is not None and now.brackets is not None:
             proven = now.brackets[k].at_least
             course += f"; proven: at least {proven} label{'s' * (proven != 1)}"
+        if fresh is not None:
+            course += f"; in {fresh.with_flips} of {fresh.seeds} fresh seeds, {fresh.without_flips} without the flips"
         who = f"row {record['row']}" if record["case"] is None else f"person {record['case']}"
         word = "DISAGREE" if differs else "agree"
         sentence = "; ".join([f"{who}: {word} ({course})", *dict.fromkeys(differs)])

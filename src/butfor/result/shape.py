@@ -37,7 +37,7 @@ def brief(value: Any) -> str:
     if isinstance(value, int) and abs(value) > LARGEST:
         return "a number beyond all bounds"
     text = ascii(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return text if len(text) <= 60 else f"{text[:57]}…{text[0] if isinstance(value, str) else ''}"
 
 
 # --- kinds ----------------------------------------------------------------------------------------------

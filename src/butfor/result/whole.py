@@ -13,6 +13,8 @@ from butfor.result.population import Population
 from butfor.result.record import RecordFile
 from butfor.result.shape import brief
 
+ALIKE = 12
+"""Letters that two texts share, shown before the place where they differ."""
 WORDS = ("sentence", "direct", "warnings")
 """Another version may put the same figures into other words."""
 
@@ -33,7 +35,22 @@ def summary_differences(record: dict[str, Any]) -> Iterator[str]:
     for name, value in summary.items():
         worded = name in WORDS and run.get("butfor") != __version__
         if name in record and not worded and not same(record[name], value):
-            yield f"{name} is {brief(record[name])}, but by the verdicts it is {brief(value)}"
+            yield _first_difference(name, record[name], value)
+
+
+def _first_difference(name: str, told: Any, follows: Any) -> str:
+    """Where two values that are not the same first differ, and how."""
+    if isinstance(told, dict) and isinstance(follows, dict) and told.keys() == follows.keys():
+        key = next(key for key in told if not same(told[key], follows[key]))
+        return _first_difference(f"{name}.{key}", told[key], follows[key])
+    if isinstance(told, list) and isinstance(follows, list) and len(told) == len(follows):
+        place = next(place for place, pair in enumerate(zip(told, follows, strict=True)) if not same(*pair))
+        return _first_difference(f"{name}[{place}]", told[place], follows[place])
+    if isinstance(told, str) and isinstance(follows, str):
+        pairs = enumerate(zip(told, follows, strict=False))
+        start = max(0, next((k for k, (one, other) in pairs if one != other), len(told)) - ALIKE)
+        told, follows = (("…" if start else "") + text[start:] for text in (told, follows))
+    return f"{name} is {brief(told)}, but by the verdicts it is {brief(follows)}"
 
 
 def refuse_incoherent(file: RecordFile) -> None:
