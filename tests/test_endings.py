@@ -22,6 +22,7 @@ from butfor.mlp import direct
 from butfor.mlp.learner import MLPLearner
 from butfor.seam import Training
 from butfor.search.guided import Leaders
+from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
 from conftest import fitted
 
@@ -41,6 +42,34 @@ def test_the_first_ctrl_c_is_answered_and_the_second_heard():
     assert signal.getsignal(signal.SIGINT) is before
     with pytest.raises(KeyboardInterrupt):
         press()
+
+
+def test_within_what_is_held_back_nothing_more_is_held_back():
+    said: list[str] = []
+    with held_back(said.append):
+        with held_back(said.append):
+            press()
+        with pytest.raises(KeyboardInterrupt):
+            press()
+    assert said == [ASKED]
+
+
+def test_an_applications_own_handler_gets_its_signal_afterwards():
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        with held_back(lambda _: None):
+            press(signal.SIGTERM)
+            assert told == []
+        assert told == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_whoever_presses_is_told_where_no_progress_is_shown(capsys):
+    with held_back():
+        press()
+    assert capsys.readouterr().err == f"{ASKED}\n"
 
 
 def test_elsewhere_than_in_the_main_thread_nothing_is_held_back():
@@ -88,6 +117,20 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, where, code):
         "audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html",
     ]  # fmt: skip
     assert "eligible" in done.stdout
+    assert (ASKED in done.stderr) == (code == 0)
+
+
+def test_ctrl_c_while_the_ledger_is_closed_loses_nothing(monkeypatch, tmp_path, capsys):
+    audit, data = fitted("salary", members=2, fresh_seeds=2, budget=2, ledger=tmp_path / "l.db")
+    real = Ledger.close
+
+    def close(self: Ledger) -> None:
+        press()
+        real(self)
+
+    monkeypatch.setattr(Ledger, "close", close)
+    assert len(audit.explain_all(data.X_test, cases=range(4))) == 4
+    assert ASKED in capsys.readouterr().err
 
 
 def test_ctrl_c_between_two_parts_keeps_everybody(monkeypatch):
@@ -157,7 +200,7 @@ def test_pairs_are_not_the_smallest_where_single_labels_could_not_be_tried():
     assert not any(v.exact or v.proof for v in found)
 
 
-def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
+def test_the_time_of_a_training_is_that_of_a_warm_one():
     audit, data = fitted("salary", members=1)
     trainer = Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, data.X_test.iloc[:1])
     real, done = trainer.train, []
@@ -173,9 +216,8 @@ def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
     assert trainer.timed == len(done) == 2
     trainer.time_of_one()
     assert len(done) == 2, "it is known by now"
-    monkeypatch.setattr(Trainer, "PATIENCE", 0.0)
     again = Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, data.X_test.iloc[:1])
-    again.time_of_one()
+    again.time_of_one(patience=0.0)
     assert again.timed == 1, "long ones are not done twice"
 
 

@@ -25,7 +25,7 @@ from butfor.report import words as plain_words
 from butfor.report.document import unbroken
 from butfor.report.flat import flat
 from butfor.report.parallel_svg import parallel_svg
-from butfor.report.privacy import Public, refuse_fuller_files, suppressed, told_performance
+from butfor.report.privacy import Public, Redacted, refuse_fuller_files, suppressed, told_performance
 from butfor.report.svg import LIGHT, inline_svg
 from butfor.report.values import comparison, differs, pulled, short, shown, told_apart
 from butfor.result.control import Collateral
@@ -35,6 +35,7 @@ from butfor.result.performance import Performance
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION
 from butfor.result.verdict import Verdict
+from butfor.result.whole import summary_differences
 from butfor.seam import Table
 
 NASTY = [
@@ -1035,7 +1036,7 @@ def test_a_search_that_was_stopped_before_it_found_anything_claims_nothing():
     )
 
 
-def test_people_whose_search_was_stopped_may_have_been_found():
+def test_people_whose_search_was_stopped_may_have_been_found(tmp_path):
     through = [verdict(k, "not_found", run=CHECKED) for k in range(12)]
     stopped = [replace(v, complete=False) for v in through]
     for people, open_ in ((through, False), (stopped, True)):
@@ -1051,6 +1052,34 @@ def test_people_whose_search_was_stopped_may_have_been_found():
     assert halted.uncompared in text
     assert "the time allowed was up" in text
     assert halted.by_group["close_calls"].isna().all(), "nobody was put to fresh seeds"
+    assert np.isnan(halted.difference())
+    assert np.isnan(halted.ratio())
+    assert Population(through, CHECKED).difference() == 0
+    for handed in (Redacted(halted), Public(halted)):
+        handed.write(tmp_path / handed.level)
+        page_text = outline((tmp_path / handed.level / "report.html").read_text(encoding="utf-8")).text
+        assert "Some searches were stopped before they found anything: shares are the least that is known" in page_text
+    assert all(row["low"] is None for row in Public(halted).groups()), "it would tell how many were stopped"
+
+
+def test_a_population_of_nobody_can_be_written(tmp_path):
+    nobody = Population([], RUN)
+    assert nobody.to_frame().empty
+    Redacted(nobody).write(tmp_path)
+    assert list(pd.read_csv(tmp_path / "people.csv").columns)[:2] == ["case", "row"]
+
+
+def test_what_a_summary_said_before_stopped_searches_were_counted_so_is_no_contradiction():
+    people = [verdict(k, "not_found", run=CHECKED, complete=k > 3) for k in range(12)]
+    record = json.loads(Population(people, CHECKED).to_json())
+    assert list(summary_differences(record)) == []
+    before = json.loads(json.dumps(record))
+    for group in before["by_group"]:
+        group |= {"high": 0.4, "solid_high": 0.4, "close_calls": 0}
+    before["comparison"] = {"most": "male", "least": "female"}
+    assert list(summary_differences(before)) == []
+    before["by_group"][0]["found"] = 3
+    assert [told.split(" is ")[0] for told in summary_differences(before)] == ["by_group[0].found"]
 
 
 def test_long_names_of_groups_are_told_apart():

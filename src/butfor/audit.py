@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -247,24 +247,25 @@ class LabelAudit(BaseEstimator):
             self.rank_.train_on(str(getattr(engine, "device", "cpu")))
         if hasattr(self.rank_, "sweep_by"):
             self.rank_.sweep_by(getattr(engine, "spread", None))
-        with single_threaded() as opened:
-            ledger = opened.enter_context(closing(self._ledger(watch.note))) if self.ledger is not None else None
-            trainer = Trainer(engine, self.learner_, self.table_, situation.people, ledger, self.jobs)
-            opened.enter_context(watch)
-            inquiry = Inquiry(
-                self._settings(),
-                self.learner_,
-                self.seeded_,
-                situation,
-                psi,
-                people,
-                watch,
-                self.fit_seconds_,
-                len(X) > 1,
-                self._seconds_left(spent + time.monotonic() - begun),
-            )
-            null, steady = self._gone_through(inquiry, trainer, X, truth, list(cases))
-        with held_back(watch.note):
+        with ExitStack() as ending:
+            with single_threaded() as opened:
+                ledger = opened.enter_context(closing(self._ledger(watch.note))) if self.ledger is not None else None
+                trainer = Trainer(engine, self.learner_, self.table_, situation.people, ledger, self.jobs)
+                opened.enter_context(watch)
+                inquiry = Inquiry(
+                    self._settings(),
+                    self.learner_,
+                    self.seeded_,
+                    situation,
+                    psi,
+                    people,
+                    watch,
+                    self.fit_seconds_,
+                    len(X) > 1,
+                    self._seconds_left(spent + time.monotonic() - begun),
+                )
+                null, steady = self._gone_through(inquiry, trainer, X, truth, list(cases))
+                ending.enter_context(held_back())  # also while the ledger is closed
             run = self._told_run(inquiry, trainer, X, started) | {
                 "null": null.to_dict() if null else None,
                 "steady": steady,
@@ -280,23 +281,28 @@ class LabelAudit(BaseEstimator):
         comparison with a steady model."""
         null: Null | None = None
         steady: dict[str, Any] | None = None
-        beside = as_steady(self.steady)
+        beside, around = as_steady(self.steady), False
         try:
             inquiry.run(trainer)
             if not inquiry.interrupted:
                 inquiry.judge(trainer)
             if self.null and inquiry.on_time:
                 null = inquiry.shuffle(trainer, self.null)
-            if inquiry.on_time:
+            around = inquiry.on_time
+            if around:
                 inquiry.look_around(trainer, X, truth, cases)
             if beside and not inquiry.interrupted:
                 steady = inquiry.beside(beside, None if truth is None else truth[cases])
         except KeyboardInterrupt as stop:
             inquiry.stop(stop)
-        asked = {"--null, the shuffles": self.null and null is None, "--steady": beside and steady is None}
+        asked = {
+            "--null, the shuffles": self.null and null is None,
+            "side effects on others": not around and self.fresh_seeds and inquiry.found and len(X) > 1,
+            "--steady": beside and steady is None,
+        }
         left = [name for name, missing in asked.items() if missing]
         if left and (inquiry.interrupted or inquiry.out_of_time):
-            inquiry.watch.note(f"Left out because the audit was stopped: {' and '.join(left)}.")
+            inquiry.watch.note(f"Left out because the audit was stopped: {'; '.join(left)}.")
         return null, steady
 
     def _told_run(self, inquiry: Inquiry, trainer: Trainer, X: pd.DataFrame, started: float) -> dict[str, Any]:

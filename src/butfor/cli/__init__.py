@@ -113,6 +113,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
+    interrupt.ends_the_command = True  # type: ignore[attr-defined]
     signal.signal(signal.SIGTERM, interrupt)
     try:
         yield

@@ -64,7 +64,7 @@ def audit(table: str, single: tuple[int, ...], cases: str | None, out: Path | No
     population = labels.explain_all(
         data.X_test, data.y_test, sensitive_features=beside, cases=people, watch=watch, spent=time.monotonic() - begun
     )
-    click.get_current_context().with_resource(held_back(watch.note))  # from here on it is only written and printed
+    click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
     again = settings_again(table, single, cases, people, labels, options)
     population.run["command"] = command_again(again)
     population.run["remarks"] = [*reading, *population.run["remarks"]]

@@ -16,6 +16,7 @@ import pandas as pd
 from butfor.errors import SettingError
 from butfor.result.fresh import LEAST
 from butfor.result.groups import Null, points
+from butfor.result.headline import fresh_seeds_of
 from butfor.result.population import Population
 
 SLACK = 1e-12
@@ -113,7 +114,7 @@ def _close(population: Population) -> tuple[float | None, str]:
             None,
             f"fresh seeds were not asked about {unasked} of {len(eligible)} eligible people (--fresh-seeds 59).",
         )
-    seeds = int(population.run.get("fresh_seeds") or 0)
+    seeds = fresh_seeds_of(population)
     if seeds < LEAST:
         many = f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'}"
         return None, f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59)."

@@ -7,6 +7,7 @@ Ctrl-C ends it at any point; what was known by then is kept, and what was not is
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ from butfor.situation import Situation
 
 SEARCH_SHARE = 2 / 3
 """Of the time that is given, for the search; the rest is for confirmations and fresh seeds."""
+TIMING_SHARE = 0.02
+"""Of the time that is given, what a first training may take for a second one to tell better how long they take."""
 BLOCK, SCORES = 256, 2**25
 """People scored at once, and scores at the most: those against every training row must fit in memory."""
 
@@ -170,7 +173,7 @@ class Inquiry:
         if most is not None and 2 * sets * trainer.members > most:
             return 0
         if self.seconds is not None:
-            lasts = sets * trainer.members * trainer.time_of_one()
+            lasts = sets * trainer.members * self._time_of_one(trainer)
             return 0 if lasts > SEARCH_SHARE * self.seconds / 4 else sets
         return sets
 
@@ -388,7 +391,7 @@ class Inquiry:
             self.watch.plan(question.asked, [])
             return
         self.watch.phase(TIMING)
-        each = trainer.time_of_one()
+        each = self._time_of_one(trainer)
         timed = Phase(TIMING, trainer.timed, trainer.timed)
         swept = min(trainer.members, 4) / min(trainer.members, trainer.jobs, 4)
         scored = SCORED * self.seconds_by_definition * swept * -(-len(people) // BLOCK)
@@ -396,6 +399,11 @@ class Inquiry:
         self.watch.plan(question.asked, [timed, *question.phases(each, by_definition, scored)])
         if self.seconds is not None:
             self.watch.note(f"It stops after about {duration(self.seconds)} (--time), whatever is left.")
+
+    def _time_of_one(self, trainer: Trainer) -> float:
+        """What a training takes; where time is short, as the first one tells."""
+        short = math.inf if self.seconds is None else TIMING_SHARE * self.seconds
+        return trainer.time_of_one(min(trainer.PATIENCE, short))
 
     def _question(self, trainer: Trainer, people: NDArray[np.int64]) -> Question:
         settings, theirs = self.settings, self.psi.of_people(people)

@@ -141,7 +141,8 @@ def population_page_without_values(population: Population, run: dict[str, Any], 
     curved = population.eligible and max(v.budget for v in population) > 1
     return _render_redacted(
         population.sentence, groups, counted, run, rates=rates,
-        said=population.comparison.sentence if population.comparison else "",
+        said=population.comparison.sentence if population.comparison else population.uncompared,
+        stopped=bool(population.unfinished),
         curve=_svg(charts.distance_curve(population), distance.told(population), "distances") if curved else "",
         curve_caption=distance.caption(population) if curved else "",
         roster=roster.roster([(v, "") for v in population], run.get("sensitive", "group"), least=True),
@@ -151,7 +152,7 @@ def population_page_without_values(population: Population, run: dict[str, Any], 
 
 def public_page(
     sentence: str, groups: Sequence[dict[str, Any]], counted: str, run: dict[str, Any], said: str,
-    rates: dict[str, Any] | None,
+    rates: dict[str, Any] | None, stopped: bool = False,
 ) -> str:  # fmt: skip
     """The page that has groups only, with counts that may be told."""
     return _render_redacted(
@@ -161,6 +162,7 @@ def public_page(
         run,
         said=said,
         rates=rates,
+        stopped=stopped,
         curve="",
         curve_caption="",
         roster=None,

@@ -136,7 +136,8 @@ class Public:
             counts = {name: _whole(values[name]) for name in PARENTS}
             found, n = counts[self.counted], counts["eligible"]
             known = found is not None and n is not None
-            low, high = wilson(found, n) if known else (None, None)  # type: ignore[arg-type]
+            told = known and not self.population.unfinished  # how far up it reaches would tell how many were stopped
+            low, high = wilson(found, n) if told else (None, None)  # type: ignore[arg-type]
             share = found / n if known else None  # type: ignore[operator]
             rows.append({"group": plain(group), **counts, "share": share, "low": low, "high": high})
         return rows
@@ -170,7 +171,8 @@ class Public:
         self.to_json(directory / "audit.json")
         comparison = self.comparison()
         said = comparison["sentence"] if comparison else ""
-        page = public_page(self.sentence, self.groups(), self.counted, self.run, said, self.performance())
+        stopped = bool(self.population.unfinished)
+        page = public_page(self.sentence, self.groups(), self.counted, self.run, said, self.performance(), stopped)
         written(page, directory / "report.html")
         return ["audit.json", "report.html"]
 

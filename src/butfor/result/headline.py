@@ -12,9 +12,14 @@ if TYPE_CHECKING:
     from butfor.result.population import Population
 
 
+def fresh_seeds_of(population: Population) -> int:
+    """Fresh seeds that judged; the first schema called them by another name."""
+    return int(population.run.get("fresh_seeds", population.run.get("seeds")) or 0)
+
+
 def doubt(population: Population, *, counted: bool = True) -> str:
     """Why it is not known which finds are solid, in words; empty where it is. `counted`: with how many."""
-    seeds = int(population.run.get("fresh_seeds", population.run.get("seeds")) or 0)
+    seeds = fresh_seeds_of(population)
     seedless = population.run.get("seeded") is False
     left = population.solidity[NOT_CHECKED]
     if left and (seeds or left < len(population.found)):

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 SMALL_GROUP = 10
 ALL = "everyone"
+FRAME_COLUMNS = [
+    "case", "row", "group", "status", "prediction", "switch_changes", "logit", "counterfactual_prediction",
+    "counterfactual_logit", "flips", "at_least", "proof", "flipped_rows", "minimal", "solidity", "distance", "hold",
+    "base", "close_call", "attempts", "flippable", "closest_logit", "confirmed", "shared", "complete",
+]  # fmt: skip
 GROUP_COLUMNS = [
     "people", "eligible", "found", "share", "low", "high", "solid", "share_solid", "solid_low", "solid_high",
     "close_calls", "switch_changes", "median_margin",
@@ -203,7 +208,9 @@ class Population(Sequence[Verdict]):
             }
             for v in self.verdicts
         ]
-        return pd.DataFrame(rows).astype({"flips": "Int64", "at_least": "Int64", "distance": "Int64"})
+        return pd.DataFrame(rows, columns=FRAME_COLUMNS).astype(
+            dict.fromkeys(("flips", "at_least", "distance"), "Int64")
+        )
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
@@ -260,14 +267,14 @@ class Population(Sequence[Verdict]):
 
     def difference(self) -> float:
         """The largest difference between two groups' shares: of solid finds where fresh seeds were asked, else of all
-        finds."""
+        finds. Not a number where searches were stopped before they found anything."""
         shares = self._compared
         return float(shares.max() - shares.min())
 
     def ratio(self) -> float:
-        """The smallest group share divided by the largest; 1 where all are equal."""
+        """The smallest group share divided by the largest; 1 where all are equal, not a number as `difference`."""
         low, high = self._compared.min(), self._compared.max()
-        return 1.0 if low == high else float(low / high)
+        return 1.0 if low == high and not self.unfinished else float(low / high)
 
     @cached_property
     def comparison(self) -> Comparison | None:
@@ -282,7 +289,8 @@ class Population(Sequence[Verdict]):
 
     @property
     def _compared(self) -> pd.Series:
-        return self.by_group["share_solid" if self.checked else "share"]
+        shares = self.by_group["share_solid" if self.checked else "share"]
+        return shares * math.nan if self.unfinished else shares
 
     @cached_property
     def keystones(self) -> pd.DataFrame:

@@ -80,14 +80,14 @@ class Trainer:
         """Whether there is a ledger."""
         return self._page is not None
 
-    def time_of_one(self) -> float:
+    def time_of_one(self, patience: float = PATIENCE) -> float:
         """Seconds per training, side by side: of those done so far or, before the first, of one that is done for it.
         And of another: the first may load, compile or start workers, which hardly counts where it takes long anyway."""
         while self._seconds_each is None:
             started = time.perf_counter()
             self.train([Training(())])
             seconds, self.timed = time.perf_counter() - started, self.timed + 1
-            if self.timed == 2 or seconds > self.PATIENCE:
+            if self.timed == 2 or seconds > patience:
                 self._seconds_each = seconds / min(self.at_once, self.jobs)
         return self._seconds_each
 
