@@ -30,6 +30,7 @@ from butfor.inquiry.steady import as_steady
 from butfor.learn.engines import choose_engine, definition_of
 from butfor.learn.ensemble import Ensemble, members_of, models_of, usual_members
 from butfor.learn.learners import as_learner, first_model, gaps, seed_matters, suited_mlp
+from butfor.learn.local import BIAS
 from butfor.machine import single_threaded
 from butfor.mlp.learner import MLPLearner
 from butfor.progress import Deadline, Watcher
@@ -164,9 +165,9 @@ class LabelAudit(BaseEstimator):
         check_settings(self)
         X = as_table(X)
         y = as_labels(X, y)
-        taken = [name for name in (BEFORE, AFTER) if name in X.columns]
+        taken = [name for name in (BEFORE, AFTER, BIAS) if name in X.columns]
         if taken:
-            raise TableError(f"Column {listed(taken)} has a name that verdicts use for the flipped labels; rename it.")
+            raise TableError(f"Column {listed(taken)} has a name that verdicts use for something else; rename it.")
         sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
         watch = watch or Watcher()
         with watch:
@@ -387,6 +388,7 @@ class LabelAudit(BaseEstimator):
         self, rank: Any = KEEP, protocol: Any = KEEP, *, share: Any = KEEP, max_retrainings: Any = KEEP
     ) -> LabelAudit:
         """This audit, with the same model, under another search. What is not named stays as it is."""
+        self._check_fitted()
         other = copy(self)
         named = {"rank": rank, "protocol": protocol, "share": share, "max_retrainings": max_retrainings}
         for name, value in named.items():

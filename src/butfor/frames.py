@@ -29,6 +29,9 @@ def as_table(X: Any) -> pd.DataFrame:
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise TableError(f"Column {listed(twice.unique())} occurs more than once; rename or drop one.")
+    alike = frame.columns[pd.Index(frame.columns.map(str)).duplicated(keep=False)]
+    if len(alike):
+        raise TableError(f"Columns {', '.join(map(repr, alike))} have the same name as text; rename one.")
     if not len(frame):
         raise TableError("The table has no rows.")
     return frame
@@ -84,14 +87,25 @@ def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
     return people if list(people.columns) == list(X.columns) else people[list(X.columns)]
 
 
+def _typed(person: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
+    """The row with the table's types, as far as that changes no value."""
+    for column in person.columns.intersection(X.columns):
+        given = person[column]
+        try:
+            typed = given.astype(X[column].dtype)
+            same = bool((typed.isna() == given.isna()).all() and (typed == given)[given.notna()].all())
+        except (ValueError, TypeError, OverflowError):
+            continue
+        if same and isinstance(given.iloc[0], str) == isinstance(typed.iloc[0], str):
+            person[column] = typed
+    return person
+
+
 def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
     """One person: a table of one row, or a row of one, which has forgotten its columns' types."""
     if isinstance(person, pd.Series):
-        frame = person.to_frame().T
-        try:
-            return frame.astype({c: X[c].dtype for c in frame.columns if c in X.columns})
-        except (ValueError, TypeError):
-            return frame.infer_objects()
+        frame = person.to_frame().T.infer_objects()
+        return _typed(frame, X)
     frame = person if isinstance(person, pd.DataFrame) else _foreign(person, series=False)
     if frame is None or len(frame) != 1:
         raise TableError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import Counter
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
         near = get_close_matches(_spelled(unknown[0]), known, n=1)
         meant = f" Did you mean '{near[0]}'?" if near else f" Known are {listed(sorted(known), 60)}."
         raise SettingError(f"'{file}': there is no option '{unknown[0]}'.{meant}")
+    twice = [name for name, times in Counter(map(_spelled, given)).items() if times > 1]
+    if twice:
+        raise SettingError(f"'{file}': the option '{twice[0]}' occurs twice; leave one out.")
     ctx.default_map = dict(ctx.default_map or {}) | {
         str(known[_spelled(name)].name): _value(known[_spelled(name)], value, f"'{file}': {name}", ctx)
         for name, value in given.items()
@@ -76,7 +80,7 @@ def _value(option: click.Parameter, value: Any, where: str, ctx: click.Context) 
         raise SettingError(f"{where} is a section; write options at the top, one a line.")
     several = value if isinstance(value, list) else [value]
     flag = isinstance(option, click.Option) and option.is_flag
-    if flag != all(isinstance(one, bool) for one in several) or (isinstance(value, list) and flag):
+    if flag != (bool(several) and all(isinstance(one, bool) for one in several)) or (isinstance(value, list) and flag):
         raise SettingError(
             f"{where} = {_toml(value)}: {'give true or false' if flag else 'this is not true or false'}."
         )

@@ -260,7 +260,8 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     equal = _count(wanted[twins], whole)
     for k in range(len(shared)):
         ways += _count((wanted - asked[:, k])[twins], whole - rows[:, k]) > equal
-    alone = int((ways < 2).sum())  # one way may be the column that tells all people apart
+    # One way may be the column that tells all people apart. Where there is only one column, twins say nothing.
+    alone = int((ways < 2).sum()) if len(shared) > 1 else 0
     if alone < max(LEAST_TWINS, TWINS * len(people)):
         return []
     return [

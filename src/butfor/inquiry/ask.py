@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.allowed import Allowed
+from butfor.errors import ButforError
 from butfor.inquiry.cost import AROUND, FRESH, RANKING, SCORED, SEARCH, SHUFFLES, TIMING, TRIAL, Question, distinct_sets
 from butfor.inquiry.settings import Settings
 from butfor.inquiry.steady import beside_steady
@@ -344,6 +345,9 @@ class Inquiry:
         """Today's model beside one that is provably steady."""
         try:
             return beside_steady(steady, self.situation, self.settings.psi, self.settings.budget, truth)
+        except ButforError as error:
+            self.watch.note(f"There is no steady model beside it: {error}")
+            return None
         except KeyboardInterrupt as stop:
             self._stopped(stop)
             self.watch.note("Stopped before the steady model was through: the verdicts stand without it.")

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.sklearn import SklearnModel, last_step, sees_no_label
+from butfor.learn.sklearn import TOGETHER, SklearnModel, by_neighbours, last_step, sees_no_label
 from butfor.learn.thresholded import ThresholdedRegressor
 from butfor.seam import Model, Table
 
@@ -50,6 +50,19 @@ def adds_up(estimator: Any) -> bool:
     return usual and sees_no_label(regressor)
 
 
+def solved_directly(fitted: Any) -> bool:
+    """Whether a fitted model that adds up was solved in one step. Ridge and least squares on sparse inputs are not:
+    they stop near the minimum, and where they stop depends on the labels in other ways too."""
+    from sklearn.linear_model import LinearRegression
+
+    final = last_step(fitted)
+    if isinstance(final, ThresholdedRegressor):
+        final = last_step(final.regressor_)
+    if hasattr(final, "solver"):
+        return getattr(final, "solver_", final.solver) in DIRECT
+    return type(final) is not LinearRegression or hasattr(final, "singular_")
+
+
 def is_linear(model: Model) -> bool:
     """A logistic regression with the usual penalty, a ridge classifier, or a regression on 0 and 1 whose predictions
     are sums over the labels; where its inputs are known."""
@@ -70,6 +83,9 @@ def is_linear(model: Model) -> bool:
 def flip_effects(model: Model, table: Table, people: pd.DataFrame) -> Array:
     """The change of each person's margin if label i were flipped, `[people × n]`."""
     assert isinstance(model, SklearnModel)
+    if len(people) > TOGETHER and by_neighbours(model.estimator):
+        blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
+        return np.concatenate([flip_effects(model, table, block) for block in blocks])
     if isinstance(model.final, ThresholdedRegressor):
         rows, those = model.step_inputs(table.X), model.step_inputs(people)
         return model.final.share_of_labels(rows, those, table.weight) * (1 - 2 * table.zero_one)[None, :]

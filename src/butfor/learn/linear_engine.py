@@ -35,8 +35,8 @@ SHARED_STEPS, OWN_STEPS = 12, 30
 
 class LinearEngine:
     """For LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are linear in
-    them, behind preprocessing that sees no label. Where a logistic regression's own solver stops short of the minimum,
-    its own fit trains instead."""
+    them, behind preprocessing that sees no label. Where the estimator's own solver stops short of the minimum (a
+    logistic regression's, or one on sparse inputs), its own fit trains instead."""
 
     name = "linear"
     by_definition = False
@@ -56,10 +56,10 @@ class LinearEngine:
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         self.name, self.by_definition = LinearEngine.name, LinearEngine.by_definition
-        model = learner.fit(table, table.labels())
+        model, asked = learner.fit(table, table.labels()), (learner, table, people)
         assert isinstance(model, SklearnModel)
         if linear.adds_up(model.estimator):
-            return _Sum(model, table, people)
+            return _Sum(model, table, people) if linear.solved_directly(model.estimator) else self._own_fit(*asked)
         try:
             bound = _Logistic(model, table, people)
             near = np.abs(bound.X @ bound.w) < 1
@@ -68,7 +68,10 @@ class LinearEngine:
             off = np.inf
         if off <= NEAR:
             return bound
-        # The estimator's solver stopped far from the minimum, or there is none: only its own fit knows where.
+        return self._own_fit(*asked)
+
+    def _own_fit(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        """The estimator's solver stopped far from the minimum, or there is none: only its own fit knows where."""
         self.name, self.by_definition = "joblib", True
         return JoblibEngine().bind(learner, table, people)
 

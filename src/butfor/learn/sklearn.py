@@ -24,9 +24,12 @@ from butfor.encode import TableEncoder
 from butfor.encoded import EncodedTable
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.learn import blueprint
-from butfor.machine import GENERATOR
+from butfor.machine import GENERATOR, single_threaded
 from butfor.seam import Floats, Table
 
+TOGETHER = 256
+"""People that a model of neighbours is asked about at once, by one thread: with more, scikit-learn breaks ties in
+another way."""
 CLIP = 1e-9
 """Probabilities closer than this to 0 or 1 are taken as this close: their logit would be infinite."""
 SMALLEST = np.finfo(np.float32).tiny
@@ -60,7 +63,9 @@ class SklearnLearner:
         self.name = _named(estimator)
         self.torch_seed = (0 if seed is None else seed) if _uses_torch(estimator) else None
         if self.torch_seed is not None:  # skorch prints a line per epoch unless it is told not to
-            self.estimator.set_params(**{n: 0 for n in self.estimator.get_params() if n.split("__")[-1] == "verbose"})
+            told = self.estimator.get_params()
+            quiet = {name: type(told[name])(0) for name in told if name.split("__")[-1] == "verbose"}
+            self.estimator.set_params(**quiet)
         """A torch module has no random_state of its own: torch's generator is seeded around each `fit`."""
 
     @property
@@ -201,6 +206,13 @@ class SklearnModel:
     def logits(self, people: pd.DataFrame) -> Floats:
         if not len(people):
             return np.empty(0, np.float32)
+        if not by_neighbours(self.estimator):
+            return self._logits(people)
+        blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
+        with single_threaded():
+            return np.concatenate([self._logits(block) for block in blocks])
+
+    def _logits(self, people: pd.DataFrame) -> Floats:
         given = self._given(people)
         try:
             said = np.asarray(self.estimator.predict(given)).ravel()
@@ -311,6 +323,12 @@ def last_step(estimator: Any) -> Any:
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
+
+
+def by_neighbours(fitted: Any) -> bool:
+    """Whether a fitted model goes by the nearest training rows."""
+    final = last_step(fitted)
+    return type(last_step(getattr(final, "regressor_", final))).__module__.startswith("sklearn.neighbors")
 
 
 def _named(estimator: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from butfor.allowed import Allowed
-from butfor.learn.linear import adds_up, flip_effects
+from butfor.learn.linear import adds_up, flip_effects, solved_directly
 from butfor.learn.sklearn import SklearnLearner, SklearnModel
 from butfor.prove.bracket import Bracket
 from butfor.seam import Learner, Model, away
@@ -21,8 +21,10 @@ SLACK = 1e-6
 
 
 def accepts(learner: Learner, model: Model) -> bool:
-    """A margin that adds up, behind preprocessing that sees no label."""
-    return isinstance(model, SklearnModel) and isinstance(learner, SklearnLearner) and adds_up(learner.estimator)
+    """A margin that adds up to the last digits, behind preprocessing that sees no label."""
+    if not isinstance(model, SklearnModel) or not isinstance(learner, SklearnLearner):
+        return False
+    return adds_up(learner.estimator) and solved_directly(model.estimator)
 
 
 def brackets(situation: Situation, psi: Allowed) -> list[Bracket]:

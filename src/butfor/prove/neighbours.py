@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from butfor.allowed import Allowed
-from butfor.learn.sklearn import SklearnLearner, SklearnModel, sees_no_label
+from butfor.learn.sklearn import TOGETHER, SklearnLearner, SklearnModel, sees_no_label
+from butfor.machine import single_threaded
 from butfor.prove.bracket import Bracket
 from butfor.seam import Learner, Model
 from butfor.situation import Situation
@@ -33,7 +34,11 @@ def accepts(learner: Learner, model: Model) -> bool:
 def brackets(situation: Situation, psi: Allowed) -> list[Bracket]:
     model = situation.model
     assert isinstance(model, SklearnModel)
-    distances, neighbours = model.final.kneighbors(model.step_inputs(situation.people))
+    people = situation.people
+    blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
+    with single_threaded():
+        asked = [model.final.kneighbors(model.step_inputs(block)) for block in blocks]
+    distances, neighbours = (np.concatenate(parts) for parts in zip(*asked, strict=True))
     weights = _weights(model.final.weights, distances)
     labels = situation.table.zero_one[neighbours]
     return [_one(*each) for each in zip(situation.predictions, neighbours, weights, labels, psi, strict=True)]

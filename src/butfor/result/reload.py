@@ -103,8 +103,9 @@ def _as_in_training(value: Any, column: pd.Series) -> Any:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return {str(category): category for category in column.cat.categories}.get(str(value), value)
     if column.dtype == object and isinstance(value, str):
-        foreign = {str(each): each for each in column.dropna() if not isinstance(each, str)}
-        return foreign.get(value, value)
+        known = column.dropna()
+        foreign = {str(each): each for each in known if not isinstance(each, str)}
+        return value if (known == value).any() else foreign.get(value, value)
     return value
 
 

@@ -215,7 +215,7 @@ class Verdict:
         """The person beside the flipped training rows, a column each, in the table's own units, after the rows' labels
         before and after."""
         name = f"person {self.case}" if self.case is not None else "person"
-        beside = self.flips.T.rename(columns=lambda row: f"training row {row}")
+        beside = self.flips.T.set_axis([f"training row {row}" for row in self.flips.index], axis=1)
         return self.person.to_frame(name).join(beside, how="right") if self.found else self.person.to_frame(name)
 
     def local_weights(self) -> pd.DataFrame:
