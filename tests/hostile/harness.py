@@ -25,7 +25,7 @@ import pandas as pd
 from butfor.cli import main
 
 REFUSED, WORKED = "refused", "worked"
-LIMIT = 60
+LIMIT = 180
 """Seconds after which an attempt counts as hung; the first one of a process compiles."""
 QUICK = ("--members", 1, "--fresh-seeds", 0, "--cases", "0:3", "--epochs", 2, "--quiet", "--json")
 """The smallest audit there is: its record is printed, and nothing else."""
