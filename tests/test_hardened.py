@@ -166,3 +166,28 @@ def test_people_of_a_table_of_one_column_are_not_called_seen():
 def test_another_search_wants_a_model_first():
     with pytest.raises(SettingError, match="has no model yet"):
         butfor.LabelAudit(LogisticRegression()).searching("distance")
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (pd.Series([[1, 2]] * 60), "Column 'age' holds a list in a cell"),
+        (pd.Series([{"a": 1}] * 60), "Column 'age' holds a dict in a cell"),
+        (pd.Series(np.arange(60) * 1j), "Column 'age' holds complex numbers"),
+    ],
+)
+def test_cells_that_no_model_takes_get_a_sentence(column, told):
+    with pytest.raises(TableError, match=told):
+        fitted(plain().assign(age=column))
+
+
+def test_labels_and_scores_of_odd_kinds_get_a_sentence():
+    odd = pd.Series([0, "0"] * 30, dtype=object)
+    with pytest.raises(TableError, match=r"kinds that cannot be compared \('int', 'str'\)"):
+        butfor.LabelAudit(LogisticRegression()).fit(plain(), odd, sensitive_features="sex")
+
+    def words(model, table, people):
+        return np.full((len(people), table.n), "much")
+
+    with pytest.raises(SettingError, match="returned scores that are no numbers"):
+        fitted(plain(), rank=words).explain_all(plain().iloc[:2])

@@ -155,7 +155,13 @@ class Engine(Protocol):
 
 def two_classes(y: NDArray[Any]) -> NDArray[Any]:
     """The two label values in sorted order, or an error that says how many there are."""
-    classes = np.unique(y)
+    try:
+        classes = np.unique(y)
+    except TypeError as error:
+        kinds = sorted({type(each).__name__ for each in y})
+        raise TableError(
+            f"The labels are of kinds that cannot be compared ({listed(kinds)}); make them alike."
+        ) from error
     if len(classes) == 1:
         raise TableError(
             f"The labels hold one class only ('{classes[0]}'): there is nothing to decide. "

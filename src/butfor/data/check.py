@@ -7,7 +7,7 @@ ones (numbers that are all different) is no concern.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -87,7 +87,15 @@ class _Column:
 
     @classmethod
     def of(cls, values: pd.Series) -> _Column:
-        codes, different = pd.factorize(values, sort=False)
+        try:
+            codes, different = pd.factorize(values, sort=False)
+        except TypeError as error:  # lists, dictionaries, arrays
+            kind = next(type(each).__name__ for each in values if not isinstance(each, Hashable))
+            raise TableError(
+                f"Column '{values.name}' holds a {kind} in a cell; make it columns of numbers or words."
+            ) from error
+        if values.dtype.kind == "c":
+            raise TableError(f"Column '{values.name}' holds complex numbers; make it two columns of real ones.")
         return cls(values, codes, pd.Index(different), is_numeric(values))
 
     @property

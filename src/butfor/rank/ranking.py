@@ -78,6 +78,8 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
             f"Ranking '{ranking.name}' returned scores of shape {scores.shape}; expected one row per person "
             f"and one column per training row, {(len(people), table.n)}."
         )
+    if scores.dtype.kind not in "fiub":
+        raise SettingError(f"Ranking '{ranking.name}' returned scores that are no numbers ({scores.dtype}).")
     if not np.isfinite(scores).all():
         person, row = np.argwhere(~np.isfinite(scores))[0]
         raise SettingError(
