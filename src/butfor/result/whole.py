@@ -35,21 +35,23 @@ def summary_differences(record: dict[str, Any]) -> Iterator[str]:
     summary = population.summary()
     for name, value in summary.items():
         worded = name in WORDS and run.get("butfor") != __version__
-        if name in record and not worded and not same(_as_counted_now(name, record[name], population), value):
-            yield _first_difference(name, record[name], value)
+        if name not in record or worded:
+            continue
+        told = _as_counted_now(name, record[name], value, bool(population.unfinished))
+        if not same(told, value):
+            yield _first_difference(name, told, value)
 
 
-def _as_counted_now(name: str, told: Any, population: Population) -> Any:
+def _as_counted_now(name: str, told: Any, follows: Any, unfinished: bool) -> Any:
     """What a summary says, without what audits said until stopped searches and close calls were counted with care: that
     is no contradiction."""
-    if name == "comparison" and population.unfinished:
+    if name == "comparison" and unfinished:
         return None
-    groups = population.summary()["by_group"]
-    if name != "by_group" or not isinstance(told, list) or len(told) != len(groups):
+    if name != "by_group" or len(told) != len(follows):
         return told
     excused = []
-    for recorded, now in zip(told, groups, strict=True):
-        names = [each for each in ("low", "high", "solid_low", "solid_high") if population.unfinished]
+    for recorded, now in zip(told, follows, strict=True):
+        names = ["low", "high", "solid_low", "solid_high"] if unfinished else []
         names += ["close_calls"] if not recorded.get("close_calls") and now["close_calls"] is None else []
         excused.append(recorded | {each: now[each] for each in names if each in recorded})
     return excused
