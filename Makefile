@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: audit test check bench clean
+.PHONY: audit test check bench paper clean
 
 audit: .venv/installed
 	$(BIN)/butfor audit german --out butfor-audit
@@ -20,16 +20,19 @@ check: .venv/installed-dev
 	$(BIN)/lint-imports
 
 bench: .venv/installed
-	$(BIN)/butfor bench
+	$(BIN)/python -m benchmarks.engines
+
+paper: .venv/installed
+	$(BIN)/python -m evaluation all --results docs/results --out butfor-paper
 
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Setting up .venv (a few minutes the first time: PyTorch is large)"
 	$(PYTHON) -m venv .venv
-	$(PIP) --editable .
+	$(PIP) --editable ".[net]"
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(PIP) --editable ".[test,check]"
+	$(PIP) --editable ".[net,test,check]"
 	@touch $@
 
 clean:

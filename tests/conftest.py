@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import fields, replace
 
 import hypothesis
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 import butfor
+from butfor.result.person import Search
 
 # The same examples on every run, so that a commit passes or fails; HYPOTHESIS_PROFILE=explore draws new ones.
 hypothesis.settings.register_profile("repeatable", derandomize=True)
@@ -60,10 +62,29 @@ def odd_table(rows: int = 2000, seed: int = 0) -> pd.DataFrame:
 
 @pytest.fixture(scope="session")
 def salary() -> tuple[butfor.LabelAudit, object]:
-    return fitted("salary", protocol="exhaustive")
+    return fitted("salary", strategy="exhaustive")
 
 
 @pytest.fixture(scope="session")
 def salary_population(salary) -> butfor.Population:
     audit, data = salary
     return audit.explain_all(data.X_test)
+
+
+def changed(verdict, **changes):
+    """A verdict with other measurements or settings, by the names that verdicts have for them."""
+    search = {each.name: changes.pop(each.name) for each in fields(Search) if each.name in changes}
+    if search:
+        changes["search"] = replace(verdict.search, **search)
+    run = dict(changes.pop("run", verdict.run))
+    run |= {name: changes.pop(name) for name in ("budget", "rank", "strategy", "sensitive") if name in changes}
+    if changes.get("at_least") is not None:
+        changes.setdefault("proof", verdict.proof or "enumeration")
+    if "person" in changes:
+        changes["values"] = dict(changes.pop("person"))
+    if "base" in changes:  # of a find, fresh seeds count it
+        base, seeds = changes.pop("base"), run.get("fresh_seeds", 59)
+        counted = base is not None and changes.get("fresh", verdict.fresh) is None
+        changes["without_flips"] = round(base * seeds) if counted else None
+        run.setdefault("fresh_seeds", seeds)
+    return replace(verdict, run=run, **changes)

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from butfor import rules
+from butfor.data.sensitive import group_values
 from butfor.errors import SettingError
-from butfor.situation import group_values
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_the_published_psi_row_by_row(situation):
 
 def test_masks_are_kept_once_each_however_many_people_have_them(situation, monkeypatch):
     whole = rules.flippable(rules.as_psi("published"), situation).whole()
-    monkeypatch.setattr("butfor.allowed.BLOCK", 3 * situation.table.n)  # three people at a time
+    monkeypatch.setattr("butfor.rules.BLOCK", 3 * situation.table.n)  # three people at a time
     found = rules.flippable(rules.as_psi("published"), situation)
     assert np.array_equal(found.whole(), whole)
     assert len(found.masks) == len(np.unique(whole, axis=0)) <= 4

@@ -1,8 +1,7 @@
 """butfor: which few training labels, had they been the other way, would have made the retrained
 model decide otherwise about this person?
 
-The public names are below. They are imported when first used, so that `import butfor` loads
-neither torch, numba nor matplotlib.
+The public names are imported when first used: `import butfor` loads neither pandas, torch nor matplotlib.
 """
 
 from __future__ import annotations
@@ -10,91 +9,77 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+from butfor._version import __version__ as __version__
 
-_HOMES = {
-    "DATASETS": "butfor.data",
-    "DaskEngine": "butfor.learn.dask_engine",
-    "Engine": "butfor.seam",
-    "FusedEngine": "butfor.mlp.fused",
-    "GuidedSearch": "butfor.search",
-    "JoblibEngine": "butfor.learn.joblib_engine",
-    "LabelAudit": "butfor.audit",
-    "Learner": "butfor.seam",
-    "MLP": "butfor.mlp.mlp",
-    "Model": "butfor.seam",
-    "PartitionEnsemble": "butfor.learn.partition",
-    "Population": "butfor.result.population",
-    "Protocol": "butfor.search",
-    "Ranking": "butfor.rank",
-    "StackedEngine": "butfor.mlp.stacked",
-    "Table": "butfor.seam",
-    "TableEncoder": "butfor.encode",
-    "ThresholdedRegressor": "butfor.learn.thresholded",
-    "Training": "butfor.seam",
-    "Verdict": "butfor.result.verdict",
-    "check_table": "butfor.data.check",
-    "load_dataset": "butfor.data",
-    "replay": "butfor.result.replay",
-}
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from butfor import errors as errors
+    from butfor import rank as rank
+    from butfor import rules as rules
+    from butfor import search as search
+    from butfor.audit import LabelAudit as LabelAudit
+    from butfor.data import DATASETS as DATASETS
+    from butfor.data import load_dataset as load_dataset
+    from butfor.data.check import check_table as check_table
+    from butfor.encode import TableEncoder as TableEncoder
+    from butfor.learn.dask_engine import DaskEngine as DaskEngine
+    from butfor.learn.joblib_engine import JoblibEngine as JoblibEngine
+    from butfor.learn.partition import PartitionEnsemble as PartitionEnsemble
+    from butfor.learn.protocols import Engine as Engine
+    from butfor.learn.protocols import Learner as Learner
+    from butfor.learn.protocols import Model as Model
+    from butfor.learn.protocols import Table as Table
+    from butfor.learn.protocols import Training as Training
+    from butfor.learn.thresholded import ThresholdedRegressor as ThresholdedRegressor
+    from butfor.mlp.fused import FusedEngine as FusedEngine
+    from butfor.mlp.mlp import MLP as MLP
+    from butfor.mlp.stacked import StackedEngine as StackedEngine
+    from butfor.rank import Ranking as Ranking
+    from butfor.result.population import Population as Population
+    from butfor.result.verdict import Verdict as Verdict
+    from butfor.review.replay import replay as replay
+    from butfor.search import GuidedSearch as GuidedSearch
+    from butfor.search import SolidSearch as SolidSearch
+    from butfor.search import Strategy as Strategy
+    from butfor.stopping import max_retrainings as max_retrainings
+    from butfor.stopping import max_seconds as max_seconds
+
 _MODULES = ("errors", "rank", "rules", "search")
-
-__all__ = [
-    "DATASETS",
-    "MLP",
-    "DaskEngine",
-    "Engine",
-    "FusedEngine",
-    "GuidedSearch",
-    "JoblibEngine",
-    "LabelAudit",
-    "Learner",
-    "Model",
-    "PartitionEnsemble",
-    "Population",
-    "Protocol",
-    "Ranking",
-    "StackedEngine",
-    "Table",
-    "TableEncoder",
-    "ThresholdedRegressor",
-    "Training",
-    "Verdict",
-    "check_table",
-    "errors",
-    "load_dataset",
-    "rank",
-    "replay",
-    "rules",
-    "search",
-]
-
-if TYPE_CHECKING:
-    from butfor import errors, rank, rules, search
-    from butfor.audit import LabelAudit
-    from butfor.data import DATASETS, load_dataset
-    from butfor.data.check import check_table
-    from butfor.encode import TableEncoder
-    from butfor.learn.dask_engine import DaskEngine
-    from butfor.learn.joblib_engine import JoblibEngine
-    from butfor.learn.partition import PartitionEnsemble
-    from butfor.learn.thresholded import ThresholdedRegressor
-    from butfor.mlp.fused import FusedEngine
-    from butfor.mlp.mlp import MLP
-    from butfor.mlp.stacked import StackedEngine
-    from butfor.rank import Ranking
-    from butfor.result.population import Population
-    from butfor.result.replay import replay
-    from butfor.result.verdict import Verdict
-    from butfor.seam import Engine, Learner, Model, Table, Training
-    from butfor.search import GuidedSearch, Protocol
+_HOMES = {
+    "LabelAudit": "audit",
+    "DATASETS": "data",
+    "load_dataset": "data",
+    "check_table": "data.check",
+    "TableEncoder": "encode",
+    "DaskEngine": "learn.dask_engine",
+    "JoblibEngine": "learn.joblib_engine",
+    "PartitionEnsemble": "learn.partition",
+    "Engine": "learn.protocols",
+    "Learner": "learn.protocols",
+    "Model": "learn.protocols",
+    "Table": "learn.protocols",
+    "Training": "learn.protocols",
+    "ThresholdedRegressor": "learn.thresholded",
+    "FusedEngine": "mlp.fused",
+    "MLP": "mlp.mlp",
+    "StackedEngine": "mlp.stacked",
+    "Ranking": "rank",
+    "Population": "result.population",
+    "Verdict": "result.verdict",
+    "replay": "review.replay",
+    "GuidedSearch": "search",
+    "SolidSearch": "search",
+    "Strategy": "search",
+    "max_retrainings": "stopping",
+    "max_seconds": "stopping",
+}
+__all__ = [*_MODULES, *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"butfor.{name}")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(f"butfor.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'butfor' has no attribute '{name}'")
 
 

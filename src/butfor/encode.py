@@ -1,12 +1,9 @@
 """Raw table → numbers, fitted on the training rows alone.
 
-Numeric columns are scaled; every other column (text, booleans, pandas categories) is categorical.
-Each raw column becomes one block of encoded columns, so that a single value of a person can be
-switched in place ("the same person, other sex"). A missing value, and a category that training did
-not show, has a place of its own, or is refused where that is asked for. Numbers of any size are scaled,
-1e-300 and 1e300 alike; refused, by an error that names column and row, are those that scaling cannot
-help: infinite ones, whole numbers past 2^53 that would become the same number, one so far out that the
-others could no longer be told apart, and people further from the training rows than a network can take.
+Numeric columns are scaled; every other column (text, booleans, pandas categories) is categorical. Each raw column
+becomes one block of encoded columns. A missing value, and a category that training did not show, has a place of its
+own, or is refused where that is asked for. Numbers of any size are scaled, 1e-300 and 1e300 alike; those that scaling
+cannot help are refused with their column and row.
 """
 
 from __future__ import annotations
@@ -14,17 +11,19 @@ from __future__ import annotations
 import zlib
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, identity, vstack
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from butfor.errors import SettingError, TableError, listed
 from butfor.machine import available_memory
+
+if TYPE_CHECKING:
+    from butfor.learn.protocols import Table
 
 CATEGORICAL = ("onehot", "embed", "ordinal")
 NUMERIC = ("standard", "minmax", "raw")
@@ -39,14 +38,13 @@ SMALLEST = 5e-324
 """What numbers are divided by whose deviation is too small to be told from 0."""
 EXTREME = 1e150
 """Squares of larger numbers overflow."""
-SPARSE_FROM = 1000
-"""Categories from which on their 0/1 columns are kept sparse."""
 EXACT = 2**53
 """Whole numbers up to here are different as floating-point numbers too."""
+NO_NUMBER = "leave the column out (--drop, or --id where it is an identifier), or make it text"
 MANY = 100
 """A column of more categories is grouped also where nobody asks for it."""
 ABSENT, UNKNOWN = -2, -1
-"""Instead of a code: the value is missing, or training did not show it. Also the rows of a block's table for them."""
+"""Instead of a code: the value is missing, or training did not show it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +52,8 @@ class _Block:
     """One raw column's share of the encoded row: where it stands and how a value becomes numbers.
 
     Numeric: (value − shift) / scale, with `fill` for a missing value and, where `marked`, a further column that is 1
-    for it and 0 for others. Categorical: row `code` of `table [values + 2 × width]`."""
+    for it and 0 for others. Categorical: row `code` of `table [values + 1 × width]`, whose last row is for values that
+    have no other place; without a table a 1 in column `code`."""
 
     columns: slice
     names: tuple[str, ...]
@@ -63,9 +62,21 @@ class _Block:
     fill: float = 0.0
     marked: bool = False
     codes: dict[Any, int] | None = None
-    table: Any = None
+    table: NDArray[np.float64] | None = None
     rare: int = 0
     """How many values share the category `OTHER`."""
+
+    @property
+    def width(self) -> int:
+        return self.columns.stop - self.columns.start
+
+    def places(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Codes with a place for missing and unknown values."""
+        assert self.codes is not None
+        nowhere = self.width if self.table is None else len(self.table) - 1
+        absent = self.codes.get(MISSING, nowhere)
+        unknown = self.codes[OTHER] if self.rare else absent
+        return np.select([codes == ABSENT, codes == UNKNOWN], [absent, unknown], codes)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -152,32 +163,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """A sentence each on what these rows are missing, what no training row has, and what is grouped."""
         check_is_fitted(self)
         frame = self._aligned(_as_frame(X))
-        missing = {c: int(count) for c, count in frame.isna().sum().items()}
-        unknown = {c: _codes(frame[c], b.codes) == UNKNOWN for c, b in self.blocks_.items() if b.codes is not None}
+        coded = {c: b for c, b in self.blocks_.items() if b.codes is not None}
+        missing = {c: count for c, count in frame.isna().sum().items() if count}
+        unknown = {c: count for c, b in coded.items() if (count := int((_codes(frame[c], b) == UNKNOWN).sum()))}
         said = []
-        if any(missing.values()):
+        if missing:
+            unlearned = [c for c in missing if not (self.blocks_[c].marked or MISSING in (self.blocks_[c].codes or ()))]
             said.append(
                 f"Missing values: {_counted(missing)}. A missing category counts as a value of its own, a missing "
                 "number as the median of the training rows, with a mark beside it."
+                + f" No training row lacks {listed(unlearned)}: no mark there, and no value of its own."
+                * bool(unlearned)
             )
-            unlearned = [
-                c for c, b in self.blocks_.items() if missing[c] and not b.marked and MISSING not in (b.codes or ())
-            ]
-            if unlearned:
-                said[-1] += f" No training row lacks {listed(unlearned)}: no mark there, and no value of its own."
-        if any(rows.any() for rows in unknown.values()):
-            counts = {column: int(rows.sum()) for column, rows in unknown.items()}
-            said.append(f"Values that no training row has: {_counted(counts)}; they count as '{OTHER}' or as missing.")
-            neither = [
-                c for c, count in counts.items() if count and not {OTHER, MISSING} & set(self.blocks_[c].codes or ())
-            ]
-            if neither:
-                said[-1] += (
-                    f" {listed(neither)} has neither among the training rows: there it counts as no value at all."
-                )
-        for column, block in self.blocks_.items():
-            if block.rare and block.codes is not None:
-                apart = len(block.codes) - block.rare - len({OTHER, MISSING} & block.codes.keys())
+        if unknown:
+            nowhere = [c for c in unknown if not {OTHER, MISSING} & set(coded[c].codes or ())]
+            said.append(
+                f"Values that no training row has: {_counted(unknown)}; they count as '{OTHER}' or as missing."
+                + f" {listed(nowhere)} has neither among the training rows: there it counts as no value at all."
+                * bool(nowhere)
+            )
+        for column, block in coded.items():
+            if block.rare:
+                apart = len(block.codes or ()) - block.rare - len({OTHER, MISSING} & set(block.codes or ()))
                 said.append(
                     f"'{column}' has {apart + block.rare} different values: the {apart} most frequent stay apart, the "
                     f"others count as '{OTHER}'."
@@ -185,10 +192,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return said
 
     def _check_settings(self) -> None:
-        allowed = {
-            "categorical": CATEGORICAL, "numeric": NUMERIC, "dtype": DTYPES,
-            "missing": (OWN, REFUSE), "unknown": (OWN, REFUSE),
-        }  # fmt: skip
+        allowed = {"categorical": CATEGORICAL, "numeric": NUMERIC, "dtype": DTYPES}
+        allowed |= {"missing": (OWN, REFUSE), "unknown": (OWN, REFUSE)}
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise SettingError(f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}.")
@@ -203,31 +208,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if pd.api.types.is_datetime64_any_dtype(values.dtype):
             raise TableError(f"Column '{name}' holds dates; turn them into numbers or drop the column.")
         categories, codes, rare = self._vocabulary(values)
-        self._refuse_too_many(values, len(categories))
-        table = self._table(name, len(categories))
-        width = table.shape[1]
+        count = len(categories)
+        width = {"onehot": count, "embed": (count + 1) // 2, "ordinal": 1}[self.categorical]
+        self._refuse_too_many(values, count, width)
+        names, table = (name,) if width == 1 else tuple(f"{name}[{k}]" for k in range(width)), None
         if self.categorical == "onehot":
             names = tuple(f"{name}={category}" for category in categories)
-            nowhere = np.zeros(width)
+        elif self.categorical == "embed":
+            rng = np.random.default_rng([self.random_state, zlib.crc32(name.encode())])
+            table = rng.standard_normal((count, width))
+            table = np.vstack([table, table.mean(axis=0)])
         else:
-            names = (name,) if width == 1 else tuple(f"{name}[{k}]" for k in range(width))
-            nowhere = table.mean(axis=0)
-        if self.categorical == "ordinal":
             filled = values.astype(object).where(values.notna(), MISSING)
             shift, scale = self._scaling(filled.map(codes).to_numpy(dtype=np.float64))
-            table = (table - shift) / scale
-            nowhere = np.array([(len(categories) - shift) / scale])
-        missing = table[codes[MISSING]] if MISSING in codes else nowhere
-        unknown = table[codes[OTHER]] if rare else missing
-        whole = np.vstack if isinstance(table, np.ndarray) else _stacked
-        return _Block(slice(at, at + width), names, codes=codes, table=whole([table, missing, unknown]), rare=rare)
+            table = (np.arange(count + 1, dtype=np.float64)[:, None] - shift) / scale
+        return _Block(slice(at, at + width), names, codes=codes, table=table, rare=rare)
 
     def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
-        name, absent = str(values.name), values.isna().to_numpy()
+        name, numbers = str(values.name), _numbers(values)
+        absent = np.isnan(numbers)
         marked = (name, f"{name}={MISSING}")
         if absent.all():  # nothing is known of its scale: whatever a person has there counts as 0
             return _Block(slice(at, at + 2), marked, scale=np.inf, marked=True)
-        numbers = _numbers(values)
         fill = float(np.median(numbers[~absent]))
         shift, scale = self._scaling(np.where(absent, fill, numbers))
         _refuse_merged(values, numbers, _scaled(numbers, shift, scale))
@@ -265,17 +267,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         constant = numbers.min() == numbers.max()
         return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale) or SMALLEST)
 
-    def _table(self, name: str, count: int) -> Any:
-        if self.categorical == "onehot":
-            return np.eye(count) if count < SPARSE_FROM else identity(count, format="csr")
-        if self.categorical == "ordinal":
-            return np.arange(count, dtype=np.float64)[:, None]
-        rng = np.random.default_rng([self.random_state, zlib.crc32(name.encode())])
-        return rng.standard_normal((count, (count + 1) // 2))
-
-    def _refuse_too_many(self, values: pd.Series, categories: int) -> None:
+    def _refuse_too_many(self, values: pd.Series, categories: int, width: int) -> None:
         """An error with the figure, before anything of that size is made."""
-        width = {"onehot": categories, "embed": (categories + 1) // 2, "ordinal": 1}[self.categorical]
         beside = categories * width * 8 if self.categorical == "embed" else 0
         needed, there = len(values) * width * 12 + beside, available_memory()
         if needed > there / 2:
@@ -286,13 +279,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
 
     def _aligned(self, frame: pd.DataFrame) -> pd.DataFrame:
-        missing = [c for c in self.blocks_ if c not in frame.columns]
-        if missing:
-            raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
-        extra = [c for c in frame.columns if c not in self.blocks_]
-        if extra:
-            raise TableError(f"Column {listed(extra)} was not there in training; drop it.")
-        return frame[list(self.blocks_)]
+        return same_columns(frame, list(self.blocks_))
+
+
+def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
+    """The table with the training table's columns, in its order."""
+    missing = [c for c in columns if c not in frame.columns]
+    if missing:
+        raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
+    known = set(columns)
+    extra = [c for c in frame.columns if c not in known]
+    if extra:
+        raise TableError(f"Column {listed(extra)} was not there in training; drop it.")
+    return frame if list(frame.columns) == columns else frame[columns]
+
+
+def refuse_twice(columns: pd.Index) -> None:
+    """An error where two columns have the same name."""
+    twice = columns[columns.duplicated()]
+    if len(twice):
+        raise TableError(f"Column {listed(twice.unique())} occurs more than once; rename or drop one.")
 
 
 def _as_frame(X: Any) -> pd.DataFrame:
@@ -303,9 +309,7 @@ def _as_frame(X: Any) -> pd.DataFrame:
         if array.ndim != 2:
             raise TableError(f"Expected a table of rows and columns; got an array of {array.ndim} dimension(s).")
         frame = pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])]).infer_objects()
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise TableError(f"Column {listed(twice.unique())} occurs more than once; rename or drop one.")
+    refuse_twice(frame.columns)
     return frame
 
 
@@ -316,25 +320,24 @@ def is_numeric(values: pd.Series) -> bool:
 
 def refuse_missing(frame: pd.DataFrame, remedy: str = "fill it in or drop the row") -> None:
     """An error that names every column with a missing value, each with the first such row."""
-    missing = frame.isna()
-    places = [_place(frame[c], missing[c].to_numpy()) for c in frame.columns if missing[c].any()]
+    places = [_place(frame[c], frame[c].isna().to_numpy()) for c in frame.columns if frame[c].isna().any()]
     if places:
         raise TableError(f"{', '.join(places)} is missing a value: {remedy}.")
 
 
 def _numbers(values: pd.Series) -> NDArray[np.float64]:
     """The column as numbers; not a number where it is missing one."""
-    numbers = pd.to_numeric(values.astype(object), errors="coerce").to_numpy(dtype=np.float64)
-    strange = np.isnan(numbers) & values.notna().to_numpy()
-    if strange.any():
-        _refuse(values, strange, "holds {value!r}, which is not a number", "correct it or drop the row")
-    if pd.api.types.is_integer_dtype(values.dtype) and (np.abs(numbers) >= EXACT).any():
-        present = values[values.notna()]
-        if present.nunique() > len(np.unique(numbers[~np.isnan(numbers)])):
-            _refuse(
-                values, np.abs(numbers) >= EXACT, "holds {value}, and whole numbers past 2^53 become the same number",
-                "leave the column out (--drop, or --id where it is an identifier), or make it text",
-            )  # fmt: skip
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
+        numbers = values.to_numpy(np.float64)
+    else:
+        numbers = pd.to_numeric(values.astype(object), errors="coerce").to_numpy(dtype=np.float64)
+        strange = np.isnan(numbers) & values.notna().to_numpy()
+        if strange.any():
+            _refuse(values, strange, "holds {value!r}, which is not a number", "correct it or drop the row")
+    large = np.abs(numbers) >= EXACT
+    whole = pd.api.types.is_integer_dtype(values.dtype)
+    if whole and large.any() and values.nunique() > len(np.unique(numbers[~np.isnan(numbers)])):
+        _refuse(values, large, "holds {value}, and whole numbers past 2^53 become the same number", NO_NUMBER)
     if np.isinf(numbers).any():
         _refuse(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
     return numbers
@@ -361,14 +364,8 @@ def _refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDAr
         median = np.median(numbers[present])
         with np.errstate(over="ignore"):
             furthest = np.nan_to_num(np.abs(numbers / 2 - median / 2), nan=-1.0)
-        _refuse(
-            values, furthest == furthest.max(), "holds {value}, beside which the others can no longer be told apart",
-            "correct it, or drop the row or the column",
-        )  # fmt: skip
-
-
-def _stacked(parts: list[Any]) -> Any:
-    return vstack([csr_array(np.atleast_2d(part)) if isinstance(part, np.ndarray) else part for part in parts], "csr")
+        what = "holds {value}, beside which the others can no longer be told apart"
+        _refuse(values, furthest == furthest.max(), what, "correct it, or drop the row or the column")
 
 
 def _categories(values: pd.Series) -> list[Any]:
@@ -380,33 +377,34 @@ def _categories(values: pd.Series) -> list[Any]:
     return sorted(found, key=lambda value: (type(value).__name__, value))
 
 
-def _codes(values: pd.Series, codes: dict[Any, int]) -> NDArray[np.int64]:
+def _codes(values: pd.Series, block: _Block) -> NDArray[np.int64]:
     """Each value's code, `ABSENT` or `UNKNOWN`."""
-    found = values.astype(object).map(codes).to_numpy(dtype=np.float64)
+    found = values.astype(object).map(block.codes or {}).to_numpy(dtype=np.float64)
     coded = np.where(np.isnan(found), UNKNOWN, found)
     return np.where(values.isna().to_numpy(), ABSENT, coded).astype(np.int64)
 
 
 def _encode(values: pd.Series, block: _Block, unknown: str) -> NDArray[np.float64]:
     """Numbers `[rows × width]` for one raw column."""
-    if block.codes is None or block.table is None:
-        absent = values.isna().to_numpy()
-        numbers = _scaled(np.where(absent, block.fill, _numbers(values)), block.shift, block.scale)
-        if (np.abs(numbers) > FAR).any():
-            _refuse(
-                values, np.abs(numbers) > FAR, "holds {value}, further from the training rows than a model can take",
-                "correct it or drop the row",
-            )  # fmt: skip
+    if block.codes is None:
+        numbers = _numbers(values)
+        absent = np.isnan(numbers)
+        numbers = _scaled(np.where(absent, block.fill, numbers), block.shift, block.scale)
+        far = np.abs(numbers) > FAR
+        if far.any():
+            what = "holds {value}, further from the training rows than a model can take"
+            _refuse(values, far, what, "correct it or drop the row")
         return np.column_stack([numbers, absent]) if block.marked else numbers[:, None]
-    codes = _codes(values, block.codes)
+    codes = _codes(values, block)
     if unknown == REFUSE and (codes == UNKNOWN).any():
-        known = listed(block.codes)
-        _refuse(
-            values, codes == UNKNOWN, "holds {value!r}, which no training row has",
-            f"known are {known}; group rare values, drop the row or drop the column",
-        )  # fmt: skip
-    rows = block.table[codes]
-    return rows if isinstance(rows, np.ndarray) else rows.toarray()
+        remedy = f"known are {listed(block.codes)}; group rare values, drop the row or drop the column"
+        _refuse(values, codes == UNKNOWN, "holds {value!r}, which no training row has", remedy)
+    places = block.places(codes)
+    if block.table is not None:
+        return block.table[places]
+    ones = np.zeros((len(values), block.width + 1))
+    ones[np.arange(len(values)), places] = 1
+    return ones[:, :-1]
 
 
 def _refuse(values: pd.Series, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
@@ -422,5 +420,23 @@ def _place(values: pd.Series, bad: NDArray[np.bool_]) -> str:
 
 
 def _counted(rows: dict[Hashable, int]) -> str:
-    """Columns with the number of rows that something holds for, those without left out."""
-    return ", ".join(f"'{column}' in {count} row{'s' * (count != 1)}" for column, count in rows.items() if count)
+    """Columns with the number of rows that something holds for."""
+    return ", ".join(f"'{column}' in {count} row{'s' * (count != 1)}" for column, count in rows.items())
+
+
+class EncodedTable:
+    """The training rows as numbers, and the encoder, fitted on them alone, for people."""
+
+    def __init__(self, encoder: TableEncoder, table: Table) -> None:
+        self.table = table
+        self.encoder: TableEncoder = clone(encoder).fit(table.X)
+        self.X: NDArray[Any] = self.encoder.transform(table.X)
+        self._last: tuple[pd.DataFrame, NDArray[Any]] | None = None
+
+    def people(self, people: pd.DataFrame) -> NDArray[np.float32]:
+        """People as numbers; those asked about last are remembered."""
+        if people is self.table.X:
+            return self.X
+        if self._last is None or self._last[0] is not people:
+            self._last = people, self.encoder.transform(people)
+        return self._last[1]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What a system calls a disk that takes no more."""
@@ -67,3 +68,9 @@ def listed(items: Iterable[object], most: int = 8) -> str:
     names = [f"'{item}'" for item in items]
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def brief(thing: Any) -> str:
+    """What was given instead, for a message."""
+    shape = getattr(thing, "shape", None)
+    return f"{type(thing).__name__} of shape {shape}" if shape is not None else repr(thing)[:60]

@@ -53,9 +53,8 @@ def single_threaded() -> ExitStack:
     matrices of a search take ten times as long where threads wait for each other."""
     stack = ExitStack()
     stack.enter_context(_pools(len(sys.modules)).limit(limits=1))
-    if "torch" in sys.modules:
-        import torch
-
+    torch = sys.modules.get("torch")
+    if torch is not None:
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)
     return stack

@@ -7,7 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from butfor.seam import Table
+from butfor.learn.protocols import Table
 
 PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "torch", "numba", "xgboost", "lightgbm", "skorch")
 

@@ -8,15 +8,24 @@ and one column per training row. Rules compose with ``&``, ``|`` and ``~``, can 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable
+import inspect
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from keyword import iskeyword
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
+from numpy.typing import NDArray
 
-from butfor.allowed import Allowed
+from butfor.data.sensitive import group_values, named
 from butfor.errors import SettingError, listed
-from butfor.situation import Mask, Situation, group_values, named
+from butfor.situation import Mask, Situation
+
+BLOCK = 2**26
+"""Entries of a whole mask made at a time, while the different ones are gathered."""
+
+People = Sequence[int] | NDArray[np.int64] | slice
 
 
 class Rule:
@@ -54,16 +63,16 @@ class Rule:
 class _Named(Rule):
     """One of the rules below, with its arguments."""
 
-    def __init__(self, name: str, decide: Callable[..., Any], *arguments: Any) -> None:
-        self.name, self.decide = name, decide
+    def __init__(self, name: str, *arguments: Any) -> None:
+        self.name = name
         self.arguments = tuple(a for a in arguments if a is not None)
         self.text = f"{name}({', '.join(map(_argument, self.arguments))})" if self.arguments else name
 
     def __call__(self, situation: Situation) -> Mask:
-        return np.asarray(self.decide(situation, *self.arguments), dtype=bool)
+        return np.asarray(_DECISIONS[self.name](situation, *self.arguments), dtype=bool)
 
     def reason(self, situation: Situation) -> str:
-        if self.decide is not _stable_under_switch:
+        if self.name != "stable_under_switch":
             return super().reason(situation)
         column = self.arguments[0] if self.arguments else situation.sensitive.name
         return (
@@ -120,28 +129,38 @@ class _Given(Rule):
         return self.mask
 
 
+P = ParamSpec("P")
+_DECISIONS: dict[str, Callable[..., Any]] = {}
+
+
+def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]:
+    """A maker of rules from what they decide about a situation."""
+    _DECISIONS[decide.__name__] = decide
+    takes = inspect.signature(decide)
+
+    @wraps(decide)
+    def make(*arguments: P.args, **named: P.kwargs) -> Rule:
+        return _Named(decide.__name__, *takes.bind(None, *arguments, **named).args[1:])
+
+    return make
+
+
 # --- φ: may this person be audited? ----------------------------------------------------------------
 
 
-def stable_under_switch(column: Hashable | None = None) -> Rule:
+@_rule
+def stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
     """The prediction stays the same whatever the person's `column` says (published φ). By default the protected
     attribute's; it holds for everyone where the model is blind to that."""
-    return _Named("stable_under_switch", _stable_under_switch, column)
-
-
-def _stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
     stable = np.ones(len(s.people), dtype=bool)
     for people in s.switched(column):
         stable &= (s.model.logits(people) > 0) == (s.predictions == 1)
     return stable
 
 
-def in_group(column: Hashable, value: Any) -> Rule:
+@_rule
+def in_group(s: Situation, column: Hashable, value: Any) -> Mask:
     """The person's `column` is `value`."""
-    return _Named("in_group", _in_group, column, value)
-
-
-def _in_group(s: Situation, column: Hashable, value: Any) -> Mask:
     protected = str(column) == s.sensitive.name
     known = group_values(s.sensitive.values if protected else s.table.X[s.column(column)], str(column))
     if str(value) not in [str(v) for v in known]:
@@ -150,12 +169,9 @@ def _in_group(s: Situation, column: Hashable, value: Any) -> Mask:
     return np.array([str(v) == str(value) for v in ours], dtype=bool)
 
 
-def predicted(value: Any) -> Rule:
+@_rule
+def predicted(s: Situation, value: Any) -> Mask:
     """The model decides `value` (a label's name or value, else 0 or 1) about the person."""
-    return _Named("predicted", _predicted, value)
-
-
-def _predicted(s: Situation, value: Any) -> Mask:
     # A label that is no text is named "column = value"; the value alone will do.
     values = [name.rpartition(" = ")[2] for name in s.label_names]
     for names in (list(s.label_names), values, ["0", "1"]):
@@ -164,54 +180,39 @@ def _predicted(s: Situation, value: Any) -> Mask:
     raise SettingError(f"Rule predicted: '{value}' is not a label; the labels are {listed(s.label_names)}.")
 
 
-def everyone() -> Rule:
+@_rule
+def everyone(s: Situation) -> Mask:
     """No condition on the person."""
-    return _Named("everyone", _everyone)
-
-
-def _everyone(s: Situation) -> Mask:
     return np.ones(len(s.people), dtype=bool)
 
 
 # --- ψ: may this training row's label be flipped for this person? -----------------------------------
 
 
-def same_group(column: Hashable | None = None) -> Rule:
+@_rule
+def same_group(s: Situation, column: Hashable | None = None) -> Mask:
     """The training row has the person's value of `column`, by default of the protected attribute."""
-    return _Named("same_group", _same_group, column)
-
-
-def _same_group(s: Situation, column: Hashable | None = None) -> Mask:
     if column is None or str(column) == s.sensitive.name:
         return np.asarray(s.groups[:, None] == s.sensitive.values[None, :])
     ours, theirs = (named(frame[s.column(column)]) for frame in (s.people, s.table.X))
     return np.asarray(ours[:, None] == theirs[None, :])
 
 
-def labelled_as_predicted() -> Rule:
+@_rule
+def labelled_as_predicted(s: Situation) -> Mask:
     """The training row's label is what the model decides about the person."""
-    return _Named("labelled_as_predicted", _labelled_as_predicted)
-
-
-def _labelled_as_predicted(s: Situation) -> Mask:
     return np.asarray(s.table.zero_one[None, :] == s.predictions[:, None])
 
 
-def correctly_predicted() -> Rule:
+@_rule
+def correctly_predicted(s: Situation) -> Mask:
     """The model decides about the training row what its label says."""
-    return _Named("correctly_predicted", _correctly_predicted)
-
-
-def _correctly_predicted(s: Situation) -> Mask:
     return np.broadcast_to(s.training_predictions == s.table.zero_one, (len(s.people), s.table.n))
 
 
-def everything() -> Rule:
+@_rule
+def everything(s: Situation) -> Mask:
     """No condition on the training row."""
-    return _Named("everything", _everything)
-
-
-def _everything(s: Situation) -> Mask:
     return np.ones((len(s.people), s.table.n), dtype=bool)
 
 
@@ -225,17 +226,10 @@ def published_psi(column: Hashable | None = None) -> Rule:
 MOST_DEEP = 100
 """Operators inside each other, in a rule that somebody wrote."""
 PHI: dict[str, Callable[..., Rule]] = {
-    "stable_under_switch": stable_under_switch,
-    "in_group": in_group,
-    "predicted": predicted,
-    "everyone": everyone,
+    rule.__name__: rule for rule in (stable_under_switch, in_group, predicted, everyone)
 }
-PSI: dict[str, Callable[..., Rule]] = {
-    "published": published_psi,
-    "same_group": same_group,
-    "labelled_as_predicted": labelled_as_predicted,
-    "correctly_predicted": correctly_predicted,
-    "everything": everything,
+PSI: dict[str, Callable[..., Rule]] = {"published": published_psi} | {
+    rule.__name__: rule for rule in (same_group, labelled_as_predicted, correctly_predicted, everything)
 }
 
 
@@ -344,3 +338,84 @@ def _argument(value: Any) -> str:
     if isinstance(value, str):
         return value if value.isidentifier() and not iskeyword(value) else repr(value)
     return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+# --- what ψ allows: people of one group with one decision share a mask, so a few masks serve everyone ------------
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """`masks [kinds × rows]`, and `kind [people]`: whose is which."""
+
+    masks: Mask
+    kind: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, whole: Mask) -> Allowed:
+        """From a mask of people × rows."""
+        return cls.gathered(len(whole), whole.shape[1], lambda people: whole[people])
+
+    @classmethod
+    def gathered(cls, people: int, rows: int, some: Callable[[NDArray[np.int64]], Mask]) -> Allowed:
+        """`some(people)` gives their rows of the mask; it is asked block by block."""
+        known: dict[bytes, int] = {}
+        masks: list[Mask] = []
+        kind = np.empty(people, np.int64)
+        size = max(1, BLOCK // max(1, rows))
+        for first in range(0, people, size):
+            block = np.arange(first, min(people, first + size))
+            whole = some(block)
+            for person, packed in zip(block, np.packbits(whole, axis=1), strict=True):
+                key = packed.tobytes()
+                if key not in known:
+                    known[key] = len(masks)
+                    masks.append(whole[person - first].copy())
+                kind[person] = known[key]
+        return cls(np.array(masks, bool).reshape(-1, rows), kind)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def __iter__(self) -> Iterator[Mask]:
+        return (self.masks[kind] for kind in self.kind)
+
+    def __getitem__(self, person: int | np.integer) -> Mask:
+        """One person's mask of rows."""
+        return self.masks[self.kind[person]]
+
+    @property
+    def rows(self) -> int:
+        return self.masks.shape[1]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many labels may be flipped for each person."""
+        return self.masks.sum(axis=1)[self.kind]
+
+    @property
+    def different(self) -> Mask:
+        """The masks that somebody has, each once."""
+        return self.masks[np.unique(self.kind)]
+
+    def of_people(self, people: People) -> Allowed:
+        return Allowed(self.masks, self.kind[people if isinstance(people, slice) else list(people)])
+
+    def whole(self) -> Mask:
+        """People × rows, for a few people."""
+        return self.masks[self.kind]
+
+    def permits(self, rows: Iterable[int]) -> NDArray[np.bool_]:
+        """For whom all of these labels may be flipped together."""
+        permits: NDArray[np.bool_] = np.all(self.masks[:, list(rows)], axis=1)
+        return permits[self.kind]
+
+    def without(self, taken: Mapping[int, Iterable[int]]) -> Allowed:
+        """The same less the rows that `taken` names for some people."""
+        fewer: list[Mask] = []
+        kind = self.kind.copy()
+        for person, rows in taken.items():
+            mask = self[person].copy()
+            mask[list(rows)] = False
+            kind[person] = len(self.masks) + len(fewer)
+            fewer.append(mask)
+        return Allowed(np.concatenate([self.masks, np.array(fewer, bool).reshape(-1, self.rows)]), kind)

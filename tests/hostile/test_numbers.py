@@ -53,8 +53,8 @@ def test_an_outlier_among_the_test_people_alone_is_refused_with_its_row(tmp_path
     assert "row 3" in ending.err
 
 
-@pytest.mark.parametrize("first", [LAST, LAST + 2**10, 2**60, 2**62, -(2**62), 2**63 - 100])
-@pytest.mark.parametrize("model", ["mlp", "logistic", "forest"])
+@pytest.mark.parametrize("first", [LAST, -(2**62), 2**63 - 100])
+@pytest.mark.parametrize("model", ["mlp", "logistic"])
 def test_whole_numbers_that_would_merge_are_refused(tmp_path, first, model):
     table = people().assign(account=[first + k for k in range(60)])
     few = [] if model == "mlp" else ["--model", model]
@@ -89,15 +89,6 @@ def test_categories_that_do_not_fit_are_refused_with_the_figure(monkeypatch, cat
     assert TableEncoder(encoding).fit_transform(table).shape[1] <= 10
 
 
-def test_many_categories_are_the_same_sparse_and_dense(monkeypatch):
-    table = pd.DataFrame({"name": [f"n{k % 40}" for k in range(60)] + [None]})
-    dense = TableEncoder().fit(table)
-    monkeypatch.setattr("butfor.encode.SPARSE_FROM", 5)
-    sparse = TableEncoder().fit(table)
-    asked = pd.DataFrame({"name": ["n3", None, "unknown"]})
-    assert (sparse.transform(asked) == dense.transform(asked)).all()
-
-
 def test_an_identifier_of_thirty_thousand_values_is_grouped(tmp_path):
     table = pd.concat([people(3000)], ignore_index=True).assign(name=[f"n{k}" for k in range(3000)])
     assert audit(saved(tmp_path, table), "--cases", "0:1").code == 0
@@ -106,7 +97,7 @@ def test_an_identifier_of_thirty_thousand_values_is_grouped(tmp_path):
 number = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(number, min_size=2, max_size=30))
 def test_whatever_numbers_are_given_the_encoded_ones_are_finite_or_refused(numbers):
     table = pd.DataFrame({"x": numbers})
@@ -119,3 +110,15 @@ def test_whatever_numbers_are_given_the_encoded_ones_are_finite_or_refused(numbe
         assert distance[-1] / 1e13 > np.median(distance)
         return
     assert np.isfinite(given).all()
+
+
+@pytest.mark.parametrize("value", [2**63, 2**64, -(2**70), 2**80, "9" * 400])
+@pytest.mark.parametrize("every", [2, 7])
+def test_whole_numbers_beyond_64_bits_are_refused_with_their_row(tmp_path, value, every):
+    table = people().assign(account=[value if k % every == 1 else k % 5 for k in range(60)])
+    ending = audit(saved(tmp_path, table))
+    assert ending.code == 2
+    assert "Column 'account', row 1" in ending.err
+    assert audit(saved(tmp_path, table), "--drop", "account").code == 0
+    named = people().assign(account=[f"{2**80 + k}" for k in range(60)])
+    assert audit(saved(tmp_path, named), "--id", "account").code == 0

@@ -7,6 +7,7 @@ import datetime
 import decimal
 import json
 import os
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import butfor
 from butfor.cli import main
 from butfor.errors import ReplayError
-from butfor.follow.audited import read_audit
-from butfor.result import groups
+from butfor.result.person import Person
 from butfor.result.population import Population
-from butfor.result.record import open_record, read_record, sealed
-from butfor.result.shape import POPULATION, POPULATION_SINCE, RUN, VERDICT, VERDICT_SINCE
-from butfor.result.whole import summary_differences
+from butfor.result.record import sealed
+from butfor.result.schema import Settings, read_record
+from butfor.review.audited import read_audit
 
 
 def small_table(rows: int = 90) -> pd.DataFrame:
@@ -34,14 +33,6 @@ def small_table(rows: int = 90) -> pd.DataFrame:
     score = 0.06 * (income - 50) + 0.4 * (sex == "m") + rng.normal(0, 0.7, rows)
     granted = np.where(score > 0, "yes", "no")
     return pd.DataFrame({"income": income, "age": age, "sex": sex, "job": job, "granted": granted})
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_comparisons():
-    """Group comparisons draw thousands of shuffles; here they are beside the point."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(groups, "DRAWS", 9)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -61,29 +52,17 @@ def audited(folder: Path, name: str, *options: str) -> dict[str, Any]:
 def genuine(folder) -> dict[str, Any]:
     """A ridge classifier's: finds, proofs that there is none, and people who are not eligible."""
     record = audited(folder, "ridge", "--model", "ridge", "--budget", "2", "--phi", "predicted(no)", "--cases", "0:9")
-    assert {p["status"] for p in record["people"]} == {"found", "proven_none", "not_eligible"}
+    assert {v.status for v in Population.from_dict(record)} == {"found", "proven_none", "not_eligible"}
     return record
 
 
 @pytest.fixture(scope="module")
 def network(folder) -> dict[str, Any]:
-    """A tiny network's: members, fresh seeds, side effects, alternatives."""
+    """A tiny network's: members, fresh seeds, side effects."""
     options = ("--hidden", "3", "--epochs", "4", "--members", "2", "--fresh-seeds", "4", "--budget", "6")
-    record = audited(folder, "mlp", *options, "--cases", "0:6", "--alternatives", "1", "--engine", "joblib")
-    assert any(p["fresh"] and p["alternatives"] and p["collateral"] for p in record["people"])
+    record = audited(folder, "mlp", *options, "--cases", "0:6", "--engine", "joblib")
+    assert any("fresh" in p and "collateral" in p for p in record["people"])
     return record
-
-
-def test_what_differs_in_a_summary_is_named_to_the_letter(genuine):
-    record = json.loads(json.dumps(genuine))
-    record["by_group"][1]["found"] += 1
-    record["sentence"] = record["sentence"][:-9] + "the same."
-    told = list(summary_differences(record))
-    found = record["by_group"][1]["found"]
-    assert f"by_group[1].found is {found}, but by the verdicts it is {found - 1}" in told
-    sentences = next(one for one in told if one.startswith("sentence is"))
-    assert "the same." in sentences
-    assert sentences.count("'") == 4, "both quotations are closed"
 
 
 def put(record: Any, path: tuple[Any, ...], value: Any) -> None:
@@ -98,8 +77,12 @@ def at(record: Any, path: tuple[Any, ...]) -> Any:
     return record
 
 
-def place_of(record: dict[str, Any], status: str) -> int:
-    return next(k for k, person in enumerate(record["people"]) if person["status"] == status)
+def place_of_find(record: dict[str, Any]) -> int:
+    return next(k for k, person in enumerate(record["people"]) if "flip_set" in person)
+
+
+def spelled(path: tuple[Any, ...]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
 def outcome(capsys, command: str, content: str | dict[str, Any], folder: Path, *options: str) -> tuple[int, str, str]:
@@ -112,18 +95,15 @@ def outcome(capsys, command: str, content: str | dict[str, Any], folder: Path, *
 
 
 def refused(capsys, content: str | dict[str, Any], folder: Path, *named: str) -> None:
-    """By everything that reads a record: exit code 2, and one sentence that names the field."""
-    for command, options in (
-        ("replay", ()),
-        ("gate", ("--max-solid", "99%")),
-        ("review", ("--out", str(folder / "t"))),
-    ):
-        code, out, err = outcome(capsys, command, content, folder, *options)
-        assert (code, out) == (2, ""), (command, err)
-        assert len(err.strip().splitlines()) == 1, err
-        assert err.startswith("Error: ")
-        for name in named:
-            assert name in err, (command, err)
+    """Exit code 2, and one sentence that names the field; everything that reads a record goes through one door."""
+    code, out, err = outcome(capsys, "replay", content, folder)
+    assert (code, out) == (2, ""), err
+    assert len(err.strip().splitlines()) == 1, err
+    assert err.startswith("Error: ")
+    for name in named:
+        assert name in err, err
+    with pytest.raises(ReplayError):
+        read_audit(folder / "audit.json")
 
 
 def test_a_genuine_record_agrees(genuine, network, capsys, tmp_path):
@@ -133,7 +113,6 @@ def test_a_genuine_record_agrees(genuine, network, capsys, tmp_path):
         assert "DISAGREE" not in out
         assert "checksum" in out
         assert outcome(capsys, "gate", record, tmp_path, "--max-switch", "100%")[0] == 0
-    assert outcome(capsys, "gate", genuine, tmp_path, "--max-close-calls", "100%")[0] == 0
     code, out, _ = outcome(capsys, "gate", network, tmp_path, "--max-close-calls", "100%")
     assert code == 1
     assert "4 fresh seeds are too few to tell close calls, 29 at least" in out
@@ -142,41 +121,40 @@ def test_a_genuine_record_agrees(genuine, network, capsys, tmp_path):
     assert "of 4 fresh seeds" in out
 
 
-def test_spaces_and_order_are_no_change(genuine, capsys, tmp_path):
-    code, out, _ = outcome(capsys, "replay", json.dumps(genuine, sort_keys=True, indent=7), tmp_path)
-    assert code == 0, out
+def test_a_record_says_everything_once(genuine, network):
+    for record in (genuine, network):
+        assert set(record) == {"schema_version", "run", "people", "checksum"}
+        again = Population.from_dict(record)
+        assert sealed(again.to_dict()) == record
+        assert len({id(v.run._items) for v in again}) == 1
+        one = again[0]
+        assert type(one).from_json(one.to_json()) == one
+        assert not {"status", "solidity", "prediction", "run", "budget"} & set().union(*record["people"])
 
 
-# --- absent ---------------------------------------------------------------------------------------------
-
-PERSON = [("people", 0, name) for name in (*VERDICT, *VERDICT_SINCE, "run")]
-BLOCK = [("run", name) for name in RUN] + [("run", "data", name) for name in ("table", "sha256")]
-TOP = [(name,) for name in ("schema_version", "checksum", "run", *POPULATION, *POPULATION_SINCE)]
-FLIP = [("flips", 0, name) for name in ("row", "position", "label_before", "label_after", "values")]
+def test_spaces_and_order_are_no_change(genuine, tmp_path):
+    assert read_record(json.dumps(genuine, sort_keys=True, indent=7)).sealed
 
 
-def spelled(path: tuple[Any, ...]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+# --- absent and bent ------------------------------------------------------------------------------------
+
+NEEDED = [("people", 0, f.name) for f in fields(Person) if f.default is MISSING]
+NEEDED += [("run", name) for name, kind in Settings.__annotations__.items() if "NotRequired" not in str(kind)]
+NEEDED += [("run", "data", name) for name in ("table", "sha256", "training_rows")]
+NEEDED += [("schema_version",), ("run",), ("people",)]
 
 
-@pytest.mark.parametrize("path", [*PERSON, *BLOCK, *TOP], ids=spelled)
+@pytest.mark.parametrize("path", NEEDED, ids=spelled)
 def test_an_absent_field_is_named(genuine, capsys, tmp_path, path):
     record = copy.deepcopy(genuine)
     del at(record, path[:-1])[path[-1]]
-    refused(capsys, record, tmp_path, path[-1])
+    refused(capsys, sealed(record), tmp_path, path[-1])
 
 
-@pytest.mark.parametrize("path", FLIP, ids=spelled)
-def test_an_absent_field_of_a_flip_is_named(genuine, capsys, tmp_path, path):
-    record, place = copy.deepcopy(genuine), place_of(genuine, "found")
-    del record["people"][place]["flips"][0][path[-1]]
-    refused(capsys, sealed(record), tmp_path, f"people[{place}].{spelled(path)}")
+EVERY = [("people", 0, f.name) for f in fields(Person)] + [("run", name) for name in sorted(Settings.__annotations__)]
 
 
-# --- bent -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", [*PERSON, *BLOCK, *TOP], ids=spelled)
+@pytest.mark.parametrize("path", [*EVERY, ("run",), ("people",), ("checksum",)], ids=spelled)
 def test_a_field_of_another_type_is_named(genuine, capsys, tmp_path, path):
     """A list in a list fits nowhere."""
     record = copy.deepcopy(genuine)
@@ -187,80 +165,120 @@ def test_a_field_of_another_type_is_named(genuine, capsys, tmp_path, path):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("case",), -1), (("case",), True), (("case",), "0"), (("case",), 1.5), (("case",), 10**30), (("case",), 99),
-        (("row",), {}), (("row",), [1]), (("status",), "fair"), (("status",), "FOUND"), (("status",), None),
-        (("status",), 1), (("prediction",), None), (("prediction",), 0), (("logit",), "0.5"), (("logit",), True),
-        (("logit",), None), (("counterfactual_logit",), "0.5"), (("counterfactual_logit",), False),
-        (("budget",), 0), (("budget",), -2), (("budget",), 2.0), (("budget",), "2"), (("budget",), None),
-        (("attempts",), -1), (("attempts",), True), (("confirmed",), 1), (("confirmed",), "true"),
-        (("flippable",), -1), (("flippable",), "all"), (("training_rows",), 0), (("training_rows",), -5),
-        (("training_rows",), "54"), (("shared",), 0), (("complete",), None), (("minimal",), "no"),
-        (("first_size",), -1), (("alternatives",), [[-1]]), (("alternatives",), [[1, 1]]),
+        (("case",), -1),
+        (("case",), True),
+        (("case",), "0"),
+        (("case",), 1.5),
+        (("case",), 10**30),
+        (("row",), {}),
+        (("logit",), "0.5"),
+        (("logit",), True),
+        (("logit",), None),
+        (("counterfactual_logit",), "0.5"),
+        (("counterfactual_logit",), None),
+        (("counterfactual_logit",), -0.3),
+        (("flippable",), -1),
+        (("flippable",), 5000),
+        (("flippable",), "all"),
+        (("search",), {"attempts": -1}),
+        (("search",), {"attempts": True}),
+        (("search",), {"course": [[1]]}),
+        (("search",), {"course": [[1, "x"]]}),
+        (("search",), {"complete": 1}),
+        (("alternatives",), [[-1]]),
+        (("alternatives",), [[1, 1]]),
         (("alternatives",), [[10**9]]),
-        (("alternatives",), [["1"]]), (("alternatives",), [1]), (("at_least",), -1), (("at_least",), "2"),
-        (("at_least",), 1.5), (("proof",), 3), (("exact",), 1), (("base",), 1.5), (("base",), -0.1),
-        (("close_call",), "no"), (("clearance",), "wide"), (("fresh",), {}), (("fresh",), 4), (("fresh",), [4]),
-        (("collateral",), {"others": 1}), (("collateral",), 7), (("person",), []), (("person",), {"income": []}),
-        (("course",), [1]), (("course",), [[1]]), (("course",), [[1, "x"]]), (("course",), [[-1, 0.5]]),
-        (("course",), [[1.5, 0.5]]), (("pulls",), {"income": "up"}), (("pulls",), [1]), (("switch_changes",), 0),
-        (("flips",), {}), (("flips",), [3]), (("flips", 0, "position"), -1), (("flips", 0, "position"), 54),
-        (("flips", 0, "position"), 10**12), (("flips", 0, "position"), True), (("flips", 0, "position"), "3"),
-        (("flips", 0, "position"), 2.0), (("flips", 0, "position"), None), (("flips", 0, "position"), [3]),
-        (("flips", 0, "row"), {}), (("flips", 0, "values"), []), (("flips", 0, "values"), {"income": {}}),
-        (("flips", 0, "label_before"), 0), (("flips", 0, "label_after"), None), (("run",), []), (("run",), None),
-        (("run", "data"), 5), (("run", "label_names"), ["no"]), (("run", "label_names"), "no"), (("run", "psi"), 5),
+        (("alternatives",), [["1"]]),
+        (("at_least",), -1),
+        (("at_least",), "2"),
+        (("at_least",), 40),
+        (("at_least",), None),
+        (("proof",), 3),
+        (("fresh",), {}),
+        (("fresh",), {"seeds": 4, "with_flips": 5, "without_flips": 0, "only_with_flips": 5, "only_without_flips": 0}),
+        (("collateral",), {"others": 1}),
+        (("values",), []),
+        (("values",), {"income": []}),
+        (("pulls",), {"income": "up"}),
+        (("switch_changes",), 0),
+        (("eligible",), False),
+        (("flip_set",), [3]),
+        (("flip_set",), []),
+        (("flip_set", 0, "position"), -1),
+        (("flip_set", 0, "position"), 54),
+        (("flip_set", 0, "position"), 2.0),
+        (("flip_set", 0, "position"), None),
+        (("flip_set", 0, "label"), 0),
+        (("flip_set", 0, "label"), "maybe"),
+        (("flip_set", 0, "values"), {"income": {}}),
     ],
     ids=lambda value: spelled(value) if isinstance(value, tuple) else json.dumps(value)[:20],
-)  # fmt: skip
+)
 def test_a_bent_value_is_named(genuine, capsys, tmp_path, path, value):
-    record, place = copy.deepcopy(genuine), place_of(genuine, "found")
+    record, place = copy.deepcopy(genuine), place_of_find(genuine)
     put(record["people"][place], path, value)
-    if path == ("case",) and value == 99:  # a person who is not there, whom only the table knows
-        code, _, err = outcome(capsys, "replay", sealed(record), tmp_path)
-        assert (code, "case is 99" in err) == (2, True)
-        return
-    refused(capsys, sealed(record), tmp_path, f"people[{place}].{spelled(path)}")
+    refused(capsys, sealed(record), tmp_path, f"people[{place}]")
 
 
-def test_a_row_flipped_twice_is_named(genuine, capsys, tmp_path):
-    record, place = copy.deepcopy(genuine), place_of(genuine, "found")
-    flips = record["people"][place]["flips"]
-    flips.append(copy.deepcopy(flips[0]))
-    refused(capsys, sealed(record), tmp_path, f"people[{place}].flips[{len(flips) - 1}].position", "a second time")
+def test_sentences_name_the_place_and_what_must_be_there(genuine, capsys, tmp_path):
+    record, place = copy.deepcopy(genuine), place_of_find(genuine)
+    record["people"][place]["flip_set"][0]["position"] = "3"
+    told = f"people[{place}].flip_set[0].position must be a whole number, not a text."
+    refused(capsys, sealed(record), tmp_path, told)
+    record["people"][place]["flip_set"][0]["position"] = -3
+    told = f"people[{place}].flip_set[0].position must be a whole number from 0 up, not -3."
+    refused(capsys, sealed(record), tmp_path, told)
+
+
+def test_a_person_or_a_row_twice_is_named(genuine, capsys, tmp_path):
+    record, place = copy.deepcopy(genuine), place_of_find(genuine)
+    record["people"][place]["flip_set"] *= 2
+    refused(capsys, sealed(record), tmp_path, f"people[{place}].flip_set", "each of them once")
+    record = copy.deepcopy(genuine)
+    record["people"][1]["case"] = record["people"][0]["case"]
+    refused(capsys, sealed(record), tmp_path, "people[1].case")
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
-@pytest.mark.parametrize("path", [("people", 0, "logit"), ("run", "seconds"), ("people", 0, "person", "income")])
-def test_numbers_that_are_none_are_named(genuine, capsys, tmp_path, path, word):
+def test_numbers_that_are_none_are_named(genuine, capsys, tmp_path, word):
     record = copy.deepcopy(genuine)
-    put(record, path, "HERE")
-    refused(capsys, json.dumps(record).replace('"HERE"', word), tmp_path, spelled(path), "finite")
+    put(record, ("people", 0, "logit"), "HERE")
+    refused(capsys, json.dumps(record).replace('"HERE"', word), tmp_path, word, "finite")
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("", "not JSON"), ("nonsense", "not JSON"), ("[1]", "schema_version"), ("{}", "schema_version"),
+        ("", "not JSON"),
+        ("nonsense", "not JSON"),
+        ("[1]", "schema_version"),
+        ("{}", "schema_version"),
         ("{", "not JSON"),
-        ('{"schema_version": 3}', "missing"), ('{"schema_version": true}', "schema_version"),
-        ('{"schema_version": "3"}', "schema_version"), ('{"schema_version": 99}', "schema_version 99"),
-        ('{"schema_version": 3.0}', "schema_version"), ('{"schema_version": null}', "schema_version"),
-        ('{"schema_version": 3, "schema_version": 2}', "'schema_version' twice"), ("[" * 100_000, "nests"),
+        ('{"schema_version": 4}', "missing"),
+        ('{"schema_version": true}', "schema_version"),
+        ('{"schema_version": "4"}', "schema_version"),
+        ('{"schema_version": 99}', "schema_version 99"),
+        ('{"schema_version": 4.0}', "schema_version"),
+        ('{"schema_version": 1}', "run the audit again"),
+        ('{"schema_version": 2, "people": []}', "run the audit again"),
+        ('{"schema_version": 3, "people": []}', "run the audit again"),
+        ('{"schema_version": 4, "schema_version": 2}', "'schema_version' twice"),
+        ("[" * 100_000, "nests"),
         ('{"a":' * 5000 + "1" + "}" * 5000, "nests"),
-        ('{"schema_version": 3, "x": ' + "[" * 200 + "]" * 200 + "}", "nests"),
         ('{"schema_version": ' + "9" * 5000 + "}", "cannot be read"),
-        ('{"schema_version": 3, "\\ud800": 1}', "no text"),
-        ('{"schema_version": 3, "x": "\\ud800"}', "x must be"),
-        ('{"schema_version": 3, "x": 1' + "0" * 30 + "}", "64 bits"),
-        ('{"schema_version": 2, "people": 3, "run": {}}', "interrupted"), ("\0" * 50, "not JSON"),
-        ('{"schema_version": 2, "people": 3, "run": {}, "interrupted": false}', "people"),
-        ('{"schema_version": 2, "people": [3], "run": {}, "interrupted": false}', "people[0]"),
-        ('{"schema_version": 2, "people": [{}], "run": {}, "interrupted": false}', "people[0].run"),
+        ('{"schema_version": 4, "people": 3, "run": {}}', "people must be a list"),
+        ("\0" * 50, "not JSON"),
+        ('{"schema_version": 4, "redacted": "public"}', "--privacy public"),
     ],
-    ids=range(24),
-)  # fmt: skip
+    ids=range(20),
+)
 def test_what_is_no_record_gets_one_sentence(capsys, tmp_path, content, sentence):
     refused(capsys, content, tmp_path, sentence)
+
+
+def test_half_a_character_is_refused(genuine, capsys, tmp_path):
+    record = copy.deepcopy(genuine) | {"x": "HERE"}
+    refused(capsys, json.dumps(record).replace("HERE", "\\ud800"), tmp_path, "cannot be read")
 
 
 def test_files_that_are_no_files_are_refused(genuine, capsys, tmp_path, monkeypatch):
@@ -270,225 +288,111 @@ def test_files_that_are_no_files_are_refused(genuine, capsys, tmp_path, monkeypa
     for name in ("folder", "pipe", "bytes", "absent", "/dev/zero"):
         assert main(["replay", str(tmp_path / name)]) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
-    monkeypatch.setattr("butfor.result.record.LARGEST_FILE", 1000)
+    monkeypatch.setattr("butfor.result.schema.LARGEST_FILE", 1000)
     refused(capsys, genuine, tmp_path, "bytes, too many")
 
 
 # --- altered, and sealed again by someone who knows how --------------------------------------------------
 
-FOUND = [
-    ("row", 7), ("prediction", "yes"), ("counterfactual_prediction", "no"), ("counterfactual_prediction", None),
-    ("logit", -5.0), ("logit", 0.3), ("counterfactual_logit", 5.0), ("counterfactual_logit", -0.3),
-    ("counterfactual_logit", None), ("budget", 1), ("budget", 3), ("flippable", 1), ("flippable", 12),
-    ("training_rows", 55), ("training_rows", 5000), ("group", "x"), ("group", None), ("sensitive", "job"),
-    ("rank", "distance"), ("protocol", "exhaustive"), ("confirmed", False), ("solidity", "leaning"),
-    ("solidity", None), ("distance", None), ("distance", 9), ("at_least", None), ("at_least", 0), ("at_least", 40),
-    ("at_most", 9), ("at_most", None), ("exact", False), ("proof", None), ("proof", "trust me"), ("close_call", True),
-    ("status", "not_found"), ("status", "proven_none"), ("status", "not_eligible"), ("table", "other.csv"),
-    ("switch_changes", None), ("pulls", None), ("pulls", {"income": 1.0}), ("flips", []), ("case", 0),
-]  # fmt: skip
 
-
-def altered(capsys, folder: Path, record: dict[str, Any], field: str) -> None:
-    """Replay says that it disagrees, and where."""
-    code, out, err = outcome(capsys, "replay", sealed(record), folder)
-    assert code == 1, out + err
-    assert "DISAGREE" in out
-    assert field in out
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("case", 99),
+        ("row", 7),
+        ("group", "x"),
+        ("logit", -5.0),
+        ("counterfactual_logit", 5.0),
+        ("flippable", 12),
+        ("switch_changes", None),
+        ("pulls", None),
+        ("pulls", {"income": 1.0}),
+        ("proof", "trust me"),
+        ("values", {"income": 3.0, "age": 30, "sex": "f", "job": "none"}),
+    ],
+)
+def test_what_is_altered_never_agrees(genuine, capsys, tmp_path, name, value):
+    record, place = copy.deepcopy(genuine), place_of_find(genuine)
+    record["people"][place][name] = value
+    code, out, err = outcome(capsys, "replay", sealed(record), tmp_path)
+    assert code == (2 if name == "case" else 1), out + err
+    assert "case is 99" in err if name == "case" else "DISAGREE" in out and name in out
     assert "its checksum DISAGREES" not in out
 
 
-@pytest.mark.parametrize(("field", "value"), FOUND, ids=str)
-def test_an_altered_find_disagrees(genuine, capsys, tmp_path, field, value):
-    record, place = copy.deepcopy(genuine), place_of(genuine, "found")
-    person = record["people"][place]
-    if field == "case":
-        value = next(p["case"] for p in record["people"] if p["case"] != person["case"])
-    if person[field] == value:
-        value = "yes" if value == "no" else "no" if value == "yes" else not value
-    person[field] = value
-    altered(capsys, tmp_path, record, "verdicts about person" if field == "case" else field)
-
-
-@pytest.mark.parametrize("column", ["income", "age", "sex", "job"])
-@pytest.mark.parametrize("where", ["person", "flip"])
-def test_altered_values_disagree(genuine, capsys, tmp_path, column, where):
-    record, place = copy.deepcopy(genuine), place_of(genuine, "found")
-    person = record["people"][place]
-    shown = person["person"] if where == "person" else person["flips"][0]["values"]
-    shown[column] = shown[column] + 1 if not isinstance(shown[column], str) else "other"
-    altered(capsys, tmp_path, record, f"{'person' if where == 'person' else 'flips[0].values'}.{column}")
-
-
-@pytest.mark.parametrize("how", ["row", "swapped", "both", "position", "dropped", "added", "column"])
-def test_altered_flips_disagree(genuine, capsys, tmp_path, how):
-    record, place = copy.deepcopy(genuine), place_of(genuine, "found")
-    flips = record["people"][place]["flips"]
-    flip = flips[0]
-    if how == "row":
-        flip["row"] += 1
-    elif how == "swapped":
-        flip["label_before"], flip["label_after"] = flip["label_after"], flip["label_before"]
-    elif how == "both":
-        flip["label_before"] = flip["label_after"]
-    elif how == "position":
-        flip["position"] = (flip["position"] + 1) % 54
-    elif how == "dropped":
-        flips.pop()
-    elif how == "column":
-        flip["values"].pop("age")
-    else:
-        flips.append(copy.deepcopy(flip) | {"position": (flip["position"] + 1) % 54})
-    altered(capsys, tmp_path, record, "flips")
-
-
-@pytest.mark.parametrize("status", ["found", "not_found", "not_eligible", "proven_none"])
-def test_statuses_are_not_believed(genuine, capsys, tmp_path, status):
-    """Whatever a verdict is declared to be, with all that goes with it changed alike."""
-    for place in (place_of(genuine, s) for s in ("found", "proven_none", "not_eligible")):
+def test_flips_that_are_others_or_gone_disagree(genuine, capsys, tmp_path):
+    place = place_of_find(genuine)
+    for name, value in (("row", 7), ("label", "yes"), ("values", {"income": 1, "age": 2, "sex": "f", "job": "none"})):
         record = copy.deepcopy(genuine)
-        person = record["people"][place]
-        if person["status"] == status:
-            continue
-        finder = genuine["people"][place_of(genuine, "found")]
-        nothing = {
-            "flips": [], "counterfactual_prediction": None, "counterfactual_logit": None, "confirmed": False,
-            "minimal": False, "first_size": 0, "solidity": None, "distance": None, "at_most": None, "exact": False,
-            "collateral": None, "shared": False,
-        }  # fmt: skip
-        if status == "found":
-            made_up = {name: copy.deepcopy(finder[name]) for name in (*nothing, "at_least", "proof", "attempts")}
-            names = person["run"]["label_names"]
-            made_up["counterfactual_prediction"] = names[1 - names.index(person["prediction"])]
-            made_up["counterfactual_logit"] = -person["logit"]
-            person |= made_up
-        else:
-            person |= nothing
-        if status == "not_eligible":
-            person |= {
-                "attempts": 0,
-                "closest_logit": None,
-                "course": [],
-                "at_least": None,
-                "proof": None,
-                "base": None,
-            }
-        if status == "not_found" and person["at_least"] is None:
-            person |= {"at_least": 1, "proof": finder["proof"]}
-        if status == "proven_none":
-            person |= {"at_least": 50, "proof": finder["proof"]}
-        person["status"] = status
-        record = Population.from_dict(record).to_dict()  # the summary follows
+        flip = record["people"][place]["flip_set"][0]
+        flip[name] = "no" if flip[name] == "yes" and name == "label" else value
         code, out, _ = outcome(capsys, "replay", sealed(record), tmp_path)
-        assert code == 1, (place, out)
-        assert "DISAGREE" in out
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("asked", 5), ("eligible", 3), ("found", 0), ("found", 99), ("one_shot", 77), ("sentence", "All is fair."),
-        ("direct", ""), ("warnings", ["nothing"]), ("by_group", []), ("comparison", None), ("solidity", {"solid": 0}),
-    ],
-)  # fmt: skip
-def test_an_altered_summary_disagrees(genuine, capsys, tmp_path, field, value):
-    altered(capsys, tmp_path, copy.deepcopy(genuine) | {field: value}, field)
-    refused_only(capsys, sealed(copy.deepcopy(genuine) | {field: value}), tmp_path, field)
-
-
-def refused_only(capsys, record: dict[str, Any], folder: Path, field: str) -> None:
-    """By what does not retrain."""
-    code, out, err = outcome(capsys, "gate", record, folder, "--max-solid", "99%")
-    assert (code, out) == (2, "")
-    assert field in err
-    assert len(err.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("label_names",), ["bad", "good"]), (("label_names",), ["yes", "no"]), (("budget",), 5),
-        (("psi",), "everything"),
-        (("phi",), "everyone"), (("psi",), "no_such_rule"), (("psi",), "same_group & ("), (("seeded",), True),
-        (("data", "training_rows"), 55), (("data", "sha256"), "00"), (("data", "label"), "job"),
-        (("data", "sensitive"), "job"), (("data", "split_seed"), 1), (("data", "drop"), ["age"]),
-        (("data", "table"), "absent.csv"), (("data", "table"), None), (("data", "nonsense"), 1),
-        (("learner",), {}), (("learner",), {"kind": "nonsense"}), (("learner", "estimator"), {}),
-        (("learner", "estimator"), {"class": "os:system", "params": {}}),
-        (("learner", "estimator"), {"class": "sklearn.linear_model:RidgeClassifier", "params": {"alpha": "x"}}),
-        (("learner", "estimator"), {"class": "sklearn.linear_model:RidgeClassifier", "params": {"nonsense": 1}}),
-        (("learner", "estimator"), {"class": "sklearn.dummy:DummyClassifier", "params": {}}),
-        (("sensitive_columns",), ["job"]), (("sensitive",), "job"), (("rank",), "chance"), (("butfor",), "9.9"),
-        (("data", "missing"), "nonsense"), (("data", "positive"), "no"), (("data", "test"), "absent.csv"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_an_altered_run_never_agrees(genuine, capsys, tmp_path, path, value):
+        assert code == 1
+        assert f"flip_set[0].{name}" in out
     record = copy.deepcopy(genuine)
-    blocks = [record["run"], *(person["run"] for person in record["people"])]
-    for block in blocks if path != ("butfor",) else blocks[:1]:
-        put(block, path, value)
-    code, out, err = outcome(capsys, "replay", sealed(record), tmp_path)
-    assert code in (1, 2), out
-    assert "DISAGREE" in out if code == 1 else len(err.strip().splitlines()) == 1
+    for name in ("flip_set", "counterfactual_logit", "minimal", "fresh", "collateral"):
+        record["people"][place].pop(name, None)
+    code, out, _ = outcome(capsys, "replay", sealed(record), tmp_path)
+    assert code == 1, "the proof names a set that turns the decision"
+    assert "turns the decision" in out
 
 
-COUNTS = [
-    "seeds",
-    "with_flips",
-    "without_flips",
-    "only_with_flips",
-    "only_without_flips",
-    "hold",
-    "base",
-    "effect",
-    "first",
-]
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_altered_counts_over_seeds_contradict_each_other(network, capsys, tmp_path, name):
+def test_altered_counts_are_found_by_training_them(network, capsys, tmp_path):
     record = copy.deepcopy(network)
-    fresh = next(p["fresh"] for p in record["people"] if p["fresh"])
-    old = fresh[name]
-    fresh[name] = old + 0.3 * (-1 if old > 0.5 else 1) if isinstance(old, float) else old + 1
-    refused_only(capsys, sealed(record), tmp_path, "fresh")
-
-
-def test_counts_that_add_up_but_are_not_so_are_found_by_training_them(network, capsys, tmp_path):
-    record = copy.deepcopy(network)
-    person = next(p for p in record["people"] if p["fresh"])
-    held = 4 if person["fresh"]["with_flips"] <= 1 else 0
-    counts = butfor.result.fresh.FreshSeeds(4, held, 0, held, 0, person["fresh"]["first"])
-    person |= {"fresh": counts.to_dict(), "base": 0.0}
-    record = sealed(Population.from_dict(record).to_dict())
-    code, out, _ = outcome(capsys, "replay", record, tmp_path, "--fresh-seeds")
+    fresh = next(p["fresh"] for p in record["people"] if "fresh" in p)
+    held = 4 if fresh["with_flips"] <= 1 else 0
+    fresh |= {"with_flips": held, "only_with_flips": held, "without_flips": 0, "only_without_flips": 0}
+    code, out, _ = outcome(capsys, "replay", sealed(record), tmp_path, "--fresh-seeds")
     assert code == 1
     assert "fresh.with_flips" in out
 
 
 def test_an_alternative_that_does_not_turn_the_decision_disagrees(network, capsys, tmp_path):
-    record = copy.deepcopy(network)
-    place = next(k for k, p in enumerate(record["people"]) if p["alternatives"])
-    person = record["people"][place]
-    taken = {flip["position"] for flip in person["flips"]}
-    person["alternatives"] = [[next(k for k in range(54) if k not in taken)]]
-    altered(capsys, tmp_path, record, "alternatives[0]")
+    record, place = copy.deepcopy(network), place_of_find(network)
+    taken = {flip["position"] for flip in record["people"][place]["flip_set"]}
+    record["people"][place]["alternatives"] = [[next(k for k in range(54) if k not in taken)]]
+    code, out, _ = outcome(capsys, "replay", sealed(record), tmp_path)
+    assert code == 1
+    assert "alternatives[0]" in out
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("data", "sha256"), "0" * 64),
+        (("data", "table"), "absent.csv"),
+        (("data", "nonsense"), 3),
+        (("data", "split_seed"), 7),
+        (("label_names",), ["yes", "no"]),
+        (("learner",), {}),
+        (("learner",), {"kind": "nonsense"}),
+        (("psi",), "nonsense("),
+        (("phi",), "everyone"),
+        (("sensitive",), "job"),
+        (("sensitive_columns",), ["job"]),
+        (("blind",), True),
+        (("members",), 3),
+    ],
+    ids=str,
+)
+def test_an_altered_run_never_agrees(genuine, capsys, tmp_path, path, value):
+    record = copy.deepcopy(genuine)
+    put(record["run"], path, value)
+    code, out, err = outcome(capsys, "replay", sealed(record), tmp_path)
+    assert code in (1, 2), out
+    assert "DISAGREE" in out if code == 1 else len(err.strip().splitlines()) == 1
 
 
 # --- altered, and not sealed -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "path", [("run", "seconds"), ("run", "command"), ("run", "engine"), ("people", 0, "reason"), ("interrupted",),
-             ("people", 0, "minimal"), ("people", 0, "attempts"), ("people", 0, "course"), ("run", "versions")],
-    ids=spelled,
-)  # fmt: skip
+@pytest.mark.parametrize("path", [("run", "seconds"), ("run", "command"), ("people", 0, "search")], ids=spelled)
 def test_what_is_not_trained_is_sealed(genuine, capsys, tmp_path, path):
     record = copy.deepcopy(genuine)
+    record["people"].sort(key=lambda person: "search" not in person)
+    record = sealed(record)
     old = at(record, path)
-    new = {bool: lambda: not old, str: lambda: f"{old} ", list: lambda: [*old, [1, 0.5]], dict: dict}
-    put(record, path, new.get(type(old), lambda: old + 1)())
+    put(record, path, {"attempts": 99} if isinstance(old, dict) else 99.5 if path[-1] == "seconds" else f"{old} ")
     code, out, _ = outcome(capsys, "replay", record, tmp_path)
     assert code == 1
     assert "its checksum DISAGREES" in out
@@ -507,7 +411,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_is_changed_is_refused_by_those_who_do_not_retrain(genuine, tmp_path, data):
     record = copy.deepcopy(genuine)
@@ -526,27 +430,13 @@ def test_whatever_is_changed_is_refused_by_those_who_do_not_retrain(genuine, tmp
         read_audit(tmp_path / "a.json")
 
 
-# --- older ones ------------------------------------------------------------------------------------------
-
-
-def test_a_record_without_a_checksum_replays_and_says_so(genuine, capsys, tmp_path):
-    record = copy.deepcopy(genuine)
-    del record["checksum"]
-    for each in (record, *record["people"]):
-        each["schema_version"] = 2
-    code, out, _ = outcome(capsys, "replay", record, tmp_path)
-    assert code == 0, out
-    assert "has no checksum" in out
-
-
 def test_what_is_written_is_strict_json(genuine, tmp_path):
     population = Population.from_json(json.dumps(genuine))
-    population.run["agreement"] = {"spearman": float("nan"), "slope": np.float64("inf")}
+    population = population.with_run(agreement={"spearman": float("nan"), "slope": np.float64("inf")})
     text = population.to_json(tmp_path / "a.json")
     assert "NaN" not in text
     assert "Infinity" not in text
-    assert read_record(tmp_path / "a.json")["run"]["agreement"] == {"spearman": None, "slope": None}
-    assert open_record(text).sealed
+    assert read_record(tmp_path / "a.json").run["agreement"] == {"spearman": None, "slope": None}
 
 
 # --- what Parquet holds ----------------------------------------------------------------------------------
@@ -560,9 +450,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("holes", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_columns_that_json_has_no_word_for_replay(capsys, tmp_path, kind, holes):
+def test_columns_that_json_has_no_word_for_replay(capsys, tmp_path, kind):
+    holes = kind in ("date", "decimal")
     table = small_table()
     table["age"] = [None if holes and k % 11 == 5 else KINDS[kind](int(k)) for k in table["age"]]
     table.to_parquet(tmp_path / "t.parquet")
@@ -579,4 +469,4 @@ def test_bytes_are_refused(capsys, tmp_path, column):
     table[column] = [str(value).encode() for value in table[column]]
     table.to_parquet(tmp_path / "t.parquet")
     assert main(["audit", str(tmp_path / "t.parquet"), "--label", "granted", "--sensitive", "sex"]) == 2
-    assert f"Column '{column}' holds raw bytes" in capsys.readouterr().err
+    assert f"Column '{column}' holds 'bytes'" in capsys.readouterr().err

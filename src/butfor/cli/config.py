@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections import Counter
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -27,23 +26,21 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     audit knows."""
     if file is None:
         return
-    given = _parsed(file)
-    own = {name: option for option in ctx.command.params for name in _names(option) if option is not param}
     root = ctx.find_root().command
-    audit = root.commands.get("audit", ctx.command) if isinstance(root, click.Group) else ctx.command
-    known = {name: option for option in audit.params for name in _names(option) if name != param.name} | own
-    unknown = [name for name in given if _spelled(name) not in known]
-    if unknown:
-        near = get_close_matches(_spelled(unknown[0]), known, n=1)
-        meant = f" Did you mean '{near[0]}'?" if near else f" Known are {listed(sorted(known), 60)}."
-        raise SettingError(f"'{file}': there is no option '{unknown[0]}'.{meant}")
-    twice = [name for name, times in Counter(map(_spelled, given)).items() if times > 1]
-    if twice:
-        raise SettingError(f"'{file}': the option '{twice[0]}' occurs twice; leave one out.")
-    ctx.default_map = dict(ctx.default_map or {}) | {
-        str(known[_spelled(name)].name): _value(known[_spelled(name)], value, f"'{file}': {name}", ctx)
-        for name, value in given.items()
-    }
+    audit = root.commands["audit"] if isinstance(root, click.Group) else ctx.command
+    options = [option for option in (*audit.params, *ctx.command.params) if option.name != param.name]
+    known = {_spelled(str(option.name)): option for option in options}
+    given: dict[str, Any] = {}
+    for name, value in _parsed(file).items():
+        if _spelled(name) not in known:
+            near = get_close_matches(_spelled(name), known, n=1)
+            meant = f" Did you mean '{near[0]}'?" if near else f" Known are {listed(sorted(known), 60)}."
+            raise SettingError(f"'{file}': there is no option '{name}'.{meant}")
+        option = known[_spelled(name)]
+        if option.name in given:
+            raise SettingError(f"'{file}': the option '{_spelled(name)}' occurs twice; leave one out.")
+        given[str(option.name)] = _value(option, value, f"'{file}': {name}", ctx)
+    ctx.default_map = dict(ctx.default_map or {}) | given
 
 
 def written_config(settings: dict[str, Any], version: str) -> str:
@@ -63,13 +60,6 @@ def _parsed(file: str) -> dict[str, Any]:
         ) from error
 
 
-def _names(option: click.Parameter) -> list[str]:
-    """What an option is called in a file: as on the command line, without the dashes in front."""
-    if isinstance(option, click.Argument):
-        return [str(option.name)]
-    return [flag.removeprefix("--") for flag in (*option.opts, *option.secondary_opts) if not flag.startswith("--no-")]
-
-
 def _spelled(name: str) -> str:
     return name.replace("_", "-")
 
@@ -79,14 +69,13 @@ def _value(option: click.Parameter, value: Any, where: str, ctx: click.Context) 
     if isinstance(value, dict):
         raise SettingError(f"{where} is a section; write options at the top, one a line.")
     several = value if isinstance(value, list) else [value]
-    flag = isinstance(option, click.Option) and option.is_flag
-    if flag != (bool(several) and all(isinstance(one, bool) for one in several)) or (isinstance(value, list) and flag):
-        raise SettingError(
-            f"{where} = {_toml(value)}: {'give true or false' if flag else 'this is not true or false'}."
-        )
-    if flag:
+    if isinstance(option, click.Option) and option.is_flag:
+        if not isinstance(value, bool):
+            raise SettingError(f"{where} = {_toml(value)}: give true or false.")
         return value
-    text = [str(one) for one in several] if option.multiple else ",".join(str(one) for one in several)
+    if any(isinstance(one, bool) for one in several):
+        raise SettingError(f"{where} = {_toml(value)}: this is not true or false.")
+    text = [str(one) for one in several] if option.multiple else ",".join(map(str, several))
     if any("\0" in one for one in text):
         raise SettingError(f"{where} holds a NUL byte; leave it out.")
     try:
@@ -97,8 +86,4 @@ def _value(option: click.Parameter, value: Any, where: str, ctx: click.Context) 
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_toml, value))}]"
-    return (
-        json.dumps(value, ensure_ascii=False) if isinstance(value, (str, bool, int, float)) else json.dumps(str(value))
-    )
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from butfor import __version__
-from butfor.cli.config import FILE, written_config
-from butfor.files import make_folder, save_table, save_text
 from butfor.terminal import one_line, say, shown
 
 if TYPE_CHECKING:
@@ -17,150 +14,148 @@ if TYPE_CHECKING:
     from butfor import LabelAudit
     from butfor.data import Dataset
     from butfor.report.privacy import Public, Redacted
-    from butfor.result.performance import Performance
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
+
+REVIEW_FIRST = 5
+RATES = ("base_rate", "selection_rate", "error_rate")
+RATES_CAPTION = (
+    "Share: of eligible people, those with such a find. Rates: of people with a known label, those labelled '{}', "
+    "decided so, and decided wrongly."
+)
 
 
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched."""
+    name = labels.learner_.name
     accuracy = ((labels.model_.logits(data.X_test) > 0) == data.y_test).mean()
     commoner = (data.y_test == (data.y_train.mean() > 0.5)).mean()
     lines = [
-        f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {labels.learner_.name} is "
-        f"right about {100 * accuracy:.0f} % of {len(data.X_test)} test rows (always the commoner label: "
-        f"{100 * commoner:.0f} %). Asking about {people} of them."
+        f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {name} is right about "
+        f"{100 * accuracy:.0f} % of {len(data.X_test)} test rows (always the commoner label: {100 * commoner:.0f} %). "
+        f"Asking about {people} of them.",
+        *labels.remarks(data.X_test),
     ]
-    lines += labels.remarks(data.X_test)
     if labels.table_.validation is None and len(data.X_val):
         lines.append(
             f"The {len(data.X_val)} validation rows of the split are not used: this model does not stop early."
         )
-    margin = getattr(labels.learner_, "margin", "decision_function")
+    margin = labels.learner_.margin
     if margin != "decision_function":
-        lines.append(f"{labels.learner_.name} has no decision_function; its margin is {margin}.")
+        lines.append(f"{name} has no decision_function; its margin is {margin}.")
     if labels.sensitive_.blind:
         lines.append(f"The model does not see '{labels.sensitive_.name}': no switch of it can change a decision.")
-    if labels.members_ > 1:
-        lines.append(
-            f"The audited model is the mean of {labels.members_} trainings that differ in the seed alone; "
-            f"{labels.fresh_seeds} fresh seeds put what is found to the test."
-        )
-    elif labels.seeded_:
-        lines.append("The audited model is a single training: what is found is true for its seed.")
+    return [*lines, _seeds(labels)]
+
+
+def _seeds(labels: LabelAudit) -> str:
     if not labels.seeded_:
-        lines.append(
-            f"{labels.learner_.name} has no seed that matters here: the same labels always give the same model."
-        )
-    return lines
+        return f"{labels.learner_.name} has no seed that matters here: the same labels always give the same model."
+    if labels.members_ == 1:
+        return "The audited model is a single training: what is found is true for its seed."
+    return (
+        f"The audited model is the mean of {labels.members_} trainings that differ in the seed alone; "
+        f"{labels.fresh_seeds} fresh seeds put what is found to the test."
+    )
 
 
 def write_files(
-    result: Verdict | Population,
-    population: Population,
-    directory: Path,
-    again: dict[str, Any],
-    kept: pd.DataFrame | None = None,
+    result: Verdict | Population, population: Population, folder: Path, config: str, kept: pd.DataFrame | None
 ) -> list[str]:
-    """audit.json, people.csv (with what is kept of the test rows), keystones.csv, report.html, and audit.toml, which
-    repeats the audit."""
-    make_folder(directory)
-    result.to_json(directory / "audit.json")
+    """The record, the page, a row per person (with what is kept of the test rows), the keystones, and the settings."""
+    from butfor.cli.config import FILE
+    from butfor.files import make_folder, save_table, save_text
+
+    make_folder(folder)
+    result.to_json(folder / "audit.json")
     people = population.to_frame()
     if kept is not None:
         theirs = kept.iloc[[v.case for v in population if v.case is not None]].reset_index(drop=True)
         people = people.join(theirs.rename(columns={c: f"{c} (kept)" for c in theirs if c in people}))
-    save_table(directory / "people.csv", people, index=False)
-    save_table(directory / "keystones.csv", population.keystones)
-    result.to_html(directory / "report.html")
-    save_text(directory / FILE, written_config(again, __version__))
+    save_table(folder / "people.csv", people, index=False)
+    save_table(folder / "keystones.csv", population.keystones)
+    result.to_html(folder / "report.html")
+    save_text(folder / FILE, config)
     return ["audit.json", "people.csv", "keystones.csv", "report.html", FILE]
 
 
-def print_result(result: Verdict | Population) -> None:
-    from butfor.result.verdict import Verdict
+def print_verdict(verdict: Verdict) -> None:
+    """One person: the sentences, and the person beside the flipped rows."""
+    for line in (verdict.sentence, verdict.belief, verdict.collateral.sentence if verdict.collateral else ""):
+        if line:
+            say(line)
+    if verdict.found:
+        beside = verdict.to_frame()
+        print_table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
 
-    say(result.sentence)
-    if isinstance(result, Verdict):
-        for line in (result.belief, result.collateral.sentence if result.collateral else ""):
-            if line:
-                say(line)
-        if result.found:
-            beside = result.to_frame()
-            print_table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
-        return
-    for told in (result.direct, result.details, result.proven):
-        if told:
-            say(told)
-    _print_performance(result.performance)
-    shares, asked = _indexed(result.by_group), list(result.by_group["eligible"])
-    for column in ("share", "low", "high", "share_solid", "solid_low", "solid_high"):
-        known = zip(shares[column], asked, strict=True)
-        shares[column] = [f"{100 * v:.0f} %" if v == v and n else "–" for v, n in known]
-    shares["close_calls"] = [f"{v:.0f}" if v == v else "–" for v in shares["close_calls"]]
-    shares["median_margin"] = [f"{v:.2f}" if v == v else "–" for v in shares["median_margin"]]
-    print_table(
-        shares,
-        "Shares of eligible people with a counterfactual dataset, and with a solid one, each with its 95 % interval;\n"
-        "close calls; and how far (median |logit|) eligible people are from the decision boundary.",
-    )
-    compared = result.comparison.sentence if result.comparison else ""
-    for warning in [compared or (result.uncompared if result.unfinished else ""), *result.warnings]:
-        if warning:
-            say(warning)
-    if result.run.get("steady"):
-        from butfor.report.words import steady_sentence
 
-        say(steady_sentence(result.run["steady"]))
-    top = result.keystones.head(5)
+def print_population(population: Population) -> None:
+    """Many people: the sentences, a table of the groups, and the labels to review first."""
+    performance, comparison = population.performance, population.comparison
+    for line in (population.sentence, population.direct, population.details, population.proven):
+        if line:
+            say(line)
+    if performance is not None:
+        say(performance.sentence)
+    print_table(_groups(population), RATES_CAPTION.format(performance.positive) if performance else None)
+    for line in (comparison.sentence if comparison else population.uncompared, *population.warnings):
+        say(line)
+    if population.run.get("ridge"):
+        from butfor.report.overview import ridge_sentence
+
+        say(ridge_sentence(population.run["ridge"]))
+    top = population.keystones["people"].head(REVIEW_FIRST)
     if len(top):
-        most = [f"row {row} ({int(values['people'])})" for row, values in top.iterrows()]
+        most = [f"row {row} ({int(people)})" for row, people in top.items()]
         say(f"Labels in most flip sets, to review first: {', '.join(most)}.")
 
 
-def print_discreetly(handed: Redacted | Public) -> None:
+def print_private(view: Redacted | Public) -> None:
     """No more than what is written."""
-    say(handed.sentence)
-    print_table(handed.shown())
+    say(view.sentence)
+    print_table(view.shown())
 
 
-def _print_performance(performance: Performance | None) -> None:
-    from butfor.result.performance import RATES
+def _groups(population: Population) -> pd.DataFrame:
+    """Per group: finds, the share of eligible people who have one, and the model's rates."""
+    import pandas as pd
 
-    if performance is None:
-        return
-    say(performance.sentence)
-    rates = _indexed(performance.rates)
-    for column in RATES:
-        rates[column] = [f"{100 * v:.0f} %" if v == v else "–" for v in rates[column]]
-    print_table(
-        rates.rename(columns=lambda name: str(name).replace("_", " ")),
-        f"Of people with a known label: labelled '{performance.positive}' (base rate), decided so (selection rate),\n"
-        "decided wrongly; wrongly decided so (false positive), and wrongly not (false negative).",
-    )
-
-
-def _indexed(groups: pd.DataFrame) -> pd.DataFrame:
-    """Groups as a column, which may be called as one of ours is."""
+    groups, checked = population.by_group.rename(index=str), population.checked
+    share, low, high = ("share_solid", "solid_low", "solid_high") if checked else ("share", "low", "high")
+    columns = {
+        "eligible": groups["eligible"],
+        "found": groups["found"],
+        "solid": groups["solid"] if checked else "–",
+        "share": groups[share].map(_percent),
+        "95 % interval": groups[low].map(_percent) + " to " + groups[high].map(_percent),
+        "close calls": groups["close_calls"].map("{:.0f}".format).replace("nan", "–"),
+    }
+    table = pd.DataFrame(columns, index=groups.index)
+    if population.performance is not None:
+        rates = population.performance.rates.rename(index=str)[list(RATES)].map(_percent)
+        table = table.join(rates.rename(columns=lambda name: name.replace("_", " ")))
     name = str(groups.index.name)
-    return groups.reset_index(names=f"'{name}'" if name in groups else name)
+    return table.reset_index(names=f"'{name}'" if name in table else name)
 
 
-def print_table(frame: Any, caption: str | None = None) -> None:
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share == share else "–"
+
+
+def print_table(frame: pd.DataFrame, caption: str | None = None) -> None:
+    """A table as wide as the terminal; a pipe or a log has no width of its own, so nothing is wrapped there."""
     from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    # A pipe or a log has no width of its own: never wrap a table there.
     console = Console(highlight=False, width=None if sys.stdout is not None and sys.stdout.isatty() else 200)
-    table = Table(
-        box=box.SIMPLE_HEAD, caption=None if caption is None else escape(shown(caption)), caption_justify="left"
-    )
+    table = Table(box=box.SIMPLE_HEAD, caption=caption and escape(shown(caption)), caption_justify="left")
     for column in frame.columns:
         table.add_column(escape(one_line(str(column))), overflow="fold")
     for row in frame.itertuples(index=False):
         table.add_row(*(escape(one_line(str(cell))) for cell in row))
     with console.capture() as captured:
         console.print(table)
-    say(captured.get().removesuffix("\n"), styled=True)
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    say("\n".join(line for line in lines if line), styled=True)

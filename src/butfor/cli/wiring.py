@@ -1,281 +1,271 @@
-"""From options to a table, a model and an audit."""
+"""From options to a table, a model and an audit, and back to the settings that repeat it."""
 
 from __future__ import annotations
 
-import csv
 import math
-import re
-from pathlib import Path
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from butfor.cli.options import FIRST
-from butfor.errors import SettingError, listed
+import click
+
+from butfor.cli.values import bands_in, batch_in, budget_in, column_names, layers_in, names_in, seconds_in
+from butfor.errors import SettingError, TableError, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-
-    from butfor import Engine, LabelAudit
-    from butfor.bands import Cuts
+    from butfor import LabelAudit, Population
     from butfor.data import Dataset
-    from butfor.data.read import Note
     from butfor.progress import Watcher
     from butfor.report.privacy import Public, Redacted
+    from butfor.stopping import Stop
+
+NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "privacy", "engine", "n_jobs")
+"""Options that do not change what an audit finds."""
+OF_OUR_NETWORK = ("hidden", "batch_size", "epochs")
 
 
-def load(table: str, options: dict[str, Any], note: Note) -> Dataset:
+def load(table: str, o: SimpleNamespace, note: Any) -> Dataset:
     """The table that the options name."""
     from butfor.data.table import load_table
 
     return load_table(
         table,
-        label=options["label"],
-        positive=options["positive"],
-        sensitive=options["sensitive"],
-        drop=_names(options["drop"]),
-        split_seed=options["split_seed"],
-        missing=options["missing"],
-        test=options["test"],
-        validation=options["validation"],
-        hold_out=options.get("model", "mlp") == "mlp",
-        identifier=options["identifier"],
-        keep=_names(options["keep"]),
-        names=_column_names(options["names"]),
+        label=o.label,
+        positive=o.positive,
+        sensitive=o.sensitive,
+        drop=names_in(o.drop),
+        split_seed=o.split_seed,
+        missing=o.missing,
+        test=o.test,
+        validation=o.validation,
+        hold_out=getattr(o, "model", "mlp") == "mlp",
+        identifier=o.id,
+        keep=names_in(o.keep),
+        names=column_names(o.names),
         note=note,
     )
 
 
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
+def groups_of(data: Dataset) -> Any:
+    """The protected column, or the values beside rows that do not have it."""
+    return data.sensitive if data.groups is None else data.groups["train"]
 
 
-def _column_names(text: str | None) -> list[str] | None:
-    """As they are given, one CSV line, or "numbers" for none."""
-    if text is None:
-        return None
-    names = next(csv.reader([text], skipinitialspace=True), [])
-    if text.strip() == "numbers":
-        return []
-    if not names or not all(name.strip() for name in names):
-        raise SettingError(f"--names '{text}': give a name for every column, separated by commas, or 'numbers'.")
-    return [name.strip() for name in names]
+def refuse_odd_table(data: Dataset) -> None:
+    """What --strict does before anything is trained."""
+    from butfor import check_table
+
+    found = check_table(data.X_train, data.y_train, data.X_test)
+    if found:
+        raise TableError(f"Refused, because of --strict: {' '.join(map(str, found))}")
 
 
-def on_cluster(options: dict[str, Any]) -> AbstractContextManager[Engine]:
-    """The engine on the cluster that --cluster names, for as long as it is needed."""
-    from butfor.learn.cluster import cluster_engine
+def refuse_useless_model(population: Population) -> None:
+    """What --strict does once the model has been audited."""
+    concern = population.performance.concern if population.performance else None
+    if concern:
+        raise TableError(f"Refused, because of --strict: {concern}")
 
-    return cluster_engine(options["cluster"], options["engine"], options["device"], options["jobs"])
 
-
-def fitted_audit(data: Dataset, options: dict[str, Any], watch: Watcher) -> LabelAudit:
+def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudit:
     """An audit as the options say, its model trained."""
     from butfor import LabelAudit
     from butfor.search.ledger import Ledger
 
-    if options["resume"] is not None:
-        Ledger(options["resume"], watch.note).close()  # one that cannot be used is said before anything is trained
-    model = _model(data, options)
+    if o.ledger is not None:
+        Ledger(o.ledger, watch.note).close()  # one that cannot be used is said before anything is trained
+    model = _model(data, o)
     labels = LabelAudit(
         model,
-        encoder=_encoder(data, options, model),
-        members=options["members"],
-        budget=_budget(options["budget"]) if options["budget"] is not None else _usual_budget(data, options),
-        rank=options["rank"],
-        protocol=_protocol(options),
-        phi=_phi(data, options),
-        psi=options["psi"],
-        share=options["share"],
-        max_retrainings=options["max_retrainings"],
-        max_seconds=_seconds(options["time"]),
-        fresh_seeds=options["fresh_seeds"],
-        alternatives=options["alternatives"],
-        null=options["null"],
-        steady=_steady(options["steady"]),
-        engine=options["engine"],
-        device=options["device"],
-        jobs=options["jobs"],
-        ledger=options["resume"],
-        strict=options["strict"],
-        random_state=options["seed"],
+        encoder=_encoder(data, o, model),
+        members=o.members,
+        budget=_budget(data, o),
+        rank=o.rank,
+        strategy=_strategy(o),
+        phi=_phi(data, o),
+        psi=o.psi,
+        fresh_seeds=o.fresh_seeds,
+        shuffles=o.shuffles,
+        engine=click.get_current_context().with_resource(_engine(o)),
+        n_jobs=o.n_jobs,
+        ledger=o.ledger,
+        random_state=o.random_state,
     )
-    validation = (data.X_val, data.y_val) if options["model"] == "mlp" else None
-    beside = data.sensitive if data.groups is None else data.groups["train"]
     return labels.fit(
-        data.X_train, data.y_train, sensitive_features=beside, sensitive_bands=bands_in(options["bands"]),
-        validation=validation, watch=watch,
-    )  # fmt: skip
+        data.X_train,
+        data.y_train,
+        sensitive_features=groups_of(data),
+        sensitive_bands=bands_in(o.bands),
+        validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
+        watch=watch,
+    )
 
 
-def bands_in(given: Sequence[str]) -> Cuts | None:
-    """Cut points from texts such as 25,60 and age=25,60."""
-    found: dict[str, list[float]] = {}
-    for text in given:
-        name, _, cuts = text.rpartition("=")
-        try:
-            found[name] = [float(cut) for cut in cuts.split(",")]
-        except ValueError:
-            raise SettingError(f"--bands {text}: give cut points such as 25,60, or age=25,60.") from None
-    if len(found) > 1 and "" in found:
-        raise SettingError("--bands: with cut points of several columns each needs its name, such as age=25,60.")
-    return found.get("", found or None)
+def explained(
+    labels: LabelAudit, data: Dataset, people: list[int], o: SimpleNamespace, begun: float, watch: Watcher
+) -> Population:
+    """The verdicts. Reading the table and training the model count as part of --max-seconds."""
+    return labels.explain_all(
+        data.X_test,
+        data.y_test,
+        sensitive_features=data.groups["test"] if data.groups else None,
+        cases=people,
+        watch=watch,
+        stop=_stop(o, time.monotonic() - begun),
+    )
 
 
-def _model(data: Dataset, options: dict[str, Any]) -> Any:
+def beside_ridge(labels: LabelAudit, data: Dataset, people: list[int]) -> dict[str, Any]:
+    """What --compare-ridge adds: the audited model beside one whose decisions have exact proofs."""
+    groups = data.groups["test"].iloc[people] if data.groups else None
+    return labels.compare_with_ridge(data.X_test.iloc[people], data.y_test.iloc[people], sensitive_features=groups)
+
+
+@contextmanager
+def _engine(o: SimpleNamespace) -> Iterator[Any]:
+    """What --engine names: an engine, a device or a cluster."""
+    from butfor.learn.cluster import cluster_engine
+    from butfor.learn.places import is_cluster
+
+    if is_cluster(o.engine):
+        with cluster_engine(o.engine, o.n_jobs) as engine:
+            yield engine
+    else:
+        yield o.engine
+
+
+def _stop(o: SimpleNamespace, spent: float) -> Stop:
+    """When the search is to end; a tenth of --max-seconds is left for it in any case."""
+    from butfor.stopping import Stop, max_retrainings, max_seconds
+
+    stop = Stop()
+    if o.max_seconds is not None:
+        seconds = seconds_in(o.max_seconds)
+        stop |= max_seconds(max(seconds / 10, seconds - spent))
+    return stop if o.max_retrainings is None else stop | max_retrainings(o.max_retrainings)
+
+
+def _model(data: Dataset, o: SimpleNamespace) -> Any:
     from butfor import MLP
     from butfor.learn.named import model_named
 
-    if options["model"] != "mlp":
-        ours = [
-            f"--{name.replace('_', '-')}" for name in ("hidden", "batch_size", "epochs") if options[name] is not None
-        ]
+    if o.model != "mlp":
+        ours = [f"--{name.replace('_', '-')}" for name in OF_OUR_NETWORK if getattr(o, name) is not None]
         if ours:
-            raise SettingError(f"{' and '.join(ours)} belong to --model mlp; leave out for '{options['model']}'.")
-        return model_named(options["model"], options["seed"])
-    setup = data.setup
+            raise SettingError(f"{' and '.join(ours)} belong to --model mlp; leave out for '{o.model}'.")
+        return model_named(o.model, o.random_state)
     return MLP(
-        hidden=setup.hidden if options["hidden"] is None else _hidden(options["hidden"]),
-        max_epochs=setup.max_epochs if options["epochs"] is None else options["epochs"],
-        batch_size=setup.batch_size if options["batch_size"] is None else _batch_size(options["batch_size"]),
-        random_state=options["seed"],
+        hidden=data.setup.hidden if o.hidden is None else layers_in(o.hidden),
+        max_epochs=data.setup.max_epochs if o.epochs is None else o.epochs,
+        batch_size=data.setup.batch_size if o.batch_size is None else batch_in(o.batch_size),
+        random_state=o.random_state,
     )
 
 
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-
-
-def _seconds(given: str | None) -> float | None:
-    """A time such as 90s, 10m or 2h."""
-    if given is None:
-        return None
-    read = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)\s*", given)
-    if not read or not float(read[1]):
-        raise SettingError(f"--time '{given}' is not a time above 0; write 90s, 10m or 2h.")
-    return float(read[1]) * UNITS[read[2]]
-
-
-def _steady(given: str | None) -> int | str | None:
-    return int(given) if given and given.isdigit() else given
-
-
-def _encoder(data: Dataset, options: dict[str, Any], model: Any) -> Any:
+def _encoder(data: Dataset, o: SimpleNamespace, model: Any) -> Any:
     """The published encoding for our network on an embedded set; else what was asked for, or what the audit chooses."""
     from sklearn.utils import get_tags
 
     from butfor import TableEncoder
     from butfor.learn.named import MODELS
 
-    asked = {
-        "missing": "refuse" if options["missing"] == "refuse" else "own",
-        "unknown": options["unknown"],
-        "max_categories": options["max_categories"],
+    how = {
+        "missing": "refuse" if o.missing == "refuse" else "own",
+        "unknown": o.unknown,
+        "max_categories": o.max_categories,
     }
-    if options["model"] == "mlp":
-        published = "embed" if data.licence else "onehot"
-        return TableEncoder(options["encoding"] or published, data.setup.numeric, **asked)
+    if o.model == "mlp":
+        return TableEncoder(o.encoding or ("embed" if data.licence else "onehot"), data.setup.numeric, **how)
     # One of scikit-learn's that takes no missing values would refuse a table of nothing but numbers for them.
     holes = any(X.isna().any(axis=None) for X in (data.X_train, data.X_test))
-    filled = holes and options["model"] in MODELS and not get_tags(model).input_tags.allow_nan
-    if options["encoding"] or options["unknown"] != "own" or options["max_categories"] is not None or filled:
-        return TableEncoder(options["encoding"] or "onehot", dtype="float64", **asked)
+    filled = holes and o.model in MODELS and not get_tags(model).input_tags.allow_nan
+    if o.encoding or o.unknown != "own" or o.max_categories is not None or filled:
+        return TableEncoder(o.encoding or "onehot", dtype="float64", **how)
     return None
 
 
-def _phi(data: Dataset, options: dict[str, Any]) -> Any:
+def _phi(data: Dataset, o: SimpleNamespace) -> Any:
     """Who may be asked about: --phi and, of them, those who get the adverse decision."""
     from butfor.rules import as_phi, predicted
 
-    adverse = options["adverse"]
-    if adverse is None:
-        return options["phi"]
+    if o.adverse is None:
+        return o.phi
     names = [*data.label_names, *(name.rpartition(" = ")[2] for name in data.label_names)]
-    if adverse not in names:
-        raise SettingError(f"--adverse '{adverse}' is not a decision; the labels are {listed(data.label_names)}.")
-    return as_phi(options["phi"]) & predicted(data.label_names[names.index(adverse) % 2])
+    if o.adverse not in names:
+        raise SettingError(f"--adverse '{o.adverse}' is not a decision; the labels are {listed(data.label_names)}.")
+    return as_phi(o.phi) & predicted(data.label_names[names.index(o.adverse) % 2])
 
 
-def _protocol(options: dict[str, Any]) -> Any:
-    from butfor.search import GuidedSearch, SolidSearch
+def _strategy(o: SimpleNamespace) -> Any:
+    from butfor.search import STRATEGIES, GuidedSearch, SolidSearch
 
-    name, tries, margin = options["protocol"], options["tries"], options["margin"]
-    if tries is not None and name not in (None, "guided"):
-        raise SettingError(f"--tries goes with --protocol guided; '{name}' has its own number of attempts.")
-    if margin is not None and (name not in (None, "solid") or tries is not None):
-        raise SettingError("--margin goes with --protocol solid, the search among the members of an ensemble.")
-    if margin is not None and not math.isfinite(margin):
-        raise SettingError(f"--margin {margin} must be a number from 0 up.")
-    if tries is not None:
-        return GuidedSearch(tries)
-    return SolidSearch(margin) if margin is not None else name
-
-
-def _usual_budget(data: Dataset, options: dict[str, Any]) -> float:
-    """One label in a hundred; of a single model, as published, one in a thousand."""
-    return data.setup.budget if options["members"] == 1 else 0.01
-
-
-def _budget(text: str) -> float:
-    share = text.strip().endswith("%")
-    try:
-        number = float(text.strip().rstrip("%")) / (100 if share else 1)
-    except ValueError:
-        raise SettingError(f"--budget {text}: give a share such as 0.1% or a count such as 3.") from None
-    if share and not 0 < number < 1:
-        raise SettingError(f"--budget {text}: a share must lie above 0 % and below 100 %.")
-    if not math.isfinite(number):
-        raise SettingError(f"--budget {text}: give a share such as 0.1% or a count such as 3.")
-    return int(number) if number >= 1 and number == int(number) else number
+    if o.tries is not None and o.strategy not in (None, "guided"):
+        raise SettingError(f"--tries goes with --strategy guided; '{o.strategy}' has its own number of attempts.")
+    if o.margin is not None and (o.strategy not in (None, "solid") or o.tries is not None):
+        raise SettingError("--margin goes with --strategy solid, the search among the members of an ensemble.")
+    if o.margin is not None and not math.isfinite(o.margin):
+        raise SettingError(f"--margin {o.margin} must be a number from 0 up.")
+    if o.tries is not None:
+        return GuidedSearch(o.tries, alternatives=o.alternatives)
+    if o.margin is not None:
+        return SolidSearch(o.margin, alternatives=o.alternatives)
+    if not o.alternatives or (o.strategy is not None and o.strategy not in STRATEGIES):
+        return o.strategy
+    name = o.strategy or ("guided" if o.members == 1 else "solid")
+    return STRATEGIES[name](alternatives=o.alternatives)
 
 
-def _hidden(text: str) -> tuple[int, ...]:
-    if text.strip() == "none":
-        return ()
-    try:
-        return tuple(int(width) for width in text.split(","))
-    except ValueError:
-        raise SettingError(f"--hidden {text}: give widths such as 32,32, or 'none'.") from None
+def _budget(data: Dataset, o: SimpleNamespace) -> float:
+    """One label in a hundred where nobody says; of a single model, as published, one in a thousand."""
+    if o.budget is not None:
+        return budget_in(o.budget)
+    return data.setup.budget if o.members == 1 else 0.01
 
 
-def _batch_size(text: str) -> int | None:
-    if text == "full":
+def private_view(o: SimpleNamespace) -> type[Redacted] | type[Public] | None:
+    """What to write instead of everything; refused before anything is trained where fuller files lie there."""
+    if o.privacy is None:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise SettingError(f"--batch-size {text}: give a number of rows, or 'full'.") from None
-
-
-def cases_of(single: tuple[int, ...], spans: str | None, people: int) -> list[int]:
-    """The asked-about positions; a range may reach past the end, a single case may not."""
-    if spans is None:
-        return list(dict.fromkeys(single)) if single else list(range(min(FIRST, people)))
-    try:
-        start, stop = (int(end) if end.strip() else None for end in spans.split(":"))
-    except ValueError:
-        raise SettingError(f"--cases {spans}: give a range such as 0:200.") from None
-    if (start or 0) < 0 or (stop is not None and stop <= (start or 0)):
-        raise SettingError(f"--cases {spans}: a range goes from a smaller to a larger position, such as 0:200.")
-    chosen = list(dict.fromkeys([*single, *range(start or 0, people if stop is None else min(stop, people))]))
-    if not chosen:
-        raise SettingError(f"--cases {spans}: the test split has only people 0 to {people - 1}.")
-    return chosen
-
-
-def discretion(
-    out: Path | None, redact: bool, public: bool, steady: str | None
-) -> type[Redacted] | type[Public] | None:
-    """What to write instead of everything; refused before anything is trained where it could not keep its promise."""
-    if not redact and not public:
-        return None
-    if redact and public:
-        raise SettingError("--redact and --public: choose one; --public tells less.")
-    if steady is not None:
-        raise SettingError(
-            f"--steady goes with the full record only: leave it out, or --{'redact' if redact else 'public'}."
-        )
+    if o.compare_ridge:
+        raise SettingError("--compare-ridge goes with the full record only: leave it out, or --privacy.")
     from butfor.report.privacy import Public, Redacted, refuse_fuller_files
 
-    chosen = Public if public else Redacted
-    if out is not None:
-        refuse_fuller_files(out, chosen.level)
+    chosen = Public if o.privacy == "public" else Redacted
+    if o.out is not None:
+        refuse_fuller_files(o.out, chosen.level)
     return chosen
+
+
+def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[str, Any]:
+    """The options, by their names, of an audit that is the same, what the defaults were spelled out."""
+    known = vars(o) | {
+        "bands": [f"{name}={','.join(f'{cut:.17g}' for cut in cuts)}" for name, cuts in labels.sensitive_.cuts.items()],
+        "budget": str(labels.budget_),
+        "strategy": labels.strategy_.name,
+        "members": labels.members_,
+        "split_seed": labels.origin_["split_seed"],
+    }
+    if o.model == "mlp":
+        known |= {
+            "hidden": ",".join(map(str, labels.model.hidden)) or "none",
+            "batch_size": str(labels.model.batch_size or "full"),
+            "epochs": labels.model.max_epochs,
+            "encoding": labels.encoder.categorical,
+        }
+    names = [str(option.name) for option in click.get_current_context().command.params]
+    said = {name: known[name] for name in names if name not in NOT_REPEATED and name in known}
+    given = {name: value for name, value in said.items() if value is not None and value is not False and value != []}
+    return {"table": table} | {name.replace("_", "-"): value for name, value in given.items()}
+
+
+def command_again(settings: dict[str, Any]) -> str:
+    """The same as a command."""
+    words = ["butfor", "audit", settings["table"]]
+    for name, value in settings.items():
+        if name != "table":
+            values = value if isinstance(value, list) else [value]
+            words += [f"--{name}"] if value is True else [word for one in values for word in (f"--{name}", str(one))]
+    return shlex.join(words)

@@ -7,7 +7,7 @@ ones (numbers that are all different) is no concern.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.data.kinds import check_cells
 from butfor.encode import is_numeric
 from butfor.errors import TableError, listed
 
@@ -62,6 +63,7 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     where there is nothing to say, which does not mean that the table is right."""
     if len(X) != len(y):
         raise TableError(f"The table has {len(X)} rows and there are {len(y)} labels; give one per row.")
+    check_cells(X)
     if len(X) < LEAST_ROWS:
         return []
     labels = pd.factorize(np.asarray(y, dtype=object), sort=False)[0]
@@ -87,15 +89,7 @@ class _Column:
 
     @classmethod
     def of(cls, values: pd.Series) -> _Column:
-        try:
-            codes, different = pd.factorize(values, sort=False)
-        except TypeError as error:  # lists, dictionaries, arrays
-            kind = next(type(each).__name__ for each in values if not isinstance(each, Hashable))
-            raise TableError(
-                f"Column '{values.name}' holds a {kind} in a cell; make it columns of numbers or words."
-            ) from error
-        if values.dtype.kind == "c":
-            raise TableError(f"Column '{values.name}' holds complex numbers; make it two columns of real ones.")
+        codes, different = pd.factorize(values, sort=False)
         return cls(values, codes, pd.Index(different), is_numeric(values))
 
     @property

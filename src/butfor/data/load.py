@@ -18,11 +18,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from butfor.data.catalogue import SPECS, Setup, SourceFile, Spec, spec_named
+from butfor.data.catalogue import SHIPPED, SPECS, Setup, SourceFile, Spec, spec_named
 from butfor.data.download import cache_directory, fetch
 from butfor.errors import DatasetError, SettingError
-
-_SHIPPED = Path(__file__).with_name("files")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,7 +181,7 @@ def _places(spec: Spec, data_home: str | Path | None) -> list[Path]:
                 f"{origin}={directory} is not a directory; name one that holds original data files, or leave it out."
             )
         places.append(place)
-    return [*places, _SHIPPED if spec.embedded else cache_directory()]
+    return [*places, SHIPPED if spec.embedded else cache_directory()]
 
 
 def _find(file: SourceFile, places: list[Path]) -> bytes | None:

@@ -1,35 +1,34 @@
-"""A file as a frame: text of many kinds, Parquet, Feather, Excel. What was done to it is noted in a sentence."""
+"""A file as a frame: text of many kinds, Parquet, Feather, Excel. What was done to it is noted in a sentence.
+
+Files are bounded before they are taken into memory: no device, pipe or archive keeps a reader busy without end.
+"""
 
 from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import stat
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 
-from butfor.data.bounds import (
-    refuse_large,
-    refuse_long_lines,
-    refuse_nested,
-    refuse_no_file,
-    refuse_swallowed,
-    standard_input,
-    unzipped,
-)
 from butfor.data.catalogue import DATASETS
-from butfor.errors import SettingError, TableError, listed
+from butfor.data.kinds import Note
+from butfor.errors import ButforError, SettingError, TableError, listed
 
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx": "excel"}
 """Files that are not text, by how their names end."""
-
-Note = Callable[[str], None]
+MOST_BYTES = 2 * 1024**3
+MOST_COLUMNS = 10_000
 
 
 def read_file(path: str | Path, note: Note | None = None, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -39,16 +38,16 @@ def read_file(path: str | Path, note: Note | None = None, names: Sequence[str] |
     note, name = note or silent, called(path)
     refuse_absent(path)
     kind = FILES.get(Path(path).suffix.lower(), "text")
+    if kind != "text" and names is not None:
+        raise SettingError(f"--names is for CSV files without a line of names; leave it out for '{name}'.")
     try:
-        if kind != "text" and names is not None:
-            raise SettingError(f"--names is for CSV files without a line of names; leave it out for '{name}'.")
         frame = _read_text(path, note, names) if kind == "text" else _read_binary(Path(path), kind, note)
     except ImportError as error:
         extra = "excel" if kind == "excel" else "parquet"
         raise TableError(
             f"Reading '{name}' needs a package that is not installed: pip install \"butfor[{extra}]\"."
         ) from error
-    except (TableError, SettingError):
+    except ButforError:
         raise
     except Exception as error:  # readers of foreign bytes raise whatever they stumble over
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -60,21 +59,61 @@ def read_file(path: str | Path, note: Note | None = None, names: Sequence[str] |
     return frame
 
 
+def refuse_absent(path: str | Path) -> None:
+    """An error where there is no such file, or one that cannot be read through."""
+    if str(path) == STANDARD_INPUT:
+        return
+    if not Path(path).exists():
+        raise TableError(f"There is no file '{path}'. Give a CSV or Parquet file, or one of {', '.join(DATASETS)}.")
+    if any("\ud800" <= character <= "\udfff" for character in str(path)):
+        raise TableError(f"The name of '{path}' is not UTF-8, so that no record can hold it; rename the file.")
+    about = Path(path).stat()
+    if stat.S_ISDIR(about.st_mode):
+        raise TableError(f"'{path}' is a directory; name the CSV or Parquet file inside it.")
+    if not stat.S_ISREG(about.st_mode):
+        raise TableError(f"'{path}' is a device or a pipe; name a file, or - to read a CSV from standard input.")
+    _refuse_large(about.st_size, str(path))
+
+
+def _refuse_large(size: int, name: str, limit: int | None = None) -> None:
+    limit = limit or MOST_BYTES
+    if size > limit:
+        raise TableError(f"'{name}' holds more than the limit of {limit / 1024**3:.1f} GB; give fewer rows or columns.")
+
+
+def _refuse_wide(columns: int, name: str) -> None:
+    if columns > MOST_COLUMNS:
+        raise TableError(f"'{name}' has {columns} columns, above the limit of {MOST_COLUMNS}; give fewer.")
+
+
+# --- Parquet, Feather, Excel ----------------------------------------------------------------------------
+
+
 def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
-    refuse_large(path, kind)
-    if kind != "excel":
+    if kind == "excel":
+        frame = _read_excel(path, note)
+    else:
+        if kind == "parquet":
+            from pyarrow.parquet import read_metadata
+
+            about = read_metadata(path)
+            _refuse_wide(about.num_columns, str(path))
+            _refuse_large(about.num_rows * about.num_columns * 8, str(path), 4 * MOST_BYTES)
         frame = (pd.read_parquet if kind == "parquet" else pd.read_feather)(path)
         _refuse_twice(map(str, frame.columns), str(path))
-    else:
-        with pd.ExcelFile(path, engine="openpyxl") as book:
-            if len(book.sheet_names) > 1:
-                note(f"'{path}': reading sheet '{book.sheet_names[0]}', the first of {len(book.sheet_names)}.")
-            header = pd.read_excel(book, header=None, nrows=1)
-            _refuse_twice(map(str, header.dropna(axis=1).to_numpy().ravel()), str(path))
-            frame = pd.read_excel(book)
     frame = frame.reset_index(drop=True).rename(columns=str)
-    refuse_nested(frame, str(path))
     return frame.assign(**{c: _without_na(frame[c]) for c in frame.columns})
+
+
+def _read_excel(path: Path, note: Note) -> pd.DataFrame:
+    with zipfile.ZipFile(path) as packed:
+        _refuse_large(sum(part.file_size for part in packed.infolist()), str(path), 4 * MOST_BYTES)
+    with pd.ExcelFile(path, engine="openpyxl") as book:
+        if len(book.sheet_names) > 1:
+            note(f"'{path}': reading sheet '{book.sheet_names[0]}', the first of {len(book.sheet_names)}.")
+        header = pd.read_excel(book, header=None, nrows=1)
+        _refuse_twice(map(str, header.dropna(axis=1).to_numpy().ravel()), str(path))
+        return pd.read_excel(book)
 
 
 def _without_na(values: pd.Series) -> pd.Series:
@@ -88,36 +127,52 @@ def _without_na(values: pd.Series) -> pd.Series:
     return values.astype(np.float64) if values.isna().any() else pd.Series(values.to_numpy(), values.index)
 
 
-def _read_text(path: str | Path, note: Note, names: Sequence[str] | None = None) -> pd.DataFrame:
+# --- text -----------------------------------------------------------------------------------------------
+
+
+def _read_text(path: str | Path, note: Note, names: Sequence[str] | None) -> pd.DataFrame:
     name = called(path)
-    content = standard_input(name) if str(path) == STANDARD_INPUT else Path(path).read_bytes()
+    content = _standard_input(name) if str(path) == STANDARD_INPUT else Path(path).read_bytes()
+    if content.startswith(b"\x1f\x8b"):
+        with gzip.open(io.BytesIO(content)) as packed:
+            content = _bounded(packed, name)
     text = _decoded(content, name, note)
-    refuse_long_lines(text, name)
-    separator = _separator(text)
-    header = _check_lines(text, separator, name, names)
+    first_line = text.lstrip().partition("\n")[0]
+    separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first_line).count)
+    header = _check_lines(text, separator, name)
+    how: dict[str, Any] = {"sep": separator, "skipinitialspace": True, "low_memory": False, "index_col": False}
     if names is not None:
-        return pd.read_csv(
-            io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False, header=None,
-            names=header,
-        )  # fmt: skip
-    if not header[0].strip():
-        note(
-            f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (leave it out with --drop, or --id)."
-        )
-    return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
+        how |= {"header": None, "names": _given_names(names, len(header), name)}
+    else:
+        _refuse_twice(header, name)
+        if not header[0].strip():
+            note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id take it out).")
+    return pd.read_csv(io.StringIO(text), **how)
+
+
+def _standard_input(name: str) -> bytes:
+    if sys.stdin is None:
+        raise TableError("There is no standard input to read a table from; name a file.")
+    return _bounded(sys.stdin.buffer, name)
+
+
+def _bounded(stream: BinaryIO | gzip.GzipFile, name: str) -> bytes:
+    """What a stream holds, up to the limit."""
+    content = stream.read(MOST_BYTES + 1)
+    _refuse_large(len(content), name)
+    return content
 
 
 def _decoded(content: bytes, name: str, note: Note) -> str:
     """A text file's content: UTF-8, UTF-16 where it says so itself, else what Windows writes."""
-    if content.startswith(b"\x1f\x8b"):
-        content = unzipped(content, name)
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252", "latin-1"):
+    encodings = ["utf-16"] if wide else ["utf-8-sig", "cp1252", "latin-1"]
+    for encoding in encodings:
         try:
             text = content.decode(encoding)
             break
         except UnicodeDecodeError:
-            if wide:
+            if encoding == encodings[-1]:
                 raise
     if "\0" in text:
         raise ValueError("it holds binary data")
@@ -126,49 +181,35 @@ def _decoded(content: bytes, name: str, note: Note) -> str:
     return text
 
 
-def _separator(text: str) -> str:
-    header = text.lstrip().partition("\n")[0]
-    return max(",;\t", key=re.sub(r'"[^"]*"', "", header).count)
-
-
-def _check_lines(text: str, separator: str, name: str, names: Sequence[str] | None = None) -> list[str]:
-    """The header, once every line is known to have as many values as it: pandas would shift the columns of longer ones
-    and fill up shorter ones. `names` stand in for a header that the file does not have."""
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+def _check_lines(text: str, separator: str, name: str) -> list[str]:
+    """The first line's values, once every line is known to have as many: pandas would shift the columns of longer ones
+    and fill up shorter ones."""
     header: list[str] = []
-    for values in _rows_of(lines, name):
-        refuse_swallowed(values, len(header or values), separator, lines.line_num, name)
+    for line, values in _rows_of(text, separator, name):
+        _refuse_wide(len(values), name)
+        _refuse_swallowed(values, len(header or values), separator, line, name)
         if not header:
             header = values if any(values) else []
             if len(header) == 1:
-                raise TableError(_no_table(name, 1))
-            if names and header and len(names) != len(header):
-                raise SettingError(f"--names has {len(names)} names, but '{name}' has {len(header)} columns.")
+                break
         elif len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
-            plural = "s" * (len(values) != 1)
             raise TableError(
-                f"Line {lines.line_num} of '{name}' has {len(values)} value{plural}, but the header names "
+                f"Line {line} of '{name}' has {len(values)} value{'s' * (len(values) != 1)}, but the header names "
                 f"{len(header)} columns: mend the line, or the header if it lacks a name."
             )
-    if not header:
-        raise TableError(_no_table(name, 0))
-    if names is not None:
-        header = list(names) or [f"column {k}" for k in range(1, len(header) + 1)]
-        twice = sorted({column for column in header if header.count(column) > 1})
-        if twice:
-            raise SettingError(f"--names has {listed(twice)} more than once.")
-        return header
-    _refuse_twice(header, name)
+    if len(header) < 2:
+        raise TableError(_no_table(name, len(header)))
     return header
 
 
-def _rows_of(lines: Any, name: str) -> Iterator[list[str]]:
-    """The rows of a CSV reader; what it cannot read is told with its line."""
+def _rows_of(text: str, separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV text, each with the number of its last line; what cannot be read is told with its line."""
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     before = 0
     try:
         for values in lines:
             before = lines.line_num
-            yield values
+            yield before, values
     except csv.Error as error:
         unclosed = f": the quotation mark in line {before + 1} is never closed" if "end of data" in str(error) else ""
         raise TableError(
@@ -176,23 +217,35 @@ def _rows_of(lines: Any, name: str) -> Iterator[list[str]]:
         ) from error
 
 
-def _refuse_twice(header: Iterable[str], name: str) -> None:
-    names = [column.strip() for column in header if column.strip()]
-    twice = [column for column in dict.fromkeys(names) if names.count(column) > 1]
+def _refuse_swallowed(values: list[str], columns: int, separator: str, line: int, name: str) -> None:
+    """An error where a quotation mark that is closed only lines later has made several rows one value."""
+    for place, value in enumerate(values, start=1):
+        breaks = value.count("\n") or value.count("\r")
+        if breaks and value.count(separator) >= columns - 1:
+            raise TableError(
+                f"The quotation mark in line {line - breaks} of '{name}', value {place}, is closed only in line "
+                f"{line}, and the rows between them would be one value: close it, or double it where it is meant."
+            )
+
+
+def _given_names(names: Sequence[str], columns: int, name: str) -> list[str]:
+    """The names of a file's columns where it has none itself."""
+    if names and len(names) != columns:
+        raise SettingError(f"--names has {len(names)} names, but '{name}' has {columns} columns.")
+    twice = sorted({column for column in names if list(names).count(column) > 1})
     if twice:
+        raise SettingError(f"--names has {listed(twice)} more than once.")
+    return list(names) or [f"column {k}" for k in range(1, columns + 1)]
+
+
+def _refuse_twice(header: Iterable[str], name: str) -> None:
+    names = pd.Series([column.strip() for column in header if column.strip()], dtype=object)
+    twice = names[names.duplicated()].unique()
+    if len(twice):
         raise TableError(
             f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one, or give "
             "the names with --names if the first line is a row like any other."
         )
-
-
-def refuse_absent(path: str | Path) -> None:
-    """An error where there is no such file."""
-    if str(path) == STANDARD_INPUT:
-        return
-    if not Path(path).exists():
-        raise TableError(f"There is no file '{path}'. Give a CSV or Parquet file, or one of {', '.join(DATASETS)}.")
-    refuse_no_file(path)
 
 
 def _no_table(name: str, columns: int) -> str:

@@ -8,7 +8,6 @@ sentence.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,15 +18,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data import DATASETS, Dataset, Setup, load_dataset
-from butfor.data.kinds import as_numbers
-from butfor.data.read import STANDARD_INPUT, Note, called, read_file, refuse_absent, silent
+from butfor.data.kinds import Note, as_numbers, check_cells
+from butfor.data.read import STANDARD_INPUT, called, read_file, refuse_absent, silent
 from butfor.encode import OWN, REFUSE, check_numbers, is_numeric, refuse_missing
 from butfor.errors import SettingError, TableError, listed
 
 LEAST_ROWS = 20
 DROP = "drop"
 TRAIN, VAL, TEST = "train", "val", "test"
-ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 
 Positions = NDArray[np.int64]
 
@@ -61,10 +59,14 @@ def load_table(
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     if str(source) in DATASETS:
-        given = {
-            "label": label, "positive": positive, "test": test, "validation": validation, "id": identifier,
-            "keep": keep or None, "names": names,
-        }  # fmt: skip
+        given: dict[str, Any] = {
+            "label": label,
+            "positive": positive,
+            "test": test,
+            "validation": validation,
+            "id": identifier,
+        }
+        given |= {"keep": keep or None, "names": names}
         fixed = [f"--{name}" for name, value in given.items() if value is not None]
         if fixed:
             raise SettingError(
@@ -84,13 +86,15 @@ def load_table(
     protected = _protected(frame, _several(sensitive, frame), [*drop, *keep])
     if label in protected:
         raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
-    inputs = [c for c in frame.columns if c not in (label, *drop, *keep, *named)]
+    unlearned = {label, *drop, *keep, *named}
+    inputs = [c for c in frame.columns if c not in unlearned]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
-    frame, dates = _days(frame, inputs, note)
-    frame = as_numbers(frame, inputs, [label, *protected, *named], note)
+    learned_or_protected = list(dict.fromkeys([*inputs, *protected]))
+    check_cells(frame[list(dict.fromkeys([*learned_or_protected, *keep, label]))])
+    frame, dates = as_numbers(frame, inputs, note)
     check_numbers(frame[inputs])
-    complete = _complete(frame, label, list(dict.fromkeys([*inputs, *protected])), missing, note)
+    complete = _complete(frame, label, learned_or_protected, missing, note)
     labels, frame, parts = _whole(frame[label])[complete], frame[complete], parts[complete]
     if named:
         labels.index = frame.index = pd.Index(_identifiers(frame[identifier]))
@@ -103,19 +107,25 @@ def load_table(
         for kind, values in (("X", frame[inputs]), ("y", y))
     }
     data = Dataset(
-        **halves, name=called(source), sensitive=protected[0] if len(protected) == 1 else protected,
+        **halves,
+        name=called(source),
+        sensitive=protected[0] if len(protected) == 1 else protected,
         groups=None if protected[0] in inputs else {part: frame[protected].iloc[at] for part, at in rows.items()},
-        label_names=label_names, setup=default_setup(len(rows[TRAIN]), seed), source=called(source), licence="",
-        kept=frame[list(keep)].iloc[rows[TEST]] if keep else None, dates=dates,
-    )  # fmt: skip
-    origin = {
-        "table": None if str(source) == STANDARD_INPUT else str(source), "label": label, "positive": positive,
-        "sensitive": sensitive, "drop": list(drop), "split_seed": seed, "missing": missing,
-        "test": None if test is None else str(test), "validation": None if validation is None else str(validation),
-        "hold_out": hold_out, "identifier": identifier, "keep": list(keep),
-    } | ({} if names is None else {"names": list(names)})  # fmt: skip
+        label_names=label_names,
+        setup=default_setup(len(rows[TRAIN]), seed),
+        source=called(source),
+        licence="",
+        kept=frame[list(keep)].iloc[rows[TEST]] if keep else None,
+        dates=dates,
+    )
+    origin: dict[str, Any] = {"table": str(source), "label": label, "positive": positive, "sensitive": sensitive}
+    origin |= {"drop": list(drop), "split_seed": seed, "missing": missing, "test": test and str(test)}
+    origin |= {"validation": validation and str(validation), "hold_out": hold_out}
+    origin |= {"identifier": identifier, "keep": list(keep)}
+    if names is not None:
+        origin["names"] = list(names)
     if str(source) == STANDARD_INPUT:
-        origin["given"] = called(source)
+        origin |= {"table": None, "given": called(source)}
     return _remember(data, origin)
 
 
@@ -129,10 +139,8 @@ def _otherwise(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> Dat
     if not kept["X_train"].shape[1]:
         raise SettingError("--drop leaves no column to learn from.")
     fewer: dict[str, Any] = kept
-    changed = replace(
-        data, **fewer, sensitive=protected[0] if len(protected) == 1 else protected,
-        groups={part: X[protected] for part, X in parts.items()} if unseen else None,
-    )  # fmt: skip
+    groups = {part: X[protected] for part, X in parts.items()} if unseen else None
+    changed = replace(data, **fewer, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups)
     origin = {"table": data.name, "split_seed": data.X_train.attrs["origin"]["split_seed"]}
     return _remember(changed, origin | {"sensitive": sensitive, "drop": list(drop)})
 
@@ -224,6 +232,8 @@ def _rows(count: int) -> str:
 def _identifiers(values: pd.Series) -> list[Any]:
     """What the rows are called: one value each, and no two the same."""
     refuse_missing(values.to_frame(), "an identifier (--id) needs one in every row")
+    if values.dtype in (object, np.uint64):  # numbers beyond 64 bits, which no record holds, are names all the same
+        values = values.map(str)
     twice = values[values.duplicated()]
     if len(twice):
         raise TableError(
@@ -231,41 +241,6 @@ def _identifiers(values: pd.Series) -> list[Any]:
             "identifier must be different in every row."
         )
     return values.tolist()
-
-
-def _days(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The frame with dates as numbers of days, and the columns that hold them."""
-    dates = {column: found for column in columns if (found := _dates(frame[column])) is not None}
-    for column, found in dates.items():
-        days = (found - pd.Timestamp(0)) / pd.Timedelta(days=1)
-        whole = days.notna().all() and (days % 1 == 0).all()
-        frame = frame.assign(**{column: days.astype(np.int64) if whole else days})
-        note(f"Column '{column}' holds dates: they count as days since 1970-01-01.")
-    return frame, tuple(dates)
-
-
-def as_dates(days: pd.Series) -> pd.Series:
-    """Days since 1970-01-01 as the dates they were, in text."""
-    moments = pd.to_datetime(days, unit="D").dt.round("s")
-    known = moments.dropna()
-    whole = bool((known == known.dt.normalize()).all())
-    return moments.dt.strftime("%Y-%m-%d" if whole else "%Y-%m-%d %H:%M:%S")
-
-
-def _dates(values: pd.Series) -> pd.Series | None:
-    """The column as dates, where that is what it holds: by its type, or as text such as 2024-02-29."""
-    present = values.dropna()
-    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        kind = pd.api.types.infer_dtype(present) if len(present) else "empty"
-        if kind == "string":
-            if not all(ISO_DATE.fullmatch(text) for text in present):
-                return None
-        elif kind not in ("date", "datetime"):
-            return None
-    try:
-        return pd.to_datetime(values, format="ISO8601", utc=True).dt.tz_localize(None)
-    except (ValueError, TypeError):
-        return None  # such as 2024-02-30
 
 
 def _split(parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: bool) -> dict[str, Positions]:

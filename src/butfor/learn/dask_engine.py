@@ -1,187 +1,309 @@
-"""The engine for a cluster: chunks of trainings on the workers of a `distributed.Client`, any learner.
+"""An audit on a Dask cluster: the same answers whatever the cluster, whoever comes, goes or dies.
 
-Learner and table are scattered once; then only flip sets travel, and answers come back. Each chunk runs the best
-engine of its worker: compiled code on CPUs, stacked tensors where PyTorch sees a GPU, else the learner's own `fit`.
-The search itself goes on here and is as wide as it would be without a cluster, so that its answers are the same
-whatever the cluster.
+Learner, table and people travel once, as the result of a task: Dask makes it again where its worker died. Trainings
+follow in chunks, sized by how long they take, a few per thread at a time; Dask repeats those whose worker died.
 """
 
 from __future__ import annotations
 
+import logging
+import math
+import pickle
+import queue
+import time
+import uuid
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from butfor.errors import SettingError
-from butfor.learn.dask_chunks import Cluster, Pace, Scattered
-from butfor.learn.dask_worker import Asked, Subject, answers, models
-from butfor.learn.engines import check_engine
+from butfor.errors import ButforError, EngineError, SettingError
+from butfor.learn.dask_worker import SAME, Packed, Reply, Work, answers, calls, difference, models, run_chunk
+from butfor.learn.dask_worker import versions_here as versions
+from butfor.learn.engines import NAMES
 from butfor.learn.linear_engine import LinearEngine
+from butfor.learn.places import is_device
+from butfor.learn.protocols import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
 from butfor.machine import available_cores
-from butfor.mlp.learner import MLPLearner
-from butfor.seam import Bound, Floats, Learner, Model, Progress, Table, Training
 
-if TYPE_CHECKING:
-    from distributed import Client
-
+LEAST_SECONDS, MOST_SECONDS = 0.25, 5.0
+"""What a chunk is meant to take: long enough to pay for its way, short enough to lose with its worker."""
+FIRST = 4
+"""Items of a chunk before anybody knows how long one takes."""
+AHEAD = 2
+"""Chunks under way per thread: the next one waits where the last is being done."""
+POLL = 1.0
+"""Seconds without news after which the cluster is looked at."""
 MOST_SUBJECTS = 4
-"""Learners with their tables that stay scattered."""
+"""Learners with their tables that stay on the workers."""
 
 
-class DaskEngine:
+class Pace:
+    """How long an item takes, as far as is known, and so how many make a chunk: a quarter of what is left for each
+    thread, so that all end together. On a GPU hundreds take as long as one: a chunk has at least as many as a worker
+    does side by side, and one much larger than those before tells more."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.each: float | None = None
+        self.most = most
+        self._at_once, self._largest = 1, 0
+
+    def saw(self, items: int, reply: Reply) -> None:
+        each = reply.seconds / items
+        self.each = each if self.each is None or items > 2 * self._largest else (self.each + each) / 2
+        self._at_once, self._largest = max(self._at_once, reply.at_once), max(self._largest, items)
+
+    def size(self, left: int, threads: int) -> int:
+        share = min(math.ceil(left / threads), self.most or left)
+        if self.each is None:
+            return min(FIRST, share)
+        seconds = min(max(share * self.each / 4, LEAST_SECONDS), MOST_SECONDS)
+        return max(1, min(share, max(self._at_once, round(seconds / max(self.each, 1e-9)))))
+
+
+class DaskEngine(Engine):
     """Trains on the workers of `client`, a `distributed.Client`.
 
-    `engine` and `device` say what trains there; "auto" is each worker's best. `jobs`: how many trainings the search
-    looks ahead, by default as many as this machine has cores, whatever the cluster has. `patience`: seconds to wait
-    for a worker where there is none."""
+    `engine` names what trains there: an engine or a device; "auto" is each worker's best. `n_jobs`: how many trainings
+    the search looks ahead, by default as many as this machine has cores, whatever the cluster has. `patience`: seconds
+    to wait for a worker where there is none."""
 
     name = "dask"
+    spreads = True
 
-    def __init__(
-        self,
-        client: Client,
-        engine: str = "auto",
-        device: str | None = None,
-        jobs: int | None = None,
-        patience: float = 60.0,
-    ) -> None:
+    def __init__(self, client: Any, engine: str = "auto", n_jobs: int | None = None, patience: float = 60.0) -> None:
         if not hasattr(client, "scheduler_info"):
             raise SettingError(f"DaskEngine({client!r}): give a distributed.Client.")
-        if not isinstance(engine, str):
+        if engine not in NAMES and not is_device(engine):
             raise SettingError(f"engine={engine!r}: name the workers' engine; 'auto' is the best of each.")
-        check_engine(engine, jobs)
-        if device is not None:
-            from butfor.mlp.stacked import device_named
-
-            device_named(device)
-        self.client, self.engine, self.jobs, self.patience = client, engine, jobs or available_cores(), patience
-        self.device = "cpu" if device is None else device
-        self._asked_device = device
-        self._cluster: Cluster | None = None
-        self._subjects: OrderedDict[tuple[int, int], tuple[Learner, Table, Scattered]] = OrderedDict()
+        self.client, self.engine, self.patience = client, engine, patience
+        self.n_jobs = self._width = n_jobs or available_cores()
+        self.by_definition, self.device = engine == "joblib", engine if is_device(engine) else "cpu"
+        self.address = client.scheduler.address if client.scheduler else "its address"
+        self._subjects: OrderedDict[tuple[int, int], tuple[Learner, Table, Any]] = OrderedDict()
         self._paces: dict[tuple[Any, ...], Pace] = {}
-        self.width = self.jobs
-        self.by_definition = engine == "joblib"
+        self._threads, self._looked = 0, -math.inf
+        self._alone_since: float | None = None
 
     def __deepcopy__(self, memo: Any) -> DaskEngine:
         """scikit-learn clones an audit with its parameters; there is one cluster."""
         return self
 
     @property
-    def cluster(self) -> Cluster:
-        """The workers, looked at when they are first needed."""
-        if self._cluster is None:
-            cluster = Cluster(self.client, self.patience)
-            cluster.admit()
-            self._cluster = cluster
-        return self._cluster
+    def width(self) -> int:
+        return self._width
 
     @property
     def at_once(self) -> int:
-        """Trainings that the cluster can do at a time now."""
-        return self.cluster.threads
+        """Trainings that the cluster can do at a time now; looked up at most every POLL seconds."""
+        if time.monotonic() - self._looked > POLL:
+            self._look()
+        return max(1, self._threads)
 
     @property
-    def definition(self) -> DaskEngine:
+    def definition(self) -> DaskEngine:  # type: ignore[override]
         """The learner's own `fit`, on the same workers."""
         if self.engine == "joblib":
             return self
         other = copy(self)
-        other.engine, other.by_definition, other.width = "joblib", True, self.jobs
+        other.engine, other.by_definition, other._width = "joblib", True, self.n_jobs
         return other
 
     def accepts(self, learner: Learner) -> bool:
-        if self.engine == "linear":
-            return LinearEngine().accepts(learner)
-        return self.engine in ("auto", "joblib") or isinstance(learner, MLPLearner)
+        named = "stacked" if is_device(self.engine) and self.engine != "cpu" else self.engine
+        return named in ("auto", "joblib", "cpu", *learner.engines)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        ours = isinstance(learner, MLPLearner)
-        engine, self.width, self.by_definition = self.engine, self.jobs, self.engine == "joblib"
-        if self.engine in ("auto", "linear") and not ours:
+        engine, self._width = self.engine, self.n_jobs
+        if "linear" in learner.engines and engine in ("auto", "linear"):
             linear = LinearEngine()
-            if linear.accepts(learner):
-                # Thousands a second: the way to a worker would take longer. Where its minimum is not the
-                # estimator's, it hands over to the estimator's own fit, and that one travels.
-                bound = linear.bind(learner, table, people)
-                if not linear.by_definition:
-                    self.width = linear.width
-                    return bound
-            engine, self.by_definition = "joblib", True
-        self.cluster.admit()
-        asked = Asked(people, engine, self._asked_device if ours and engine != "joblib" else None)
-        pace = self._pace("answers", engine, id(learner), id(table))
-        return _Bound(self, [self._subject(learner, table), self._scattered(lambda: asked)], len(people), pace)
+            bound = linear.bind(learner, table, people)
+            if not linear.by_definition:
+                # Thousands a second: the way to a worker would take longer. Where its minimum is not the estimator's,
+                # it hands over to the estimator's own fit, and that one travels.
+                self._width = linear.width
+                return bound
+        if "fused" not in learner.engines:
+            engine = "joblib"
+        self.by_definition = engine == "joblib"
+        self.admit()
+        pace = self._paces.setdefault((engine, id(learner), id(table)), Pace())
+        shared = [self._subject(learner, table), self._sent((people, engine))]
+        return _Bound(self, shared, len(people), pace)
 
     def models(
         self, learner: Learner, table: Table, seeds: Sequence[int | None], progress: Progress | None = None
     ) -> list[Model]:
         """The models that the learner trains under each of the seeds, the labels unchanged."""
+        self.admit()
         trained: dict[int, Model] = {}
-        pace = self._pace("models", id(learner), id(table))
-        for chunk, light in self.cluster.run(models, [self._subject(learner, table)], list(seeds), pace):
-            for k, model in zip(chunk, light, strict=True):
-                trained[k] = learner.restored(model, table) if hasattr(learner, "restored") else model
+        pace = self._paces.setdefault(("models", id(learner), id(table)), Pace())
+        for chunk, light in self.run(models, [self._subject(learner, table)], seeds, pace):
+            trained |= {k: learner.restored(model, table) for k, model in zip(chunk, light, strict=True)}
             if progress:
                 progress(len(chunk))
         return [trained[k] for k in range(len(seeds))]
 
     def spread(self, function: Callable[..., Any], shared: Any, parts: Sequence[Any]) -> list[Any]:
-        """`function(shared, part)` for each part, on the workers; what is shared travels once."""
-        scattered, pace = self._scattered(lambda: shared), Pace()
         done: dict[int, Any] = {}
-        pace.each = 1e9  # each part is a chunk
-        for chunk, results in self.cluster.run(_each, [scattered, self._scattered(lambda: function)], parts, pace):
+        for chunk, results in self.run(calls, [self._sent((function, shared))], parts, Pace(most=1)):
             done.update(zip(chunk, results, strict=True))
         return [done[k] for k in range(len(parts))]
 
-    def _subject(self, learner: Learner, table: Table) -> Scattered:
-        """Scattered once, however often it is bound."""
+    def admit(self) -> None:
+        """Wait for the first worker, and refuse the cluster where one has other versions."""
+        deadline = time.monotonic() + self.patience
+        while not self._look():
+            if time.monotonic() > deadline:
+                raise self._nobody()
+            time.sleep(0.1)
+        found, wanted = self.client.get_versions(packages=list(SAME)), versions()
+        for worker, has in found["workers"].items():
+            sentence = difference(worker, wanted, has["packages"])
+            if sentence:
+                raise EngineError(sentence)
+
+    def run(self, work: Work, shared: Sequence[Any], items: Sequence[Any], pace: Pace) -> Iterator[tuple[range, Any]]:
+        """What comes of the items, chunk by chunk: which they were, and their results, in whatever order."""
+        done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        flying: dict[str, tuple[Any, range]] = {}
+        start, wanted = 0, versions()
+        try:
+            while start < len(items) or flying:
+                while start < len(items) and len(flying) < AHEAD * self.at_once:
+                    chunk = range(start, start + pace.size(len(items) - start, self.at_once))
+                    packed = pickle.dumps(list(items[chunk.start : chunk.stop]))  # else Dask looks for futures in it
+                    future = self._submit(run_chunk, work, packed, wanted, *shared)
+                    flying[future.key], start = (future, chunk), chunk.stop
+                    future.add_done_callback(done.put)
+                try:
+                    future = done.get(timeout=POLL)
+                except queue.Empty:
+                    self._look()
+                    continue
+                _, chunk = flying[future.key]
+                reply = self._outcome(future)
+                if reply is not None:
+                    del flying[future.key]
+                    future.release()
+                    pace.saw(len(chunk), reply)
+                    yield chunk, reply.result
+                else:
+                    done.put(future)
+        finally:
+            self._cancel([future for future, _ in flying.values()])
+
+    def _submit(self, function: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return self.client.submit(function, *given, key=f"butfor-{uuid.uuid4().hex}", pure=False)
+        except Exception as error:  # whatever a connection that ends raises
+            raise self._gone() from error
+
+    def _outcome(self, future: Any) -> Reply | None:
+        """The reply; None where the worker that held it died, and Dask has it done again."""
+        from distributed import KilledWorker
+
+        try:
+            reply: Reply = future.result(timeout=self.patience)
+            return reply
+        except ButforError:
+            raise
+        except TimeoutError:
+            self._look()
+            return None
+        except KilledWorker as error:
+            raise EngineError(
+                "A chunk of trainings took several workers down with it: is there too little memory where they run? "
+                "What was trained before is in the ledger, if one was given."
+            ) from error
+        except Exception as error:  # the connection, or whatever the user's own code raises there
+            if self.client.status != "running":
+                raise self._gone() from error
+            raise EngineError(f"A worker could not train: {_line(error)}") from error
+
+    def _look(self) -> int:
+        """Threads of the workers that are there; refused where there has been none for too long."""
+        try:
+            if self.client.status != "running":
+                raise self._gone()
+            self._threads, self._looked = sum(self.client.nthreads().values()), time.monotonic()
+        except ButforError:
+            raise
+        except Exception as error:  # whatever a connection that ends raises
+            raise self._gone() from error
+        self._alone_since = None if self._threads else self._alone_since or time.monotonic()
+        if self._alone_since is not None and time.monotonic() - self._alone_since > self.patience:
+            raise self._nobody()
+        return self._threads
+
+    def _subject(self, learner: Learner, table: Table) -> Any:
+        """Sent once, however often it is bound."""
         key = (id(learner), id(table))
         if key not in self._subjects:
-            alone = copy(learner)
-            if hasattr(alone, "_data"):  # what it has encoded; each worker encodes once for itself
-                alone._data = None
-            packed = self._scattered(lambda: Subject(alone, replace(table, whole=None)))
-            self._subjects[key] = learner, table, packed  # kept, so that nothing else gets their ids
+            sent = self._sent((learner, replace(table, whole=None)))
+            self._subjects[key] = learner, table, sent  # kept, so that nothing else gets their ids
             while len(self._subjects) > MOST_SUBJECTS:
                 self._subjects.popitem(last=False)
         return self._subjects[key][2]
 
-    def _scattered(self, make: Callable[[], Any]) -> Scattered:
-        return Scattered(self.client, make)
+    def _sent(self, thing: Any) -> Any:
+        import cloudpickle
 
-    def _pace(self, *key: Any) -> Pace:
-        return self._paces.setdefault(key, Pace())
+        # By value: classes and functions of a script or a notebook are not there to be imported on a worker.
+        try:
+            packed = cloudpickle.dumps(thing)
+        except Exception as error:  # whatever the user's own objects raise
+            raise EngineError(f"The model cannot be sent to workers: {_line(error)}") from error
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return self._submit(Packed, uuid.uuid4().hex, packed)
+
+    def _cancel(self, futures: Sequence[Any]) -> None:
+        if futures and self.client.status == "running":
+            try:
+                self.client.cancel(list(futures), force=True)
+            except Exception:  # it ends here anyway, and what ended it is being said
+                logging.getLogger("butfor").debug("chunks could not be cancelled", exc_info=True)
+
+    def _gone(self) -> EngineError:
+        return EngineError(
+            f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: start the "
+            "cluster again and repeat the command with the same --ledger (ledger=... in Python)."
+        )
+
+    def _nobody(self) -> EngineError:
+        return EngineError(
+            f"The scheduler at {self.address} has had no worker for {self.patience:.0f} seconds; start some "
+            f"(dask worker {self.address}) and try again, with --ledger where something was trained."
+        )
 
 
-class _Bound:
+class _Bound(Bound):
     """One subject and the people asked about."""
 
-    def __init__(self, engine: DaskEngine, shared: list[Scattered], people: int, pace: Pace) -> None:
+    def __init__(self, engine: DaskEngine, shared: list[Any], people: int, pace: Pace) -> None:
         self._engine, self._shared, self._people, self._pace = engine, shared, people, pace
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         found = np.empty((len(trainings), self._people), np.float32)
-        for chunk, logits in self.as_they_come(trainings, progress):
+        for chunk, logits in self.pieces(trainings, progress):
             found[chunk.start : chunk.stop] = logits
         return found
 
-    def as_they_come(
-        self, trainings: Sequence[Training], progress: Progress | None = None
+    def pieces(
+        self, trainings: Sequence[Training], progress: Progress | None = None, size: int = 0
     ) -> Iterator[tuple[range, Floats]]:
-        """Which of the trainings are done, and their answers, in whatever order."""
-        plain = [(training.flips, training.seed) for training in trainings]
-        for chunk, logits in self._engine.cluster.run(answers, self._shared, plain, self._pace):
+        plain = [tuple(training) for training in trainings]
+        for chunk, logits in self._engine.run(answers, self._shared, plain, self._pace):
             if progress:
                 progress(len(chunk))
             yield chunk, logits
 
 
-def _each(shared: Any, function: Callable[..., Any], parts: Sequence[Any]) -> list[Any]:
-    return [function(shared, part) for part in parts]
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"

@@ -1,4 +1,4 @@
-"""What a worker process of `--cluster local:4` does first. It imports nothing heavy: the worker is to be there soon."""
+"""What a worker process of `--engine local:4` does first. It imports nothing heavy: the worker is to be there soon."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import EngineError, LearnerError, SettingError
+from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Model, Progress, Table, Training
 from butfor.machine import available_cores, single_threaded
-from butfor.seam import Bound, FlipSet, Floats, Learner, Model, Progress, Table, Training
 
 Subject = tuple[Learner, Table, pd.DataFrame]
 
@@ -44,35 +43,35 @@ _held: OrderedDict[str, Subject] = OrderedDict()
 MOST_HELD = 4
 
 
-class JoblibEngine:
-    """`jobs`: trainings side by side where joblib's own configuration does not say; one per core by default."""
+class JoblibEngine(Engine):
+    """`n_jobs`: trainings side by side where joblib's own configuration does not say; one per core by default."""
 
     name = "joblib"
     by_definition = True
 
-    def __init__(self, jobs: int | None = None) -> None:
-        if jobs is not None and jobs < 1:
-            raise SettingError(f"jobs={jobs} must be at least 1, or None for one per core.")
-        self.jobs = jobs or available_cores()
+    def __init__(self, n_jobs: int | None = None) -> None:
+        if n_jobs is not None and n_jobs < 1:
+            raise SettingError(f"n_jobs={n_jobs} must be at least 1, or None for one per core.")
+        self.n_jobs = n_jobs or available_cores()
 
     @property
     def width(self) -> int:
-        return _side_by_side(self.jobs)
+        return _side_by_side(self.n_jobs)
 
     def accepts(self, learner: Learner) -> bool:
         return True
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        return _Bound(self.jobs, (learner, table, people))
+        return _Bound(self.n_jobs, (learner, table, people))
 
     def models(
         self, learner: Learner, table: Table, seeds: Sequence[int | None], progress: Progress | None = None
     ) -> list[Model]:
         """The models that the learner trains under each of the seeds, the labels unchanged."""
-        return _Bound(self.jobs, (learner, table, table.X.iloc[:0])).models(seeds, progress)
+        return _Bound(self.n_jobs, (learner, table, table.X.iloc[:0])).models(seeds, progress)
 
 
-class _Bound:
+class _Bound(Bound):
     """One subject, and what is known of how long a training takes."""
 
     warm = False
@@ -136,7 +135,7 @@ class _Bound:
 
             file = self._written()
             for light in _as_they_come(_side_by_side(self._jobs))(delayed(model_from)(file, seed) for seed in left):
-                trained.append(learner.restored(light, table) if hasattr(learner, "restored") else light)
+                trained.append(learner.restored(light, table))
                 if progress:
                     progress(1)
             _Bound.warm = True
@@ -179,11 +178,8 @@ class _Bound:
             folder = Path(tempfile.mkdtemp(prefix="butfor-"))
             self._file = str(folder / f"{uuid.uuid4().hex}.joblib")
             learner, table, people = self._subject
-            alone = copy(learner)
-            if hasattr(alone, "_data"):  # what it has encoded; each worker encodes once for itself
-                alone._data = None
             # By value: classes and functions of a script or a notebook are not there to be imported in a worker.
-            joblib.dump((cloudpickle.dumps(alone), table, people), self._file)
+            joblib.dump((cloudpickle.dumps(learner), table, people), self._file)
             hold(self._file, self._subject)
             weakref.finalize(self, _remove, self._file)
         return self._file
@@ -233,17 +229,12 @@ def fitted_model(learner: Learner, table: Table, seed: int | None) -> Any:
         quietly.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         model = _fitted(learner, seed, table)
-    return learner.light(model) if hasattr(learner, "light") else model
+    return learner.light(model)
 
 
 def _fitted(learner: Learner, seed: int | None, table: Table, flips: FlipSet = ()) -> Model:
-    """The learner's own fit, under a seed where one is named. What the learner of that seed has encoded, the next one
-    finds done."""
-    taught = learner if seed is None else learner.reseeded(seed)
-    model = taught.fit(table, table.labels(flips))
-    if hasattr(learner, "_data"):
-        learner._data = taught._data  # type: ignore[attr-defined]
-    return model
+    """The learner's own fit, under a seed where one is named."""
+    return (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))
 
 
 def _subject_of(file: str) -> Subject:

@@ -11,91 +11,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.sklearn import TOGETHER, SklearnModel, by_neighbours, last_step, sees_no_label
-from butfor.learn.thresholded import ThresholdedRegressor
-from butfor.seam import Model, Table
+from butfor.learn.protocols import Table
 
 Array = NDArray[np.float64]
 
 
-DIRECT = ("auto", "cholesky", "svd")
-"""Solvers of ridge that end at the minimum itself."""
-
-
-def adds_up(estimator: Any) -> bool:
-    """Whether the margin is a sum over the labels, each with a weight that no label has a say in: then flipping one
-    moves it by the same amount, whatever else is flipped."""
-    from sklearn.kernel_ridge import KernelRidge
-    from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
-    from sklearn.neighbors import KNeighborsRegressor
-
-    if not sees_no_label(estimator):
-        return False
-    final = last_step(estimator)
-    if type(final) is RidgeClassifier:
-        return not final.positive and final.solver in DIRECT and final.class_weight is None
-    if type(final) is not ThresholdedRegressor:
-        return False
-    regressor = final.fresh()
-    inner = last_step(regressor)
-    if type(inner) in (LinearRegression, Ridge):
-        usual = not inner.positive and getattr(inner, "solver", "auto") in DIRECT
-    else:
-        usual = type(inner) is KernelRidge or (
-            type(inner) is KNeighborsRegressor and inner.weights in ("uniform", "distance")
-        )
-    return usual and sees_no_label(regressor)
-
-
-def solved_directly(fitted: Any) -> bool:
-    """Whether a fitted model that adds up was solved in one step. Ridge and least squares on sparse inputs are not:
-    they stop near the minimum, and where they stop depends on the labels in other ways too."""
-    from sklearn.linear_model import LinearRegression
-
-    final = last_step(fitted)
-    if isinstance(final, ThresholdedRegressor):
-        final = last_step(final.regressor_)
-    if hasattr(final, "solver"):
-        return getattr(final, "solver_", final.solver) in DIRECT
-    return type(final) is not LinearRegression or hasattr(final, "singular_")
-
-
-def is_linear(model: Model) -> bool:
-    """A logistic regression with the usual penalty, a ridge classifier, or a regression on 0 and 1 whose predictions
-    are sums over the labels; where its inputs are known."""
-    if not isinstance(model, SklearnModel):
-        return False
-    from sklearn.linear_model import LogisticRegression, RidgeClassifier
-
-    final = model.final
-    if type(final) is ThresholdedRegressor:
-        return adds_up(model.estimator)
-    if type(final) is LogisticRegression:
-        plain = final.l1_ratio in (None, 0) and getattr(final, "penalty", None) not in ("l1", "elasticnet")
-    else:
-        plain = type(final) is RidgeClassifier
-    return plain and model.separable
-
-
-def flip_effects(model: Model, table: Table, people: pd.DataFrame) -> Array:
-    """The change of each person's margin if label i were flipped, `[people × n]`."""
-    assert isinstance(model, SklearnModel)
-    if len(people) > TOGETHER and by_neighbours(model.estimator):
-        blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
-        return np.concatenate([flip_effects(model, table, block) for block in blocks])
-    if isinstance(model.final, ThresholdedRegressor):
-        rows, those = model.step_inputs(table.X), model.step_inputs(people)
-        return model.final.share_of_labels(rows, those, table.weight) * (1 - 2 * table.zero_one)[None, :]
-    X, asked = model.inputs(table.X), model.inputs(people)
-    assert X is not None
-    assert asked is not None
-    y, weight = table.zero_one.astype(np.float64), _weights(model.final, table)
-    if type(model.final).__name__ == "RidgeClassifier":
-        return _ridge(model.final, X, asked, y, weight)
-    return _logistic(model.final, X, asked, y, weight)
+def flip_effects(final: Any, X: Array, people: Array, table: Table) -> Array:
+    """The change of each person's margin if label i were flipped, `[people × n]`, for a fitted logistic regression or
+    ridge classifier that sees the rows as X and the people as `people`."""
+    y, weight = table.zero_one.astype(np.float64), _weights(final, table)
+    if type(final).__name__ == "RidgeClassifier":
+        return ridge_effects(final, X, people, y, weight)
+    return _logistic(final, X, people, y, weight)
 
 
 def _weights(estimator: Any, table: Table) -> Array:
@@ -135,7 +64,8 @@ def curvature(X: Array, weight: Array, penalty: Array, w: Array) -> Array:
     return np.asarray((X * (weight * share * (1 - share))[:, None]).T @ X + np.diag(penalty))
 
 
-def _ridge(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:
+def ridge_effects(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:
+    """The same for a ridge classifier, which need not be fitted."""
     if estimator.fit_intercept:
         centre = np.average(X, axis=0, weights=weight)
         share = weight / weight.sum()

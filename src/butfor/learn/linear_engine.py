@@ -20,11 +20,10 @@ import pandas as pd
 from butfor.learn import linear
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.linear import Array
-from butfor.learn.sklearn import SklearnLearner, SklearnModel, last_step, sees_no_label
-from butfor.seam import Bound, FlipSet, Floats, Learner, Progress, Table, Training
+from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Progress, Table, Training
+from butfor.learn.sklearn import SklearnModel
+from butfor.learn.steps import adds_up, solved_directly
 
-SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
-"""Those that end at the minimum of the loss as it is written; liblinear, for one, penalises the intercept too."""
 TOGETHER = 64
 SMALL_GRADIENT = 1e-6
 """Where the largest entry of the gradient, per training row, is below this, a minimum is reached."""
@@ -33,33 +32,24 @@ NEAR = 0.02
 SHARED_STEPS, OWN_STEPS = 12, 30
 
 
-class LinearEngine:
+class LinearEngine(Engine):
     """For LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are linear in
     them, behind preprocessing that sees no label. Where the estimator's own solver stops short of the minimum (a
     logistic regression's, or one on sparse inputs), its own fit trains instead."""
 
     name = "linear"
     by_definition = False
-    width = TOGETHER
 
-    def accepts(self, learner: Learner) -> bool:
-        if not isinstance(learner, SklearnLearner):
-            return False
-        last = last_step(learner.estimator)
-        from sklearn.linear_model import LogisticRegression
-
-        if type(last) is not LogisticRegression:
-            return linear.adds_up(learner.estimator)
-        usual = last.l1_ratio in (None, 0) and getattr(last, "penalty", "l2") not in ("l1", "elasticnet")
-        usual = usual and last.solver in SOLVERS and not last.dual and not last.warm_start
-        return usual and last.class_weight is None and sees_no_label(learner.estimator)
+    @property
+    def width(self) -> int:
+        return TOGETHER
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         self.name, self.by_definition = LinearEngine.name, LinearEngine.by_definition
         model, asked = learner.fit(table, table.labels()), (learner, table, people)
         assert isinstance(model, SklearnModel)
-        if linear.adds_up(model.estimator):
-            return _Sum(model, table, people) if linear.solved_directly(model.estimator) else self._own_fit(*asked)
+        if adds_up(model.estimator):
+            return _Sum(model, table, people) if solved_directly(model.estimator) else self._own_fit(*asked)
         try:
             bound = _Logistic(model, table, people)
             near = np.abs(bound.X @ bound.w) < 1
@@ -76,10 +66,10 @@ class LinearEngine:
         return JoblibEngine().bind(learner, table, people)
 
 
-class _Sum:
+class _Sum(Bound):
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
         self.before = model.logits(people).astype(np.float64)
-        self.effects = linear.flip_effects(model, table, people)
+        self.effects = model.flip_effects(table, people)
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         if progress:
@@ -88,7 +78,7 @@ class _Sum:
         return np.array([self.before + by for by in moved], np.float32).reshape(-1, len(self.before))
 
 
-class _Logistic:
+class _Logistic(Bound):
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
         intercept = model.final.fit_intercept
         X, asked = model.inputs(table.X), model.inputs(people)

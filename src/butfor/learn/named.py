@@ -7,7 +7,9 @@ from collections.abc import Callable
 from importlib import import_module, invalidate_caches
 from typing import Any
 
+from butfor.data.table import default_setup
 from butfor.errors import ButforError, SettingError
+from butfor.learn.registry import load
 
 
 def _logistic(seed: int) -> Any:
@@ -97,3 +99,11 @@ def model_named(name: str, seed: int = 0) -> Any:
         except Exception as error:
             raise SettingError(f"Model '{name}' cannot be made: {type(error).__name__}: {error}.") from error
     return found
+
+
+def usual_network(rows: int, seed: int = 0) -> Any:
+    """The network for a table of so many training rows where nobody names a model: the published one for that size."""
+    setup = default_setup(rows)
+    return load("butfor.mlp.mlp:MLP")(
+        setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size, random_state=seed
+    )

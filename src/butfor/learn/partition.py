@@ -7,7 +7,6 @@ many votes stands against many flips, whatever they are. What it costs is that e
 
 from __future__ import annotations
 
-import math
 import warnings
 import zlib
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from butfor.errors import SettingError, TableError
-from butfor.seam import two_classes
+from butfor.learn.protocols import two_classes
 
 ENOUGH_ROWS = 70
 """Rows of a part from which on a copy learns both classes without being told to."""
@@ -36,23 +35,23 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
     estimator : any classifier. None: a logistic regression, with balanced classes where a part has fewer than 70 rows,
         since copies that learn from few rows else all vote for the larger class, and certify nothing worth knowing.
         One that stops early does the same: `certify` warns where all decisions are the same.
-    parts : an odd number leaves no ties; a tie goes to the first class. None: by the number of rows.
+    parts : an odd number leaves no ties; a tie goes to the first class.
 
     After `fit`, `part_of_ [rows]` says which of the `parts_` parts each training row went to, `copies_` holds the
     copies. What is preprocessed inside `estimator` is fitted on its part alone; an encoder before the ensemble on all
     rows.
     """
 
-    def __init__(self, estimator: Any = None, parts: int | None = 11) -> None:
+    def __init__(self, estimator: Any = None, parts: int = 11) -> None:
         self.estimator = estimator
         self.parts = parts
 
     def fit(self, X: Any, y: Any) -> PartitionEnsemble:
-        if self.parts is not None and self.parts < 1:
+        if self.parts < 1:
             raise SettingError(f"parts={self.parts} must be at least 1.")
         y = np.asarray(y)
         self.classes_ = two_classes(y)
-        self.parts_ = usual_parts(len(y)) if self.parts is None else self.parts
+        self.parts_ = self.parts
         self.part_of_ = part_of(X, self.parts_)
         if len(np.unique(self.part_of_)) < self.parts_:
             raise TableError(
@@ -66,7 +65,7 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
     @property
     def copy_name_(self) -> str:
         """What each copy is."""
-        return type(self._blank()).__name__
+        return type(self.blank()).__name__
 
     def votes(self, X: Any) -> NDArray[np.int64]:
         """Each copy's decision, 0 or 1, `[rows × parts]`."""
@@ -110,7 +109,7 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         for row in range(len(coded)):
             copy = self.retrained(X, coded, (row,))
             turns[row] = decisions(copy, people) != before[:, self.part_of_[row]]
-            margins[row] = _margins(copy, people)
+            margins[row] = copy_margins(copy, people)
         return turns, margins
 
     def retrained(self, X: Any, y: NDArray[Any], flips: Sequence[int]) -> Any:
@@ -126,9 +125,9 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         labels = y[inside]
         if (labels == labels[0]).all():
             return int(labels[0])
-        return self._blank().fit(_rows(X, inside), labels)
+        return self.blank().fit(_rows(X, inside), labels)
 
-    def _blank(self) -> Any:
+    def blank(self) -> Any:
         """A copy, not yet trained."""
         if self.estimator is not None:
             return clone(self.estimator)
@@ -137,12 +136,6 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         if len(self.part_of_) // self.parts_ >= ENOUGH_ROWS:
             return LogisticRegression(solver="newton-cholesky", C=3.0)
         return LogisticRegression(solver="newton-cholesky", C=0.5, class_weight="balanced")
-
-
-def usual_parts(rows: int) -> int:
-    """As many parts as leave each enough rows to learn from, at most about the square root of them; an odd number."""
-    parts = max(3, min(rows // 54, int(0.9 * math.sqrt(rows))))
-    return parts - 1 + parts % 2
 
 
 def part_of(X: Any, parts: int) -> NDArray[np.int64]:
@@ -159,7 +152,7 @@ def decisions(copy: Any, X: Any) -> NDArray[np.int64]:
     return np.asarray(copy.predict(X), dtype=np.int64)
 
 
-def _margins(copy: Any, X: Any) -> NDArray[np.float64]:
+def copy_margins(copy: Any, X: Any) -> NDArray[np.float64]:
     if isinstance(copy, int):
         return np.full(X.shape[0], 2.0 * copy - 1, np.float64)
     if hasattr(copy, "decision_function"):

@@ -9,23 +9,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from butfor.encode import TableEncoder
-from butfor.encoded import EncodedTable
+from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
-from butfor.learn import blueprint
+from butfor.learn import describe, linear
+from butfor.learn.protocols import Floats, Learner, Model, Numbers, Remembered, Table, named_pulls
+from butfor.learn.steps import (
+    adds_up,
+    by_neighbours,
+    has_linear_engine,
+    is_logistic,
+    last_step,
+    packages,
+    preprocesses,
+    sees_no_label,
+    solved_directly,
+)
+from butfor.learn.thresholded import ThresholdedRegressor
 from butfor.machine import GENERATOR, single_threaded
-from butfor.seam import Floats, Table
 
 TOGETHER = 256
 """People that a model of neighbours is asked about at once, by one thread: with more, scikit-learn breaks ties in
@@ -35,16 +44,11 @@ CLIP = 1e-9
 SMALLEST = np.finfo(np.float32).tiny
 CODED = ("xgboost", "skorch")
 """Libraries whose classifiers take 0 and 1 alone."""
-LABEL_BLIND = (
-    "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder",
-    "SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold",
-)  # fmt: skip
-"""Preprocessing that looks at no label, so that it is the same for all flip sets."""
 RAW = "passthrough"
 """Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
 
 
-class SklearnLearner:
+class SklearnLearner(Learner):
     """`encoder`: goes in front of the estimator. None: only where the estimator brings no preprocessing of its own
     and the table has columns that are not numbers. "passthrough": never."""
 
@@ -59,25 +63,41 @@ class SklearnLearner:
             )
         self.estimator = clone(estimator)
         self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
-        self._data: EncodedTable | None = None
-        self.name = _named(estimator)
-        self.torch_seed = (0 if seed is None else seed) if _uses_torch(estimator) else None
+        self._remembered = Remembered()
+        # A torch module has no random_state of its own: torch's generator is seeded around each `fit`.
+        self.torch_seed = (0 if seed is None else seed) if "skorch" in packages(estimator) else None
         if self.torch_seed is not None:  # skorch prints a line per epoch unless it is told not to
             told = self.estimator.get_params()
             quiet = {name: type(told[name])(0) for name in told if name.split("__")[-1] == "verbose"}
             self.estimator.set_params(**quiet)
-        """A torch module has no random_state of its own: torch's generator is seeded around each `fit`."""
+
+    @property
+    def name(self) -> str:
+        inner = last_step(self.estimator)
+        return f"{type(inner).__name__} (pipeline)" if inner is not self.estimator else type(inner).__name__
 
     @property
     def seeded(self) -> bool:
         return self.torch_seed is not None or bool(self._random_states())
 
     @property
-    def margin(self) -> str:
+    def margin(self) -> str:  # type: ignore[override]
         """Where the margin comes from, in words."""
         if hasattr(self.estimator, "decision_function"):
             return "decision_function"
         return f"the logit of predict_proba, clipped at {CLIP:g}"
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        return ("linear", "joblib") if has_linear_engine(self.estimator) else ("joblib",)
+
+    @property
+    def identified(self) -> bool:  # type: ignore[override]
+        return not self.gaps()
+
+    def gaps(self) -> list[str]:
+        record = self.record()
+        return [*describe.gaps(record["estimator"]), *describe.gaps(record["encoder"], "encoder")]
 
     @property
     def takes_weights(self) -> bool:
@@ -104,45 +124,43 @@ class SklearnLearner:
     def values(self, table: Table) -> NDArray[Any]:
         """The two labels as the estimator gets them: the user's own, since class weights may name them; 0 and 1 where
         they are truth values, or where the library takes nothing else."""
-        coded = table.classes.dtype == bool or any(root in CODED for root in _packages(self.estimator))
+        coded = table.classes.dtype == bool or any(root in CODED for root in packages(self.estimator))
         return np.array([0, 1]) if coded else table.classes
 
     @property
-    def own_seed(self) -> int:
+    def own_seed(self) -> int:  # type: ignore[override]
         """The largest seed in use; other seeds are counted from there."""
         given = self.estimator.get_params()
         used = [given[name] for name in self._random_states() if isinstance(given[name], int)]
         return max([*used, self.torch_seed or 0])
 
-    @staticmethod
-    def light(model: SklearnModel) -> Any:
-        """What a model needs to travel between processes that both have the table."""
+    def light(self, model: Model) -> Any:
+        assert isinstance(model, SklearnModel)
         return model.estimator
 
-    def restored(self, estimator: Any, table: Table) -> SklearnModel:
-        return SklearnModel(estimator, self._encoded(table), self.values(table)[1])
+    def restored(self, light: Any, table: Table) -> SklearnModel:
+        return SklearnModel(light, self._encoded(table), self.values(table)[1])
 
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
         other.estimator.set_params(**dict.fromkeys(self._random_states(), seed))
-        other._data = self._data
+        other._remembered = self._remembered
         return other
 
     def record(self) -> dict[str, Any]:
-        encoder = blueprint.describe(self.encoder) if isinstance(self.encoder, BaseEstimator) else self.encoder
+        encoder = describe.describe(self.encoder) if isinstance(self.encoder, BaseEstimator) else self.encoder
         return {
-            "kind": self.kind, "estimator": blueprint.describe(self.estimator), "encoder": encoder,
+            "kind": self.kind, "estimator": describe.describe(self.estimator), "encoder": encoder,
             "torch_seed": self.torch_seed, "margin": self.margin,
         }  # fmt: skip
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> SklearnLearner:
         encoder = record["encoder"]
-        encoder = blueprint.rebuild(encoder) if isinstance(encoder, dict) else encoder
-        return cls(blueprint.rebuild(record["estimator"]), encoder, record["torch_seed"])
+        encoder = describe.rebuild(encoder) if isinstance(encoder, dict) else encoder
+        return cls(describe.rebuild(record["estimator"]), encoder, record["torch_seed"])
 
     def remedy(self) -> str:
-        """What to change where `fit` gives other answers each time."""
         unset = [name for name, value in self.estimator.get_params().items() if _is_seed(name) and value is None]
         if unset:
             return f"Give it a fixed seed: {', '.join(f'{name}=0' for name in unset[:3])}."
@@ -151,17 +169,12 @@ class SklearnLearner:
     def _encoded(self, table: Table) -> EncodedTable | None:
         """The table behind the encoder, where there is to be one; encoded once."""
         encoder, torch = self.encoder, self.torch_seed is not None
-        if (
-            encoder is None
-            and not _preprocesses(self.estimator)
-            and (torch or not all(map(_is_number, table.X.dtypes)))
-        ):
+        if encoder is None and not preprocesses(self.estimator) and (torch or not all(map(_is_number, table.X.dtypes))):
             encoder = TableEncoder(dtype="float32" if torch else "float64")
         if not isinstance(encoder, TableEncoder):
             return None
-        if self._data is None or self._data.table is not table:
-            self._data = EncodedTable(encoder, table)
-        return self._data
+        encoded: EncodedTable = self._remembered.of(table, lambda: EncodedTable(encoder, table))
+        return encoded
 
     def _weights(self, table: Table) -> dict[str, Any]:
         if table.weight is None:
@@ -189,14 +202,13 @@ class SklearnLearner:
             yield
 
 
-@dataclass(frozen=True, eq=False)
-class SklearnModel:
+class SklearnModel(Model):
     """A fitted estimator, behind an encoder of ours where `data` is not None."""
 
-    estimator: Any
-    data: EncodedTable | None = None
-    positive: Any = 1
-    """What `predict` says for class 1."""
+    def __init__(self, estimator: Any, data: EncodedTable | None = None, positive: Any = 1) -> None:
+        """`positive`: what `predict` says for class 1."""
+        self.estimator, self.data, self.positive = estimator, data, positive
+        self.encoder = None if data is None else data.encoder
 
     @property
     def final(self) -> Any:
@@ -227,7 +239,41 @@ class SklearnModel:
     @property
     def separable(self) -> bool:
         """Whether what the last step sees can be told: a pipeline's steps can, other preprocessing cannot."""
-        return isinstance(self.estimator, Pipeline) or not _preprocesses(self.estimator)
+        return isinstance(self.estimator, Pipeline) or not preprocesses(self.estimator)
+
+    @property
+    def linear(self) -> bool:  # type: ignore[override]
+        """A logistic regression with the usual penalty, a ridge classifier, or a regression on 0 and 1 whose
+        predictions are sums over the labels; where its inputs are known."""
+        if type(self.final) is ThresholdedRegressor:
+            return adds_up(self.estimator)
+        return (is_logistic(self.final) or type(self.final).__name__ == "RidgeClassifier") and self.separable
+
+    @property
+    def proof(self) -> str | None:  # type: ignore[override]
+        """All of them behind preprocessing that sees no label."""
+        final = self.final
+        if adds_up(self.estimator) and solved_directly(self.estimator):
+            return "sum of the labels"
+        if type(final).__name__ == "KNeighborsClassifier" and final.weights in ("uniform", "distance"):
+            return "neighbours" if self.separable and sees_no_label(self.estimator) else None
+        return "parts" if type(self.estimator).__name__ == "PartitionEnsemble" else None
+
+    @property
+    def trees(self) -> bool:  # type: ignore[override]
+        kind = type(self.final)
+        tells = any(hasattr(kind, method) for method in ("apply", "staged_decision_function"))
+        return tells or kind.__module__.split(".")[0] == "lightgbm"
+
+    def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
+        trees, given = self.final, self.step_inputs(rows)
+        if type(trees).__module__.split(".")[0] == "lightgbm":
+            return np.asarray(trees.predict(given, pred_leaf=True)).reshape(len(rows), -1)
+        if hasattr(trees, "apply"):
+            return np.asarray(trees.apply(given)).reshape(len(rows), -1)
+        # Boosted histograms do not tell their leaves, but each tree's value: two leaves hardly ever have the same.
+        stages = np.array([np.ravel(stage) for stage in trees.staged_decision_function(given)])
+        return np.round(np.diff(stages, axis=0, prepend=stages[:1] * 0), 9).T
 
     def step_inputs(self, X: pd.DataFrame) -> Any:
         """What the last step sees of raw rows."""
@@ -247,6 +293,55 @@ class SklearnModel:
         except (ValueError, TypeError):
             return None
         return numbers if numbers.ndim == 2 and np.isfinite(numbers).all() else None
+
+    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers] | None:
+        rows, asked = self.inputs(table.X), self.inputs(people)
+        return None if rows is None or asked is None else (rows, asked)
+
+    def flip_effects(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        if len(people) > TOGETHER and by_neighbours(self.estimator):
+            blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
+            return np.concatenate([self.flip_effects(table, block) for block in blocks])
+        if type(self.final) is ThresholdedRegressor:
+            shares = self.final.share_of_labels(self.step_inputs(table.X), self.step_inputs(people), table.weight)
+            return shares * (1 - 2 * table.zero_one)[None, :]
+        rows, asked = self.inputs(table.X), self.inputs(people)
+        assert rows is not None
+        assert asked is not None
+        return linear.flip_effects(self.final, rows, asked, table)
+
+    def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
+        with single_threaded():
+            asked = [self.final.kneighbors(self.step_inputs(block)) for block in blocks]
+        distances, rows = (np.concatenate(parts) for parts in zip(*asked, strict=True))
+        if self.final.weights == "uniform":
+            return rows, np.ones_like(distances)
+        with np.errstate(divide="ignore"):
+            weights = 1 / distances
+        here = np.isinf(weights)  # where a neighbour is at the very place, only such count
+        return rows, np.where(here.any(axis=1, keepdims=True), here.astype(float), weights)
+
+    def parts(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
+        return self.estimator, self.step_inputs(rows), self.step_inputs(people)
+
+    def pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
+        coefficients = getattr(self.final, "coef_", None)
+        if coefficients is None or np.size(coefficients) == 0 or not hasattr(self.final, "decision_function"):
+            return None
+        inputs = self.inputs(people)
+        if inputs is None or np.ravel(coefficients).shape != (inputs.shape[1],):
+            return None
+        terms = inputs * np.ravel(coefficients)
+        bias = np.full(len(people), float(np.ravel(self.final.intercept_)[0]))
+        if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
+            if isinstance(self.estimator.steps[-1][1], Pipeline):
+                return None
+            try:
+                return named_pulls(terms, bias, list(self.estimator[:-1].get_feature_names_out()))
+            except (AttributeError, ValueError):
+                return None
+        return named_pulls(terms if self.encoder is None else self.encoder.by_column(terms), bias, list(people.columns))
 
     def _given(self, X: pd.DataFrame) -> Any:
         """What the estimator is handed: the raw table, or our encoding of it."""
@@ -293,7 +388,8 @@ def _check(estimator: Any) -> None:
     if isinstance(estimator, type):
         raise LearnerError(f"{estimator.__name__} is a class; give an instance, {estimator.__name__}().")
     if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
-        if "torch" in sys.modules and isinstance(estimator, sys.modules["torch"].nn.Module):
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(estimator, torch.nn.Module):
             raise LearnerError(
                 f"{name} is a torch module, which does not say how it is trained; wrap it in "
                 "skorch.NeuralNetClassifier, or use butfor.MLP."
@@ -318,49 +414,6 @@ def _regresses(estimator: Any) -> bool:
     return isinstance(estimator, BaseEstimator) and is_regressor(estimator)
 
 
-def last_step(estimator: Any) -> Any:
-    """What decides: the last step of a pipeline, or the estimator itself."""
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return estimator
-
-
-def by_neighbours(fitted: Any) -> bool:
-    """Whether a fitted model goes by the nearest training rows."""
-    final = last_step(fitted)
-    return type(last_step(getattr(final, "regressor_", final))).__module__.startswith("sklearn.neighbors")
-
-
-def _named(estimator: Any) -> str:
-    inner = last_step(estimator)
-    name = type(inner).__name__
-    return f"{name} (pipeline)" if inner is not estimator else name
-
-
-def _preprocesses(estimator: Any) -> bool:
-    """Whether it contains a transformer, so that it knows what to do with a raw table."""
-    parts = [estimator, *estimator.get_params(deep=True).values()]
-    return any(
-        isinstance(part, Pipeline) or (hasattr(part, "transform") and hasattr(part, "fit") and not _decides(part))
-        for part in parts
-    )
-
-
-def _decides(part: Any) -> bool:
-    """A classifier that can transform besides, such as a discriminant analysis or a vote, is no preprocessing."""
-    return isinstance(part, BaseEstimator) and is_classifier(part)
-
-
-def _uses_torch(estimator: Any) -> bool:
-    return "skorch" in _packages(estimator)
-
-
-def _packages(estimator: Any) -> set[str]:
-    """The libraries that an estimator and what it is made of come from."""
-    parts = [estimator, *estimator.get_params(deep=True).values()]
-    return {base.__module__.split(".")[0] for part in parts for base in type(part).__mro__}
-
-
 def _is_seed(parameter: str) -> bool:
     return parameter == "random_state" or parameter.endswith("__random_state")
 
@@ -372,22 +425,3 @@ def _is_number(dtype: Any) -> bool:
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
-
-
-def sees_no_label(estimator: Any) -> bool:
-    """Whether everything before the last step is the same whatever the labels are."""
-    return all(map(_label_blind, _steps(estimator)[:-1]))
-
-
-def _steps(estimator: Any) -> list[Any]:
-    return [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
-
-
-def _label_blind(step: Any) -> bool:
-    if isinstance(step, (Pipeline, ColumnTransformer)):
-        parts = [part[1] for part in (step.steps if isinstance(step, Pipeline) else step.transformers)]
-        if isinstance(step, ColumnTransformer):
-            parts.append(step.remainder)
-        return all(map(_label_blind, parts))
-    known = isinstance(step, BaseEstimator) and type(step).__name__ in LABEL_BLIND
-    return step in ("passthrough", "drop") if isinstance(step, str) else known or step is None

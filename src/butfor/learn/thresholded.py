@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from butfor.errors import SettingError
-from butfor.seam import two_classes
+from butfor.learn.protocols import two_classes
 
 TARGETS = 2**25
 """Targets held at a time where every label has an output of its own."""

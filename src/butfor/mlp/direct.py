@@ -9,30 +9,21 @@ where one bit differs (another PyTorch, another processor) the reference trains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from butfor.mlp import reference
-from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, one_thread
+from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, BACKWARD, one_thread
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, pack, unpack
 
 CHECKED_EPOCHS = 3
 CHECKED_BATCHES = 3
 """The short training compares whole batches, what is left over, and the moments of several steps."""
-
-_aten: Any = torch.ops.aten
-
-BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "relu": lambda gradient, output: _aten.threshold_backward(gradient, output, 0),
-    "tanh": _aten.tanh_backward,
-    "sigmoid": _aten.sigmoid_backward,
-}
 
 _same_bits: dict[tuple[object, ...], bool] = {}
 

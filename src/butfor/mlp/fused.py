@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
+from butfor.learn.protocols import FlipSet, Floats, Progress
 from butfor.machine import as_they_end, available_cores
 from butfor.mlp import kernels
-from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse
+from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse, Table
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
-from butfor.seam import FlipSet, Floats, Progress
 
 ZEROS_PER_ENTRY = 3
 """How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
@@ -140,34 +140,24 @@ class Trainings:
         self._layout = Layout(recipe, rows.d)
         self._starts = starts(recipe, rows.n, rows.d, frozenset(seeds))
         sparse = bool(recipe.hidden) and mostly_zero(rows.X)
-        every = (rows.X, rows.X_val, people)
-        self._X, self._X_val, self._people = (behind_one(X[:0] if sparse else X) for X in every)
-        self._entries, self._entries_val, self._entries_people = (entries(X if sparse else X[:0]) for X in every)
-        self._y_val = np.array(rows.y_val)
-        self.fits = Fits(
-            logits=np.empty((networks, len(people)), np.float32),
-            best_epoch=np.empty(networks, np.int64),
-            epochs=np.empty(networks, np.int64),
-            validation_loss=np.empty(networks, np.float32),
-            weights=np.empty((networks, recipe.parameters(rows.d)), np.float32),
-        )
+        self._training = table(rows.X, rows.y, sparse)
+        self._validation, self._people = table(rows.X_val, rows.y_val, sparse), table(people, rows.y[:0], sparse)
+        self.fits = Fits.empty(networks, len(people), recipe.parameters(rows.d))
 
     def run(self, k: int, flips: FlipSet, seed: int) -> None:
         """Train the k-th network, unless told to stop between blocks of epochs."""
         recipe, plan, start = self.recipe, self._layout.plan, self._starts[seed]
-        room, labels = self._layout.room(start.weights), self.rows.labels(flips)
+        room, training = self._layout.room(start.weights), self._training._replace(y=self.rows.labels(flips))
         history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
+        pace = recipe.batch_size or self.rows.n, recipe.learning_rate, recipe.patience
         for orders in start.orders.blocks():
             if self.stop.is_set():
                 return
-            out_of_patience = kernels.run_epochs(
-                plan, room, self._X, self._entries, labels, self._X_val, self._entries_val, self._y_val, orders,
-                min(len(orders), recipe.max_epochs - int(history[0])), recipe.batch_size or self.rows.n,
-                recipe.learning_rate, recipe.patience, history, best_loss,
-            )  # fmt: skip
-            if out_of_patience or history[0] >= recipe.max_epochs:
+            epochs = min(len(orders), recipe.max_epochs - int(history[0]))
+            done = kernels.run_epochs(plan, room, training, self._validation, orders, epochs, *pace, history, best_loss)
+            if done or history[0] >= recipe.max_epochs:
                 break
-        kernels.predict(plan, room, self._people, self._entries_people, self.fits.logits[k])
+        kernels.predict(plan, room, self._people, self.fits.logits[k])
         self.fits.epochs[k], self.fits.best_epoch[k] = history[:2]
         self.fits.validation_loss[k] = best_loss[0]
         self.fits.weights[k] = room.kept[self._layout.places]
@@ -275,6 +265,11 @@ def behind_one(X: Floats) -> Floats:
     rows[: len(X), 0] = 1
     rows[: len(X), 1 : X.shape[1] + 1] = X
     return rows
+
+
+def table(X: Floats, y: Floats, sparse: bool) -> Table:
+    """Rows as the compiled code takes them; arrays of our own, since it is compiled for ones that can be written."""
+    return Table(behind_one(X[:0] if sparse else X), entries(X if sparse else X[:0]), np.array(y))
 
 
 def mostly_zero(X: Floats) -> bool:

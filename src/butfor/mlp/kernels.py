@@ -30,7 +30,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from butfor.seam import Floats
+from butfor.learn.protocols import Floats
 
 Ints = NDArray[np.int64]
 
@@ -89,6 +89,14 @@ class Sparse(NamedTuple):
     places: NDArray[np.int32]
     """`[rows × most]`: which inputs, counted from 0."""
     values: Floats
+
+
+class Table(NamedTuple):
+    """Rows, whole or by their entries (the other is empty), and their labels."""
+
+    X: Floats
+    sparse: Sparse
+    y: Floats
 
 
 class Room(NamedTuple):
@@ -162,10 +170,8 @@ def plus_product(builder: ir.IRBuilder, total: ir.Value, x: ir.Value, y: ir.Valu
     return builder.fadd(total, builder.fmul(x, y, flags=FUSE), flags=FUSE)
 
 
-PRODUCT = (
-    "c", "c_row", "start", "start_row", "a", "a_row", "a_step", "b", "b_step",
-    "steps", "height", "wide", "finish",
-)  # fmt: skip
+ADDRESSES = ("c", "c_row", "start", "start_row", "a", "a_row", "a_step", "b", "b_step")
+PRODUCT = (*ADDRESSES, "steps", "height", "wide", "finish")
 Given = dict[str, ir.Value]
 Sums = list[list[ir.Value]]
 
@@ -278,24 +284,6 @@ def _dots(builder: ir.IRBuilder, results: Any, a: Any, a_row: Any, b: Any, vecto
     builder.store(builder.fadd(sums[0], spread(builder, plus)), pointer(builder, results, INT(0)), align=4)
 
 
-@vector_code(types.void, *[types.int64] * 5)
-def _transpose(builder: ir.IRBuilder, to: Any, to_row: Any, source: Any, source_row: Any, rows: Any) -> None:
-    """Transpose LANES × LANES numbers, of which only the first `rows` rows are there, the others 0."""
-    block = []
-    for r in range(LANES):
-        there = builder.icmp_signed("<", INT(r), rows)
-        offset = builder.select(there, builder.mul(source_row, INT(r)), INT(0))
-        block.append(builder.select(there, load(builder, source, offset), ZERO))
-    # Riffle the upper half of the rows into the lower, log₂ LANES times.
-    half = LANES // 2
-    riffles = [[first + lane // 2 + LANES * (lane % 2) for lane in range(LANES)] for first in (0, half)]
-    for _ in range(LANES.bit_length() - 1):
-        pairs = zip(block[:half], block[half:], strict=True)
-        block = [shuffle(builder, x, y, lanes) for x, y in pairs for lanes in riffles]
-    for r, row in enumerate(block):
-        builder.store(row, pointer(builder, to, builder.mul(to_row, INT(r))), align=4)
-
-
 FEW = 4
 """Vectors of sums, or of errors, that stay in registers while a sparse row is worked through."""
 
@@ -375,23 +363,6 @@ _spread_to_entries = _for_few(
 )
 
 
-@vector_code(types.void, *[types.int64] * 3)
-def _copy(builder: ir.IRBuilder, to: Any, source: Any, vectors: Any) -> None:
-    with cgutils.for_range(builder, vectors, intp=INT) as loop:
-        offset = builder.mul(loop.index, INT(4 * LANES))
-        builder.store(load(builder, source, offset), pointer(builder, to, offset), align=4)
-
-
-@vector_code(types.void, types.int64)
-def _prefetch(builder: ir.IRBuilder, address: Any) -> None:
-    """Ask for the cache line at an address, to be read in the next batch."""
-    byte = ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [byte, INDEX, INDEX, INDEX])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    reading, keep_in_level_2, data = INDEX(0), INDEX(2), INDEX(1)
-    builder.call(function, [builder.inttoptr(address, byte), reading, keep_in_level_2, data])
-
-
 @vector_code(types.float32, types.int32)
 def _float_of_bits(builder: ir.IRBuilder, bits: Any) -> Any:
     return builder.bitcast(bits, FLOAT)
@@ -400,9 +371,20 @@ def _float_of_bits(builder: ir.IRBuilder, bits: Any) -> Any:
 # Compiled for whole numbers as such; left to itself, numba compiles anew for every constant given.
 @njit(types.void(*[types.int64] * len(PRODUCT)), **OPTIONS)
 def product(
-    c: int, c_row: int, start: int, start_row: int, a: int, a_row: int, a_step: int, b: int, b_step: int,
-    rows: int, steps: int, vectors: int, finish: int,
-) -> None:  # fmt: skip
+    c: int,
+    c_row: int,
+    start: int,
+    start_row: int,
+    a: int,
+    a_row: int,
+    a_step: int,
+    b: int,
+    b_step: int,
+    rows: int,
+    steps: int,
+    vectors: int,
+    finish: int,
+) -> None:
     """c[r, :] = start[r, :] + Σ_k a[r, k] · b[k, :] for `rows` rows r, `steps` steps k and `vectors`.
 
     `finish` ADD stores that, ADD_RELU its positive part. SLOPE + activation stores the sum alone,
@@ -412,15 +394,12 @@ def product(
     blocks = -(-rows // HEIGHT)
     height, taller = rows // blocks, rows % blocks
     for first in range(0, vectors, WIDE):
-        beside = 4 * LANES * first
+        beside, wide = 4 * LANES * first, min(WIDE, vectors - first)
         row = 0
         for index in range(blocks):
             tall = height + (index < taller)
-            _block(
-                c + row * c_row + beside, c_row, start + row * start_row + beside, start_row,
-                a + row * a_row, a_row, a_step, b + beside, b_step,
-                steps, tall, min(WIDE, vectors - first), finish,
-            )  # fmt: skip
+            c_at, start_at, a_at = c + row * c_row + beside, start + row * start_row + beside, a + row * a_row
+            _block(c_at, c_row, start_at, start_row, a_at, a_row, a_step, b + beside, b_step, steps, tall, wide, finish)
             row += tall
 
 
@@ -512,60 +491,50 @@ def _sparse_product(plan: Plan, weights: Floats, room: Room, sparse: Sparse, row
     """The first layer's outputs for the rows that `room.ids` names."""
     stride, vectors = plan.strides[0], plan.vectors[0]
     outputs, bias, row = _address(room.tile, plan.tiles[0]), _address(weights, plan.weights[0]), 4 * LANES * vectors
-    most = sparse.places.shape[1]
-    places, values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
+    all_places, all_values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
     for r in range(rows):
-        i = room.ids[r]
-        at = 4 * most * i
+        count, at = sparse.counts[room.ids[r]], 4 * sparse.places.shape[1] * room.ids[r]
+        places, values = all_places + at, all_values + at
         for first in range(0, vectors, FEW):
-            beside = 4 * LANES * first
-            _sum_of_entries(
-                outputs + r * 4 * stride + beside, bias + beside, places + at, values + at, sparse.counts[i],
-                bias + row + beside, row, min(FEW, vectors - first), finish,
-            )  # fmt: skip
+            beside, wide = 4 * LANES * first, min(FEW, vectors - first)
+            to, start = outputs + r * 4 * stride + beside, bias + beside
+            _sum_of_entries(to, start, places, values, count, start + row, row, wide, finish)
 
 
 @njit(**OPTIONS)
-def _sparse_gradient(plan: Plan, room: Room, sparse: Sparse, errors: int, errors_row: int, rows: int) -> None:
+def _sparse_gradient(plan: Plan, room: Room, sparse: Sparse, rows: int) -> None:
     """Add the first layer's gradient: of the weights through the entries, of the bias through every row."""
-    vectors = plan.vectors[0]
-    bias, row = _address(room.gradient, plan.weights[0]), 4 * LANES * vectors
-    one = _address(room.tile, plan.tiles[0] - 1)  # the 1 that stands before every row of outputs
-    product(bias, 0, bias, 0, one, 0, 4 * plan.strides[0], errors, errors_row, 1, rows, vectors, ADD)
-    most = sparse.places.shape[1]
-    places, values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
+    stride, vectors = 4 * plan.strides[0], plan.vectors[0]
+    bias, row, errors = (
+        _address(room.gradient, plan.weights[0]),
+        4 * LANES * vectors,
+        _address(room.tile, plan.tiles[0]),
+    )
+    # The 4 bytes before every row of outputs hold a 1.
+    product(bias, 0, bias, 0, errors - 4, 0, stride, errors, stride, 1, rows, vectors, ADD)
+    all_places, all_values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
     for r in range(rows):
-        i = room.ids[r]
-        at = 4 * most * i
+        count, at = sparse.counts[room.ids[r]], 4 * sparse.places.shape[1] * room.ids[r]
+        places, values = all_places + at, all_values + at
         for first in range(0, vectors, FEW):
-            beside = 4 * LANES * first
-            _spread_to_entries(
-                bias + row + beside, errors + r * errors_row + beside, places + at, values + at, sparse.counts[i],
-                row, min(FEW, vectors - first),
-            )  # fmt: skip
+            beside, wide = 4 * LANES * first, min(FEW, vectors - first)
+            to, error = bias + row + beside, errors + r * stride + beside
+            _spread_to_entries(to, error, places, values, count, row, wide)
 
 
 @njit(**OPTIONS)
-def forward(
-    plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int, source_row: int, rows: int
-) -> None:  # fmt: skip
+def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int, source_row: int, rows: int) -> None:
     """The logits of the rows at `source`, or of those that `room.ids` names; their hidden outputs stay in the tile."""
     last = len(plan.into) - 1
     relu = plan.activation == RELU
+    finish = ADD_RELU if relu else ADD
     for layer in range(last):
-        t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
-        outputs, bias, row = (
-            _address(room.tile, t),
-            _address(weights, plan.weights[layer]),
-            4 * LANES * vectors,
-        )
+        t, stride, into, vectors = plan.tiles[layer], plan.strides[layer], plan.into[layer], plan.vectors[layer]
+        outputs, bias, row = _address(room.tile, t), _address(weights, plan.weights[layer]), 4 * LANES * vectors
         if layer == 0 and len(sparse.counts):
-            _sparse_product(plan, weights, room, sparse, rows, ADD_RELU if relu else ADD)
+            _sparse_product(plan, weights, room, sparse, rows, finish)
         else:
-            product(
-                outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row,
-                rows, plan.into[layer], vectors, ADD_RELU if relu else ADD,
-            )  # fmt: skip
+            product(outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row, rows, into, vectors, finish)
         if not relu:
             tile = room.tile[t - LANES : t - LANES + rows * stride].reshape(rows, stride)
             _activate(tile[:, LANES:], plan.activation)
@@ -591,26 +560,20 @@ def backward(plan: Plan, room: Room, sparse: Sparse, source: int, source_row: in
             below, below_row = _address(room.tile, plan.tiles[layer - 1]), 4 * plan.strides[layer - 1]
         else:
             below, below_row = source, source_row
-        gradient, row = _address(room.gradient, w), 4 * LANES * vectors
+        sums, row = _address(room.gradient, w), 4 * LANES * vectors
+        back = _address(room.turned, plan.turned[layer])
         if layer == last:
-            product(gradient, 0, gradient, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
+            product(sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
             _last_bias(room.gradient, w + into, w + LANES * vectors, room.logits, rows)
             back = _address(room.weights, w)
         elif layer == 0 and len(sparse.counts):
-            _sparse_gradient(plan, room, sparse, errors, errors_row, rows)
-            back = 0
+            _sparse_gradient(plan, room, sparse, rows)
         else:
-            product(
-                gradient, row, gradient, row, below - 4, 4, below_row, errors, errors_row,
-                into + 1, rows, vectors, ADD,
-            )  # fmt: skip
-            back = _address(room.turned, plan.turned[layer])
+            product(sums, row, sums, row, below - 4, 4, below_row, errors, errors_row, into + 1, rows, vectors, ADD)
         if layer:
-            vectors = plan.vectors[layer - 1]
-            product(
-                below, below_row, 0, 0, errors, errors_row, 4, back, 4 * LANES * vectors,
-                rows, outputs, vectors, SLOPE + plan.activation,
-            )  # fmt: skip
+            vectors, slope = plan.vectors[layer - 1], SLOPE + plan.activation
+            row = 4 * LANES * vectors
+            product(below, below_row, 0, 0, errors, errors_row, 4, back, row, rows, outputs, vectors, slope)
         errors, errors_row, outputs = below, below_row, into
 
 
@@ -654,27 +617,20 @@ def _adam(room: Room, step: int, learning_rate: float) -> None:
 def turn(plan: Plan, room: Room) -> None:
     """Copy the weights of every hidden layer but the first to `[outputs × inputs]`."""
     for layer in range(1, len(plan.into) - 1):
-        into, out = plan.into[layer], plan.into[layer + 1]
-        row, turned_row = 4 * LANES * plan.vectors[layer], 4 * LANES * plan.vectors[layer - 1]
-        matrix = _address(room.weights, plan.weights[layer]) + row
-        turned = _address(room.turned, plan.turned[layer])
-        for o in range(0, out, LANES):
-            for i in range(0, into, LANES):
-                to = turned + o * turned_row + 4 * i
-                _transpose(to, turned_row, matrix + i * row + 4 * o, row, into - i)
+        row, turned_row = LANES * plan.vectors[layer], LANES * plan.vectors[layer - 1]
+        for i in range(plan.into[layer]):
+            at, to = plan.weights[layer] + row * (1 + i), plan.turned[layer] + i
+            for o in range(plan.into[layer + 1]):
+                room.turned[to + o * turned_row] = room.weights[at + o]
 
 
 @njit(**OPTIONS)
 def _gather(room: Room, X: Floats, y: Floats, order: Ints, first: int, rows: int) -> None:
-    """Copy the rows and labels order[first : first + rows], and ask for the rows after them."""
-    row, vectors = 4 * X.shape[1], X.shape[1] // LANES
-    to, source = _address(room.gathered, 0), _address(X, 0)
+    """Copy the rows and labels order[first : first + rows]."""
     for r in range(rows):
-        if first + rows + r < len(order):
-            soon = source + order[first + rows + r] * row
-            for line in range(0, row, 64):
-                _prefetch(soon + line)
-        _copy(to + r * row, source + order[first + r] * row, vectors)
+        row, to = X[order[first + r]], room.gathered[r]
+        for j in range(len(row)):
+            to[j] = row[j]
         room.labels[r] = y[order[first + r]]
 
 
@@ -692,11 +648,9 @@ def _name_rows(room: Room, first: int, rows: int) -> None:
 
 
 @njit(**OPTIONS)
-def _step(
-    plan: Plan, room: Room, X: Floats, sparse: Sparse, y: Floats, order: Ints, first: int, size: int,
-    step: int, learning_rate: float,
-) -> None:  # fmt: skip
+def _step(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int, step: int, rate: float) -> None:
     """Learn from one batch: the rows order[first : first + size], or all in place without an order."""
+    X, sparse, y = table.X, table.sparse, table.y
     row = 4 * X.shape[1]
     for begin in range(first, first + size, TILE):
         rows = min(TILE, first + size - begin)
@@ -716,7 +670,7 @@ def _step(
         forward(plan, room.weights, room, sparse, source, row, rows)
         _errors(room.logits, room.labels, rows, f32(1) / f32(size))
         backward(plan, room, sparse, source, row, rows)
-    _adam(room, step, learning_rate)
+    _adam(room, step, rate)
     turn(plan, room)
 
 
@@ -732,34 +686,44 @@ def _total_loss(logits: Floats, labels: Floats) -> f32:
 
 
 @njit(**OPTIONS)
-def _validate(plan: Plan, room: Room, X: Floats, sparse: Sparse, y: Floats) -> f32:
+def _validate(plan: Plan, room: Room, table: Table) -> f32:
     """The mean loss."""
+    X, y = table.X, table.y
     total = 0.0
     for first in range(0, len(y), TILE):
         labels = y[first : first + TILE]
         source = _address(X, first * X.shape[1] + 1)
         _name_rows(room, first, len(labels))
-        forward(plan, room.weights, room, sparse, source, 4 * X.shape[1], len(labels))
+        forward(plan, room.weights, room, table.sparse, source, 4 * X.shape[1], len(labels))
         total += _total_loss(room.logits, labels)
     return f32(total / len(y))
 
 
 @njit(**OPTIONS)
 def run_epochs(
-    plan: Plan, room: Room, X: Floats, sparse: Sparse, y: Floats, X_val: Floats, sparse_val: Sparse, y_val: Floats,
-    orders: Ints, epochs: int, batch: int, learning_rate: float, patience: int, history: Ints, best_loss: Floats,
-) -> bool:  # fmt: skip
+    plan: Plan,
+    room: Room,
+    training: Table,
+    validation: Table,
+    orders: Ints,
+    epochs: int,
+    batch: int,
+    learning_rate: float,
+    patience: int,
+    history: Ints,
+    best_loss: Floats,
+) -> bool:
     """Train on for at most `epochs` epochs; True once patience has run out.
 
     `history` counts the epochs done, the kept one, and the steps done.
     """
     for epoch in range(epochs):
-        for first in range(0, len(y), batch):
-            size = min(batch, len(y) - first)
+        for first in range(0, len(training.y), batch):
+            size = min(batch, len(training.y) - first)
             history[2] += 1
-            _step(plan, room, X, sparse, y, orders[epoch], first, size, history[2], learning_rate)
+            _step(plan, room, training, orders[epoch], first, size, history[2], learning_rate)
         history[0] += 1
-        loss = _validate(plan, room, X_val, sparse_val, y_val)
+        loss = _validate(plan, room, validation)
         if loss < best_loss[0]:
             best_loss[0] = loss
             history[1] = history[0]
@@ -771,11 +735,12 @@ def run_epochs(
 
 
 @njit(**OPTIONS)
-def predict(plan: Plan, room: Room, X: Floats, sparse: Sparse, logits: Floats) -> None:
-    """The kept network's logits for the rows of X."""
+def predict(plan: Plan, room: Room, table: Table, logits: Floats) -> None:
+    """The kept network's logits for the table's rows."""
+    X = table.X
     for first in range(0, len(logits), TILE):
         rows = min(TILE, len(logits) - first)
         _name_rows(room, first, rows)
-        forward(plan, room.kept, room, sparse, _address(X, first * X.shape[1] + 1), 4 * X.shape[1], rows)
+        forward(plan, room.kept, room, table.sparse, _address(X, first * X.shape[1] + 1), 4 * X.shape[1], rows)
         for r in range(rows):
             logits[first + r] = room.logits[r]

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from butfor.learn.protocols import Floats
 from butfor.mlp.recipe import ACTIVATIONS, Recipe, Rows
-from butfor.seam import Floats
 
 SOURCE = Path(__file__).with_name("onelaunch.cu")
 TILE, CHUNK, NARROW = 64, 32, 64

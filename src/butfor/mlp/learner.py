@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,26 +12,55 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from butfor.encode import TableEncoder
-from butfor.encoded import EncodedTable
+from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import LearnerError, SettingError
+from butfor.learn.protocols import (
+    MEMBERS,
+    Bound,
+    Engine,
+    FlipSet,
+    Floats,
+    Learner,
+    Model,
+    Progress,
+    Remembered,
+    Table,
+    Training,
+    named_pulls,
+)
 from butfor.mlp.mlp import MLP, split_off_validation
 from butfor.mlp.recipe import Fits, Network, Recipe, Rows
-from butfor.seam import Bound, FlipSet, Floats, Learner, Progress, Table, Training
+
+LARGE = 20_000
+"""Training rows from which on an ensemble has half the members."""
 
 
-class MLPLearner:
+class MLPLearner(Learner):
     """The encoder is fitted on the training rows alone; labels play no part in it, so that all flip sets share it."""
 
-    name = "MLP"
-    seeded = True
     kind = "mlp"
+    deterministic = True
+    takes_validation = True
 
-    def __init__(self, model: MLP, encoder: TableEncoder | None = None) -> None:
+    def __init__(self, model: MLP, encoder: Any = None) -> None:
+        if encoder is not None and not isinstance(encoder, TableEncoder):
+            raise SettingError(f"encoder={encoder!r} does not go with MLP, which needs a TableEncoder.")
         self.recipe = model.recipe()
         self.validation_fraction = model.validation_fraction
         self.encoder = clone(encoder) if encoder is not None else TableEncoder()
-        self._data: _Encoded | None = None
+        self._remembered = Remembered()
+
+    @property
+    def name(self) -> str:
+        return "MLP"
+
+    @property
+    def seeded(self) -> bool:
+        return True
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        return ("stacked", "fused", "joblib")
 
     def split(self, labels: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Positions of training rows and of those, a stratified share, that steer early stopping in their stead."""
@@ -59,18 +89,24 @@ class MLPLearner:
             )
         return NetworkModel(network, rows, data)
 
-    @staticmethod
-    def light(model: NetworkModel) -> Network:
-        """What a model needs to travel between processes that both have the table."""
-        return model.network
+    def light(self, model: Model) -> Network:
+        network: Network = model.network
+        return network
 
-    def restored(self, network: Network, table: Table) -> NetworkModel:
+    def restored(self, light: Network, table: Table) -> NetworkModel:
         data = self.encoded(table)
-        return NetworkModel(network, data.rows, data)
+        return NetworkModel(light, data.rows, data)
 
     @property
-    def own_seed(self) -> int:
+    def own_seed(self) -> int:  # type: ignore[override]
         return self.recipe.seed
+
+    def gaps(self) -> list[str]:
+        return []
+
+    def usual_members(self, rows: int, seconds: float) -> int:
+        """By the table's size, whatever machine it is trained on."""
+        return MEMBERS if rows <= LARGE else MEMBERS // 2
 
     def reseeded(self, seed: int) -> MLPLearner:
         other = object.__new__(MLPLearner)
@@ -92,9 +128,8 @@ class MLPLearner:
 
     def encoded(self, table: Table) -> _Encoded:
         """The table as numbers, encoded once."""
-        if self._data is None or self._data.table is not table:
-            self._data = _Encoded(self.encoder, table)
-        return self._data
+        encoded: _Encoded = self._remembered.of(table, lambda: _Encoded(self.encoder, table))
+        return encoded
 
 
 class _Encoded(EncodedTable):
@@ -108,38 +143,37 @@ class _Encoded(EncodedTable):
         self.rows = Rows(self.X, table.zero_one, X_val, table.validation_zero_one)
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkModel:
+class NetworkModel(Model):
     """A trained network behind its encoder. `rows` holds the labels it was trained on."""
 
-    network: Network
-    rows: Rows
-    data: _Encoded
-
-    @property
-    def encoder(self) -> TableEncoder:
-        return self.data.encoder
-
-    def encoded(self, people: pd.DataFrame) -> Floats:
-        """People as the network sees them, `[people × inputs]`."""
-        return self.data.people(people)
+    def __init__(self, network: Network, rows: Rows, data: _Encoded) -> None:
+        self.network, self.rows, self._data = network, rows, data
+        self.encoder = data.encoder
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self.network.logits(self.encoded(people))
+        return self.network.logits(self._data.people(people))
+
+    def person_keys(self, people: pd.DataFrame) -> list[int]:
+        encoded = self._data.people(people)
+        return [zlib.crc32(np.ascontiguousarray(x, dtype=np.float32).tobytes()) for x in encoded]
+
+    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Floats, Floats]:
+        return self.rows.X, self._data.people(people)
+
+    def pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
+        from butfor.mlp.linearize import linearize
+
+        encoded = self._data.people(people)
+        local = linearize(self.network, encoded)
+        if not local.exact:
+            return None
+        return named_pulls(self.encoder.by_column(local.theta * encoded), local.bias, list(people.columns))
 
 
-class NetworkEngine:
+class NetworkEngine(Engine):
     """Base of the engines for our network. Each brings ``fit_many(recipe, rows, flip_sets, people)``: networks that are
     the reference's up to the order of floating-point sums. `seeds` names one for each flip set; else it is the
     recipe's."""
-
-    name: str
-    by_definition = False
-    device: Any = "cpu"
-
-    @property
-    def width(self) -> int:
-        raise NotImplementedError
 
     def fit_many(
         self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats,
@@ -159,12 +193,22 @@ class NetworkEngine:
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         assert isinstance(learner, MLPLearner)
+        return _Bound(self, learner, table, people)
+
+
+class _Bound(Bound):
+    """A network engine with the encoded rows and people."""
+
+    def __init__(self, engine: NetworkEngine, learner: MLPLearner, table: Table, people: pd.DataFrame) -> None:
         data = learner.encoded(table)
-        encoded = np.array(data.people(people))
+        self._engine, self._recipe, self._rows, self._people = (
+            engine,
+            learner.recipe,
+            data.rows,
+            np.array(data.people(people)),
+        )
 
-        def answers(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
-            own = learner.recipe.seed
-            flip_sets, seeds = [t.flips for t in trainings], [own if t.seed is None else t.seed for t in trainings]
-            return self.answer_many(learner.recipe, data.rows, flip_sets, encoded, progress, seeds)
-
-        return answers
+    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+        flip_sets = [training.flips for training in trainings]
+        seeds = [self._recipe.seed if training.seed is None else training.seed for training in trainings]
+        return self._engine.answer_many(self._recipe, self._rows, flip_sets, self._people, progress, seeds)

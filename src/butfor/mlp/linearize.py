@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.learn.protocols import Floats
 from butfor.mlp.recipe import Network
-from butfor.seam import Floats
 
 THRESHOLDS = {"relu": 0.0, "tanh": 0.0, "sigmoid": 0.5}
 """A neuron is active where its output is above this: for all three, where its input is above 0."""

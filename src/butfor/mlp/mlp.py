@@ -13,11 +13,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from butfor.errors import SettingError, TableError, listed
+from butfor.learn.protocols import Floats, MakesLearner, two_classes
 from butfor.mlp.recipe import Network, Recipe, Rows
-from butfor.seam import Floats, two_classes
 
 
-class MLP(ClassifierMixin, BaseEstimator):
+class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
     """A small feed-forward network for two classes, trained to the last bit the same every time.
 
     Adam on mean binary cross-entropy, early stopping on the best validation loss. After `fit`,
@@ -34,6 +34,8 @@ class MLP(ClassifierMixin, BaseEstimator):
     validation_fraction : share of the rows set aside, stratified, when `fit` gets no validation rows.
     random_state : seed of the initial weights and of the batch order.
     """
+
+    made_by = "butfor.mlp.learner:MLPLearner"
 
     def __init__(
         self,

@@ -37,10 +37,10 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,10 @@ import torch
 from torch import Tensor
 
 from butfor.errors import EngineError, SettingError
+from butfor.learn.protocols import FlipSet, Floats, Progress
 from butfor.mlp.launchplan import TILE, Inputs, Plan, inputs_of
-from butfor.mlp.recipe import Fits, Recipe, Rows
-from butfor.mlp.reference import batch_orders
-from butfor.seam import FlipSet, Floats, Progress
+from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.reference import batch_orders, packed_start
 
 DEEPEST = 3
 """Hidden layers at the most."""
@@ -73,98 +73,100 @@ def can_train(recipe: Recipe, rows: Rows, people: Floats, device: torch.device) 
     )
 
 
-def most_seeds(recipe: Recipe, n: int) -> int:
-    """How many seeds one launch can hold."""
-    return max(1, MOST_ORDER_BYTES // _order_bytes(recipe, n)) if recipe.batch_size is not None else 2**20
+def parts(recipe: Recipe, n: int, seeds: Sequence[int]) -> list[slice]:
+    """What goes into one launch each: trainings whose seeds' batch orders fit on the device together; as a rule,
+    everything."""
+    most = len(seeds) if recipe.batch_size is None else max(1, MOST_ORDER_BYTES // _order_bytes(recipe, n))
+    starts, held = [0], set[int]()
+    for k, seed in enumerate(seeds):
+        if seed not in held and len(held) == most:
+            starts.append(k)
+            held.clear()
+        held.add(seed)
+    return [slice(*ends) for ends in pairwise([*starts, len(seeds)])]
 
 
 def _order_bytes(recipe: Recipe, n: int) -> int:
     return 0 if recipe.batch_size is None else 4 * recipe.max_epochs * n
 
 
-def fit_many(
-    recipes: Sequence[Recipe],
+def train(
+    recipe: Recipe,
     rows: Rows,
     flip_sets: Sequence[FlipSet],
-    seed_of: Sequence[int],
+    seeds: Sequence[int],
     people: Floats,
-    starts: Tensor,
     device: torch.device,
     progress: Progress | None = None,
     weights: bool = True,
-) -> Fits:
-    """Train one network per flip set. `recipes` differ in their seed alone; `starts [seeds × p]` are their initial
-    weights, packed, and `seed_of[k]` says which of them network k takes. `weights`: whether to bring the networks
-    themselves back, which takes a while; else nothing is said of them."""
+) -> tuple[np.ndarray, ...]:
+    """The fields of `Fits` for one network per flip set and seed. `weights`: whether to bring the networks themselves
+    back, which takes a while."""
     with torch.cuda.device(device):
         inputs = inputs_of(rows, people)
-        plan = Plan.of(recipes[0], rows, inputs, device)
+        plan = Plan.of(recipe, rows, inputs, device)
         assert plan is not None, "can_train comes first"
         kernel = compiled(plan, torch.cuda.current_device())
-        work, kept = prepare(recipes, rows, flip_sets, seed_of, people, starts, plan, inputs, device)
+        work, tensors = prepare(recipe, rows, flip_sets, seeds, people, plan, inputs, device)
         torch.cuda.synchronize()  # all inputs are in place before another stream looks at `control`
         kernel.launch(work, min(plan.slots, len(flip_sets)))
-        _watch(kept["control"], progress)
-    return Fits(
-        logits=kept["logits"].cpu().numpy(),
-        best_epoch=kept["best_epochs"].cpu().numpy().astype(np.int64),
-        epochs=kept["epochs"].cpu().numpy().astype(np.int64),
-        validation_loss=kept["losses"].cpu().numpy(),
-        weights=(
-            inputs.usual_order(kept["weights"], recipes[0].hidden[0]).cpu().numpy()
-            if weights
-            else np.empty((len(flip_sets), 0), np.float32)
-        ),
-    )
+        _watch(tensors["control"], progress)
+    trained = inputs.usual_order(tensors["weights"], recipe.hidden[0]) if weights else tensors["weights"][:, :0]
+    logits, kept, ran, losses = (tensors[name] for name in ("logits", "best_epochs", "epochs", "losses"))
+    return tuple(tensor.cpu().numpy() for tensor in (logits, kept, ran, losses, trained))
+
+
+POINTERS = (
+    "X X_val people starts bits bits_val bits_people y y_val flips flip_ends seed_of orders "
+    "weights losses logits moments hot best_epochs epochs labels control"
+)
+COUNTS = "networks n n_val n_people batch patience max_epochs"
 
 
 class Work(ctypes.Structure):
-    """The kernel's argument; the fields of `struct Work` in the source below."""
+    """The kernel's argument; the fields of its `struct Work`."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in (
-            "X", "X_val", "people", "starts", "bits", "bits_val", "bits_people", "y", "y_val", "flips", "flip_ends",
-            "seed_of", "orders", "weights", "losses", "logits", "moments", "hot", "best_epochs", "epochs", "labels",
-            "control",
-        )),
+        *((name, ctypes.c_void_p) for name in POINTERS.split()),
         ("learning_rate", ctypes.c_double),
-        *((name, ctypes.c_int) for name in (
-            "networks", "n", "n_val", "n_people", "batch", "patience", "max_epochs",
-        )),
-    ]  # fmt: skip
+        *((name, ctypes.c_int) for name in COUNTS.split()),
+    ]
 
 
 def prepare(
-    recipes: Sequence[Recipe],
+    recipe: Recipe,
     rows: Rows,
     flip_sets: Sequence[FlipSet],
-    seed_of: Sequence[int],
+    seeds: Sequence[int],
     people: Floats,
-    starts: Tensor,
     plan: Plan,
     inputs: Inputs,
     device: torch.device,
 ) -> tuple[Work, dict[str, Tensor]]:
     """The kernel's argument, and the tensors it points to, which must outlive the launch."""
-    recipe, K, blocks = recipes[0], len(flip_sets), min(plan.slots, len(flip_sets))
+    K, blocks = len(flip_sets), min(plan.slots, len(flip_sets))
     flips = [i for one in flip_sets for i in one]
     if flips and not 0 <= min(flips) <= max(flips) < rows.n:
         raise SettingError(f"A flip set names a row that is not there: rows go from 0 to {rows.n - 1}.")
-    ends = np.cumsum([0, *(len(one) for one in flip_sets)])
-    orders = [drawn_orders(one, rows.n) for one in recipes if one.batch_size is not None]
+    each, seed_of = np.unique(seeds, return_inverse=True)
+    recipes = [replace(recipe, seed=int(seed)) for seed in each]
+    orders = [torch.zeros(1, dtype=torch.int32)] if recipe.batch_size is None else drawn_orders(recipes, rows.n)
     given = {
         "people": _feature_major(people[:, inputs.dense]),
-        "starts": inputs.kernel_order(starts, recipe.hidden[0]),
+        "starts": inputs.kernel_order(torch.stack([packed_start(one, rows.d) for one in recipes]), recipe.hidden[0]),
         "bits_people": inputs.bits(people),
         "flips": torch.tensor(flips or [0], dtype=torch.int32),
-        "flip_ends": torch.tensor(ends, dtype=torch.int32),
+        "flip_ends": torch.tensor(np.cumsum([0, *map(len, flip_sets)]), dtype=torch.int32),
         "seed_of": torch.tensor(seed_of, dtype=torch.int32),
-        "orders": torch.cat(orders or [torch.zeros(1, dtype=torch.int32)]),
+        "orders": torch.cat(orders),
     }
     shapes = {
-        "weights": (K, plan.numbers), "losses": (K,), "logits": (K, len(people)),
-        "moments": (blocks, 2, plan.numbers), "hot": (blocks, 3, plan.hot_numbers),
-    }  # fmt: skip
+        "weights": (K, plan.numbers),
+        "losses": (K,),
+        "logits": (K, len(people)),
+        "moments": (blocks, 2, plan.numbers),
+        "hot": (blocks, 3, plan.hot_numbers),
+    }
     counts = {"best_epochs": (K,), "epochs": (K,), "labels": (blocks, -(-rows.n // 32)), "control": (3,)}
     try:
         tensors = placed(rows, inputs, plan.gather, device) | _on(device, given)
@@ -174,13 +176,9 @@ def prepare(
         raise EngineError(
             f"{device} has not enough free memory for {K} networks on {rows.n} rows: train fewer flip sets in one call."
         ) from None
-    work = Work(
-        **{name: tensor.data_ptr() for name, tensor in tensors.items()},
-        learning_rate=recipe.learning_rate, networks=K, n=rows.n, n_val=len(rows.X_val),
-        n_people=len(people), batch=recipe.batch_size or rows.n, patience=recipe.patience,
-        max_epochs=recipe.max_epochs,
-    )  # fmt: skip
-    return work, tensors
+    sizes = K, rows.n, len(rows.X_val), len(people), recipe.batch_size or rows.n, recipe.patience, recipe.max_epochs
+    pointers = (tensors[name].data_ptr() for name in POINTERS.split())
+    return Work(*pointers, recipe.learning_rate, *sizes), tensors
 
 
 @lru_cache(maxsize=2)
@@ -188,32 +186,36 @@ def placed(rows: Rows, inputs: Inputs, gather: bool, device: torch.device) -> di
     """A table as the kernel takes it, on the device; `gather`: rows are taken in any order. It is asked about again and
     again, and packing it takes longer than many a launch."""
     X = rows.X[:, inputs.dense]
-    return _on(device, {
+    tensors = {
         "X": _row_major(X) if gather else _feature_major(X),
         "X_val": _feature_major(rows.X_val[:, inputs.dense]),
         "bits": inputs.bits(rows.X),
         "bits_val": inputs.bits(rows.X_val),
         "y": _bits(rows.y),
         "y_val": _bits(rows.y_val),
-    })  # fmt: skip
+    }
+    return _on(device, tensors)
 
 
 def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.contiguous().to(device) for name, tensor in tensors.items()}
 
 
-_drawn: OrderedDict[tuple[Recipe, int], Tensor] = OrderedDict()
+_drawn: dict[tuple[Recipe, int], Tensor] = {}
 
 
-def drawn_orders(recipe: Recipe, n: int) -> Tensor:
-    """The batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many a launch, so that the last
-    ones are kept, up to as many bytes as a launch may hold."""
-    if (recipe, n) not in _drawn:
-        _drawn[recipe, n] = torch.stack([order.int() for order in islice(batch_orders(recipe, n), recipe.max_epochs)])
-    _drawn.move_to_end((recipe, n))
-    while len(_drawn) > 1 and sum(4 * orders.numel() for orders in _drawn.values()) > MOST_ORDER_BYTES:
-        _drawn.popitem(last=False)
-    return _drawn[recipe, n]
+def drawn_orders(recipes: Sequence[Recipe], n: int) -> list[Tensor]:
+    """Each seed's batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many a launch: they are
+    kept until there are more bytes of them than a launch may hold."""
+    orders = []
+    for recipe in recipes:
+        if (recipe, n) not in _drawn:
+            if sum(4 * drawn.numel() for drawn in _drawn.values()) > MOST_ORDER_BYTES:
+                _drawn.clear()
+            epochs = islice(batch_orders(recipe, n), recipe.max_epochs)
+            _drawn[recipe, n] = torch.stack([order.int() for order in epochs])
+        orders.append(_drawn[recipe, n])
+    return orders
 
 
 def _feature_major(X: Floats) -> Tensor:
@@ -275,10 +277,8 @@ class Kernel:
             return
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(work))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        self._call(
-            "cuLaunchKernel", self.function, blocks, 1, 1, 32 * self.plan.warps, 1, 1,
-            self.plan.shared_bytes, stream, arguments, None,
-        )  # fmt: skip
+        grid, block = (blocks, 1, 1), (32 * self.plan.warps, 1, 1)
+        self._call("cuLaunchKernel", self.function, *grid, *block, self.plan.shared_bytes, stream, arguments, None)
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.driver, name)(*arguments)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 ACTIVATION_MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
 
 ACTIVATION_FUNCTIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
+
+_aten: Any = torch.ops.aten
+
+BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "relu": lambda gradient, output: _aten.threshold_backward(gradient, output, 0),
+    "tanh": _aten.tanh_backward,
+    "sigmoid": _aten.sigmoid_backward,
+}
+"""A gradient by an activation's output ↦ by its input; autograd's own operations."""
 
 
 @contextmanager

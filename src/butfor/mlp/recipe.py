@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.seam import Floats
+from butfor.learn.protocols import Floats
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
 MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
@@ -160,6 +160,18 @@ class Fits:
     validation_loss: Floats
     weights: Floats
 
+    @classmethod
+    def empty(cls, networks: int, people: int, parameters: int) -> Fits:
+        """Room for so many networks."""
+        epochs, ran = np.zeros(networks, np.int64), np.zeros(networks, np.int64)
+        logits, losses = np.empty((networks, people), np.float32), np.empty(networks, np.float32)
+        return cls(logits, epochs, ran, losses, np.empty((networks, parameters), np.float32))
+
+    def put(self, at: int | slice, *fields: Any) -> None:
+        """Enter what was trained, field by field."""
+        for name, value in zip(self.__dataclass_fields__, fields, strict=True):
+            getattr(self, name)[at] = value
+
     @property
     def answers(self) -> Floats:
         """The logits, NaN where no epoch was kept: training diverged, and the initial weights are nobody's answer."""
@@ -168,10 +180,8 @@ class Fits:
     def network(self, k: int, recipe: Recipe, inputs: int) -> Network:
         """The k-th network, unpacked."""
         weights, biases = unpack(self.weights[k], recipe.widths(inputs))
-        return Network(
-            weights, biases, recipe,
-            int(self.best_epoch[k]), int(self.epochs[k]), float(self.validation_loss[k]),
-        )  # fmt: skip
+        kept, ran, loss = int(self.best_epoch[k]), int(self.epochs[k]), float(self.validation_loss[k])
+        return Network(weights, biases, recipe, kept, ran, loss)
 
 
 def _brief(hidden: tuple[int, ...]) -> str:

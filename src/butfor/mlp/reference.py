@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import GENERATOR
 from butfor.mlp.onethread import ACTIVATION_MODULES, one_thread
 from butfor.mlp.recipe import Fits, Network, Recipe, Rows, pack
-from butfor.seam import FlipSet, Floats
 
 KEPT_STARTS, KEPT_PARAMETERS = 256, 2**16
 """Initial networks that are kept, and how large each may be: 64 MiB at the most."""

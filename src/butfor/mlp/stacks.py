@@ -1,17 +1,190 @@
-"""Networks in stacks: forwards, gradients and Hessian products of S small networks at a time, as batched products.
+"""L for many small networks side by side, as stacked tensors on any torch device.
 
-Shapes as in `butfor.mlp.sweeps`, which walks whole trainings back with them; the first axis is always the network.
+S networks share rows and recipe and differ in seed and labels, so that one step of all of them is a handful of batched
+matrix products. A network leaves the stack at the end of the epoch in which it stops.
+
+Shapes: S networks, B rows of a batch, P directions, p numbers in a network, packed in PyTorch's order. The first axis
+is always the network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from threading import Event
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from butfor.mlp.onethread import ACTIVATION_FUNCTIONS
-from butfor.mlp.unroll import TILE, Layers, bend, slope
+from butfor.learn.protocols import Floats
+from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, BACKWARD
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Recipe, Rows
+from butfor.mlp.reference import batch_orders, packed_start
+
+TILE = {"cpu": 2**17, "cuda": 2**26}
+"""Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in the cache,
+on CUDA it should only fit in memory."""
+
+Layers = list[tuple[Tensor, Tensor]]
+"""Weights `[… × out × in]` and biases `[… × out]`, layer by layer."""
+Positions = NDArray[np.int64]
+
+
+class Halted(Exception):
+    """Somebody set `halt`: there is no result."""
+
+
+class State(NamedTuple):
+    """Weights and Adam's two moments before a step, each `[S × p]`."""
+
+    w: Tensor
+    m: Tensor
+    v: Tensor
+
+    def of(self, which: Tensor | slice) -> State:
+        return State(*(part[which] for part in self))
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows and people as tensors on the device."""
+
+    X: Tensor
+    X_val: Tensor
+    y_val: Tensor
+    people: Tensor
+
+    @classmethod
+    def of(cls, rows: Rows, people: Floats, device: torch.device, dtype: torch.dtype = torch.float32) -> Data:
+        arrays = (rows.X, rows.X_val, rows.y_val, people)
+        return cls(*(torch.tensor(np.asarray(array), device=device, dtype=dtype) for array in arrays))
+
+
+@dataclass(frozen=True)
+class Crew:
+    """S networks: the labels each learns `y [S × n]`, and which of the stack's batch orders it follows `[S]`."""
+
+    y: Tensor
+    order: Tensor
+
+    def of(self, which: Tensor | slice) -> Crew:
+        return Crew(self.y[which], self.order[which])
+
+
+class Stack:
+    """Networks trained side by side on `labels [S × n]`, any real numbers.
+
+    `kept [S]` and `ran [S]` are the epochs kept and run, `weights [S × p]` those kept (at first the initial ones),
+    `losses [S × epochs + 1]` the validation losses. Once `halt` is set, training ends with `Halted` between two steps.
+    """
+
+    def __init__(
+        self, recipe: Recipe, data: Data, labels: NDArray[Any], seeds: Sequence[int], halt: Event | None = None
+    ) -> None:
+        self.recipe, self.data, self.halt = recipe, data, halt
+        self.n, self.d = data.X.shape
+        self.widths, self.p = recipe.widths(self.d), recipe.parameters(self.d)
+        self.batch_size = recipe.batch_size or self.n
+        self.batches = math.ceil(self.n / self.batch_size)
+        each, order = np.unique(seeds, return_inverse=True)
+        self.recipes = [replace(recipe, seed=int(seed)) for seed in each]
+        self.crew = Crew(torch.from_numpy(labels).to(data.X), self.index(order))
+        starts = torch.stack([packed_start(one, self.d) for one in self.recipes])
+        self.weights = starts.to(data.X)[self.crew.order]
+        self.orders: dict[int, Tensor] = {}
+        self.losses = np.full((len(labels), recipe.max_epochs + 1), np.nan)
+        self.losses[:, 0] = np.inf
+        self.kept, self.ran = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.int64)
+
+    def train(self, record: Callable[[int, State], None] | None = None) -> Iterator[tuple[Positions, State]]:
+        """After each epoch, the networks that took part in it and their state. `record` is called before every step;
+        without it the batch orders of past epochs are forgotten."""
+        draws = [batch_orders(one, self.n) for one in self.recipes]
+        state = State(self.weights.clone(), torch.zeros_like(self.weights), torch.zeros_like(self.weights))
+        going, crew = np.arange(len(self.kept)), self.crew
+        for epoch in range(1, self.recipe.max_epochs + 1):
+            if self.recipe.batch_size is not None:
+                drawn = torch.stack([next(draw) for draw in draws]).to(self.data.X.device)
+                self.orders = {**(self.orders if record else {}), epoch - 1: drawn}
+            for step in range((epoch - 1) * self.batches, epoch * self.batches):
+                if record:
+                    record(step, state)
+                state = self.advance(step, state, crew)
+            # The only word from the device in an epoch.
+            losses = self._validation_losses(state.w).cpu().numpy()
+            better = losses < self.losses[going, self.kept[going]]
+            self.losses[going, epoch], self.ran[going], self.kept[going[better]] = losses, epoch, epoch
+            self.weights[self.index(going[better])] = state.w[self.index(better.nonzero()[0])]
+            yield going, state
+            on = epoch - self.kept[going] < self.recipe.patience
+            if not on.any():
+                return
+            if not on.all():
+                at, going = self.index(on.nonzero()[0]), going[on]
+                state, crew = state.of(at), crew.of(at)
+
+    def advance(self, step: int, state: State, crew: Crew) -> State:
+        """torch.optim.Adam's step, operation for operation."""
+        self.refuse_if_halted()
+        X, y, _ = self.batch(step, crew)
+        g = Curvature(self.layers(state.w), self.recipe.activation, X, y).gradient()
+        m, v = self.moments(state, g)
+        rate, scale = self.corrections(step)
+        return State(torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate), m, v)
+
+    def refuse_if_halted(self) -> None:
+        if self.halt is not None and self.halt.is_set():
+            raise Halted
+
+    def moments(self, state: State, g: Tensor) -> tuple[Tensor, Tensor]:
+        return state.m.lerp(g, 1 - BETA1), (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
+
+    def corrections(self, step: int) -> tuple[float, float]:
+        """Adam's α and s for the step counted from 0."""
+        rate = self.recipe.learning_rate / (1 - BETA1 ** (step + 1))
+        return rate, (1 - BETA2 ** (step + 1)) ** 0.5
+
+    def batch(self, step: int, crew: Crew) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The step's rows `[S × B × d]`, their labels and their positions `[S × B]`; None: all rows."""
+        S = len(crew.y)
+        if self.recipe.batch_size is None:
+            return self.data.X.expand(S, -1, -1), crew.y, None
+        epoch, batch = divmod(step, self.batches)
+        at = self.orders[epoch][:, batch * self.batch_size : (batch + 1) * self.batch_size]
+        if len(at) == 1:
+            return self.data.X[at[0]].expand(S, -1, -1), crew.y[:, at[0]], at.expand(S, -1)
+        at = at[crew.order]
+        return self.data.X[at], crew.y.gather(1, at), at
+
+    def _validation_losses(self, w: Tensor) -> Tensor:
+        X, y = self.validation(len(w))
+        logits = forward(self.layers(w), self.recipe.activation, X)[1]
+        return binary_cross_entropy_with_logits(logits, y, reduction="none").mean(1)
+
+    def validation(self, S: int) -> tuple[Tensor, Tensor]:
+        """The same validation rows for S networks, without a copy."""
+        return self.data.X_val.expand(S, -1, -1), self.data.y_val.expand(S, -1)
+
+    def layers(self, packed: Tensor) -> Layers:
+        """Views of `packed [… × p]`."""
+        layers: Layers = []
+        at = 0
+        for into, out in pairwise(self.widths):
+            W = packed[..., at : at + out * into].unflatten(-1, (out, into))
+            at += out * into
+            layers.append((W, packed[..., at : at + out]))
+            at += out
+        return layers
+
+    def index(self, positions: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.asarray(positions, np.int64)).to(self.data.X.device)
 
 
 def forward(layers: Layers, activation: str, X: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -30,18 +203,20 @@ def logit_gradients(layers: Layers, activation: str, X: Tensor) -> Tensor:
     for (W, _), h in zip(reversed(layers), reversed(inputs), strict=True):
         parts += [delta, (delta[..., None] * h[:, :, None]).flatten(2)]
         if h is not X:
-            delta = torch.bmm(delta, W) * slope(activation, h)
+            delta = BACKWARD[activation](torch.bmm(delta, W), h)
     return torch.cat(parts[::-1], dim=2)
 
 
-def principal(vectors: Tensor, accuracy: float) -> Tensor:
-    """An orthonormal basis `[S × P × width]` of combinations of P vectors, `vectors [S × P × p]`, such that what
-    lies outside of them has at most `accuracy` of the vectors' norm: vectors ≈ basis · basisᵀ · vectors."""
-    double = vectors.double()
-    squares, basis = torch.linalg.eigh(double @ double.mT)
-    left_out = squares.clamp(min=0).cumsum(1) <= accuracy**2 * squares.clamp(min=0).sum(1, keepdim=True)
-    width = vectors.shape[1] - int(left_out.sum(1).min())
-    return basis[:, :, vectors.shape[1] - width :].to(vectors.dtype)
+def slope(activation: str, h: Tensor) -> Tensor:
+    """The activation's derivative, from its output."""
+    if activation == "relu":
+        return (h > 0).to(h.dtype)
+    return 1 - h * h if activation == "tanh" else h * (1 - h)
+
+
+def bend(activation: str, h: Tensor) -> Tensor:
+    """The activation's second derivative divided by its first, from its output."""
+    return -2 * h if activation == "tanh" else 1 - 2 * h
 
 
 class Curvature:
@@ -53,14 +228,17 @@ class Curvature:
     def __init__(self, layers: Layers, activation: str, X: Tensor, y: Tensor) -> None:
         self.layers, self.activation = layers, activation
         self.inputs, logits = forward(layers, activation, X)
-        self.slopes = [slope(activation, h) for h in self.inputs[1:]]
         self.probability = torch.sigmoid(logits)[:, :, None]
         self.deltas = [(self.probability - y[:, :, None]) / X.shape[1]]
         self.pulls: list[Tensor] = []
         """∂loss/∂(output of hidden layer l's activation), `[S × B × width]`."""
-        for (W, _), by_z in zip(layers[:0:-1], self.slopes[::-1], strict=True):
+        for (W, _), h in zip(layers[:0:-1], self.inputs[:0:-1], strict=True):
             self.pulls.insert(0, torch.bmm(self.deltas[0], W))
-            self.deltas.insert(0, self.pulls[0] * by_z)
+            self.deltas.insert(0, BACKWARD[activation](self.pulls[0], h))
+
+    @cached_property
+    def slopes(self) -> list[Tensor]:
+        return [slope(self.activation, h) for h in self.inputs[1:]]
 
     def gradient(self) -> Tensor:
         """The derivative of the mean loss, `[S × p]`."""

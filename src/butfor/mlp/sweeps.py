@@ -1,18 +1,25 @@
-"""Many training runs walked backwards side by side: `butfor.mlp.unroll` for networks of many seeds and flip sets.
+"""The exact training gradient: trainings kept so that they can be walked backwards, many networks side by side.
 
-One small network keeps no processor busy: its time goes into the calls between its products. So S networks that
-share rows and recipe, and differ in seed and labels, take every step together, forwards and backwards, as batched
-matrix products. The formulas are those of `unroll`. What differs between the networks is kept apart:
+Training is a program; this file differentiates it. One step of Adam, with g the gradient of the batch's mean loss at w,
+and w, m, v, g ∈ ℝᵖ:
 
-- Early stopping. Forwards a network leaves the stack at the end of the epoch in which it stops. Backwards it joins
-  at the latest epoch of which something is asked: the networks are sorted by it, so that those at work are the first.
-- Directions. The walk is linear in the adjoints, and an adjoint is 0 until its epoch is reached. So each network's
-  directions are sorted by epoch as well, and those at work are the first.
-- Accuracy. Being linear, the walk may also start from fewer vectors than there are people, if theirs are nearly
-  combinations of these.
+    m' = β₁m + (1−β₁)g      v' = β₂v + (1−β₂)g²      w' = w − α·m'/D,   D = √v'/s + ε
 
-Shapes: S networks, P people or D directions of each, B rows of a batch, p numbers in a network, packed in PyTorch's
-order. The first axis is always the network.
+with α and s from Adam's bias corrections. Backwards, with λ the derivative of an outcome (a person's logit after the
+kept epoch, or the validation loss after some epoch) by the state after the step:
+
+    λ_m' ← λ_m' − (α/D)·λ_w'          λ_v' ← λ_v' + α·m'/(2D²·s·√v')·λ_w'
+    λ_g  = (1−β₁)λ_m' + 2(1−β₂)g·λ_v'
+    λ_w  = λ_w' + H(w)λ_g             λ_m = β₁λ_m'        λ_v = β₂λ_v'
+    ∂/∂y_i ← ∂/∂y_i − (1/B)·J_i(w)·λ_g            for the rows i of the batch, J_i = ∂logit_i/∂w
+
+The product J_i·λ_g is the forward half of the Hessian product, so the labels' derivative costs nothing more.
+Which epoch's weights are kept is a choice, constant between the label values where it jumps: it is not
+differentiated, and neither is a ReLU at its kink.
+
+A network joins the walk at the latest epoch of which something is asked: the networks are sorted by it, so that those
+at work are the first. Shapes as in `butfor.mlp.stacks`; each network has D directions, one per person and one per
+validation loss.
 """
 
 from __future__ import annotations
@@ -20,8 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -29,30 +34,56 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from butfor.errors import SettingError
-from butfor.mlp.derivatives import GradientResult
+from butfor.learn.protocols import FlipSet, Floats
 from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, unpack
-from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import float32_products, present
-from butfor.mlp.stacks import Curvature, forward, logit_gradients, principal
-from butfor.mlp.unroll import MOST_DIRECTIONS, Layers, State, Tape
-from butfor.seam import FlipSet, Floats, Progress
+from butfor.mlp.stacks import Crew, Curvature, Data, Positions, Stack, State, forward, logit_gradients
 
 Numbers = NDArray[np.floating[Any]]
-Positions = NDArray[np.int64]
 
 MEMORY_LIMIT = {"cpu": 2**30, "cuda": 2**34}
 """Bytes that a block of networks may take by default, its training states and what it computes with."""
-
 MOST_NETWORKS = {"cpu": 16, "cuda": 4096}
 """Networks in one block: more would only leave the caches."""
+MOST_DIRECTIONS = {"cpu": 32, "cuda": 4096}
+"""Directions in one Hessian product: more would only push its sums out of the cache."""
 
 
-class Halted(Exception):
-    """Somebody set `halt`: there is no result."""
+@dataclass(frozen=True, eq=False)
+class GradientResult:
+    """One training run and its derivatives by the labels.
+
+    `labels [n]` were trained on and `network` was kept; `logits [people]` are its own and `gradient [people × n]`
+    is ∂logit/∂y_i. Of the epochs with the lowest validation losses, the kept one first: which they are,
+    `epochs [E]`; the logits after each, `epoch_logits [E × people]`; its validation loss, `validation_losses [E]`,
+    and ∂loss/∂y_i, `validation_gradients [E × n]`.
+    """
+
+    labels: Floats
+    logits: Numbers
+    gradient: Numbers
+    network: Network
+    epochs: tuple[int, ...]
+    epoch_logits: Numbers
+    validation_losses: Numbers
+    validation_gradients: Numbers
+
+    def chances(self, tolerance: float) -> Numbers:
+        """How likely each epoch is the kept one once label i is turned, `[E × n]`: from the predicted validation
+        losses, whose differences mean little below `tolerance`."""
+        if len(self.epochs) == 1:
+            return np.ones((1, len(self.labels)))
+        losses = self.validation_losses[:, None] + (1 - 2 * self.labels) * self.validation_gradients
+        weights: Numbers = np.exp((losses.min(axis=0) - losses) / tolerance)
+        return weights / weights.sum(axis=0)
+
+    def flip_effects(self, tolerance: float) -> Numbers:
+        """The predicted change of the logit if label i were turned, `[people × n]`."""
+        jumps = (self.epoch_logits - self.logits).T @ self.chances(tolerance)
+        return jumps.astype(self.gradient.dtype) + (1 - 2 * self.labels) * self.gradient
 
 
 class Sweep(NamedTuple):
@@ -71,25 +102,16 @@ def sweep_many(
     people: Floats,
     *,
     epochs: int = 1,
-    accuracy: float = 0.0,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
     memory_limit: int | None = None,
-    progress: Progress | None = None,
     halt: Event | None = None,
 ) -> list[GradientResult]:
-    """Train each sweep's network and differentiate its people's logits by every label. The recipe gives everything
-    but the seed.
-
-    `epochs`: how many epochs' validation losses to differentiate; 0 for none, and then there are no
-    `validation_gradients`. `accuracy`: the share (in the root of a sum of squares) of the people's ∂logit/∂w that
-    may be left out to walk back fewer directions than people; 0 walks back every person's own. `halt`: once it is set,
-    this ends with `Halted` between two steps.
-    """
-    if epochs < 0:
-        raise SettingError(f"epochs={epochs} must not be below 0.")
-    if not 0 <= accuracy < 1:
-        raise SettingError(f"accuracy={accuracy} must be from 0 up and below 1.")
+    """Train each sweep's network and differentiate its people's logits by every label, and the validation losses of
+    the `epochs` lowest. The recipe gives everything but the seed. Labels may be any real numbers. Once `halt` is set,
+    this ends with `Halted` between two steps."""
+    if epochs < 1:
+        raise SettingError(f"epochs={epochs} must be at least 1.")
     where = present(str(device))
     limit = MEMORY_LIMIT[where.type] if memory_limit is None else memory_limit
     results: dict[int, GradientResult] = {}
@@ -97,9 +119,7 @@ def sweep_many(
         data = Data.of(rows, people, where, dtype)
         for places in _blocks(recipe, data, [len(sweep.people) + epochs for sweep in sweeps], limit):
             block = Block(recipe, data, rows, [sweeps[k] for k in places], limit, halt)
-            results |= zip(places, block.swept(epochs, accuracy), strict=True)
-            if progress:
-                progress(len(places))
+            results |= zip(places, block.walk_back(epochs), strict=True)
     return [results[k] for k in range(len(sweeps))]
 
 
@@ -107,7 +127,7 @@ def _blocks(recipe: Recipe, data: Data, directions: Sequence[int], memory_limit:
     """Positions of the sweeps to be done together, those with most directions first: few are padded."""
     left = sorted(range(len(directions)), key=lambda k: -directions[k])
     while left:
-        size = _block_size(recipe, data, max(1, directions[left[0]]), memory_limit)
+        size = _block_size(recipe, data, directions[left[0]], memory_limit)
         size = math.ceil(len(left) / math.ceil(len(left) / size))
         yield left[:size]
         left = left[size:]
@@ -130,348 +150,26 @@ def _block_size(recipe: Recipe, data: Data, directions: int, memory_limit: int) 
     return max(1, min(fitting, most))
 
 
-@dataclass(frozen=True)
-class Data:
-    """Rows and people as tensors on the device."""
+class Tape:
+    """States before every `stride`-th step. The stride doubles whenever more than `capacity` are kept, so that
+    the memory stays bounded without knowing how long a training will be."""
 
-    X: Tensor
-    X_val: Tensor
-    y_val: Tensor
-    people: Tensor
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.stride = 1
+        self.states: list[State] = []
 
-    @classmethod
-    def of(cls, rows: Rows, people: Floats, device: torch.device, dtype: torch.dtype) -> Data:
-        arrays = (rows.X, rows.X_val, rows.y_val, people)
-        return cls(*(torch.tensor(np.asarray(array), device=device, dtype=dtype) for array in arrays))
+    def record(self, step: int, state: State) -> None:
+        if step % self.stride == 0:
+            self.states.append(state)
+        if len(self.states) > self.capacity:
+            self.states = self.states[::2]
+            self.stride *= 2
 
-
-@dataclass(frozen=True)
-class Crew:
-    """S networks: the labels each learns `y [S × n]`, and which of the block's batch orders it follows `[S]`."""
-
-    y: Tensor
-    order: Tensor
-
-    def __getitem__(self, which: Tensor | slice) -> Crew:
-        return Crew(self.y[which], self.order[which])
-
-
-class Block:
-    """Networks trained side by side and ready to be walked back.
-
-    `course[e]` are the weights after epoch e (0: the initial ones) of the networks `members[e]`, those still in
-    training then; `losses [S × epochs]` their validation losses; `kept [S]` and `ran [S]` the epochs kept and run."""
-
-    def __init__(
-        self, recipe: Recipe, data: Data, rows: Rows, sweeps: Sequence[Sweep], memory_limit: int,
-        halt: Event | None = None,
-    ) -> None:  # fmt: skip
-        self.recipe, self.data, self.sweeps, self.halt = recipe, data, sweeps, halt
-        self.n, self.d = data.X.shape
-        self.widths, self.p = recipe.widths(self.d), recipe.parameters(self.d)
-        self.batch_size = recipe.batch_size or self.n
-        self.batches = math.ceil(self.n / self.batch_size)
-        self.labels = [rows.labels(sweep.flips) for sweep in sweeps]
-        state = len(State._fields) * self.p * data.X.element_size() * len(sweeps)
-        self.tape = Tape(max(1, memory_limit // (4 * state)))
-        self._train()
-        self.tape.refuse_if_short(memory_limit, f"{len(sweeps)} trainings", int(self.kept.max()) * self.batches)
-
-    # --- forwards -----------------------------------------------------------------------------------
-
-    def _train(self) -> None:
-        """L for each network: its own start, batches, labels and stopping."""
-        S, last = len(self.sweeps), self.recipe.max_epochs
-        seeds, order = np.unique([sweep.seed for sweep in self.sweeps], return_inverse=True)
-        recipes = [replace(self.recipe, seed=int(seed)) for seed in seeds]
-        self.crew = crew = Crew(self._tensor(np.array(self.labels)), self._index(order))
-        w = torch.stack([packed_start(recipe, self.d) for recipe in recipes]).to(self.data.X)[crew.order]
-        state = State(w, torch.zeros_like(w), torch.zeros_like(w))
-        draws, self.orders = [batch_orders(recipe, self.n) for recipe in recipes], list[Tensor]()
-        going = np.arange(S)
-        self.course, self.members = [w], [going]
-        self.losses = np.full((S, last + 1), np.nan)
-        self.losses[:, 0] = np.inf
-        self.kept, self.ran = np.zeros(S, np.int64), np.zeros(S, np.int64)
-        for epoch in range(1, last + 1):
-            if self.recipe.batch_size is not None:
-                self.orders.append(torch.stack([next(draw) for draw in draws]).to(self.data.X.device))
-            for step in range((epoch - 1) * self.batches, epoch * self.batches):
-                self.tape.record(step, state)
-                state = self._advance(step, state, crew)
-            self.course.append(state.w)
-            self.members.append(going)
-            # The only word from the device in an epoch.
-            self.losses[going, epoch] = self._validation_losses(state.w).cpu().numpy()
-            better = self.losses[going, epoch] < self.losses[going, self.kept[going]]
-            self.kept[going[better]], self.ran[going] = epoch, epoch
-            on = epoch - self.kept[going] < self.recipe.patience
-            if not on.any():
-                break
-            if not on.all():
-                at, going = self._index(on.nonzero()[0]), going[on]
-                state, crew = State(*(part[at] for part in state)), crew[at]
-
-    def _go_on(self) -> None:
-        if self.halt is not None and self.halt.is_set():
-            raise Halted
-
-    def _advance(self, step: int, state: State, crew: Crew) -> State:
-        self._go_on()
-        X, y, _ = self._batch(step, crew)
-        g = Curvature(self._layers(state.w), self.recipe.activation, X, y).gradient()
-        m, v = self._moments(state, g)
-        rate, scale = self._corrections(step)
-        return State(torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate), m, v)
-
-    def _moments(self, state: State, g: Tensor) -> tuple[Tensor, Tensor]:
-        return state.m.lerp(g, 1 - BETA1), (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
-
-    def _corrections(self, step: int) -> tuple[float, float]:
-        """Adam's α and s for the step counted from 0."""
-        rate = self.recipe.learning_rate / (1 - BETA1 ** (step + 1))
-        return rate, (1 - BETA2 ** (step + 1)) ** 0.5
-
-    def _batch(self, step: int, crew: Crew) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The step's rows `[S × B × d]`, their labels and their positions `[S × B]`; None: all rows."""
-        if self.recipe.batch_size is None:
-            return self.data.X.expand(len(crew.y), -1, -1), crew.y, None
-        epoch, batch = divmod(step, self.batches)
-        at = self.orders[epoch][crew.order, batch * self.batch_size : (batch + 1) * self.batch_size]
-        return self.data.X[at], crew.y.gather(1, at), at
-
-    def _validation_losses(self, w: Tensor) -> Tensor:
-        X, y = self._validation(len(w))
-        logits = forward(self._layers(w), self.recipe.activation, X)[1]
-        return binary_cross_entropy_with_logits(logits, y, reduction="none").mean(1)
-
-    def _validation(self, S: int) -> tuple[Tensor, Tensor]:
-        """The same validation rows for S networks, without a copy."""
-        return self.data.X_val.expand(S, -1, -1), self.data.y_val.expand(S, -1)
-
-    def _layers(self, packed: Tensor) -> Layers:
-        """Weights `[… × out × in]` and biases `[… × out]` as views of `packed [… × p]`."""
-        layers: Layers = []
-        at = 0
-        for into, out in pairwise(self.widths):
-            W = packed[..., at : at + out * into].unflatten(-1, (out, into))
-            at += out * into
-            layers.append((W, packed[..., at : at + out]))
-            at += out
-        return layers
-
-    def _tensor(self, array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self.data.X)
-
-    def _index(self, positions: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(np.asarray(positions, np.int64)).to(self.data.X.device)
-
-    def _weights(self, epoch: int, networks: Positions) -> Tensor:
-        """These networks' weights after an epoch, `[networks × p]`."""
-        return self.course[epoch][self._index(np.searchsorted(self.members[epoch], networks))]
-
-    # --- what came out ------------------------------------------------------------------------------
-
-    def swept(self, epochs: int, accuracy: float) -> list[GradientResult]:
-        """Walk back from the kept networks' logits, and from the validation losses of the `epochs` lowest."""
-        considered = [self._lowest(losses, max(1, epochs)) for losses in self.losses]
-        people, present = self._people()
-        kept = self._kept_weights()
-        outcomes = logit_gradients(self._layers(kept), self.recipe.activation, people) * present[:, :, None]
-        mixing = principal(outcomes, accuracy) if accuracy and outcomes.shape[1] else None
-        if mixing is not None:
-            outcomes = mixing.mT @ outcomes
-        plan = Plan.of(self.kept, considered if epochs else [[] for _ in considered], outcomes.shape[1])
-        by_label = self._walk(plan, outcomes)
-        at = self._index(plan.logits[:, None] + np.arange(plan.width))
-        by_logit = by_label.gather(1, at[:, :, None].expand(-1, -1, self.n))
-        gradients = (by_logit if mixing is None else mixing @ by_logit).cpu().numpy()
-        by_loss, logits, weights = by_label.cpu().numpy(), self._epoch_logits(considered, people), kept.cpu().numpy()
-        return [
-            GradientResult(
-                labels=self.labels[s],
-                logits=logits[s][0],
-                gradient=gradients[s, : len(sweep.people)],
-                network=self._network(s, weights[s]),
-                epochs=tuple(considered[s]),
-                epoch_logits=logits[s],
-                validation_losses=self.losses[s, considered[s]],
-                validation_gradients=by_loss[s, plan.losses[s]],
-            )
-            for s, sweep in enumerate(self.sweeps)
-        ]
-
-    def _lowest(self, losses: Numbers, epochs: int) -> list[int]:
-        """The epochs with the lowest validation losses, of equal ones the first; 0 where training diverged."""
-        by_loss = np.argsort(losses, kind="stable")[:epochs]
-        return [int(epoch) for epoch in by_loss if np.isfinite(losses[epoch])] or [0]
-
-    def _people(self) -> tuple[Tensor, Tensor]:
-        """Each network's people `[S × P × d]`, and whether there are so many of them, 1 or 0 `[S × P]`."""
-        counts = np.array([len(sweep.people) for sweep in self.sweeps])
-        present = np.arange(counts.max()) < counts[:, None]
-        at = np.zeros(present.shape, np.int64)
-        at[present] = np.concatenate([np.asarray(sweep.people, np.int64) for sweep in self.sweeps])
-        return self.data.people[self._index(at)], self._tensor(present)
-
-    def _kept_weights(self) -> Tensor:
-        kept = self.course[0].clone()
-        for epoch in np.unique(self.kept):
-            networks = np.flatnonzero(self.kept == epoch)
-            kept[self._index(networks)] = self._weights(epoch, networks)
-        return kept
-
-    def _epoch_logits(self, considered: Sequence[list[int]], people: Tensor) -> list[Numbers]:
-        """The people's logits after each of the epochs considered, `[epochs × people]` of each network."""
-        logits: list[Any] = [[None] * len(epochs) for epochs in considered]
-        for epoch, networks in _by_epoch(considered).items():
-            w, X = self._weights(epoch, np.array(networks)), people[self._index(np.array(networks))]
-            after = forward(self._layers(w), self.recipe.activation, X)[1].cpu().numpy()
-            for s, each in zip(networks, after, strict=True):
-                logits[s][considered[s].index(epoch)] = each[: len(self.sweeps[s].people)]
-        return [np.array(each) for each in logits]
-
-    def _network(self, s: int, packed: Numbers) -> Network:
-        weights, biases = unpack(packed.astype(np.float32), self.widths)
-        kept, ran = int(self.kept[s]), int(self.ran[s])
-        recipe = replace(self.recipe, seed=self.sweeps[s].seed)
-        return Network(weights, biases, recipe, kept, ran, float(self.losses[s, kept]))
-
-    # --- backwards ----------------------------------------------------------------------------------
-
-    def _walk(self, plan: Plan, outcomes: Tensor) -> Tensor:
-        """Derivatives by the labels `[S × D × n]`: of the outcomes, whose derivatives by the kept weights are
-        `outcomes [S × width × p]`, and of the validation losses, each in its place of the plan."""
-        order = self._index(plan.order)
-        adjoint, crew = Adjoint.zero(len(order), plan.depth, self.p, self.n, outcomes), self.crew[order]
-        self.places: dict[int, Tensor] = {}
-        for start, steps in self.tape.segments(int(plan.last.max()) * self.batches if plan.depth else 0):
-            for step, state in reversed(self._replayed(plan, crew, start, steps)):
-                epoch, batch = divmod(step, self.batches)
-                if batch == self.batches - 1:
-                    self._begin(plan, epoch + 1, outcomes, adjoint)
-                S, D = plan.at_work[epoch + 1]
-                self._step_back(step, State(*(part[:S] for part in state)), crew[:S], adjoint.first(S, D))
-        by_label = torch.empty_like(adjoint.y.mT)
-        by_label[order] = adjoint.y.mT
-        return by_label
-
-    def _replayed(self, plan: Plan, crew: Crew, state: State, steps: range) -> list[tuple[int, State]]:
-        """The states before these steps, from the state before the first: of the networks at work by then."""
-        epoch = steps.start // self.batches + 1
-        networks = plan.order[: plan.at_work[epoch][0]]
-        if epoch not in self.places:
-            self.places[epoch] = self._index(np.searchsorted(self.members[epoch], networks))
-        states = [State(*(part[self.places[epoch]] for part in state))]
-        for step in steps[:-1]:
-            states.append(self._advance(step, states[-1], crew[: len(networks)]))
-        return list(zip(steps, states, strict=True))
-
-    def _begin(self, plan: Plan, epoch: int, outcomes: Tensor, adjoint: Adjoint) -> None:
-        """Enter what is asked of the weights after this epoch."""
-        keeping = np.flatnonzero(self.kept == epoch)
-        if len(keeping):
-            numbers = self._index(plan.logits[keeping][:, None] + np.arange(plan.width))
-            adjoint.w[self._index(plan.place[keeping])[:, None], numbers] = outcomes[self._index(keeping)]
-        asking = plan.by_epoch.get(epoch, [])
-        if asking:
-            layers = self._layers(self._weights(epoch, np.array(asking)))
-            by_loss = Curvature(layers, self.recipe.activation, *self._validation(len(asking))).gradient()
-            numbers = self._index(np.array([plan.losses[s][plan.epochs[s].index(epoch)] for s in asking]))
-            adjoint.w[self._index(plan.place[asking]), numbers] = by_loss
-
-    def _step_back(self, step: int, state: State, crew: Crew, adjoint: Adjoint) -> None:
-        """Turn the adjoint of the state after a step into that of the state before it."""
-        X, y, at = self._batch(step, crew)
-        curvature = Curvature(self._layers(state.w), self.recipe.activation, X, y)
-        g = curvature.gradient()
-        m, v = self._moments(state, g)
-        rate, scale = self._corrections(step)
-        root = v.sqrt()
-        denominator = root / scale + EPSILON
-        # Where v' is 0 the weight never had a gradient (a dead ReLU): nothing flows, though 1/√v' is infinite.
-        by_v = torch.where(root > 0, rate * m / (2 * denominator**2 * scale * root), 0)
-        adjoint.m.addcmul_(adjoint.w, (-rate / denominator)[:, None])
-        adjoint.v.addcmul_(adjoint.w, by_v[:, None])
-        by_g = ((2 * (1 - BETA2)) * g)[:, None] * adjoint.v
-        by_g.add_(adjoint.m, alpha=1 - BETA1)
-        adjoint.m *= BETA1
-        adjoint.v *= BETA2
-        most = MOST_DIRECTIONS[g.device.type]
-        for first in range(0, by_g.shape[1], most):
-            self._go_on()
-            some = slice(first, first + most)
-            tangents, products = curvature.products(self._layers(by_g[:, some]))
-            adjoint.w[:, some] += products
-            if at is None:
-                adjoint.y[:, :, some].sub_(tangents, alpha=1 / self.n)
-            else:
-                # A batch holds no row twice, so that adding by position loses nothing.
-                network = torch.arange(len(at), device=at.device)[:, None]
-                adjoint.y[network, at, some] -= tangents / at.shape[1]
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """Which directions a block walks back, and when each begins.
-
-    Network s has `width` directions for its people, from number `logits[s]` on, and one for each of `epochs[s]`,
-    the epochs whose validation losses are asked for, with the numbers `losses[s]`: D = `depth` in all, those of
-    later epochs first. `last[s]` is the latest epoch asked for; `order` sorts the networks by it, the latest first,
-    and puts network s at `place[s]`."""
-
-    kept: Positions
-    epochs: Sequence[list[int]]
-    width: int
-    logits: Positions
-    losses: Sequence[list[int]]
-    last: Positions
-    order: Positions
-
-    @classmethod
-    def of(cls, kept: Positions, epochs: Sequence[list[int]], width: int) -> Plan:
-        logits = np.array([sum(epoch > k for epoch in each) for k, each in zip(kept, epochs, strict=True)], np.int64)
-        losses = [
-            [sum(other > epoch for other in each) + width * bool(epoch <= k) for epoch in each]
-            for k, each in zip(kept, epochs, strict=True)
-        ]
-        last = np.array([max([k, *each]) for k, each in zip(kept, epochs, strict=True)], np.int64)
-        return cls(kept, epochs, width, logits, losses, last, np.argsort(-last, kind="stable"))
-
-    @cached_property
-    def place(self) -> Positions:
-        return np.argsort(self.order)
-
-    @cached_property
-    def depth(self) -> int:
-        return self.width + max(map(len, self.epochs))
-
-    @cached_property
-    def by_epoch(self) -> dict[int, list[int]]:
-        return _by_epoch(self.epochs)
-
-    @cached_property
-    def at_work(self) -> list[tuple[int, int]]:
-        """How many networks, and how many directions of each, have begun when an epoch is walked back."""
-        losses = np.full((len(self.kept), self.depth - self.width), -1)
-        for row, each in zip(losses, self.epochs, strict=True):
-            row[: len(each)] = each
-        return [
-            (
-                int((self.last >= epoch).sum()),
-                int((self.width * (self.kept >= epoch) + (losses >= epoch).sum(axis=1)).max()),
-            )
-            for epoch in range(int(self.last.max()) + 1)
-        ]
-
-
-def _by_epoch(epochs: Sequence[list[int]]) -> dict[int, list[int]]:
-    """Which networks name an epoch, of each that is named."""
-    networks: dict[int, list[int]] = {}
-    for s, each in enumerate(epochs):
-        for epoch in each:
-            networks.setdefault(epoch, []).append(s)
-    return networks
+    def segments(self, steps: int) -> Iterator[tuple[State, range]]:
+        """Stretches of steps from the last one back, each with the state before its first step."""
+        for k in reversed(range(math.ceil(steps / self.stride))):
+            yield self.states[k], range(k * self.stride, min((k + 1) * self.stride, steps))
 
 
 @dataclass
@@ -484,11 +182,160 @@ class Adjoint:
     v: Tensor
     y: Tensor
 
-    @classmethod
-    def zero(cls, S: int, D: int, p: int, n: int, like: Tensor) -> Adjoint:
-        w, m, v = (like.new_zeros(S, D, p) for _ in range(3))
-        return cls(w, m, v, like.new_zeros(S, n, D))
+    def first(self, S: int) -> Adjoint:
+        """A view of the first S networks."""
+        return Adjoint(self.w[:S], self.m[:S], self.v[:S], self.y[:S])
 
-    def first(self, S: int, D: int) -> Adjoint:
-        """A view of the first D outcomes of the first S networks."""
-        return Adjoint(self.w[:S, :D], self.m[:S, :D], self.v[:S, :D], self.y[:S, :, :D])
+
+class Block(Stack):
+    """Networks trained side by side and ready to be walked back.
+
+    `course[e]` are the weights after epoch e (0: the initial ones) of the networks `members[e]`, those still in
+    training then."""
+
+    def __init__(
+        self, recipe: Recipe, data: Data, rows: Rows, sweeps: Sequence[Sweep], memory_limit: int, halt: Event | None
+    ) -> None:
+        self.sweeps, self.labels = sweeps, np.array([rows.labels(sweep.flips) for sweep in sweeps])
+        super().__init__(recipe, data, self.labels, [sweep.seed for sweep in sweeps], halt)
+        state = len(State._fields) * self.p * data.X.element_size() * len(sweeps)
+        self.tape = Tape(max(1, memory_limit // (4 * state)))
+        self.course, self.members = [self.weights.clone()], [np.arange(len(sweeps))]
+        for members, after in self.train(self.tape.record):
+            self.course.append(after.w)
+            self.members.append(members)
+        if self.tape.stride > self.tape.capacity:  # a segment must fit into the memory that its checkpoints have
+            raise SettingError(
+                f"memory_limit={memory_limit} bytes is too little to walk back {len(sweeps)} trainings of "
+                f"{self.kept.max() * self.batches} steps; allow at least "
+                f"{memory_limit * math.ceil(self.tape.stride / self.tape.capacity)}."
+            )
+
+    def walk_back(self, epochs: int) -> list[GradientResult]:
+        """From the kept networks' logits, and from the validation losses of the `epochs` lowest."""
+        considered = [_lowest(losses, epochs) for losses in self.losses]
+        # [S × E]: which epochs, -1 where there are fewer
+        self.asked = np.array([each + [-1] * (epochs - len(each)) for each in considered])
+        self.last = self.asked.max(axis=1)
+        self.order = np.argsort(-self.last, kind="stable")
+        self.place = np.argsort(self.order)
+        people = self._people()
+        outcomes = logit_gradients(self.layers(self.weights), self.recipe.activation, people)
+        gradients, logits = self._walk(outcomes).cpu().numpy(), self._epoch_logits(people)
+        width, weights = people.shape[1], self.weights.cpu().numpy()
+        return [
+            GradientResult(
+                labels=self.labels[s],
+                logits=logits[s, 0, : len(sweep.people)],
+                gradient=gradients[s, : len(sweep.people)],
+                network=self._network(s, weights[s]),
+                epochs=tuple(each),
+                epoch_logits=logits[s, : len(each), : len(sweep.people)],
+                validation_losses=self.losses[s, each],
+                validation_gradients=gradients[s, width : width + len(each)],
+            )
+            for s, (sweep, each) in enumerate(zip(self.sweeps, considered, strict=True))
+        ]
+
+    def _people(self) -> Tensor:
+        """Each network's people `[S × P × d]`; where there are fewer, the first of all stands in."""
+        at = np.zeros((len(self.sweeps), max(len(sweep.people) for sweep in self.sweeps)), np.int64)
+        for row, sweep in zip(at, self.sweeps, strict=True):
+            row[: len(sweep.people)] = sweep.people
+        return self.data.people[self.index(at)]
+
+    def _weights(self, epoch: int, networks: Positions) -> Tensor:
+        """These networks' weights after an epoch, `[networks × p]`."""
+        return self.course[epoch][self.index(np.searchsorted(self.members[epoch], networks))]
+
+    def _epoch_logits(self, people: Tensor) -> Numbers:
+        """The people's logits after each of the epochs asked for, `[S × E × P]`."""
+        logits: Numbers = np.zeros((*self.asked.shape, people.shape[1]), people.new_zeros(0).cpu().numpy().dtype)
+        for epoch in np.unique(self.asked[self.asked >= 0]):
+            networks, number = np.nonzero(self.asked == epoch)
+            layers = self.layers(self._weights(epoch, networks))
+            after = forward(layers, self.recipe.activation, people[self.index(networks)])[1]
+            logits[networks, number] = after.cpu().numpy()
+        return logits
+
+    def _network(self, s: int, packed: Numbers) -> Network:
+        weights, biases = unpack(packed.astype(np.float32), self.widths)
+        kept, ran = int(self.kept[s]), int(self.ran[s])
+        recipe = replace(self.recipe, seed=self.sweeps[s].seed)
+        return Network(weights, biases, recipe, kept, ran, float(self.losses[s, kept]))
+
+    def _walk(self, outcomes: Tensor) -> Tensor:
+        """Derivatives by the labels `[S × D × n]`: of the logits, whose derivatives by the kept weights are
+        `outcomes [S × P × p]`, and behind them of the validation losses."""
+        S, D = len(outcomes), outcomes.shape[1] + self.asked.shape[1]
+        w, m, v = (outcomes.new_zeros(S, D, self.p) for _ in range(3))
+        adjoint, crew = Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D)), self.crew.of(self.index(self.order))
+        for start, steps in self.tape.segments(int(self.last.max()) * self.batches):
+            for step, state in reversed(self._replay(crew, start, steps)):
+                epoch, batch = divmod(step, self.batches)
+                if batch == self.batches - 1:
+                    self._begin(epoch + 1, outcomes, adjoint)
+                S = self._at_work(epoch + 1)
+                self._step_back(step, state.of(slice(S)), crew.of(slice(S)), adjoint.first(S))
+        return adjoint.y.mT[self.index(self.place)]
+
+    def _at_work(self, epoch: int) -> int:
+        """How many networks, in the order of their last epochs, are walked back by then."""
+        return int((self.last >= epoch).sum())
+
+    def _replay(self, crew: Crew, start: State, steps: range) -> list[tuple[int, State]]:
+        """The states before these steps, from the state before the first: of the networks at work by then."""
+        epoch = steps.start // self.batches + 1
+        networks = self.order[: self._at_work(epoch)]
+        states = [start.of(self.index(np.searchsorted(self.members[epoch], networks)))]
+        for step in steps[:-1]:
+            states.append(self.advance(step, states[-1], crew.of(slice(len(networks)))))
+        return list(zip(steps, states, strict=True))
+
+    def _begin(self, epoch: int, outcomes: Tensor, adjoint: Adjoint) -> None:
+        """Enter what is asked of the weights after this epoch."""
+        keeping = np.flatnonzero(self.kept == epoch)
+        width = outcomes.shape[1]
+        if len(keeping):
+            adjoint.w[self.index(self.place[keeping]), :width] = outcomes[self.index(keeping)]
+        asking, number = np.nonzero(self.asked == epoch)
+        if len(asking):
+            layers = self.layers(self._weights(epoch, asking))
+            by_loss = Curvature(layers, self.recipe.activation, *self.validation(len(asking))).gradient()
+            adjoint.w[self.index(self.place[asking]), self.index(width + number)] = by_loss
+
+    def _step_back(self, step: int, state: State, crew: Crew, adjoint: Adjoint) -> None:
+        """Turn the adjoint of the state after a step into that of the state before it."""
+        X, y, at = self.batch(step, crew)
+        curvature = Curvature(self.layers(state.w), self.recipe.activation, X, y)
+        g = curvature.gradient()
+        m, v = self.moments(state, g)
+        rate, scale = self.corrections(step)
+        root = v.sqrt()
+        denominator = root / scale + EPSILON
+        # Where v' is 0 the weight never had a gradient (a dead ReLU): nothing flows, though 1/√v' is infinite.
+        by_v = torch.where(root > 0, rate * m / (2 * denominator**2 * scale * root), 0)
+        adjoint.m.addcmul_(adjoint.w, (-rate / denominator)[:, None])
+        adjoint.v.addcmul_(adjoint.w, by_v[:, None])
+        by_g = ((2 * (1 - BETA2)) * g)[:, None] * adjoint.v
+        by_g.add_(adjoint.m, alpha=1 - BETA1)
+        adjoint.m *= BETA1
+        adjoint.v *= BETA2
+        most = MOST_DIRECTIONS[g.device.type]
+        for first in range(0, by_g.shape[1], most):
+            self.refuse_if_halted()
+            some = slice(first, first + most)
+            tangents, products = curvature.products(self.layers(by_g[:, some]))
+            adjoint.w[:, some] += products
+            if at is None:
+                adjoint.y[:, :, some].sub_(tangents, alpha=1 / self.n)
+            else:
+                # A batch holds no row twice, so that adding by position loses nothing.
+                network = torch.arange(len(at), device=at.device)[:, None]
+                adjoint.y[network, at, some] -= tangents / at.shape[1]
+
+
+def _lowest(losses: Numbers, epochs: int) -> list[int]:
+    """The epochs with the lowest validation losses, of equal ones the first; 0 where training diverged."""
+    by_loss = np.argsort(losses, kind="stable")[:epochs]
+    return [int(epoch) for epoch in by_loss if np.isfinite(losses[epoch])] or [0]

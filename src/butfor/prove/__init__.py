@@ -7,27 +7,26 @@ by the learner's own `fit` like any other find.
 
 from __future__ import annotations
 
-from butfor.allowed import Allowed
+from butfor.learn.protocols import Model
 from butfor.prove import linear, neighbours, partition
 from butfor.prove.bracket import Bracket
-from butfor.seam import Learner, Model
+from butfor.rules import Allowed
 from butfor.situation import Situation
 
 __all__ = ["Bracket", "provable", "prove"]
 
-PROVERS = (linear, neighbours, partition)
+PROVERS = {"sum of the labels": linear, "neighbours": neighbours, "parts": partition}
+"""By what a model calls its `proof`."""
 
 
-def provable(learner: Learner, model: Model) -> bool:
+def provable(model: Model) -> bool:
     """Whether a prover knows this model."""
-    return any(prover.accepts(learner, model) for prover in PROVERS)
+    return model.proof is not None
 
 
-def prove(learner: Learner, situation: Situation, psi: Allowed) -> list[Bracket] | None:
+def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """What is proven about each person of the situation; None where no prover knows the model.
 
     `psi`: the labels that may be flipped for each."""
-    for prover in PROVERS:
-        if prover.accepts(learner, situation.model):
-            return prover.brackets(situation, psi)
-    return None
+    proof = situation.model.proof
+    return None if proof is None else PROVERS[proof].brackets(situation, psi)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from butfor.seam import FlipSet
+from butfor.learn.protocols import FlipSet
 
 
 @dataclass(frozen=True)

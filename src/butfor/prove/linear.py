@@ -1,6 +1,6 @@
 """Ridge classifiers and regressions on 0 and 1: the margin is a sum over the labels, so sorting gives the minimum.
 
-The margin is Σ zᵢtᵢ with z that depends on inputs alone (`butfor.learn.linear`). Flipping label i moves it by a fixed
+The margin is Σ zᵢtᵢ with z that depends on inputs alone (`Model.flip_effects`). Flipping label i moves it by a fixed
 amount, whatever else is flipped; so the fewest labels that turn the decision are the strongest, as many as it takes.
 """
 
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from butfor.allowed import Allowed
-from butfor.learn.linear import adds_up, flip_effects, solved_directly
-from butfor.learn.sklearn import SklearnLearner, SklearnModel
+from butfor.learn.protocols import away
 from butfor.prove.bracket import Bracket
-from butfor.seam import Learner, Model, away
+from butfor.rules import Allowed
 from butfor.situation import Situation
 
 HOW = "linear"
@@ -20,21 +18,15 @@ SLACK = 1e-6
 """Margins this near to 0 are left open: the estimator's own arithmetic decides there."""
 
 
-def accepts(learner: Learner, model: Model) -> bool:
-    """A margin that adds up to the last digits, behind preprocessing that sees no label."""
-    if not isinstance(model, SklearnModel) or not isinstance(learner, SklearnLearner):
-        return False
-    return adds_up(learner.estimator) and solved_directly(model.estimator)
-
-
 def brackets(situation: Situation, psi: Allowed) -> list[Bracket]:
     out = away(situation.logits)
-    effects = flip_effects(situation.model, situation.table, situation.people) * out[:, None]
+    effects = situation.model.flip_effects(situation.table, situation.people) * out[:, None]
     starts = situation.logits.astype(np.float64) * out
-    return [_one(start, row, allowed) for start, row, allowed in zip(starts, effects, psi, strict=True)]
+    return [fewest(start, row, allowed) for start, row, allowed in zip(starts, effects, psi, strict=True)]
 
 
-def _one(start: float, effects: np.ndarray, allowed: np.ndarray) -> Bracket:
+def fewest(start: float, effects: np.ndarray, allowed: np.ndarray) -> Bracket:
+    """The fewest of the allowed labels that take a margin from `start`, at most 0, above 0."""
     rows = np.flatnonzero(allowed)
     strongest = rows[np.argsort(-effects[rows], kind="stable")]
     gains = start + np.cumsum(np.maximum(effects[strongest], 0.0))

@@ -9,49 +9,19 @@ be flipped first is the fewest.
 from __future__ import annotations
 
 import numpy as np
-from sklearn.neighbors import KNeighborsClassifier
 
-from butfor.allowed import Allowed
-from butfor.learn.sklearn import TOGETHER, SklearnLearner, SklearnModel, sees_no_label
-from butfor.machine import single_threaded
 from butfor.prove.bracket import Bracket
-from butfor.seam import Learner, Model
+from butfor.rules import Allowed
 from butfor.situation import Situation
 
 HOW = "votes of the neighbours"
 SLACK = 1e-9
 
 
-def accepts(learner: Learner, model: Model) -> bool:
-    """Fixed k, with equal weights or by distance, behind preprocessing that sees no label."""
-    if not isinstance(model, SklearnModel) or not isinstance(learner, SklearnLearner):
-        return False
-    final = model.final
-    known = type(final) is KNeighborsClassifier and final.weights in ("uniform", "distance") and model.separable
-    return known and sees_no_label(learner.estimator)
-
-
 def brackets(situation: Situation, psi: Allowed) -> list[Bracket]:
-    model = situation.model
-    assert isinstance(model, SklearnModel)
-    people = situation.people
-    blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
-    with single_threaded():
-        asked = [model.final.kneighbors(model.step_inputs(block)) for block in blocks]
-    distances, neighbours = (np.concatenate(parts) for parts in zip(*asked, strict=True))
-    weights = _weights(model.final.weights, distances)
+    neighbours, weights = situation.model.neighbours(situation.people)
     labels = situation.table.zero_one[neighbours]
     return [_one(*each) for each in zip(situation.predictions, neighbours, weights, labels, psi, strict=True)]
-
-
-def _weights(kind: str, distances: np.ndarray) -> np.ndarray:
-    """As scikit-learn has them: where a neighbour is at the very place, only such count."""
-    if kind == "uniform":
-        return np.ones_like(distances)
-    with np.errstate(divide="ignore"):
-        weights = 1 / distances
-    here = np.isinf(weights)
-    return np.where(here.any(axis=1, keepdims=True), here.astype(float), weights)
 
 
 def _one(decided: int, rows: np.ndarray, weights: np.ndarray, labels: np.ndarray, allowed: np.ndarray) -> Bracket:

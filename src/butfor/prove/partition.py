@@ -5,7 +5,8 @@ So many votes must change sides for the decision to turn; no fewer labels than t
 parts that vote for the decision and hold a label that may be flipped can lose their vote. And parts do not know of each
 other, so the fewest labels are those of the parts that are turned most cheaply. Where each label is flipped alone and
 its part trained again, it is known which parts one label turns; all others take two at least. If as many parts can be
-turned that cheaply, by one label or by a pair that is tried, the minimum is exact.
+turned that cheaply, by one label or by a pair that is tried, the minimum is exact. Of ridge copies the exact cost of
+every part is known, and the fewest labels are the sum of the lowest costs.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.allowed import Allowed
-from butfor.learn.partition import PartitionEnsemble, decisions
-from butfor.learn.sklearn import SklearnModel
+from butfor.learn.linear import ridge_effects
+from butfor.learn.partition import copy_margins, decisions
+from butfor.learn.steps import adds_up
 from butfor.prove.bracket import Bracket
-from butfor.seam import Learner, Model
+from butfor.prove.linear import fewest
+from butfor.rules import Allowed
 from butfor.situation import Situation
 
 HOW = "votes of the parts"
@@ -28,11 +30,6 @@ MOST_TRAININGS = 5000
 """Labels up to which each is flipped alone in its part."""
 STRONGEST = 4
 """Labels of a part among which pairs are tried."""
-
-
-def accepts(learner: Learner, model: Model) -> bool:
-    """The ensemble itself; what stands before it must not see labels, which an encoder of ours does not."""
-    return isinstance(model, SklearnModel) and type(model.estimator) is PartitionEnsemble
 
 
 def brackets(situation: Situation, psi: Allowed) -> list[Bracket]:
@@ -44,9 +41,7 @@ class _Vote:
     """One ensemble and the people it votes about."""
 
     def __init__(self, situation: Situation) -> None:
-        assert isinstance(situation.model, SklearnModel)
-        self.ensemble: PartitionEnsemble = situation.model.estimator
-        self.X, self.people = (situation.model.step_inputs(rows) for rows in (situation.table.X, situation.people))
+        self.ensemble, self.X, self.people = situation.model.parts(situation.table.X, situation.people)
         self.y, self.decided = situation.table.zero_one, situation.predictions
         self.votes = self.ensemble.votes(self.people)
         self._pairs: dict[tuple[int, int], NDArray[np.int64]] = {}
@@ -66,6 +61,8 @@ class _Vote:
         }
         if len(rows) < needed:
             return Bracket(int(allowed.sum()) + 1, HOW)
+        if self.ridge:
+            return self._cheapest(k, decided, needed, rows, allowed)
         if len(self.y) > MOST_TRAININGS:
             return Bracket(needed, HOW)
         turns, _ = self.singles
@@ -86,6 +83,47 @@ class _Vote:
             if not missing:
                 break
         return Bracket(at_least, HOW, None if missing else tuple(sorted(witness)))
+
+    @cached_property
+    def ridge(self) -> bool:
+        """Whether the copies' margins are sums over the labels of their part; also those of a part with one class,
+        where a ridge with an intercept says what that class is."""
+        blank = self.ensemble.blank()
+        dense = not hasattr(self.X, "toarray")
+        return dense and type(blank).__name__ == "RidgeClassifier" and adds_up(blank) and blank.fit_intercept
+
+    @cached_property
+    def costs(self) -> dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Per part: the copy's margins about the people, and what each of its labels moves them by."""
+        found, blank = {}, self.ensemble.blank()
+        X, people = np.asarray(self.X, np.float64), np.asarray(self.people, np.float64)
+        for part, copy in enumerate(self.ensemble.copies_):
+            inside = np.flatnonzero(self.ensemble.part_of_ == part)
+            labels = self.y[inside].astype(np.float64)
+            found[part] = (
+                copy_margins(copy, self.people),
+                ridge_effects(blank, X[inside], people, labels, np.ones(len(inside))),
+            )
+        return found
+
+    def _cheapest(
+        self, k: int, decided: int, needed: int, rows: dict[int, NDArray[np.int64]], allowed: NDArray[np.bool_]
+    ) -> Bracket:
+        """The lowest exact costs of as many votes as must change."""
+        away, costs = -1.0 if decided else 1.0, []
+        for part in rows:
+            inside = np.flatnonzero(self.ensemble.part_of_ == part)
+            before, effects = self.costs[part]
+            one = fewest(min(0.0, away * before[k]), away * effects[k], allowed[inside])
+            if one.at_least <= allowed[inside].sum():
+                witness = None if one.witness is None else [int(inside[row]) for row in one.witness]
+                costs.append((one.at_least, witness))
+        if len(costs) < needed:
+            return Bracket(int(allowed.sum()) + 1, HOW)
+        cheapest = sorted(costs, key=lambda cost: (cost[0], cost[1] is None))[:needed]
+        known = [row for _, witness in cheapest for row in witness or ()]
+        at_least = sum(cost for cost, _ in cheapest)
+        return Bracket(at_least, HOW, tuple(sorted(known)) if len(known) == at_least else None)
 
     def _promising_pairs(self, k: int, decided: int, parts: list[NDArray[np.int64]]) -> list[tuple[int, int]]:
         """Pairs of the few labels in each part that alone move it furthest, the most promising first."""

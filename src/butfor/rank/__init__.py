@@ -1,27 +1,24 @@
 """Rankings: which training labels to flip first for a person. One ranking per file.
 
 Every ranking has a `name` and one method, ``score(model, table, people) -> [people × training rows]``, higher meaning
-"flip first". It may say which models it can rank for: ``accepts(model) -> bool``, and in words, `needs`. Scores of one
-person do not depend on who else is asked about. A plain function with the signature of `score` is a ranking too, for
-every model. One that trains networks itself has `train_on(device)`, which an audit calls with its engine's device
-before it asks for scores.
+"flip first". What more it can do stands in `Ranking`. Scores of one person do not depend on who else is asked about. A
+plain function with the signature of `score` is a ranking too, for every model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 from butfor.errors import SettingError
-from butfor.rank.ranking import FunctionRanking, Ranking, Scores, accepts, checked_scores
-from butfor.seam import Model
+from butfor.learn.protocols import Model
+from butfor.rank.ranking import Ranking, Scores, adapted, checked_scores
 
-__all__ = ["NAMES", "Ranking", "Scores", "accepts", "as_ranking", "checked_scores", "refuse_unaccepted"]
+__all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted"]
 
 NAMES = (
-    "gradient", "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "influence-gn",
-    "tangent", "leaves", "chance",
-)  # fmt: skip
+    *("gradient", "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "leaves"),
+    "chance",
+)
 
 
 def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> Ranking:
@@ -34,10 +31,8 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> R
         return _named(given, seed)
     if isinstance(given, type):
         raise SettingError(f"rank={given.__name__} is a class; give an instance, {given.__name__}().")
-    if hasattr(given, "score"):
-        return cast(Ranking, given)
-    if callable(given):
-        return FunctionRanking(given)
+    if hasattr(given, "score") or callable(given):
+        return adapted(given)
     raise SettingError(f"rank={given!r} is neither a ranking's name nor an object with a `score` method.")
 
 
@@ -59,8 +54,6 @@ def _named(name: str, seed: int) -> Ranking:
         "activation": Activation,
         "distance": Distance,
         "influence": Influence,
-        "influence-gn": lambda: Influence(form="gauss-newton"),
-        "tangent": lambda: Influence(form="tangent"),
         "leaves": Leaves,
         "chance": lambda: Chance(seed),
     }
@@ -69,11 +62,11 @@ def _named(name: str, seed: int) -> Ranking:
 
 def refuse_unaccepted(ranking: Ranking, model: Model, name: str) -> None:
     """One sentence where a ranking cannot rank for this model; `name` is the model's."""
-    if not accepts(ranking, model):
+    if not ranking.accepts(model):
         from butfor.rank.averaged import suited
 
-        possible = [each for each in NAMES if accepts(suited(as_ranking(each), model), model)]
+        possible = [each for each in NAMES if suited(as_ranking(each), model).accepts(model)]
         raise SettingError(
-            f"Ranking '{ranking.name}' needs {getattr(ranking, 'needs', 'another model')}, and this is an audit of "
-            f"{name}; for that there are {', '.join(possible)}."
+            f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of {name}; for that there are "
+            f"{', '.join(possible)}."
         )

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.mlp.learner import NetworkModel
+from butfor.learn.protocols import Floats, Model
 from butfor.mlp.linearize import active_neurons
 from butfor.mlp.recipe import Network, Rows
 from butfor.rank.network import NetworkRanking
-from butfor.seam import Floats, Model
 
 
 class Activation(NetworkRanking):
@@ -31,7 +30,7 @@ class Activation(NetworkRanking):
         self.threshold = threshold
 
     def accepts(self, model: Model) -> bool:
-        return isinstance(model, NetworkModel) and bool(model.network.recipe.hidden)
+        return model.network is not None and bool(model.network.recipe.hidden)
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
         if not network.recipe.hidden:

@@ -8,24 +8,17 @@ ensemble's decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.ensemble import EnsembleModel, models_of
-from butfor.machine import available_cores, results
-from butfor.rank.ranking import Ranking, Scores, accepts, checked_scores
-from butfor.seam import Model, Table, away
+from butfor.learn.protocols import Engine, FlipSet, Model, Table, away
+from butfor.rank.ranking import Ranking, Scores
 
 WILD = 8
 """Of so many members one at either end is left out where scores can be wild; of few members one as well."""
-
-
-PASSED_ON = ("train_on", "sweep_by", "score_at", "asks_fewer_at_flips", "function")
 
 
 class Averaged(Ranking):
@@ -33,58 +26,33 @@ class Averaged(Ranking):
 
     def __init__(self, ranking: Ranking) -> None:
         self.ranking = ranking
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.ranking.name
-
-    @property
-    def needs(self) -> str:
-        return str(getattr(self.ranking, "needs", self.name))
-
-    @property
-    def predicts(self) -> bool:
-        """Whether scores are predictions in units of logit: the mean's, as the mean logit is."""
-        return bool(getattr(self.ranking, "predicts", False))
-
-    def __getattr__(self, name: str) -> Any:
-        if name in PASSED_ON:  # as far as the ranking has them
-            return getattr(self.ranking, name)
-        raise AttributeError(name)
+        self.name, self.needs, self.predicts = ranking.name, ranking.needs, ranking.predicts
+        self.rescores, self.rebuildable = ranking.rescores, ranking.rebuildable
 
     def accepts(self, model: Model) -> bool:
-        return all(accepts(self.ranking, member) for member in models_of(model))
+        return all(map(self.ranking.accepts, model.members))
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        members = models_of(model)[: getattr(self.ranking, "enough", None)]
-        out = away(model.logits(people))
-        at_once = getattr(self.ranking, "score_members", None)
-        scored = at_once(members, table, people) if at_once is not None else self._scored(members, table, people)
-        signed = getattr(self.ranking, "signed", False)
+        members, out = model.members[: self.ranking.enough], away(model.logits(people))
         turned = (
-            scores * (away(member.logits(people)) * out)[:, None] if signed else scores
-            for member, scores in zip(members, scored, strict=True)
+            scores * (away(member.logits(people)) * out)[:, None] if self.ranking.signed else scores
+            for member, scores in zip(members, self.ranking.score_members(members, table, people), strict=True)
         )
-        if getattr(self.ranking, "rough", False):
+        if self.ranking.rough:
             return trimmed_mean(np.array(list(turned)))
         total: NDArray[np.float64] = np.zeros((len(people), table.n))
         for scores in turned:
             total += scores
         return total / len(members)
 
-    def _scored(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Scores]:
-        """Each member's scores in turn, as many at work as there are cores."""
+    def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
+        return self.ranking.score_at(model, table, people, flips)
 
-        def one(member: Model) -> Scores:
-            return checked_scores(self.ranking, member, table, people)
+    def asks_fewer_at_flips(self, model: Model, table: Table) -> bool:
+        return self.ranking.asks_fewer_at_flips(model, table)
 
-        cores = min(available_cores(), len(members))
-        if cores == 1:
-            yield from map(one, members)
-            return
-        with ThreadPoolExecutor(cores) as pool:
-            for first in range(0, len(members), cores):
-                yield from results([pool.submit(one, member) for member in members[first : first + cores]])
+    def train_on(self, engine: Engine) -> None:
+        self.ranking.train_on(engine)
 
 
 def trimmed_mean(scores: Scores) -> Scores:
@@ -99,4 +67,4 @@ def trimmed_mean(scores: Scores) -> Scores:
 
 def suited(ranking: Ranking, model: Model) -> Ranking:
     """The ranking as it is where it knows what to do with the model, else averaged over the model's members."""
-    return Averaged(ranking) if isinstance(model, EnsembleModel) and not accepts(ranking, model) else ranking
+    return Averaged(ranking) if len(model.members) > 1 and not ranking.accepts(model) else ranking

@@ -8,26 +8,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.learn.protocols import Model, Table
 from butfor.rank.activation import Activation
-from butfor.rank.ranking import Ranking, Scores, accepts, checked_scores
+from butfor.rank.ranking import Ranking, Scores, adapted, checked_scores
 from butfor.rank.surrogate import Surrogate
-from butfor.seam import Model, Table
 
 
-class Combined:
+class Combined(Ranking):
     """The mean of several rankings' min–max normalised scores; by default the two published ones."""
 
     name = "combined"
 
     def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
-        self.parts = parts or (Surrogate(), Activation())
+        self.parts = [adapted(part) for part in parts or (Surrogate(), Activation())]
 
     @property
-    def needs(self) -> str:
-        return " and ".join(dict.fromkeys(str(getattr(part, "needs", part.name)) for part in self.parts))
+    def needs(self) -> str:  # type: ignore[override]
+        return " and ".join(dict.fromkeys(part.needs for part in self.parts))
 
     def accepts(self, model: Model) -> bool:
-        return all(accepts(part, model) for part in self.parts)
+        return all(part.accepts(model) for part in self.parts)
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         total = np.zeros((len(people), table.n))

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.learn.protocols import Model, Table
 from butfor.rank.numbers import numbers_of
-from butfor.rank.ranking import AnyModel
-from butfor.seam import Model, Table
+from butfor.rank.ranking import Ranking
 
 
-class Distance(AnyModel):
+class Distance(Ranking):
     """Minus the Euclidean distance between the person and each training row."""
 
     name = "distance"

@@ -1,6 +1,6 @@
 """The exact training gradient: how a person's logit moves with each training label, through training itself.
 
-Training is a program, and `butfor.mlp.unroll` differentiates it: Adam, batches and all. Two things are left to
+Training is a program, and `butfor.mlp.sweeps` differentiates it: Adam, batches and all. Two things are left to
 first order. A flip moves its label by a whole 1. And early stopping chooses an epoch: its choice is constant until
 it jumps, so the derivative misses it, though that jump is often the largest effect a single flip has. So the
 validation losses are differentiated too. Of the epochs that came closest to being kept, each is weighed by how
@@ -23,18 +23,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.ensemble import models_of
+from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, away
 from butfor.machine import available_cores, results
-from butfor.mlp.derivatives import GradientResult
-from butfor.mlp.learner import NetworkModel
 from butfor.mlp.recipe import Network, Recipe, Rows
 from butfor.rank.combined import beaten
 from butfor.rank.network import NetworkRanking
-from butfor.seam import FlipSet, Floats, Model, Table, away
+from butfor.rank.numbers import numbers_of
 
 if TYPE_CHECKING:
-    import torch
-
     from butfor.mlp.sweeps import Sweep
 
 Numbers = NDArray[np.floating[Any]]
@@ -45,49 +41,6 @@ LARGE = 10_000
 """Training rows from which on so few are enough everywhere for a sweep of each person's own."""
 EFFECTS = 2**27
 """Predicted effects held at a time."""
-MEMORY_LIMIT = 2**30
-"""Bytes of training states kept for a walk back; a longer training is recomputed in segments."""
-
-
-def label_gradients(
-    recipe: Recipe,
-    rows: Rows,
-    people: Floats,
-    flips: Sequence[int] = (),
-    *,
-    epochs: int = 1,
-    device: str = "cpu",
-    dtype: torch.dtype | None = None,
-    memory_limit: int = MEMORY_LIMIT,
-) -> GradientResult:
-    """Train on the rows with the labels at `flips` turned, and differentiate by every label.
-
-    `epochs`: how many epochs' validation losses to differentiate. `dtype` (default float32) is the precision of
-    the training itself; in float32 on the CPU it is the reference's, step by step. `gradient` holds the kept
-    epoch fixed: early stopping's choice is piecewise constant and has no derivative.
-    """
-    import torch
-
-    from butfor.mlp.unroll import Unrolled
-
-    labels = rows.labels(flips)
-    run = Unrolled(recipe, rows, labels, device=device, dtype=dtype or torch.float32, memory_limit=memory_limit)
-    losses = np.array(run.validation_losses)
-    # A stable sort: of equal losses L keeps the first. Where training diverged it keeps the initial network.
-    by_loss = np.argsort(losses, kind="stable")[:epochs]
-    considered = tuple(int(epoch) for epoch in by_loss if np.isfinite(losses[epoch])) or (0,)
-    gradient, validation_gradients = run.label_gradients(people, considered)
-    epoch_logits = np.array([run.logits(people, epoch) for epoch in considered])
-    return GradientResult(
-        labels=labels,
-        logits=epoch_logits[0],
-        gradient=gradient,
-        network=run.network(),
-        epochs=considered,
-        epoch_logits=epoch_logits,
-        validation_losses=losses[list(considered)],
-        validation_gradients=validation_gradients,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,36 +85,25 @@ class Gradient(NetworkRanking):
 
     `epochs`: epochs considered for early stopping's choice; 1 holds the kept epoch fixed. `tolerance`: how far
     (in validation loss) a predicted difference between epochs must go before it is believed. `device`: where to
-    train and differentiate; None leaves it to the audit, which names its engine's. `memory_limit`: bytes of training
-    states kept.
+    train and differentiate; None leaves it to the audit, which names its engine's.
     """
 
     name = "gradient"
-    predicts = True
-    """Scores are predictions in units of logit, which retrainings can be compared with."""
-    signed = True
-    """Scores count away from the network's own decision."""
-    rough = True
-    """A single network's may be far off: the mean over the members of an ensemble is trimmed."""
+    predicts = signed = rough = rescores = True
 
-    def __init__(
-        self, epochs: int = 8, tolerance: float = 5e-4, device: str | None = None, memory_limit: int = MEMORY_LIMIT
-    ) -> None:
+    def __init__(self, epochs: int = 8, tolerance: float = 5e-4, device: str | None = None) -> None:
         if epochs < 1:
             raise SettingError(f"epochs={epochs} must be at least 1.")
         if not tolerance > 0:
             raise SettingError(f"tolerance={tolerance} must be above 0.")
-        self.epochs, self.tolerance = epochs, tolerance
-        self.device, self.memory_limit = device, memory_limit
+        self.epochs, self.tolerance, self.device = epochs, tolerance, device
         self._engine_device = "cpu"
         self._spread: Spread | None = None
 
-    def train_on(self, device: str) -> None:
-        self._engine_device = device
-
-    def sweep_by(self, spread: Spread | None) -> None:
-        """Where sweeps are done: by a cluster's workers, or (None) on this machine's cores."""
-        self._spread = spread
+    def train_on(self, engine: Engine) -> None:
+        """On the engine's device, and on its workers where it has some."""
+        self._engine_device = str(engine.device)
+        self._spread = engine.spread if engine.spreads else None
 
     @property
     def _device(self) -> str:
@@ -169,56 +111,54 @@ class Gradient(NetworkRanking):
 
     @property
     def enough(self) -> int | None:
-        """Members of an ensemble to average over where all would take long."""
         return ENOUGH if self._device == "cpu" else None
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> Numbers:
-        result = label_gradients(
-            network.recipe, rows, people, epochs=self.epochs, device=self._device, memory_limit=self.memory_limit
-        )
-        return result.flip_effects(self.tolerance) * away(network.logits(people))[:, None]
+        return next(self._scores([network], rows, people))
 
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Numbers]:
         """The same for several networks that differ in their seed, side by side."""
-        networks, encoded = [_network(member) for member in members], _network(members[0]).encoded(people)
+        networks = [member.network for member in members]
+        return self._scores(networks, members[0].rows, _encoded(members[0], table, people))
+
+    def _scores(self, networks: Sequence[Network], rows: Rows, people: Floats) -> Iterator[Numbers]:
         from butfor.mlp.sweeps import Sweep
 
-        everyone = np.arange(len(people))
-        sweeps = [Sweep(network.network.recipe.seed, (), everyone) for network in networks]
-        for network, effects in zip(networks, self._effects(networks[0], sweeps, encoded), strict=True):
-            yield effects * away(network.network.logits(encoded))[:, None]
+        sweeps = [Sweep(network.recipe.seed, (), np.arange(len(people))) for network in networks]
+        for network, effects in zip(networks, self._effects(networks[0].recipe, rows, sweeps, people), strict=True):
+            yield effects * away(network.logits(people))[:, None]
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
         """Scores for each person once their own `flips` are made: which further flips go on in the same direction, away
         from what `model` decides now. By the share of rows each row beats, the mean over the members of an ensemble."""
         from butfor.mlp.sweeps import Sweep
 
-        members = [_network(member) for member in self._asked_at_flips(model, table)]
+        members = self._asked_at_flips(model, table)
         sweeps = [
             Sweep(member.network.recipe.seed, flips[k], np.array([k])) for k in range(len(people)) for member in members
         ]
         total, out = np.zeros((len(people), table.n)), away(model.logits(people))
-        for sweep, effects in zip(sweeps, self._effects(members[0], sweeps, members[0].encoded(people)), strict=True):
+        recipe, rows, encoded = members[0].network.recipe, members[0].rows, _encoded(members[0], table, people)
+        for sweep, effects in zip(sweeps, self._effects(recipe, rows, sweeps, encoded), strict=True):
             k = int(sweep.people[0])
             total[k] += beaten(effects * out[k])[0]
         return total / len(members)
 
     def _asked_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
-        return models_of(model)[: ENOUGH if table.n > LARGE else self.enough]
+        return model.members[: ENOUGH if table.n > LARGE else self.enough]
 
     def asks_fewer_at_flips(self, model: Model, table: Table) -> bool:
-        """Whether `score_at` goes by fewer members of an ensemble than `score` does."""
-        return len(self._asked_at_flips(model, table)) < len(models_of(model)[: self.enough])
+        return len(self._asked_at_flips(model, table)) < len(model.members[: self.enough])
 
-    def _effects(self, network: NetworkModel, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
+    def _effects(self, recipe: Recipe, rows: Rows, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
         """Predicted changes of the logits if each label were turned, sweep by sweep."""
-        size = max(1, EFFECTS // (network.rows.n * max(len(sweep.people) for sweep in sweeps)))
+        walk = Walk(recipe, rows, people, self.epochs, self.tolerance, self._device)
+        size = max(1, EFFECTS // (rows.n * max(1, *(len(sweep.people) for sweep in sweeps))))
         for first in range(0, len(sweeps), size):
-            yield from self._swept(network, sweeps[first : first + size], people)
+            yield from self._swept(walk, sweeps[first : first + size])
 
-    def _swept(self, network: NetworkModel, sweeps: Sequence[Sweep], people: Floats) -> list[Numbers]:
+    def _swept(self, walk: Walk, sweeps: Sequence[Sweep]) -> list[Numbers]:
         """On the CPU's cores or a cluster's, or all at once on a GPU."""
-        walk = Walk(network.network.recipe, network.rows, people, self.epochs, self.tolerance, self._device)
         alone = self._device != "cpu" or len(sweeps) == 1
         # As many parts as there are cores here, also on a cluster: predictions must not depend on its size.
         count = 1 if alone else min(available_cores(), len(sweeps))
@@ -232,9 +172,9 @@ class Gradient(NetworkRanking):
         return [done[k % count][k // count] for k in range(len(sweeps))]
 
 
-def _network(model: Model) -> NetworkModel:
-    assert isinstance(model, NetworkModel)
-    return model
+def _encoded(model: Model, table: Table, people: pd.DataFrame) -> Floats:
+    """People as the networks see them: all members alike."""
+    return np.asarray(numbers_of(model, table, people)[1], np.float32)
 
 
 # --- are the predictions true? ------------------------------------------------------------------------

@@ -10,25 +10,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from butfor.learn.ensemble import models_of
-from butfor.learn.sklearn import SklearnModel
-from butfor.mlp.learner import NetworkModel
-from butfor.seam import Model, Table
-
-Numbers = NDArray[np.floating[Any]]
+from butfor.learn.protocols import Model, Numbers, Table
 
 
 def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
-    """`[n × d]` of the training rows, `[people × d]` of the people. Members of an ensemble see the same numbers."""
-    model = models_of(model)[0]
-    if isinstance(model, NetworkModel):
-        return model.rows.X, model.encoded(people)
-    if isinstance(model, SklearnModel):
-        inputs = model.inputs(table.X), model.inputs(people)
-        if inputs[0] is not None and inputs[1] is not None:
-            return inputs[0], inputs[1]
+    """`[n × d]` of the training rows, `[people × d]` of the people."""
+    seen = model.numbers(table, people)
+    if seen is not None:
+        return seen
     encoder = _encoder(table.X).fit(table.X)
     rows, asked = (np.asarray(encoder.transform(X), np.float64) for X in (table.X, people))
     return rows, asked

@@ -4,49 +4,128 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.seam import Model, Table
+from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table
+from butfor.machine import available_cores, results
 
 Scores = NDArray[np.floating[Any]]
 
 
-class Ranking(Protocol):
+class Ranking:
+    """`score` must be there; the rest says what more a ranking can do. A user's own class need not derive from this
+    one: `as_ranking` takes whatever has `score`."""
+
     name: str
-
-    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores: ...
-
-
-class AnyModel:
-    """Base of the rankings that need nothing of a model but its decisions."""
-
     needs = "any model"
+    """Which models it ranks for, in words."""
+    predicts = False
+    """Scores are predictions in units of logit, which retrainings can be compared with."""
+    signed = False
+    """Scores count away from the model's own decision."""
+    rough = False
+    """A single model's scores may be far off: the mean over the members of an ensemble is trimmed."""
+    rescores = False
+    """Whether `score_at` can rank for other labels than those the model was trained on."""
+    draws = False
+    """Pure chance: attempts are independent draws instead of a walk down one order."""
+    rebuildable = True
+    """Whether its name and parameters bring it back."""
 
     def accepts(self, model: Model) -> bool:
         return True
 
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+        """`[people × training rows]`, higher = flip first."""
+        raise NotImplementedError
 
-class FunctionRanking(AnyModel):
-    """A user's function as a ranking."""
+    @property
+    def enough(self) -> int | None:
+        """Members of an ensemble to average over where all would take long."""
+        return None
 
-    def __init__(self, function: Callable[[Model, Table, pd.DataFrame], Scores]) -> None:
-        self.function = function
-        self.name = getattr(function, "__name__", type(function).__name__)
+    def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Scores]:
+        """The scores of several models in turn, as many at work as there are cores."""
+
+        def one(member: Model) -> Scores:
+            return checked_scores(self, member, table, people)
+
+        cores = min(available_cores(), len(members))
+        if cores == 1:
+            yield from map(one, members)
+            return
+        with ThreadPoolExecutor(cores) as pool:
+            for first in range(0, len(members), cores):
+                yield from results([pool.submit(one, member) for member in members[first : first + cores]])
+
+    def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
+        """Scores for each person once their own `flips` are made."""
+        raise NotImplementedError
+
+    def asks_fewer_at_flips(self, model: Model, table: Table) -> bool:
+        """Whether `score_at` goes by fewer members of an ensemble than `score` does."""
+        return False
+
+    def predictions(self, model: Model, table: Table, people: pd.DataFrame) -> Scores | None:
+        """Each label's effect on each person in logits, `[people × n]`, where that can be believed."""
+        return None
+
+    def train_on(self, engine: Engine) -> None:
+        """Told before scores are asked for: where a ranking that trains models itself is to do so."""
+
+    def trial(self, people: int) -> int:
+        """How many flip sets `prepare` trains at the most; 0: there is no trial."""
+        return 0
+
+    def prepare(
+        self,
+        retrain: Callable[[Sequence[FlipSet]], Floats],
+        model: Model,
+        table: Table,
+        people: pd.DataFrame,
+        psi: Any,
+        budget: int,
+    ) -> dict[str, Any]:
+        """Hold a trial with the first of the people; what came out goes into the record."""
+        raise NotImplementedError
+
+    def parameters(self) -> dict[str, Any]:
+        """What it was made with, for the record."""
+        return parameters(self)
+
+
+class OwnRanking(Ranking):
+    """A user's own object with `score`, or a function with its signature."""
+
+    rebuildable = False
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        self.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
+        self.needs = str(getattr(given, "needs", Ranking.needs))
+
+    def accepts(self, model: Model) -> bool:
+        can = getattr(self.given, "accepts", None)
+        return can is None or bool(can(model))
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        return self.function(model, table, people)
+        scores: Scores = getattr(self.given, "score", self.given)(model, table, people)
+        return scores
+
+    def parameters(self) -> dict[str, Any]:
+        return parameters(self.given)
 
 
-def accepts(ranking: Ranking, model: Model) -> bool:
-    """Whether a ranking can rank for a model; one that does not say can."""
-    can = getattr(ranking, "accepts", None)
-    return can is None or bool(can(model))
+def adapted(given: Any) -> Ranking:
+    """A ranking as it is, or the user's own with the rest added."""
+    return given if isinstance(given, Ranking) else OwnRanking(given)
 
 
 def parameters(thing: Any) -> dict[str, Any]:

@@ -10,12 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.rank.numbers import Numbers, numbers_of
-from butfor.rank.ranking import AnyModel
-from butfor.seam import Model, Table, away
+from butfor.learn.protocols import Model, Numbers, Table, away
+from butfor.rank.numbers import numbers_of
+from butfor.rank.ranking import Ranking
 
 
-class Surrogate(AnyModel):
+class Surrogate(Ranking):
     """|zᵢ| as published; `signed=True` instead scores the change of the ridge prediction, away from
     the person's present class, if label i were flipped (unit: probability). For ridge regression itself
     flipping in that signed order is optimal; |zᵢ| lets rows of the wrong sign through."""

@@ -1,377 +1,248 @@
-"""The charts of the report, as matplotlib figures.
-
-Made with the object API alone: no pyplot, no display, nothing left behind. Colours are the light theme's;
-`svg.inline_svg` turns them into the page's variables.
-"""
+"""The charts of the report, as drawings: the page shows their SVG, a notebook their matplotlib figure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
-from butfor.report.distance import MOST_CURVES, left_open, turned_by
+from butfor.report.drawing import Drawing, Frame, nice_ticks, whole_ticks
 from butfor.report.parallel import parallel_coordinates
-from butfor.report.svg import LIGHT
-from butfor.report.values import pulled, short, told_apart
+from butfor.report.text import label_names, pulled, short, told_apart
 from butfor.result.groups import Curves
 from butfor.result.population import ALL, Population
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 __all__ = [
     "distance_curve",
     "group_shares",
-    "logit_distribution",
-    "logit_line",
+    "logit_bar",
     "parallel_coordinates",
     "pulls",
-    "search_course",
+    "seed_logits",
     "shuffled_curves",
 ]
 
 WIDTH = 620
-"""Pixels at 72 dots per inch, of every chart."""
+"""Pixels, of every chart but the small bar."""
 PAST = 1.08
 """How far the last step of a curve is drawn out."""
-MOST_PEOPLE = 400
-"""People of one kind with a mark of their own."""
-MOST_MARKERS = 60
-"""A course of more attempts is drawn as a line without a marker per attempt."""
+MOST_CURVES, PANELS = 6, 3
+"""Groups with a curve of their own (the largest), and side by side."""
+FAR_OUT = 2.0
+"""Times the size that nine in ten logits keep within: where the picture of logits ends."""
+GOLDEN = 0.618034
+"""Its multiples spread marks evenly, and the same way every time."""
+DASHES = [
+    ("person", (12, 4)),
+    ("flip", (12, 4, 2, 4)),
+    ("muted", (6, 4)),
+    ("person", (2, 2)),
+    ("flip", (4, 2)),
+    ("muted", (12, 2, 2, 2)),
+]
+"""Groups are known by their dashes and the name at the end of the line; colour only repeats it."""
 
 
-def logit_line(verdict: Verdict) -> Figure:
-    """The logit before and after, or the closest one reached, against the boundary at 0."""
-    figure, axes = _axes(132, (24, 34, WIDTH - 24, 94))
+def logit_bar(verdict: Verdict) -> Drawing:
+    """The logit before (ring) and after (square), or the closest one reached (cross), around the boundary at 0."""
+    drawing = Drawing(400, 34)
     after = verdict.counterfactual_logit if verdict.found else verdict.closest_logit
-    logits = [verdict.logit] if after is None else [verdict.logit, after]
-    reach = 1.25 * max(max(abs(logit) for logit in logits), 1e-3)
-    axes.set_xlim(-reach, reach)
-    axes.set_ylim(0, 1)
-    axes.spines["left"].set_visible(False)
-    axes.set_yticks([])
-    names = label_names(verdict)
-    _note(axes, 0.0, 1.2, f"← decides '{short(names[0], 30)}'", transform=axes.transAxes, ha="left")
-    _note(axes, 1.0, 1.2, f"decides '{short(names[1], 30)}' →", transform=axes.transAxes, ha="right")
-    _boundary(axes.axvline)
+    reach = max(abs(verdict.logit), abs(after or 0.0), 1e-6)
+    before = (200 + 190 * verdict.logit / reach, 17.0)
+    drawing.line([(4, 17), (396, 17)], "line")
+    drawing.line([(200, 5), (200, 29)], "ink", 1.5)
     if after is not None:
-        arrow = {"arrowstyle": "->", "color": LIGHT["muted"], "lw": 1.2, "shrinkA": 7, "shrinkB": 7}
-        axes.annotate("", (after, 0.5), (verdict.logit, 0.5), arrowprops=arrow)
-        word, style = ("after", _AFTER) if verdict.found else ("closest", _CLOSEST)
-        axes.plot([after], [0.5], **style)
-        _mark(axes, after, reach, f"{word} {signed(after)}", 0.17)
-    axes.plot([verdict.logit], [0.5], **_BEFORE)
-    _mark(axes, verdict.logit, reach, f"{'before' if verdict.found else 'now'} {signed(verdict.logit)}", 0.83)
-    axes.set_xlabel("logit (0 is the decision boundary)", color=LIGHT["muted"], size=9)
-    return figure
+        place = (200 + 190 * after / reach, 17.0)
+        drawing.line([before, place], "muted", 1.5)
+        drawing.marks([place], "s" if verdict.found else "x", 9, "flip", fill=verdict.found)
+    drawing.marks([before], "o", 11, "person")
+    return drawing
 
 
-def pulls(verdict: Verdict) -> Figure:
+def seed_logits(verdict: Verdict) -> Drawing | None:
+    """The logit of each fresh seed's model, without the flips (dots) and with them (squares), and the medians. The few
+    far out lie at the edge. None where there are none."""
+    rows = verdict.fresh.logits if verdict.fresh else None
+    sizes = [abs(logit) for row in rows or () for logit in row if logit is not None]
+    if not rows or not sizes:
+        return None
+    reach = max(min(max(sizes), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
+    drawing = Drawing(WIDTH, 132)
+    _directions(drawing, verdict, 8, 612, 8)
+    looks = (("No flip", "o", "person"), ("With the flips", "s", "flip"))
+    for k, ((name, shape, colour), logits) in enumerate(zip(looks, rows, strict=True)):
+        top = 30 + 46 * k
+        drawing.line([(14, top + 9), (606, top + 9)], "line")
+        known = [logit for logit in logits if logit is not None]
+        if not known:
+            continue
+        middle = float(np.median(known))
+        *places, upright = (310 + 296 * max(-1.0, min(1.0, logit / reach)) for logit in (*known, middle))
+        drawing.marks([(x, top + 18 * (j * GOLDEN % 1)) for j, x in enumerate(places)], shape, 6, colour, fill=True)
+        drawing.line([(upright, top - 4), (upright, top + 22)], "ink", 2.5)
+        drawing.text(8, top + 30, f"{name}: median {signed(middle)}", 10)
+    drawing.line([(310, 20), (310, 120)], "ink", 1.4)
+    drawing.text(310, 126, "0, the boundary", 9, "center", colour="muted")
+    drawing.text(8, 126, signed(-reach), 9, colour="muted")
+    drawing.text(612, 126, signed(reach), 9, "right", colour="muted")
+    return drawing
+
+
+def _directions(drawing: Drawing, verdict: Verdict, left: float, right: float, y: float) -> None:
+    first, second = (short(name, 30) for name in label_names(verdict))
+    drawing.text(left, y, f"← decides '{first}'", 10)
+    drawing.text(right, y, f"decides '{second}' →", 10, "right")
+
+
+def pulls(verdict: Verdict) -> Drawing:
     """What pulls this decision which way: to the right towards the second label, to the left towards the first."""
     bars = pulled(verdict)
     bottom = 34 + 21 * len(bars)
-    figure, axes = _axes(bottom + 38, (244, 34, WIDTH - 24, bottom))
+    drawing = Drawing(WIDTH, bottom + 38)
     # Room beyond the longest bar for its number; both sides alike, so that 0 is in the middle.
     reach = 1.3 * max([1e-3, *(abs(bar.pull) for bar in bars)])
-    axes.set_xlim(-reach, reach)
-    axes.set_ylim(len(bars) - 0.5, -0.5)
-    axes.spines["left"].set_visible(False)
-    axes.set_yticks([])
-    names = label_names(verdict)
+    frame = Frame(drawing, (244, 34, WIDTH - 24, bottom), (-reach, reach), (len(bars), 0))
+    names = [short(name, 18) for name in label_names(verdict)]
     # From 0 outwards: so the two cannot meet, however long the labels' names.
-    _note(axes, -0.03 * reach, -1, f"← towards '{short(names[0], 18)}'", ha="right")
-    _note(axes, 0.03 * reach, -1, f"towards '{short(names[1], 18)}' →", ha="left")
+    for side, sign, text in (("right", -1, f"← towards '{names[0]}'"), ("left", 1, f"towards '{names[1]}' →")):
+        drawing.text(frame.at(0.03 * sign * reach, 0)[0], 18, text, 9, side)
     for k, bar in enumerate(bars):
-        colour = LIGHT["flip"] if bar.pull < 0 else LIGHT["person"]
-        axes.barh(k, bar.pull, 0.62, color=colour if bar.single else "none", ec=colour, lw=1.2, clip_on=False)
-        _note(axes, -0.02, k, bar.name, transform=axes.get_yaxis_transform(), ha="right")
-        side = -1 if bar.pull < 0 else 1
-        _note(axes, bar.pull + 0.02 * side * reach, k, signed(bar.pull), ha="right" if side < 0 else "left")
-    _boundary(axes.axvline)
-    axes.set_xlabel(f"pull on the logit; all bars together: {signed(verdict.logit)}", color=LIGHT["muted"], size=9)
-    return figure
+        colour, sign = ("flip", -1) if bar.pull < 0 else ("person", 1)
+        (start, middle), (end, _) = frame.at(0, k + 0.5), frame.at(bar.pull, k + 0.5)
+        corners = [(start, middle - 7), (end, middle - 7), (end, middle + 7), (start, middle + 7), (start, middle - 7)]
+        drawing.line(corners, colour, 1.2, fill=bar.single)
+        drawing.text(238, middle, bar.name, 9, "right")
+        drawing.text(end + 5 * sign, middle, signed(bar.pull), 9, "right" if sign < 0 else "left")
+    ticks = nice_ticks(-reach, reach)
+    drawing.line([frame.at(0, 0), frame.at(0, len(bars))], "ink", 1.4)
+    title = f"pull on the logit; all bars together: {signed(verdict.logit)}"
+    frame.x_axis(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks], title)
+    return drawing
 
 
-def search_course(verdict: Verdict) -> Figure:
-    """The person's logit after each retraining, and how many labels were flipped for it."""
-    figure, axes = _axes(230, (52, 28, WIDTH - 16, 190))
-    logits = [logit for _, logit in verdict.course]
-    attempts = range(1, len(logits) + 1)
-    marker: dict[str, Any] = {"marker": "s", "markersize": 3.5} if len(logits) <= MOST_MARKERS else {}
-    axes.plot(attempts, logits, color=LIGHT["flip"], lw=1.2, clip_on=False, **marker)
-    axes.axhline(verdict.logit, color=LIGHT["person"], lw=1.2, ls=(0, (6, 3)))
-    last = len(logits) + bool(verdict.found and verdict.shared)
-    if verdict.found and verdict.counterfactual_logit is not None:
-        axes.plot([last], [verdict.counterfactual_logit], **_AFTER)
-    axes.set_xlim(0.5, max(last, 2) + 0.5)
-    seen = [*logits, verdict.logit, verdict.counterfactual_logit or 0.0, 0.0]
-    margin = 0.08 * (max(seen) - min(seen)) or 1.0
-    axes.set_ylim(min(seen) - margin, max(seen) + margin)
-    _boundary(axes.axhline)
-    _note(axes, 1.0, 0.0, "boundary", transform=axes.get_yaxis_transform(), ha="right", va="bottom")
-    _note(
-        axes, 1.0, verdict.logit, "before any flip", transform=axes.get_yaxis_transform(), ha="right",
-        va="bottom", color=LIGHT["person"],
-    )  # fmt: skip
-    _whole_ticks(axes, max(last, 2))
-    axes.set_xlabel("attempt" + _flip_counts(verdict), color=LIGHT["muted"], size=9)
-    axes.set_ylabel("logit", color=LIGHT["muted"], size=9)
-    return figure
-
-
-def group_shares(population: Population) -> Figure:
-    """Per protected group, the share of eligible people with a solid find and its interval, and as a ring the share
-    with any; where nothing was checked under fresh seeds, the share with any and its interval."""
-    groups = population.by_group if len(population) else None
-    count = 0 if groups is None else len(groups)
-    figure, axes = _axes(70 + 34 * max(1, count), (190, 14, WIDTH - 80, 26 + 34 * max(1, count)))
-    axes.set_ylim(count - 0.5, -0.5) if count else axes.set_ylim(0.5, -0.5)
-    axes.spines["left"].set_visible(False)
-    axes.set_yticks([])
-    rows = [] if groups is None else list(groups.iterrows())
+def group_shares(population: Population) -> Drawing:
+    """Per protected group, the share of eligible people with a solid find (dot) and its interval, and as a ring the
+    share with any; where nothing was checked under fresh seeds, the share with any and its interval."""
+    rows = list(population.by_group.iterrows()) if len(population) else []
+    bottom = 26 + 34 * max(1, len(rows))
+    drawing = Drawing(WIDTH, bottom + 44)
     number, share, low, high = (
         ("solid", "share_solid", "solid_low", "solid_high") if population.checked else ("found", "share", "low", "high")
     )
     top = max([max(values[high], values["share"]) for _, values in rows if values["eligible"]], default=1.0)
-    axes.set_xlim(0, min(1.0, 1.1 * top))
+    frame = Frame(drawing, (190, 14, WIDTH - 80, bottom), (0, min(1.0, 1.1 * top)), (max(1, len(rows)), 0))
     named = told_apart((group for group, _ in rows), 26)
     for k, (group, values) in enumerate(rows):
-        _note(axes, -0.04, k, named(group), transform=axes.get_yaxis_transform(), ha="right", size=10)
-        told = f"{int(values[number])} of {int(values['eligible'])}"
-        _note(axes, 1.03, k, told, transform=axes.get_yaxis_transform(), ha="left", size=10)
+        y = frame.at(0, k + 0.5)[1]
+        drawing.text(180, y, named(group), 10, "right")
+        drawing.text(WIDTH - 72, y, f"{int(values[number])} of {int(values['eligible'])}", 10)
         if values["eligible"]:
-            axes.plot([values[low], values[high]], [k, k], color=LIGHT["person"], lw=2, clip_on=False)
-            axes.plot([values[share]], [k], color=LIGHT["person"], marker="o", markersize=8, clip_on=False)
+            drawing.line([frame.at(values[low], k + 0.5), frame.at(values[high], k + 0.5)], "person", 2)
+            drawing.marks([frame.at(values[share], k + 0.5)], "o", 8, "person", fill=True)
             if population.checked:
-                ring: dict[str, Any] = {"marker": "o", "markersize": 13, "mfc": "none", "mew": 1.5}
-                axes.plot([values["share"]], [k], color=LIGHT["ink"], clip_on=False, **ring)
-    axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
-    axes.set_xlabel(f"{number} among the eligible, with 95 % interval", color=LIGHT["muted"], size=9)
-    return figure
+                drawing.marks([frame.at(values["share"], k + 0.5)], "o", 13, "ink", width=1.5)
+    ticks = nice_ticks(*frame.x_range)
+    frame.x_axis(ticks, _percents(ticks), f"{number} among the eligible, with 95 % interval")
+    return drawing
 
 
-def distance_curve(population: Population) -> Figure:
+def distance_curve(population: Population) -> Drawing | None:
     """How many labels it takes: for everyone and per group the share of decisions that k labels turn, with its
-    interval. Where anything is proven, a band up to the share that is not proven to need more than k."""
-    figure, axes = _axes(270, (56, 16, WIDTH - 150, 228))
+    interval. Where anything is proven, a band up to the share that is not proven to need more than k. None where no
+    decision was turned, or the budget is one label."""
     curves = turned_by(population)
+    if not curves["share"].any() or curves["labels"].max() < 2:
+        return None
     everyone = curves[curves["group"] == ALL]
     sizes = {name: people for name, people in zip(curves["group"], curves["people"], strict=True) if name != ALL}
     groups = sorted(sizes, key=lambda name: -sizes[name])[:MOST_CURVES] if len(sizes) > 1 else []
+    budget, open_ = int(curves["labels"].max()), bool(left_open(population))
+    last = curves[curves["labels"] == budget].set_index("group")
+    top = min(1.0, 1.05 * max(everyone["high"].max(), last["share"].max(), last["proven"][ALL] if open_ else 0.0))
+    drawing = Drawing(WIDTH, 270)
+    frame = Frame(drawing, (56, 24, WIDTH - 150, 228), (0, PAST * budget), (0, top))
     ends = []
-    if left_open(population):
-        labels, found, open_ = _steps(everyone, "share", "proven")
-        axes.fill_between(labels, found, open_, step="post", color=LIGHT["line"], alpha=0.5, lw=0, zorder=1)
-        axes.plot(labels, open_, color=LIGHT["ink"], lw=1.2, ls=(0, (1, 2)), drawstyle="steps-post", zorder=1.2)
-        ends.append((open_[-1], f"left open {100 * open_[-1]:.0f} %", LIGHT["ink"]))
+    if open_:
+        labels, found, proven = _steps(everyone, "share", "proven")
+        frame.band(labels, found, proven, "line", 0.5)
+        drawing.line(frame.steps(labels, proven), "ink", 1.2, dash=(1.2, 2.4))
+        ends.append((proven[-1], f"left open {100 * proven[-1]:.0f} %", "ink"))
+    labels, low, high = _steps(everyone, "low", "high")
+    frame.band(labels[1:], low[1:], high[1:], "ink", 0.1)
     named = told_apart((*groups, ALL), 18)
-    for name, (colour, dashes) in zip((*groups, ALL), (*_CURVES[: len(groups)], _EVERYONE), strict=True):
-        labels, share, low, high = _steps(curves[curves["group"] == name], "share", "low", "high")
-        axes.fill_between(labels[1:], low[1:], high[1:], step="post", color=colour, alpha=0.1, lw=0, zorder=1.1)
-        axes.plot(labels, share, color=colour, lw=2, ls=dashes, drawstyle="steps-post")
+    for name, (colour, dash) in zip((*groups, ALL), (*DASHES[: len(groups)], ("ink", ())), strict=True):
+        labels, share = _steps(curves[curves["group"] == name], "share")
+        drawing.line(frame.steps(labels, share), colour, 2, dash=dash)
         ends.append((share[-1], f"{named(name)} {100 * share[-1]:.0f} %", colour))
-    budget = max([v.budget for v in population], default=1)
-    # Bands of few people are so wide that they are cut rather than the lines flattened.
-    needed = max([*everyone["high"], *(end for end, *_ in ends), 0.01])
-    top = min(1.0, 1.05 * min(max([*curves["high"], needed]), 1.6 * needed))
-    axes.set_ylim(0, top)
-    axes.set_xlim(0, PAST * budget)
-    for place, (_, text, colour) in zip(_apart([end for end, *_ in ends], 0.065 * top), ends, strict=True):
-        _note(axes, 1.02, place, text, transform=axes.get_yaxis_transform(), ha="left", color=colour)
-    _whole_ticks(axes, budget)
-    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
-    axes.set_ylabel("decisions turned", color=LIGHT["muted"], size=9)
-    axes.set_xlabel("training labels flipped together, at most", color=LIGHT["muted"], size=9)
-    return figure
+    places = _apart([frame.at(0, end)[1] for end, *_ in ends], 14)
+    for y, (_, text, colour) in zip(places, ends, strict=True):
+        drawing.text(WIDTH - 142, y, text, 9, colour=colour)
+    _curve_axes(frame, budget, 12, "training labels flipped together, at most")
+    drawing.text(50, 10, "decisions turned", 9, colour="muted")
+    return drawing
 
 
-PANELS = 3
-"""Groups side by side in `shuffled_curves`."""
-
-
-def shuffled_curves(curves: Curves) -> Figure:
+def shuffled_curves(curves: Curves) -> Drawing | None:
     """Per group, a panel: the share of decisions that so many labels turn as it is (line), and the range of the same
-    with the protected attribute shuffled (band)."""
-    from matplotlib.figure import Figure
-
+    with the protected attribute shuffled (band). None where no decision is turned in either."""
     groups = list(curves.real)[:MOST_CURVES]
-    down = -(-len(groups) // PANELS)
-    height = 200 * down
-    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
-    bands = {group: curves.band(group) for group in groups}
-    highest = [band[1] for band in bands.values() if band]
-    top = 1.08 * max([0.01, *(s for shares in (*(curves.real[g] for g in groups), *highest) for s in shares)])
-    across = min(PANELS, len(groups))
-    wide = (WIDTH - 56) / across
-    named = told_apart(groups, 26)
+    bands = {group: band for group in groups if (band := curves.band(group))}
+    top = max([0.0, *(max(curves.real[g]) for g in groups), *(max(high) for _, high in bands.values())])
+    if not top or len(curves.sizes) < 2:
+        return None
+    wide, named = (WIDTH - 56) / min(PANELS, len(groups)), told_apart(groups, 26)
+    drawing = Drawing(WIDTH, 200 * -(-len(groups) // PANELS))
+    x = [0, *curves.sizes, PAST * curves.sizes[-1]]
     for k, group in enumerate(groups):
         row, column = divmod(k, PANELS)
         left, upper = 52 + wide * column, 200 * row + 26
-        axes = figure.add_axes((left / WIDTH, 1 - (upper + 130) / height, (wide - 22) / WIDTH, 130 / height))
-        _quiet(axes)
-        labels = [0, *curves.sizes, PAST * curves.sizes[-1]]
-        if band := bands[group]:
-            low, high = ([0.0, *shares, shares[-1]] for shares in band)
-            axes.fill_between(labels, low, high, step="post", color=LIGHT["muted"], alpha=0.3, lw=0)
+        frame = Frame(drawing, (left, upper, left + wide - 22, upper + 130), (0, x[-1]), (0, min(1.0, 1.08 * top)))
+        if group in bands:
+            low, high = ([0.0, *shares, shares[-1]] for shares in bands[group])
+            frame.band(x, low, high, "muted", 0.3)
         real = curves.real[group]
-        axes.plot(labels, [0.0, *real, real[-1]], color=LIGHT["person"], lw=2, drawstyle="steps-post")
-        axes.set_ylim(0, min(1.0, top))
-        axes.set_xlim(0, labels[-1])
-        _note(axes, 0.0, 1.08, named(group), transform=axes.transAxes, ha="left", size=10)
-        _whole_ticks(axes, curves.sizes[-1], 5)
-        axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
-        axes.yaxis.set_major_locator(_few_ticks())
-        if column:
-            axes.set_yticklabels([])
-        axes.set_xlabel("labels, at most", color=LIGHT["muted"], size=9)
-    return figure
+        drawing.line(frame.steps(x, [0.0, *real, real[-1]]), "person", 2)
+        drawing.text(left, upper - 12, named(group), 10)
+        _curve_axes(frame, curves.sizes[-1], 5, "labels, at most", named=not column)
+    return drawing
 
 
-def _few_ticks() -> Any:
-    from matplotlib.ticker import MaxNLocator
+def _curve_axes(frame: Frame, budget: int, most: int, title: str, named: bool = True) -> None:
+    labels, shares = whole_ticks(budget, most), nice_ticks(*frame.y_range, 5)
+    frame.x_axis(labels, list(map(str, labels)), title)
+    frame.y_axis(shares if named else [], _percents(shares) if named else [])
 
-    return MaxNLocator(4)
+
+def _percents(shares: Iterable[float]) -> list[str]:
+    return [f"{100 * share:.3g} %" for share in shares]
+
+
+def turned_by(population: Population) -> pd.DataFrame:
+    """`population.distance_curve()` of groups with anybody eligible."""
+    curve = population.distance_curve()
+    return curve[curve["people"] > 0].reset_index(drop=True)
+
+
+def left_open(population: Population) -> bool | None:
+    """Whether more decisions might be turned than were, by what is proven; None where nothing is."""
+    if not any(v.at_least is not None for v in population.eligible):
+        return None
+    curve = turned_by(population)
+    return bool((curve["proven"] > curve["share"])[curve["group"] == ALL].any())
 
 
 def _steps(curve: pd.DataFrame, *columns: str) -> list[list[float]]:
     """Labels and columns of a curve as the corners of its steps: from nothing at 0 labels to a little past the last."""
-    last = [curve[column].iloc[-1] if len(curve) else 0.0 for column in ("labels", *columns)]
-    rest = [[0.0, *curve[column], end] for column, end in zip(columns, last[1:], strict=True)]
-    return [[0.0, *curve["labels"], PAST * last[0]], *rest]
-
-
-def logit_distribution(population: Population) -> Figure:
-    """The original logits of people found and not found: one mark per person, over a box."""
-    figure, axes = _axes(190, (112, 16, WIDTH - 20, 148))
-    axes.set_ylim(1.55, -0.55)
-    axes.spines["left"].set_visible(False)
-    axes.set_yticks([])
-    kinds = (("found", "s", LIGHT["flip"]), ("not_found", "o", LIGHT["person"]))
-    for k, (status, marker, colour) in enumerate(kinds):
-        logits = np.sort([v.logit for v in population.eligible if v.found == (status == "found")])
-        name = f"{status.replace('_', ' ')} ({len(logits)})"
-        _note(axes, -0.015, k, name, transform=axes.get_yaxis_transform(), ha="right", size=10)
-        if not len(logits):
-            continue
-        # Multiples of the golden ratio spread the marks evenly, and the same way every time.
-        marked = _thinned(logits)
-        spread = 0.3 * ((np.arange(len(marked)) * 0.618034) % 1) - 0.36
-        axes.plot(marked, k + spread, ls="none", marker=marker, mfc="none", mec=colour, markersize=4, clip_on=False)
-        _box(axes, logits, k + 0.2)
-    low, high = axes.get_xlim()
-    axes.set_xlim(min(low, -0.05 * high), max(high, -0.05 * low))
-    _boundary(axes.axvline)
-    axes.set_xlabel("logit before any flip (0 is the decision boundary)", color=LIGHT["muted"], size=9)
-    return figure
-
-
-def logit_marks(population: Population) -> str:
-    """What a mark of `logit_distribution` stands for."""
-    found = len(population.found)
-    most = max(found, len(population.eligible) - found)
-    return "One mark per person" if most <= MOST_PEOPLE else f"At most {MOST_PEOPLE} people of each kind have a mark"
-
-
-def _thinned(logits: Any) -> Any:
-    """Sorted logits, or as many of them, evenly spaced among the people, as can be told apart."""
-    return logits if len(logits) <= MOST_PEOPLE else logits[np.linspace(0, len(logits) - 1, MOST_PEOPLE).astype(int)]
-
-
-def label_names(verdict: Verdict) -> tuple[str, str]:
-    """The two labels' names, the one of negative logits first."""
-    names = verdict.run.get("label_names")
-    if names:
-        return str(names[0]), str(names[1])
-    other = verdict.counterfactual_prediction or "the other label"
-    return (other, verdict.prediction) if verdict.logit > 0 else (verdict.prediction, other)
-
-
-_EVERYONE: tuple[str, Any] = (LIGHT["ink"], "-")
-_CURVES: list[tuple[str, Any]] = [
-    (LIGHT["person"], (0, (6, 2))), (LIGHT["flip"], (0, (6, 2, 1, 2))), (LIGHT["muted"], (0, (3, 2))),
-    (LIGHT["person"], (0, (1, 1))), (LIGHT["flip"], (0, (2, 1))), (LIGHT["muted"], (0, (6, 1, 1, 1, 1, 1))),
-]  # fmt: skip
-"""Groups are told apart by their dashes and the name at the end of the line; colour only repeats it."""
-_BEFORE: dict[str, Any] = {
-    "color": LIGHT["person"], "marker": "o", "markersize": 11, "mfc": "none", "mew": 2, "clip_on": False,
-}  # fmt: skip
-_AFTER: dict[str, Any] = {"color": LIGHT["flip"], "marker": "s", "markersize": 9, "clip_on": False}
-_CLOSEST: dict[str, Any] = {
-    "color": LIGHT["flip"],
-    "marker": "x",
-    "markersize": 9,
-    "mew": 2,
-    "clip_on": False,
-}
-
-
-def _axes(height: int, box: tuple[int, int, int, int]) -> tuple[Figure, Axes]:
-    """A figure of `height` pixels with axes in `box` (left, top, right, bottom), quiet and without ticks."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
-    left, top, right, bottom = box
-    size = (left / WIDTH, 1 - bottom / height, (right - left) / WIDTH, (bottom - top) / height)
-    axes = figure.add_axes(size)
-    _quiet(axes)
-    return figure, axes
-
-
-def _quiet(axes: Axes) -> None:
-    axes.set_facecolor("none")
-    axes.tick_params(left=False, bottom=False, labelsize=9, labelcolor=LIGHT["muted"])
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(LIGHT["line"])
-
-
-def _boundary(line: Any) -> None:
-    line(0, color=LIGHT["ink"], lw=1.4, zorder=1.5)
-
-
-def _box(axes: Axes, logits: Any, y: float) -> None:
-    """A box from quartile to quartile with the median, whiskers to the ends, as one broken line."""
-    low, first, middle, third, high = np.percentile(logits, [0, 25, 50, 75, 100])
-    up, down, gap = y - 0.11, y + 0.11, float("nan")
-    x = [low, first, gap, third, high, gap, first, first, third, third, first]
-    axes.plot(x, [y, y, gap, y, y, gap, up, down, down, up, up], color=LIGHT["ink"], lw=1.2, clip_on=False)
-    axes.plot([middle, middle], [up, down], color=LIGHT["ink"], lw=2.8, clip_on=False)
-
-
-def _note(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    look: dict[str, Any] = {"size": 9, "color": LIGHT["ink"], "va": "center", "parse_math": False}
-    axes.text(x, y, text, **look | style)
-
-
-def _mark(axes: Axes, x: float, reach: float, text: str, y: float) -> None:
-    """A mark's name above or below it, kept inside the frame."""
-    side = "left" if x < -0.75 * reach else "right" if x > 0.75 * reach else "center"
-    axes.text(x, y, text, ha=side, va="center", size=10, color=LIGHT["ink"])
+    rest = [[0.0, *curve[column], curve[column].iloc[-1]] for column in columns]
+    return [[0.0, *curve["labels"], PAST * curve["labels"].iloc[-1]], *rest]
 
 
 def _apart(places: Sequence[float], least: float) -> list[float]:
-    """The places, in their order, moved up where two are nearer than `least`."""
-    moved, floor = list(places), -np.inf
-    for at in sorted(range(len(moved)), key=lambda at: moved[at]):
-        moved[at] = floor = max(moved[at], floor + least)
+    """The places moved up where two are nearer than `least`."""
+    moved, ceiling = list(places), np.inf
+    for at in sorted(range(len(moved)), key=lambda at: -moved[at]):
+        moved[at] = ceiling = min(moved[at], ceiling - least)
     return moved
-
-
-def _whole_ticks(axes: Axes, last: int, most: int = 12) -> None:
-    step = max(1, -(-last // most))
-    axes.set_xticks([k for k in range(1, last + 1) if k == 1 or k % step == 0])
-
-
-def _flip_counts(verdict: Verdict) -> str:
-    sizes = sorted({k for k, _ in verdict.course})
-    if not sizes:
-        return ""
-    order = ", fewest first" if [k for k, _ in verdict.course] == sorted(k for k, _ in verdict.course) else ""
-    one = f"{sizes[0]} label{'s' * (sizes[0] != 1)}"
-    return f" (each flips {one})" if len(sizes) == 1 else f" (flipping {sizes[0]} to {sizes[-1]} labels{order})"

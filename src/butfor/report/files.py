@@ -10,7 +10,8 @@ import re
 from pathlib import Path
 
 from butfor.files import make_folder, on_disk, save_text
-from butfor.report.page import anchors, person_file, population_page
+from butfor.report.page import person_page, population_page
+from butfor.report.people import anchors
 from butfor.result.population import Population
 from butfor.result.record import written
 
@@ -34,7 +35,7 @@ def write_report(population: Population, path: Path) -> str:
     make_folder(folder)
     names = [f"{anchor}.html" for anchor in anchors(population.verdicts)]
     for verdict, name in zip(population, names, strict=True):
-        save_text(folder / name, person_file(verdict, path.name), at_once=False)
+        save_text(folder / name, person_page(verdict, path.name), at_once=False)
     on_disk()
     text = written(population_page(population, folder.name), path)
     _keep_only(folder, set(names))

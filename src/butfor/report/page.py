@@ -1,358 +1,187 @@
-"""The report pages: verdicts into templates. All text from tables passes through autoescaping."""
+"""The pages: a summary and charts into templates. All text from tables passes through autoescaping.
+
+A page loads nothing and sends nothing. Its Content-Security-Policy says so to the browser: of scripts and styles only
+the two written here run, known by their hashes, whatever a table's text may have smuggled in.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import base64
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from importlib import resources
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment
-from markupsafe import Markup
+import pandas as pd
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from butfor.report import belief, charts, distance, roster, words
-from butfor.report.document import environment
-from butfor.report.flat import flat, replay_commands
-from butfor.report.parallel import axes_words
-from butfor.report.parallel_svg import parallel_svg
-from butfor.report.svg import inline_svg
-from butfor.report.values import comparison, pulled, short, shown
-from butfor.result.fresh import LEAST, SOLID, USUAL
+from butfor.report import charts, overview, people, summary
+from butfor.report.drawing import THEME
+from butfor.report.text import LONGEST, plural, short, shown
 from butfor.result.population import Population
-from butfor.result.record import AFTER, BEFORE, signed
 from butfor.result.verdict import Verdict
+from butfor.result.words import STATUS
 
-ROOM = 850_000
-"""Bytes for the person sections of a page about 200 people, so that the whole stays below 1 MB."""
-MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
-LEVELS: dict[str, dict[str, int]] = {
-    "bare": {"flips": 0, "lines": 0},
-    "short": {"flips": 3, "lines": 8},
-    "table": {},
-    "chart": {},
-}
-"""Detail of a person's section among many, least first: how much of the comparison it shows."""
-LONGEST = 60
-"""Characters of a value on a page with many people."""
-LONG_LIST = 300
-"""People of a list from which on it is laid out only as far as somebody looks."""
+ROOM = 2_000_000
+"""Bytes for the sections about people of one page; where they need more, everybody is shown in less detail."""
+SAMPLE = 8
+"""People whose sections tell how large all of them will be."""
+LEVELS: list[tuple[str, dict[str, int]]] = [
+    ("", {}),
+    ("without a chart", {}),
+    ("without a chart and with a short table", {"flips": 3, "lines": 8}),
+]
 
 
-def person_page(verdict: Verdict) -> str:
-    """The report about one person, a whole HTML document."""
-    drawn = {
-        "parallel": _parallel(verdict) if verdict.found else "",
-        "course": "",
-        "pulls": "",
-        "line": _svg(charts.logit_line(verdict), _logit_words(verdict), "logit"),
-    }
-    if verdict.course:
-        drawn["course"] = _svg(charts.search_course(verdict), "Logit after each attempt", "course")
-    if verdict.pulls is not None:
-        told = "; ".join(f"{bar.name} {signed(bar.pull)}" for bar in pulled(verdict))
-        drawn["pulls"] = _svg(charts.pulls(verdict), f"What pulls this decision which way: {told}", "pulls")
-    return _person(verdict, drawn)
-
-
-def person_file(verdict: Verdict, index: str) -> str:
-    """One person's file among many, with a link back to `index`: the same page with the pictures that are quickly
-    drawn."""
-    drawn = dict.fromkeys(("parallel", "course", "pulls", "line"), Markup(""))
-    if verdict.found:
-        drawn["parallel"] = _parallel(verdict)
-    return _person(verdict, drawn, f"../{quote(index)}")
-
-
-def _person(verdict: Verdict, drawn: dict[str, Any], index: str = "") -> str:
+def person_page(verdict: Verdict, index: str = "") -> str:
+    """The report about one person, a whole HTML document; with an `index`, the file of one of its people."""
+    v, run = verdict, verdict.run
     return _render(
         "person.html",
-        title=f"{words.STATUS[verdict.status]}: {verdict.who}",
-        v=verdict,
-        run=verdict.run,
-        run_lines=[] if index else flat(verdict.run),
-        replay=replay_commands(verdict.run),
-        compare=comparison(verdict),
-        charts=drawn,
-        axes_words=axes_words(verdict) if drawn["parallel"] else "",
-        index=index,
+        title=f"{STATUS[v.status].title}: {v.who}",
+        s=summary.person(v),
+        run=run,
+        table=summary.comparison(v),
+        parallel=_parallel(v) if v.found else "",
+        bar=_bar(v),
+        pulls=charts.pulls(v).svg(summary.pull_words(v)) if v.pulls is not None else "",
+        again=_again(run),
+        index=f"../{quote(index)}" if index else "",
     )
 
 
 def person_fragment(verdict: Verdict) -> str:
     """The short form for notebooks: a piece of HTML that brings its own style."""
-    return _render("fragment.html", v=verdict, compare=comparison(verdict, flips=6, longest=LONGEST))
+    s, table = summary.person(verdict), summary.comparison(verdict, 6, longest=summary.LONGEST)
+    return _render("fragment.html", kind="verdict", s=s, table=table, bar=_bar(verdict))
 
 
 def population_fragment(population: Population) -> str:
     """The short form of many for notebooks."""
-    sensitive = population.verdicts[0].sensitive if population.verdicts else "group"
-    given = {"p": population, "sensitive": sensitive, "groups": _groups(population)}
-    return _render("population-fragment.html", checks=belief.checks(population), **given)
+    return _render("fragment.html", kind="population", s=overview.overview(population))
 
 
 def audit_fragment(headline: str, facts: Sequence[tuple[str, Any]], hint: str) -> str:
     """An audit's settings for notebooks."""
-    told = [(name, shown(value, LONGEST * 4)) for name, value in facts]
-    return _render("audit-fragment.html", headline=short(headline, LONGEST * 4), facts=told, hint=hint)
+    lines = [(name, shown(value, LONGEST)) for name, value in facts]
+    return _render(
+        "fragment.html", kind="audit", s={"sentence": short(headline, LONGEST), "facts": lines, "hint": hint}
+    )
 
 
 def population_page(population: Population, folder: str = "") -> str:
     """The report about many people, a whole HTML document; with a `folder`, only the index of what is in there."""
-    named = list(zip(population.verdicts, anchors(population.verdicts), strict=True))
+    p = population
+    named = list(zip(p.verdicts, people.anchors(p.verdicts), strict=True))
     addressed = [(v, f"{quote(folder)}/{a}.html" if folder else f"#{a}") for v, a in named]
-    audited = [] if folder else [(v, a) for v, a in named if v.status != "not_eligible"]
-    sections, abridged = _sections(audited, len(population))
-    sensitive = population.verdicts[0].sensitive if population.verdicts else "group"
+    sections, abridged = ([], "") if folder else _sections([n for n in named if n[0].status != "not_eligible"])
     return _render(
         "population.html",
-        title=f"Label audit of {words.plural(len(population), 'person').replace('persons', 'people')}",
-        p=population,
-        run=population.run,
-        run_lines=flat(population.run),
-        replay=replay_commands(population.run),
-        sensitive=sensitive,
-        incomplete=sum(not v.complete for v in population),
-        groups=_groups(population),
-        checks=belief.checks(population),
-        keystones=_keystones(population, addressed),
-        charts=_population_charts(population),
-        distance_caption=distance.caption(population),
-        logit_marks=charts.logit_marks(population),
-        roster=roster.roster(addressed, sensitive, roster.ROOM if folder else float("inf")),
+        title=f"Label audit of {plural(len(p), 'person')}",
+        s=overview.population(p),
+        run=p.run,
+        comparison=p.comparison,
+        uncompared=p.uncompared,
+        keystones=overview.keystones(p, addressed),
+        shares=charts.group_shares(p).svg("Shares per group, with 95 % intervals") if len(p) else "",
+        roster=people.roster(addressed, overview.sensitive_of(p), people.ROOM if folder else float("inf")),
+        count=len(p),
         sections=sections,
         abridged=abridged,
-        left_out=[(v, a) for v, a in named if v.status == "not_eligible"],
+        left_out=[] if folder else [(v.sentence, a) for v, a in named if v.status == "not_eligible"],
         folder=folder,
+        again=_again(p.run),
     )
 
 
-def population_page_without_values(population: Population, run: dict[str, Any], rates: dict[str, Any] | None) -> str:
-    """The page that has ids, groups, decisions and distances only."""
-    names = ("people", "switch_changes", "eligible", "found", "solid")
-    counted = "solid" if population.checked else "found"
-    share, low, high = ("share_solid", "solid_low", "solid_high") if population.checked else ("share", "low", "high")
-    groups = [
-        {"group": group, **{name: int(g[name]) for name in names}}
-        | {"share": g[share] if g["eligible"] else None, "low": g[low], "high": g[high]}
-        for group, g in (population.by_group.iterrows() if len(population) else ())
-    ]
-    curved = population.eligible and max(v.budget for v in population) > 1
-    return _render_redacted(
-        population.sentence, groups, counted, run, rates=rates,
-        said=population.comparison.sentence if population.comparison else population.uncompared,
-        stopped=bool(population.unfinished),
-        curve=_svg(charts.distance_curve(population), distance.told(population), "distances") if curved else "",
-        curve_caption=distance.caption(population) if curved else "",
-        roster=roster.roster([(v, "") for v in population], run.get("sensitive", "group"), least=True),
-        count=len(population), waiting=len(population) > LONG_LIST,
-    )  # fmt: skip
+def redacted_page(**given: Any) -> str:
+    """The page that may be handed over."""
+    return _render("redacted.html", title="Label audit", lines=run_lines(given["run"]), **given)
 
 
-def public_page(
-    sentence: str, groups: Sequence[dict[str, Any]], counted: str, run: dict[str, Any], said: str,
-    rates: dict[str, Any] | None, stopped: bool = False,
-) -> str:  # fmt: skip
-    """The page that has groups only, with counts that may be told."""
-    return _render_redacted(
-        sentence,
-        groups,
-        counted,
-        run,
-        said=said,
-        rates=rates,
-        stopped=stopped,
-        curve="",
-        curve_caption="",
-        roster=None,
-        count=0,
-        waiting=False,
+def _sections(named: Sequence[tuple[Verdict, str]]) -> tuple[list[Markup], str]:
+    """Each person's section, all in as much detail as the page has room for, by a sample of them; and a sentence on
+    what was left out."""
+    less, cut = LEVELS[0]
+    sample = named[:: max(1, len(named) // SAMPLE)]
+    for less, cut in LEVELS:
+        sizes = [len(_section(verdict, anchor, not less, cut)) for verdict, anchor in sample]
+        if sum(sizes) * len(named) <= ROOM * len(sample):
+            break
+    sections = [_section(verdict, anchor, not less, cut) for verdict, anchor in named]
+    return sections, f"To keep this file small, people are shown {less}." if less else ""
+
+
+def _section(verdict: Verdict, anchor: str, charted: bool, cut: dict[str, int]) -> Markup:
+    return Markup(
+        _render(
+            "case.html",
+            s=summary.brief(verdict),
+            anchor=anchor,
+            table=summary.comparison(verdict, longest=summary.LONGEST, **cut),
+            bar=_bar(verdict),
+            parallel=_parallel(verdict) if charted and verdict.found else "",
+            dots=summary.seed_dots(verdict) if charted else None,
+        )
     )
-
-
-def _render_redacted(
-    sentence: str, groups: Sequence[dict[str, Any]], counted: str, run: dict[str, Any], **more: Any
-) -> str:
-    return _render(
-        "redacted.html", title="Label audit", sentence=sentence, groups=groups, counted=counted, run=run,
-        run_lines=flat(run), sensitive=run.get("sensitive", "group"), HIDDEN=words.HIDDEN, FEW=words.FEW, **more,
-    )  # fmt: skip
-
-
-# --- one person among many --------------------------------------------------------------------------
-
-
-def _sections(people: Sequence[tuple[Verdict, str]], asked: int) -> tuple[list[Markup], str]:
-    """Each person's section in as much detail as the page has room for; and a sentence on what was left out.
-
-    Level by level, people in their order are shown in more detail, as long as there is room: so all have a short table
-    before anyone has a long one. As a rule all have a table; where these are too much, everybody starts without."""
-    room = ROOM * max(1.0, asked / 200)
-    sections = [_section(*one, "table") for one in people]
-    spent = sum(len(section.encode()) for section in sections)
-    reached = ["table"] * len(people)
-    if spent > room:
-        sections = [_section(*one, "bare") for one in people]
-        spent = sum(len(section.encode()) for section in sections)
-        reached = ["bare"] * len(people)
-    for below, level in pairwise(LEVELS):
-        for k, (verdict, anchor) in enumerate(people):
-            if reached[k] != below or (level == "chart" and not verdict.found):
-                continue
-            section = _section(verdict, anchor, level)
-            more = len(section.encode()) - len(sections[k].encode())
-            if spent + more > room:
-                break
-            spent, sections[k], reached[k] = spent + more, section, level
-    lacking = [
-        f"{count} without a table" if (count := reached.count("bare")) else "",
-        f"{count} with a short table" if (count := reached.count("short")) else "",
-        f"{count} without a chart"
-        if (count := sum(v.found and r == "table" for (v, _), r in zip(people, reached, strict=True)))
-        else "",
-    ]
-    left_out = ", ".join(part for part in lacking if part)
-    if not left_out:
-        return sections, ""
-    return sections, f"To keep this file small, some people are shown in less detail: {left_out}."
-
-
-def _section(verdict: Verdict, anchor: str, level: str) -> Markup:
-    charted = level == "chart"
-    compare = comparison(verdict, longest=LONGEST, **LEVELS[level])
-    parallel = _parallel(verdict) if charted else Markup("")
-    told = axes_words(verdict) if charted else ""
-    case = {"v": verdict, "anchor": anchor, "compare": compare, "parallel": parallel, "axes_words": told}
-    return Markup(_render("case.html", **case))
 
 
 def _parallel(verdict: Verdict) -> Markup:
-    title = f"Parallel coordinates: {verdict.who} beside the flipped training rows"
-    return parallel_svg(verdict, title)
+    drawing = charts.parallel_coordinates(verdict)
+    return drawing.svg(f"Parallel coordinates: {verdict.who} beside the flipped training rows")
 
 
-def anchors(verdicts: Sequence[Verdict]) -> list[str]:
-    """One id per person: its case number, and a counter where that does not tell people apart."""
-    seen: Counter[str] = Counter()
-    named = []
-    for verdict in verdicts:
-        name = f"case-{verdict.case}" if verdict.case is not None else "person"
-        seen[name] += 1
-        alone = seen[name] == 1 and verdict.case is not None
-        named.append(name if alone else f"{name}-{seen[name]}" if verdict.case is None else f"{name}.{seen[name]}")
-    return named
+def _bar(verdict: Verdict) -> Markup:
+    return charts.logit_bar(verdict).svg(f"Logit {summary.logit_words(verdict)}")
 
 
-# --- what many people say together ------------------------------------------------------------------
+# --- how to run it again ----------------------------------------------------------------------------
 
 
-def _population_charts(population: Population) -> dict[str, Markup]:
-    drawn = {"distances": Markup(""), "shuffled": Markup("")}
-    if population.verdicts:
-        what = "solid" if population.checked else "found"
-        drawn["groups"] = _svg(
-            charts.group_shares(population), f"Share {what} per group, with 95 % intervals", "groups"
-        )
-        drawn["logits"] = _svg(charts.logit_distribution(population), "Logits of people found and not found", "logits")
-    if population.eligible and max(v.budget for v in population) > 1:
-        drawn["distances"] = _svg(charts.distance_curve(population), distance.told(population), "distances")
-    null = population.comparison.null if population.comparison else None
-    if null and null.curves and len(null.curves.sizes) > 1:
-        drawn["shuffled"] = _svg(charts.shuffled_curves(null.curves), distance.shuffled_words(null.curves), "shuffled")
-    return drawn
+def _again(run: Mapping[str, Any]) -> dict[str, Any]:
+    return {"lines": run_lines(run), "command": run.get("command"), "replay": replay_commands(run)}
 
 
-def _groups(population: Population) -> list[dict[str, Any]]:
-    if not population.verdicts:
+def run_lines(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON."""
+    flat: Any = pd.json_normalize(dict(run)).iloc[0] if run else {}
+    return [(str(name), short(_text(value), 2000)) for name, value in flat.items()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        plain = not any(isinstance(item, (list, tuple, dict)) for item in value)
+        return ", ".join(map(_text, value)) or "none" if plain else json.dumps(value, ensure_ascii=False, default=str)
+    return "none" if value is None else shown(value, 2000)
+
+
+def replay_commands(run: Mapping[str, Any]) -> list[str]:
+    """What to type to train again from the record: as it is and, for a file, where the table lies elsewhere by now.
+    None where the record cannot name its table."""
+    data = run.get("data", {})
+    if data.get("table") is None:
         return []
-    share, low, high = ("share_solid", "solid_low", "solid_high") if population.checked else ("share", "low", "high")
-    switched = any(v.switch_changes is not None for v in population)
-    return [
-        {
-            "name": shown(group, LONGEST),
-            "people": int(g["people"]),
-            "switched": int(g["switch_changes"]) if switched else None,
-            "eligible": int(g["eligible"]),
-            "found": int(g["found"]),
-            "solid": int(g["solid"]),
-            "share": f"{100 * g[share]:.1f} %" if g["eligible"] else "–",
-            "interval": f"{100 * g[low]:.1f} – {100 * g[high]:.1f} %" if g["eligible"] else "–",
-            "close": int(g["close_calls"]) if g["close_calls"] == g["close_calls"] else "–",
-            "margin": f"{g['median_margin']:.2f}" if g["eligible"] else "–",
-        }
-        for group, g in population.by_group.iterrows()
-    ]
+    again = ["butfor", "replay", "audit.json"]
+    elsewhere = [*again, "--data", f"other/place/{Path(data['table']).name}"]
+    for name in ("validation", "test"):
+        elsewhere += [f"--{name}", f"other/place/{Path(data[name]).name}"] if data.get(name) else []
+    return [shlex.join(command) for command in ([again, elsewhere] if "label" in data else [again])]
 
 
-def _keystones(population: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[str, Any]:
-    frame = population.keystones
-    who: dict[Any, list[tuple[str, str]]] = {}
-    solid: Counter[Any] = Counter()
-    for verdict, address in addressed:
-        for row in verdict.flips.index:
-            name = verdict.case if verdict.case is not None else f"row {shown(verdict.row, LONGEST)}"
-            who.setdefault(row, []).append((str(name), address))
-            solid[row] += verdict.solidity == SOLID
-    columns = [c for c in frame.columns if c not in ("people", "cases", BEFORE, AFTER)]
-    columns.sort(key=lambda c: str(c) != population.verdicts[0].sensitive)  # stable: the protected one first
-    columns = columns[:MOST_KEYSTONE_COLUMNS]
-    rows = [
-        {
-            "row": shown(row, LONGEST),
-            "people": values["people"],
-            "solid": solid[row],
-            "who": who[row][:MOST_KEYSTONE_PEOPLE],
-            "more": max(0, len(who[row]) - MOST_KEYSTONE_PEOPLE),
-            "before": values[BEFORE],
-            "after": values[AFTER],
-            "cells": [shown(values[c], LONGEST) for c in columns],
-        }
-        for row, values in frame.head(MOST_KEYSTONES).iterrows()
-    ]
-    ranked = bool((frame["people"] > 1).any())
-    return {"rows": rows, "columns": [shown(c, LONGEST) for c in columns], "total": len(frame), "ranked": ranked}
-
-
-# --- shared -----------------------------------------------------------------------------------------
-
-
-def logit_places(verdict: Verdict) -> dict[str, Any]:
-    """Where the marks of the small logit bar lie, the boundary being at 200 of 400."""
-    after = verdict.counterfactual_logit if verdict.found else verdict.closest_logit
-    reach = max(abs(verdict.logit), abs(after or 0.0), 1e-6)
-
-    def place(logit: float) -> float:
-        return round(200 + 190 * logit / reach, 1)
-
-    return {
-        "before": place(verdict.logit),
-        "after": None if after is None else place(after),
-        "label": _logit_words(verdict),
-    }
-
-
-def _logit_words(verdict: Verdict) -> str:
-    text = f"{signed(verdict.logit)} before"
-    if verdict.found and verdict.counterfactual_logit is not None:
-        text += f", {signed(verdict.counterfactual_logit)} after"
-    elif verdict.closest_logit is not None:
-        text += f", {signed(verdict.closest_logit)} at the closest"
-    return text + "; the boundary is 0"
-
-
-def _svg(figure: Any, title: str, name: str) -> Markup:
-    return Markup(inline_svg(figure, title, name))
+# --- templates --------------------------------------------------------------------------------------
 
 
 def get_ready() -> None:
-    """Load what writing a report takes: templates, and the library that draws. Whoever stops an audit waits for it."""
-    from matplotlib.figure import Figure
-
-    made = _environment()
-    for template in made.list_templates(extensions=["html"]):
-        made.get_template(template)
-    inline_svg(Figure(figsize=(1, 1)), "", "nothing")
+    """Load what writing a report takes: whoever stops an audit waits for it."""
+    for template in _environment().list_templates(extensions=["html"]):
+        _environment().get_template(template)
 
 
 def _render(template: str, **context: Any) -> str:
@@ -361,32 +190,33 @@ def _render(template: str, **context: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    return environment(
-        STATUS=words.STATUS,
-        steady_sentence=words.steady_sentence,
-        SIGN=words.SIGN,
-        SOLIDITY=words.SOLIDITY,
-        SOLIDITY_SIGN=words.SOLIDITY_SIGN,
-        CLOSE_CALL=words.CLOSE_CALL,
-        CLOSE_SIGN=words.CLOSE_SIGN,
-        USUAL=USUAL,
-        LEAST_SEEDS=LEAST,
-        audited=words.audited,
-        seed_rows=belief.seed_rows,
-        share_rows=belief.share_rows,
-        base_words=belief.base_words,
-        further_sets=belief.further_sets,
-        agreement_words=belief.agreement_words,
-        agreement_heading=belief.agreement_heading,
-        UNSEEDED=words.UNSEEDED,
-        PROTOCOLS=words.PROTOCOLS,
-        RANKINGS=words.RANKINGS,
-        rule_words=words.rule_words,
-        plural=words.plural,
-        shown=shown,
-        short=short,
-        signed=signed,
-        label_names=charts.label_names,
-        logit_places=logit_places,
-        seed_dots=belief.seed_dots,
+    return environment()
+
+
+def environment(*packages: str) -> Environment:
+    """The report's templates, after those of `packages`."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in (*packages, "butfor.report")]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
     )
+    made.globals.update(THEME=THEME, plural=plural, short=short, shown=shown)
+    made.filters.update(unbroken=unbroken, marked=summary.marked)
+    sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
+    style = made.overlay().from_string(sheet).render()
+    script = resources.files("butfor.report").joinpath("templates/people.js").read_text(encoding="utf-8").strip()
+    allowed = f"style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    made.globals.update(STYLE=Markup(style), SCRIPT=Markup(script), POLICY=f"default-src 'none'; {allowed}")
+    return made
+
+
+def unbroken(sentence: str) -> Markup:
+    """A headline whose percentages stay on one line, with what stands around them."""
+    return Markup(re.sub(r"\(?\d[\d.]* %\)?[;,.]?", r'<span class="unbroken">\g<0></span>', str(escape(sentence))))
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

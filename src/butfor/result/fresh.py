@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,16 +48,28 @@ class FreshSeeds:
     without_flips: int
     only_with_flips: int
     only_without_flips: int
-    first: int | None = None
-    """The first of the seeds; the others follow it."""
     logits: tuple[tuple[float | None, ...], tuple[float | None, ...]] | None = None
     """What each seed's model says, without the flips and with them, rounded; None where its training diverged."""
 
+    def __post_init__(self) -> None:
+        names = ("with_flips", "without_flips", "only_with_flips", "only_without_flips")
+        check_counts(self, "seeds", *names)
+        both = self.with_flips - self.only_with_flips
+        either = both + self.only_with_flips + self.only_without_flips
+        if both < 0 or both != self.without_flips - self.only_without_flips:
+            raise ValueError(f"{', '.join(names)} must add up")
+        if not 0 < self.seeds >= either:
+            raise ValueError(f"seeds must be at least {max(1, either)}, as many as are counted")
+        if self.logits and {len(each) for each in self.logits} != {self.seeds}:
+            raise ValueError(f"logits must be two lists of {self.seeds}, one number per seed")
+
     @classmethod
     def of(
-        cls, without: NDArray[np.bool_], with_: NDArray[np.bool_], first: int | None = None,
+        cls,
+        without: NDArray[np.bool_],
+        with_: NDArray[np.bool_],
         logits: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
-    ) -> FreshSeeds:  # fmt: skip
+    ) -> FreshSeeds:
         """From what each seed's model decided: otherwise or not, without the flips and with them."""
         return cls(
             seeds=len(without),
@@ -66,7 +77,6 @@ class FreshSeeds:
             without_flips=int(without.sum()),
             only_with_flips=int((with_ & ~without).sum()),
             only_without_flips=int((without & ~with_).sum()),
-            first=first,
             logits=(_rounded(logits[0]), _rounded(logits[1])) if logits else None,
         )
 
@@ -120,10 +130,8 @@ class FreshSeeds:
 
     def _times(self, times: int) -> FreshSeeds:
         """The same shares among so many times the seeds."""
-        return FreshSeeds(
-            times * self.seeds, times * self.with_flips, times * self.without_flips, times * self.only_with_flips,
-            times * self.only_without_flips,
-        )  # fmt: skip
+        names = ("seeds", "with_flips", "without_flips", "only_with_flips", "only_without_flips")
+        return replace(self, logits=None, **{name: times * getattr(self, name) for name in names})
 
     @property
     def sentence(self) -> str:
@@ -142,24 +150,35 @@ class FreshSeeds:
             return " It is too near to one half for any reasonable number of seeds to tell."
         return f" Too few seeds to tell; about {self.would_do} would do."
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "seeds": self.seeds, "first": self.first, "with_flips": self.with_flips,
-            "without_flips": self.without_flips, "only_with_flips": self.only_with_flips,
-            "only_without_flips": self.only_without_flips, "hold": self.hold, "hold_interval": list(self.hold_interval),
-            "base": self.base, "base_interval": list(self.base_interval), "effect": self.effect,
-            "effect_interval": list(self.effect_interval),
-            "logits": {"without": list(self.logits[0]), "with": list(self.logits[1])} if self.logits else None,
-        }  # fmt: skip
 
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> FreshSeeds:
-        counts = ("seeds", "with_flips", "without_flips", "only_with_flips", "only_without_flips")
-        logits = record.get("logits")
-        return cls(
-            **{name: int(record[name]) for name in counts}, first=record.get("first"),
-            logits=(tuple(logits["without"]), tuple(logits["with"])) if logits else None,
-        )  # fmt: skip
+@dataclass(frozen=True)
+class Collateral:
+    """What D' does to the other people of the test table; accuracies where their labels are known."""
+
+    others: int
+    changed: int
+    accuracy_before: float | None = None
+    accuracy_after: float | None = None
+
+    def __post_init__(self) -> None:
+        check_counts(self, "others", "changed")
+        if not all(share is None or 0 <= share <= 1 for share in (self.accuracy_before, self.accuracy_after)):
+            raise ValueError("accuracy_before and accuracy_after must be shares from 0 to 1")
+
+    @property
+    def sentence(self) -> str:
+        text = f"{self.changed} of {self.others} other test people are decided otherwise too"
+        if self.accuracy_before is None or self.accuracy_after is None:
+            return f"{text}."
+        return f"{text}; test accuracy {100 * self.accuracy_before:.1f} % → {100 * self.accuracy_after:.1f} %."
+
+
+def check_counts(thing: object, *names: str) -> None:
+    """Counts and positions begin with 0, and fit in 64 bits."""
+    for name in names:
+        value = getattr(thing, name)
+        if value is not None and not 0 <= value < 2**63:
+            raise ValueError(f"{name} must be a whole number from 0 up, not {str(value)[:20]}")
 
 
 def _rounded(logits: NDArray[np.floating]) -> tuple[float | None, ...]:

@@ -9,7 +9,7 @@ audit again with the protected attribute shuffled, which asks whether the attrib
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Any
 
@@ -21,6 +21,9 @@ STRATA = 3
 DRAWS = 4999
 LEVEL = 0.05
 
+
+MOST_SIZES = 24
+"""Points of a curve that a record keeps."""
 
 Lines = dict[str, tuple[float, ...]]
 """Per group, the share of decisions that so many labels turn, one share per size."""
@@ -54,29 +57,18 @@ class Curves:
         shares = np.array([lines[group] for lines in self.shuffled if group in lines])
         return (list(shares.min(axis=0)), list(shares.max(axis=0))) if len(shares) else None
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"sizes": list(self.sizes), "real": _plain(self.real), "shuffled": [_plain(e) for e in self.shuffled]}
-
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Curves:
         lines = [{g: tuple(shares) for g, shares in each.items()} for each in (record["real"], *record["shuffled"])]
         return cls(tuple(record["sizes"]), lines[0], tuple(lines[1:]))
 
 
-MOST_SIZES = 24
-"""Points of a curve that a record keeps."""
-
-
 def _are(groups: NDArray[np.object_], group: Any) -> NDArray[np.bool_]:
     return np.array([each == group for each in groups], dtype=bool)
 
 
-def _plain(lines: Lines) -> dict[str, list[float]]:
-    return {group: list(shares) for group, shares in lines.items()}
-
-
 @dataclass(frozen=True)
-class Null:
+class Shuffles:
     """The audit again with the protected attribute shuffled: the gap between groups as it is and in every shuffle."""
 
     gap: float
@@ -86,21 +78,20 @@ class Null:
     @property
     def p_value(self) -> float:
         """The share of all gaps, the real one among them, that are as large."""
-        return (1 + sum(gap >= self.gap - 1e-12 for gap in self.shuffled)) / (1 + len(self.shuffled))
+        return (1 + self._as_large) / (1 + len(self.shuffled))
 
-    def to_dict(self) -> dict[str, Any]:
-        curves = self.curves.to_dict() if self.curves else None
-        return {"gap": self.gap, "shuffled": list(self.shuffled), "p_value": self.p_value, "curves": curves}
+    @property
+    def _as_large(self) -> int:
+        return sum(gap >= self.gap - 1e-12 for gap in self.shuffled)
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Null:
+    def from_dict(cls, record: dict[str, Any]) -> Shuffles:
         curves = record.get("curves")
-        gaps = tuple(map(float, record["shuffled"]))
-        return cls(float(record["gap"]), gaps, Curves.from_dict(curves) if curves else None)
+        return cls(record["gap"], tuple(record["shuffled"]), Curves.from_dict(curves) if curves else None)
 
     @property
     def sentence(self) -> str:
-        times, runs = sum(gap >= self.gap - 1e-12 for gap in self.shuffled), len(self.shuffled)
+        times, runs = self._as_large, len(self.shuffled)
         shown = f"{points(self.gap)} apart; shuffled, {points(float(np.median(self.shuffled)))} in the median"
         return (
             f"By who is turned by the first set of the whole budget, groups are up to {shown}, and as far in {times} "
@@ -121,7 +112,7 @@ class Comparison:
     p_value: float
     like_difference: float | None
     like_p_value: float | None
-    null: Null | None = None
+    shuffles: Shuffles | None = None
 
     @property
     def sentence(self) -> str:
@@ -137,25 +128,24 @@ class Comparison:
     @property
     def conclusion(self) -> str:
         if self.p_value > LEVEL:
-            return " ".join(["With this many people that may be chance.", *([self.null.sentence] if self.null else [])])
-        if self.null is None:
+            return " ".join(
+                ["With this many people that may be chance.", *([self.shuffles.sentence] if self.shuffles else [])]
+            )
+        if self.shuffles is None:
             return (
                 "That is more than chance, but groups of other sizes and labels differ anyway: whether the attribute "
-                "itself has to do with it only shuffling it can tell (--null 19)."
+                "itself has to do with it only shuffling it can tell (--shuffles 19)."
             )
-        if self.null.p_value > LEVEL:
-            return f"{self.null.sentence} So groups differ as groups of these sizes do anyway."
-        return f"{self.null.sentence} So groups differ more than groups of these sizes do anyway."
+        if self.shuffles.p_value > LEVEL:
+            return f"{self.shuffles.sentence} So groups differ as groups of these sizes do anyway."
+        return f"{self.shuffles.sentence} So groups differ more than groups of these sizes do anyway."
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "most": self.most, "least": self.least, "difference": self.difference, "pairs": self.pairs,
-            "p_value": self.p_value, "like_difference": self.like_difference, "like_p_value": self.like_p_value,
-        }  # fmt: skip
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "shuffles"}
 
 
 def compare(
-    groups: Sequence[Any], turned: NDArray[np.bool_], margins: NDArray[np.float64], null: Null | None = None
+    groups: Sequence[Any], turned: NDArray[np.bool_], margins: NDArray[np.float64], shuffles: Shuffles | None = None
 ) -> Comparison | None:
     """From each person's group, whether their decision was turned, and how far from the boundary they are; None where
     there are no two groups."""
@@ -172,10 +162,15 @@ def compare(
     first, hit = of[two] == most, turned[two]
     like = _like(first, hit, margins[two])
     return Comparison(
-        most=most, least=least, difference=shares[most] - shares[least], pairs=pairs,
-        p_value=min(1.0, pairs * fisher(first, hit)), like_difference=like[0] if like else None,
-        like_p_value=min(1.0, pairs * like[1]) if like else None, null=null,
-    )  # fmt: skip
+        most=most,
+        least=least,
+        difference=shares[most] - shares[least],
+        pairs=pairs,
+        p_value=min(1.0, pairs * fisher(first, hit)),
+        like_difference=like[0] if like else None,
+        like_p_value=min(1.0, pairs * like[1]) if like else None,
+        shuffles=shuffles,
+    )
 
 
 def fisher(first: NDArray[np.bool_], hit: NDArray[np.bool_]) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from butfor.result.coherent import ONE_LABEL
 from butfor.result.fresh import LEAST, NOT_CHECKED
 from butfor.result.record import percent
+from butfor.result.verdict import ONE_LABEL
 
 if TYPE_CHECKING:
     from butfor.result.population import Population
@@ -57,6 +57,24 @@ def sentence(population: Population) -> str:
     return (
         f"Of {_people(asked)}, {solid} ({percent(solid / asked)}) would have been decided otherwise had {at_most} been "
         f"different{whatever}.{_stopped(population)}"
+    )
+
+
+def round_sentence(population: Population, count: int | None, asked: int | None) -> str:
+    """The result for the public, by counts in tens; None is fewer than ten."""
+    if not population.verdicts:
+        return "Nobody was asked about."
+    budget, n = population.verdicts[0].budget, population.verdicts[0].training_rows
+    many = "fewer than ten" if count is None else f"about {count}"
+    share = "" if count is None or not asked else f" ({percent(round(count / asked, 2))})"
+    whole = "the eligible people" if asked is None else f"about {asked} eligible people"
+    seeds = ", whatever the seed" if population.checked and population.run.get("seeded") is not False else ""
+    doubt_ = doubt(population, counted=False)
+    rest = f" {doubt_[0].upper()}{doubt_[1:]}." if doubt_ else ""
+    rest += " Some searches were stopped early." if population.unfinished else ""
+    return (
+        f"Of {whole}, {many}{share} would have been decided otherwise had at most {budget} of the {n} training labels "
+        f"been different{seeds}.{rest}"
     )
 
 

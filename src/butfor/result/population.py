@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -13,29 +14,30 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import pandas as pd
 
-from butfor.bands import in_order
-from butfor.errors import ReplayError
+from butfor.data.bands import in_order
 from butfor.result import headline
 from butfor.result.fresh import SOLID, counted
-from butfor.result.groups import Comparison, Null, compare
+from butfor.result.groups import Comparison, Shuffles, compare
 from butfor.result.performance import Performance
-from butfor.result.record import SCHEMA_VERSION, as_json, plain, read_record, written
+from butfor.result.record import Run, as_json, file_of, written
 from butfor.result.verdict import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from butfor.result.schema import Record
+
 SMALL_GROUP = 10
 ALL = "everyone"
-FRAME_COLUMNS = [
-    "case", "row", "group", "status", "prediction", "switch_changes", "logit", "counterfactual_prediction",
-    "counterfactual_logit", "flips", "at_least", "proof", "flipped_rows", "minimal", "solidity", "distance", "hold",
-    "base", "close_call", "attempts", "flippable", "closest_logit", "confirmed", "shared", "complete",
-]  # fmt: skip
-GROUP_COLUMNS = [
-    "people", "eligible", "found", "share", "low", "high", "solid", "share_solid", "solid_low", "solid_high",
-    "close_calls", "switch_changes", "median_margin",
-]  # fmt: skip
+FRAME_COLUMNS = (
+    "case row group status prediction switch_changes logit counterfactual_prediction counterfactual_logit flips "
+    "at_least proof flipped_rows minimal solidity distance hold base close_call attempts flippable closest_logit "
+    "confirmed shared complete"
+)
+GROUP_COLUMNS = (
+    "people eligible found share low high solid share_solid solid_low solid_high close_calls switch_changes "
+    "median_margin"
+)
 
 
 class Population(Sequence[Verdict]):
@@ -44,10 +46,9 @@ class Population(Sequence[Verdict]):
     A sequence: `population[3]` is the fourth verdict. The verdict about the person at position 182 of the table is
     `population.about(182)`."""
 
-    def __init__(self, verdicts: Sequence[Verdict], run: dict[str, Any], interrupted: bool = False) -> None:
+    def __init__(self, verdicts: Sequence[Verdict], run: Mapping[str, Any], interrupted: bool = False) -> None:
         self.verdicts = tuple(verdicts)
-        self.run = run
-        self.interrupted = interrupted
+        self.run = Run({**run, "interrupted": True}) if interrupted else Run(run)
 
     def __len__(self) -> int:
         return len(self.verdicts)
@@ -76,9 +77,19 @@ class Population(Sequence[Verdict]):
     def __repr__(self) -> str:
         return self.sentence
 
+    def with_run(self, **more: Any) -> Population:
+        """The same verdicts with more said of the run."""
+        run = Run(self.run | more)
+        return Population([replace(verdict, run=run) for verdict in self.verdicts], run)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody stopped it by hand."""
+        return bool(self.run.get("interrupted"))
+
     @property
     def eligible(self) -> list[Verdict]:
-        return [v for v in self.verdicts if v.status != "not_eligible"]
+        return [v for v in self.verdicts if v.eligible]
 
     @property
     def found(self) -> list[Verdict]:
@@ -102,13 +113,13 @@ class Population(Sequence[Verdict]):
     @property
     def unfinished(self) -> int:
         """Eligible people without a find whose search was stopped before it was through."""
-        return sum(not v.complete and not v.found for v in self.eligible)
+        return sum(v.unfinished for v in self.eligible)
 
     @property
     def one_shot(self) -> int:
         """How many were found at their own first attempt. The search among the members of an ensemble goes on after it
         all the same; there it counts whose first set turned the decision."""
-        if self.run.get("protocol") == "solid":
+        if self.run.get("strategy") == "solid":
             return sum(bool(v.course) and (v.course[0][1] > 0) != (v.logit > 0) for v in self.found)
         return sum(v.attempts == 1 and not v.shared for v in self.found)
 
@@ -158,7 +169,7 @@ class Population(Sequence[Verdict]):
         groups += [(beside_all(group), [v for v in self.eligible if v.group == group]) for group in self.groups]
         rows = []
         for group, people in groups:
-            stopped = sum(not v.complete and not v.found for v in people)
+            stopped = sum(v.unfinished for v in people)
             for k in range(1, self.verdicts[0].budget + 1):
                 turned = sum(size is not None and size <= k for size in map(self._size, people))
                 low, high = wilson(turned, len(people), stopped)
@@ -178,39 +189,10 @@ class Population(Sequence[Verdict]):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per person."""
-        rows = [
-            {
-                "case": v.case,
-                "row": v.row,
-                "group": v.group,
-                "status": v.status,
-                "prediction": v.prediction,
-                "switch_changes": v.switch_changes,
-                "logit": v.logit,
-                "counterfactual_prediction": v.counterfactual_prediction,
-                "counterfactual_logit": v.counterfactual_logit,
-                "flips": len(v.positions) if v.found else None,
-                "at_least": v.at_least,
-                "proof": v.proof,
-                "flipped_rows": apart(v.flips.index),
-                "minimal": v.minimal,
-                "solidity": v.solidity,
-                "distance": v.distance,
-                "hold": v.hold,
-                "base": v.base,
-                "close_call": v.close_call,
-                "attempts": v.attempts,
-                "flippable": v.flippable,
-                "closest_logit": v.closest_logit,
-                "confirmed": v.confirmed,
-                "shared": v.shared,
-                "complete": v.complete,
-            }
-            for v in self.verdicts
-        ]
-        return pd.DataFrame(rows, columns=FRAME_COLUMNS).astype(
-            dict.fromkeys(("flips", "at_least", "distance"), "Int64")
-        )
+        other = {"flips": lambda v: v.at_most, "flipped_rows": lambda v: apart(flip.row for flip in v.flip_set)}
+        columns, whole = FRAME_COLUMNS.split(), dict.fromkeys(("flips", "at_least", "distance"), "Int64")
+        rows = [[other[c](v) if c in other else getattr(v, c) for c in columns] for v in self.verdicts]
+        return pd.DataFrame(rows, columns=columns).astype(whole)
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
@@ -218,34 +200,30 @@ class Population(Sequence[Verdict]):
         solid finds (missing where fresh seeds were not asked), close calls (likewise), and the median distance of
         eligible people from the decision boundary. Whoever's search was stopped before it found anything might have
         been found: intervals reach as far up as if they all were."""
-        rows = {}
-        for group in self.groups:
-            members = [v for v in self.verdicts if v.group == group]
-            eligible = [v for v in members if v.status != "not_eligible"]
-            found = [v for v in eligible if v.found]
-            open_ = sum(not v.complete and not v.found for v in eligible)
-            low, high = wilson(len(found), len(eligible), open_)
-            solid = sum(v.solidity == SOLID for v in found)
-            solid_low, solid_high = wilson(solid, len(eligible), open_) if self.checked else (math.nan, math.nan)
-            asked = self.run.get("seeded") is False or any(v.base is not None for v in eligible)
-            n = len(eligible) or math.nan
-            rows[group] = {
-                "people": len(members),
-                "eligible": len(eligible),
-                "found": len(found),
-                "share": len(found) / n,
-                "low": low,
-                "high": high,
-                "solid": solid,
-                "share_solid": solid / n if self.checked else math.nan,
-                "solid_low": solid_low,
-                "solid_high": solid_high,
-                "close_calls": sum(bool(v.close_call) for v in eligible) if asked or not eligible else math.nan,
-                "switch_changes": sum(bool(v.switch_changes) for v in members),
-                "median_margin": median(abs(v.logit) for v in eligible) if eligible else math.nan,
-            }
-        frame = pd.DataFrame.from_dict(rows, orient="index") if rows else pd.DataFrame(columns=GROUP_COLUMNS)
+        rows = {group: self._shares([v for v in self.verdicts if v.group == group]) for group in self.groups}
+        frame = pd.DataFrame.from_dict(rows, orient="index") if rows else pd.DataFrame(columns=GROUP_COLUMNS.split())
         return frame.rename_axis(self.verdicts[0].sensitive if self.verdicts else "group")
+
+    def _shares(self, members: Sequence[Verdict]) -> dict[str, float]:
+        eligible = [v for v in members if v.eligible]
+        found, solid = (sum(v.found for v in eligible), sum(v.solidity == SOLID for v in eligible))
+        open_, n = sum(v.unfinished for v in eligible), len(eligible) or math.nan
+        seeds_asked = self.run.get("seeded") is False or any(v.base is not None for v in eligible) or not eligible
+        solid_interval = wilson(solid, len(eligible), open_) if self.checked else (math.nan, math.nan)
+        values = (
+            len(members),
+            len(eligible),
+            found,
+            found / n,
+            *wilson(found, len(eligible), open_),
+            solid,
+            solid / n if self.checked else math.nan,
+            *solid_interval,
+            sum(bool(v.close_call) for v in eligible) if seeds_asked else math.nan,
+            sum(bool(v.switch_changes) for v in members),
+            median(abs(v.logit) for v in eligible) if eligible else math.nan,
+        )
+        return dict(zip(GROUP_COLUMNS.split(), values, strict=True))
 
     @property
     def performance(self) -> Performance | None:
@@ -284,8 +262,13 @@ class Population(Sequence[Verdict]):
             return None
         turned = np.array([v.solidity == SOLID if self.checked else v.found for v in self.eligible])
         margins = np.array([abs(v.logit) for v in self.eligible])
-        null = self.run.get("null")
-        return compare([v.group for v in self.eligible], turned, margins, Null.from_dict(null) if null else None)
+        return compare([v.group for v in self.eligible], turned, margins, self.shuffles)
+
+    @property
+    def shuffles(self) -> Shuffles | None:
+        """The gap between groups with the protected attribute shuffled; None where that was not asked for."""
+        record = self.run.get("shuffles")
+        return Shuffles.from_dict(record) if record else None
 
     @property
     def _compared(self) -> pd.Series:
@@ -296,70 +279,49 @@ class Population(Sequence[Verdict]):
     def keystones(self) -> pd.DataFrame:
         """Training rows by how many people's flip sets they are in: the labels to review first."""
         people: dict[int, list[int | None]] = {}
-        rows: dict[int, tuple[Any, pd.Series]] = {}
         for verdict in self.found:
-            for position, (label, values) in zip(verdict.positions, verdict.flips.iterrows(), strict=True):
+            for position in verdict.positions:
                 people.setdefault(position, []).append(verdict.case)
-                rows[position] = (label, values)
-        if not rows:
-            columns = ["people", "cases", *(map(_beside_ours, self.verdicts[0].flips.columns) if self.verdicts else [])]
-            return pd.DataFrame(columns=columns).rename_axis("row")
-        frame = pd.DataFrame([values for _, values in rows.values()], index=[label for label, _ in rows.values()])
-        frame = frame.rename(columns=_beside_ours)
+        if not people:
+            columns: list[Any] = list(self.verdicts[0].flips.columns) if self.verdicts else []
+            return pd.DataFrame(columns=["people", "cases", *map(_beside_ours, columns)]).rename_axis("row")
+        repeated = pd.Index([position for v in self.found for position in v.positions]).duplicated()
+        frame = pd.concat([v.flips for v in self.found])[~repeated].rename(columns=_beside_ours)
         frame.insert(0, "people", [len(cases) for cases in people.values()])
         frame.insert(1, "cases", [" ".join(map(str, cases)) for cases in people.values()])
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
 
     def to_dict(self) -> dict[str, Any]:
-        return (
-            {"schema_version": SCHEMA_VERSION}
-            | self.summary()
-            | {
-                "people": [v.to_dict() for v in self.verdicts],
-                "run": self.run,
-            }
-        )
-
-    def summary(self) -> dict[str, Any]:
-        """What the record says about everyone together."""
-        return {
-            "sentence": self.sentence,
-            "direct": self.direct,
-            "asked": len(self),
-            "eligible": len(self.eligible),
-            "found": len(self.found),
-            "one_shot": self.one_shot,
-            "solidity": self.solidity,
-            "warnings": self.warnings,
-            "interrupted": self.interrupted,
-            "by_group": [
-                {"group": plain(group)} | {k: plain(v) for k, v in values.items()}
-                for group, values in self.by_group.iterrows()
-            ],
-            "comparison": self.comparison.to_dict() if self.comparison else None,
-        }
+        """The record: the settings once, and what was measured about each person."""
+        return file_of(self.run, [v.measurements() for v in self.verdicts])
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """All records as one JSON text, also written to `path` where one is given."""
-        return written(as_json(self.to_dict(), indent=1), path)
+        """The record as JSON text, also written to `path` where one is given."""
+        return written(as_json(self.to_dict()), path)
 
     @classmethod
     def from_json(cls, text: str | Path) -> Population:
         """A population from its JSON text, or from the file that a path names; refused where that was changed since."""
-        record = read_record(text)
-        if "people" not in record:
-            raise ReplayError("This is the record of one person; read it with Verdict.from_json.")
-        return cls.from_dict(record)
+        from butfor.result.schema import read_record
+
+        return cls.of(read_record(text))
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Population:
-        return cls([Verdict.from_dict(p) for p in record["people"]], record["run"], record["interrupted"])
+        from butfor.result.schema import check_record
+
+        return cls.of(check_record(record))
+
+    @classmethod
+    def of(cls, record: Record) -> Population:
+        """The population that follows from a record."""
+        return cls([Verdict.of(person, record.run) for person in record.people], record.run)
 
     def plot(self) -> Figure:
         """The share found per group, with intervals."""
         from butfor.report.charts import group_shares
 
-        return group_shares(self)
+        return group_shares(self).figure()
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The self-contained report page, also written to `path` where one is given. Beyond 300 people the file at

@@ -1,26 +1,36 @@
-"""The search: protocols say what to try, `joint` tries it for all people together, `trainer` trains and remembers."""
+"""The search: a strategy proposes flip sets, the trainer trains and remembers, the definition confirms."""
 
 from __future__ import annotations
 
 from butfor.errors import SettingError
+from butfor.search.exhaustive import Exhaustive
 from butfor.search.guided import GuidedSearch
-from butfor.search.protocols import Algorithm1, Attempts, Exhaustive, Protocol, Singles, budget_in_labels
+from butfor.search.published import Algorithm1, Singles, TenAttempts
 from butfor.search.solid import SolidSearch
+from butfor.search.strategy import Strategy, budget_in_labels
 
 __all__ = [
-    "PROTOCOLS", "Algorithm1", "Attempts", "Exhaustive", "GuidedSearch", "Protocol", "Singles", "SolidSearch",
-    "as_protocol", "budget_in_labels",
-]  # fmt: skip
+    "STRATEGIES",
+    "Algorithm1",
+    "Exhaustive",
+    "GuidedSearch",
+    "Singles",
+    "SolidSearch",
+    "Strategy",
+    "TenAttempts",
+    "as_strategy",
+    "budget_in_labels",
+]
 
-PROTOCOLS: dict[str, Protocol] = {
-    p.name: p for p in (SolidSearch(), GuidedSearch(), Algorithm1(), Singles(), Attempts(), Exhaustive())
+STRATEGIES: dict[str, type[Strategy]] = {
+    strategy.name: strategy for strategy in (SolidSearch, GuidedSearch, Algorithm1, Singles, TenAttempts, Exhaustive)
 }
 
 
-def as_protocol(given: str | Protocol) -> Protocol:
-    """A protocol from its name, or as it is."""
-    if isinstance(given, Protocol):
+def as_strategy(given: str | Strategy) -> Strategy:
+    """A strategy from its name, or as it is."""
+    if isinstance(given, Strategy):
         return given
-    if not isinstance(given, str) or given not in PROTOCOLS:
-        raise SettingError(f"There is no protocol '{given}'; choose one of {', '.join(PROTOCOLS)}.")
-    return PROTOCOLS[given]
+    if not isinstance(given, str) or given not in STRATEGIES:
+        raise SettingError(f"There is no strategy '{given}'; choose one of {', '.join(STRATEGIES)}.")
+    return STRATEGIES[given]()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.seam import FlipSet
+from butfor.learn.protocols import FlipSet
 
 Vector = NDArray[np.float64]
 

@@ -28,8 +28,8 @@ import pandas as pd
 from butfor import __version__
 from butfor.errors import FULL, ButforError, OutputError, SettingError
 from butfor.files import OWNER_FILE
+from butfor.learn.protocols import Engine, Floats, Learner, Table, Training
 from butfor.provenance import data_hash, versions
-from butfor.seam import Engine, Floats, Learner, Table, Training
 
 LOOKUP = 500
 """Keys per query: sqlite limits how many parameters one may have."""
@@ -67,7 +67,7 @@ class Ledger:
 
     def page(self, learner: Learner, table: Table, people: pd.DataFrame, engine: Engine) -> Page:
         """The part of the ledger about one training table, learner, engine and group of people."""
-        device = str(getattr(engine, "device", "cpu"))
+        device = str(engine.device)
         settings = [learner.record(), engine.name, device, {"butfor": __version__} | versions()]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data_hash(table).encode() + people.to_csv(index=False).encode())

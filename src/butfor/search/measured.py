@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.ensemble import own_seed
-from butfor.seam import Learner, Training
-from butfor.search.plans import flip_set
+from butfor.learn.protocols import Learner, Training
+from butfor.search.state import flip_set
 
 REACH = 3
 """Candidates, as a multiple of the labels that may be flipped."""
@@ -44,9 +43,9 @@ DOUBT = 0.25
 
 def seeds_of_round(learner: Learner, members: int, round_: int) -> list[int | None]:
     """As many as there are members; a learner without a seed has none."""
-    if not getattr(learner, "seeded", True):
+    if not learner.seeded:
         return [None] * members
-    first = own_seed(learner) + SEEDS_FROM + round_ * members
+    first = learner.own_seed + SEEDS_FROM + round_ * members
     return list(range(first, first + members))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from butfor.seam import FlipSet
-from butfor.search.plans import Plan, flip_set
+from butfor.learn.protocols import FlipSet
+from butfor.search.state import Plan, flip_set
 
 
 class Shrink(Plan):

@@ -11,21 +11,26 @@ nearly as good as anything a long search finds; so each person gets a few sets, 
 
 Whoever does not reach the margin keeps the set that comes nearest, if it turns the ensemble at all; fresh seeds, which
 have no part in this, decide what it is worth. Every set that is reported was trained by the definition.
-
-`SolidSearch` is what a user chooses and says what it may cost; `butfor.search.hunt` goes through with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from butfor.errors import SettingError
+from butfor.learn.protocols import FlipSet, Model
 from butfor.rank import Ranking
-from butfor.seam import Model
+from butfor.rank.leaders import Leaders
+from butfor.rules import Allowed
 from butfor.search import measured
-from butfor.search.guided import Leaders
-from butfor.search.plans import Listed, Plan
-from butfor.search.protocols import Protocol, Ranked
+from butfor.search.measured import Effects
+from butfor.search.state import PersonSearch, Ranked, flip_set
+from butfor.search.strategy import Strategy
+from butfor.search.task import CONFIRMATION, SEARCH, Task
 
 MARGIN = 2.5
 """Standard deviations of the members by which their mean gain must exceed 0."""
@@ -35,9 +40,21 @@ CLAIMS = 3
 """Sets of one person that are put to the definition. It hardly ever refuses one of many members."""
 LEAST_FOR_SECOND = 8
 """Labels of a cap from which on half of them say anything new about the rest."""
+FAR = 1.5
+"""Standard deviations short of turning at which a first look is the last."""
+LEAST_TO_GUESS = 16
+"""Sizes left from which on a guess tells more than halving them."""
+TOWARDS_MIDDLE = 0.05
+"""Of the sizes left, by how many a guess is taken nearer to their middle."""
+MOST_ANSWERS = 2**26
+"""Answers about people that are held at a time while effects are measured."""
+SLICE = 16
+"""Sets, or engine widths where those are larger, trained between two looks at the clock."""
+NEAR = 0.4
+"""The share of people who usually come near the other decision, for estimates of how long it takes."""
 
 
-class SolidSearch(Protocol):
+class SolidSearch(Strategy):
     """Sets that turn nearly all members of an ensemble, and the smallest of them. `second`: rank again at half-flipped
     labels; None where the cap is large enough for it to pay. `measure`: train models with random parts of the best
     candidates, two thousand for each person who comes near; None where the engine trains hundreds of them side by side
@@ -46,63 +63,364 @@ class SolidSearch(Protocol):
     name = "solid"
     proves = True
 
-    def __init__(self, margin: float = MARGIN, second: bool | None = None, measure: bool | None = None) -> None:
+    def __init__(
+        self,
+        margin: float = MARGIN,
+        second: bool | None = None,
+        measure: bool | None = None,
+        *,
+        alternatives: int = 0,
+    ) -> None:
+        super().__init__(alternatives=alternatives)
         if not margin >= 0:
             raise SettingError(f"margin={margin} must be a number from 0 up, in standard deviations of the members.")
         self.margin, self.second, self.measure = margin, second, measure
 
+    def check(self, members: int) -> None:
+        if members == 1:
+            raise SettingError(
+                "strategy 'solid' asks the members of an ensemble, and this is an audit of a single model; use "
+                "'guided', or members=2 or more with a model that has a seed."
+            )
+
     def ranking(self, model: Model) -> Ranking:
         return Leaders.of(model)
 
-    def plan(self, person: Ranked) -> Plan:
-        return Listed(iter(()), person.order)
-
-    def most(self, flippable: int, budget: int) -> int:
-        """Sets a person takes: the opening and its sizes; the sizes again or, where the first opening failed, another
-        opening and its sizes. More where the engine has room for several sizes at a time (`sets_at_most`)."""
-        cap = min(flippable, budget)
-        return 1 + (1 + self.looks_again(budget)) * halvings(cap) if cap else 0
-
-    def sets_at_most(
-        self, flippable: Sequence[int], budget: int, width: int, again: bool = True, measures: bool = False
-    ) -> int:
-        """Sets that all people take together, where an engine has room for `width` of them side by side; `again`:
-        whether there is a second look; `measures`: and a measured one. The data as they are is one of them."""
-        caps = [min(each, budget) for each in flippable if each]
-        if not caps:
-            return 0
-        return 1 + len(caps) + left_at_most(caps, width, again and self.looks_again(budget), measures)
-
     def depth(self, flippable: int, budget: int) -> int:
         return min(flippable, measured.REACH * budget)
+
+    def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
+        searches = [Sizes.of(each) for each in task.ranked(people, psi, self.depth)]
+        SizeSearch(task, psi, self).run(searches)
+        return list(searches)
+
+    def first_sizes(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> dict[int, int]:
+        """How many labels turn the ensemble, by the first ranking alone; nothing is looked for again or confirmed.
+        People whom the whole budget does not turn are left out."""
+        searches = [Sizes.of(each) for each in task.ranked(people, psi, self.depth)]
+        SizeSearch(task, psi, SolidSearch(margin=0.0)).first_sizes(searches)
+        return {search.person: len(search.best) for search in searches if search.best}
 
     def measures(self, budget: int, side_by_side: int, rows: int) -> bool:
         """Whether effects are measured, by an engine that trains so many side by side on so many rows."""
         wanted = side_by_side >= measured.SIDE_BY_SIDE and rows <= measured.ROWS
         return measured.LEAST <= budget <= measured.MOST and (wanted if self.measure is None else self.measure)
 
-    def looks_again(self, budget: int) -> bool:
+    def ranks_again(self, budget: int) -> bool:
         return budget >= LEAST_FOR_SECOND if self.second is None else self.second
 
-
-def halvings(cap: int) -> int:
-    """Steps of a bisection among the sizes below a cap that works."""
-    return (cap - 1).bit_length()
-
-
-def sizes_at_most(caps: Sequence[int], width: int) -> int:
-    """Sets that bisections below these caps take together. Every step halves what is left at least; it takes one set of
-    everyone or, where there is room, several of each."""
-    steps = [halvings(cap) for cap in caps]
-    together = sum(max(width, sum(taken > step for taken in steps)) for step in range(max(steps)))
-    return min(sum(caps) - len(caps), together)
+    def expected_sets(self, flippable: Sequence[int], budget: int, members: int) -> float:
+        size = min(budget, max(flippable, default=0))
+        screened = SCREEN / members if members > 2 * SCREEN else 1.0
+        bisection = (size - 1).bit_length() if size else 0
+        return 1 + len(flippable) * (screened + NEAR * (1 - screened + (1 + self.ranks_again(budget)) * bisection))
 
 
-def left_at_most(caps: Sequence[int], width: int, again: bool, measures: bool = False) -> int:
-    """Sets that people with these caps take after the opening; `again`: with a second look, in which those whose
-    opening failed have another one instead of the sizes of the first; `measures`: with a measured one, likewise."""
-    if not caps:
-        return 0
-    sizes = sizes_at_most(caps, width)
-    looks = again + measures
-    return sizes + looks * (sizes + (len(caps) if width > 1 else 0)) + measures * measured.SETS * len(caps)
+@dataclass(eq=False)
+class Sizes(PersonSearch):
+    """One person's search among prefixes of `order`, the rows that may be flipped, best first."""
+
+    order: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    cap: int = 0
+    gains: dict[FlipSet, NDArray[np.float64]] = field(default_factory=dict)
+    """Per set tried, the members' logits counted towards the other decision, `[members]`."""
+    fails: int = 0
+    """The longest prefix of the present order that is known not to keep the margin."""
+    best: FlipSet | None = None
+    """The smallest set that keeps the margin."""
+    steps: int = 0
+    """In which the sizes between the two are to be told apart."""
+
+    @classmethod
+    def of(cls, ranked: Ranked) -> Sizes:
+        return cls(ranked.person, ranked.away, order=ranked.order, cap=min(ranked.budget, len(ranked.order)))
+
+    @property
+    def open_sizes(self) -> int:
+        """Sizes between the longest prefix that fails and the shortest set that does not."""
+        return max(0, (len(self.best) if self.best else self.cap + 1) - self.fails - 1)
+
+    @property
+    def whole(self) -> FlipSet:
+        return self.prefix(self.cap)
+
+    def prefix(self, size: int) -> FlipSet:
+        return flip_set(self.order[:size])
+
+    def saw(self, flips: FlipSet, logits: NDArray[np.floating]) -> None:
+        gains = np.asarray(logits, np.float64) * self.away
+        if np.isfinite(gains).all():
+            self.gains[flips] = gains
+        else:
+            self.failed += flips not in self.gains
+            self.gains[flips] = np.full(len(gains), -np.inf)
+
+    @property
+    def spread(self) -> float:
+        """The members' standard deviation, from all sets tried: it hardly changes with the flips, and one set alone
+        would tell it poorly."""
+        known = [g for g in self.gains.values() if len(g) > 1 and np.isfinite(g).all()]
+        return float(np.sqrt(np.mean([g.var(ddof=1) for g in known]))) if known else 0.0
+
+    def mean(self, flips: FlipSet) -> float:
+        return float(self.gains[flips].mean())
+
+    def clearance_of(self, flips: FlipSet) -> float:
+        """The mean gain in standard deviations of the members."""
+        mean = self.mean(flips)
+        return mean / self.spread if self.spread > 0 else float(np.sign(mean)) * np.inf
+
+    def in_reach(self, flips: FlipSet) -> bool:
+        return flips in self.gains and self.clearance_of(flips) > -FAR
+
+    def candidates(self, margin: float, members: int) -> list[FlipSet]:
+        """Sets to report, the one to prefer first: the smallest that keeps the margin; else what comes nearest to it of
+        those that turn the ensemble."""
+        tried = [
+            flips
+            for flips, gains in self.gains.items()
+            if flips and len(gains) == members and gains.mean() > 0 and flips not in self.rejected
+        ]
+        keeping = [flips for flips in tried if self.clearance_of(flips) >= margin]
+        short = [flips for flips in tried if flips not in keeping]
+        return [
+            *sorted(keeping, key=lambda flips: (len(flips), -self.mean(flips))),
+            *sorted(short, key=lambda flips: (-self.clearance_of(flips), len(flips))),
+        ]
+
+    def close(self) -> None:
+        """Fill in what verdicts read."""
+        tried = {flips: gains for flips, gains in self.gains.items() if flips}
+        self.spent = len(tried)
+        self.course = [
+            (len(flips), float(gains.mean()) * self.away) for flips, gains in tried.items() if np.isfinite(gains).all()
+        ]
+        for _, logit in self.course:
+            self.came_close(logit)
+        if self.found:
+            self.clearance = self.clearance_of(self.found)
+            self.first_size = min(self.cap, len(self.order))
+
+
+class SizeSearch:
+    """Runs the searches of one task to their ends, all people's sets of a step in one call."""
+
+    def __init__(self, task: Task, psi: Allowed, strategy: SolidSearch) -> None:
+        self.task, self.trainer, self.watch, self.psi = task, task.trainer, task.watch, psi
+        self.strategy, self.margin = strategy, strategy.margin
+        self._cut_short = False
+        """Whether sets were left out because retrainings are limited."""
+
+    def run(self, searches: Sequence[Sizes]) -> None:
+        self.watch.phase(SEARCH)
+        ended_by: KeyboardInterrupt | None = None
+        try:
+            self._explore(searches)
+            for search in searches:
+                search.complete = not self._cut_short
+        except KeyboardInterrupt as stop:
+            ended_by = stop
+        with self.task.settling(ended_by, lambda: self._leave_open(searches)) as hurried:
+            size = 1 if hurried else max(4, self.trainer.n_jobs, self.trainer.width)
+            claiming = [search for search in searches if self._claim(search) is not None]
+            self.watch.phase(CONFIRMATION, len(claiming) * self.trainer.members)
+            if not hurried:
+                self.trainer.expect_confirmations(len(claiming))
+            for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
+                self._confirm(claiming[first : first + size])
+        for search in searches:
+            search.close()
+
+    def first_sizes(self, searches: Sequence[Sizes]) -> None:
+        """How many labels it takes by the first ranking alone, in `best`; nothing is confirmed."""
+        self._bisect([search for search in self._open(searches) if search.best])
+
+    def _explore(self, searches: Sequence[Sizes]) -> None:
+        near = self._open(searches)
+        self._bisect([search for search in near if search.best])
+        if self.task.rank.rescores and self.strategy.ranks_again(self.task.budget):
+            self._rank_again(near)
+        if self.strategy.measures(self.task.budget, self.trainer.engine.width, self.trainer.table.n):
+            self._measure_effects(near)
+
+    def _open(self, searches: Sequence[Sizes]) -> list[Sizes]:
+        """The whole cap of everyone; returns those who come near the other decision."""
+        asked = near = [search for search in searches if len(search.order)]
+        self._try([(search, ()) for search in asked])
+        if self.trainer.members > 2 * SCREEN:
+            self._try([(search, search.whole) for search in asked], SCREEN)
+            near = [search for search in asked if search.in_reach(search.whole)]
+            self.trainer.release({s.whole for s in asked} - {s.whole for s in near}, keep=())
+        self._try([(search, search.whole) for search in near])
+        for search in near:
+            self._settle(search, search.whole)
+        self._report(searches)
+        return [search for search in near if search.in_reach(search.whole)]
+
+    def _settle(self, search: Sizes, flips: FlipSet) -> None:
+        """Take a set that keeps the margin, if it is smaller than what there is."""
+        if len(search.gains.get(flips, ())) < self.trainer.members:
+            return
+        smaller = search.best is None or len(flips) < len(search.best)
+        if smaller and search.mean(flips) > 0 and search.clearance_of(flips) >= self.margin:
+            search.best = flips
+
+    # --- sizes --------------------------------------------------------------------------------------
+
+    def _bisect(self, searches: Sequence[Sizes]) -> None:
+        """The shortest prefix of each order that keeps the margin; several at a time where the engine has room."""
+        going = list(searches)
+        for search in going:
+            search.steps = search.open_sizes.bit_length()
+        while going and not self._cut_short:
+            room = max(1, self.trainer.width // len(going))
+            asked = [(search, search.prefix(size)) for search in going for size in self._between(search, room)]
+            self._try(asked)
+            for search, flips in sorted(asked, key=lambda pair: len(pair[1])):
+                before = search.best
+                self._settle(search, flips)
+                if search.best is before and (before is None or len(flips) < len(before)):
+                    search.fails = max(search.fails, len(flips))
+            for search in going:
+                search.steps -= 1
+            going = [search for search in going if search.open_sizes]
+            self._report(searches)
+
+    def _between(self, search: Sizes, room: int) -> list[int]:
+        """Sizes between the longest that fails and the shortest that does not."""
+        open_ = search.open_sizes
+        if open_ < 1:
+            return []
+        if room == 1 and open_ >= LEAST_TO_GUESS:
+            return [self._guess(search)]
+        parts = min(room, open_) + 1
+        return sorted({search.fails + max(1, round(k * (open_ + 1) / parts)) for k in range(1, parts)})
+
+    def _guess(self, search: Sizes) -> int:
+        """The size at which the clearance reaches the margin if it grows evenly, taken a little towards the middle: so
+        both ends come nearer. And never so far from the middle that more steps would be needed than by halving."""
+        open_, high = search.open_sizes, search.fails + search.open_sizes + 1
+        middle = search.fails + (open_ + 1) / 2
+        place = middle
+        shortest = search.prefix(search.fails)
+        if search.best is not None and shortest in search.gains:
+            low, top = search.clearance_of(shortest), search.clearance_of(search.best)
+            if np.isfinite([low, top]).all() and low < self.margin < top:
+                place = search.fails + (high - search.fails) * (self.margin - low) / (top - low)
+        place += np.sign(middle - place) * min(abs(middle - place), TOWARDS_MIDDLE * open_)
+        reach = 2 ** (search.steps - 1) - 1
+        low_end, high_end = max(search.fails + 1, high - 1 - reach), min(high - 1, search.fails + 1 + reach)
+        return int(np.clip(round(place), low_end, high_end))
+
+    # --- other orders -------------------------------------------------------------------------------
+
+    def _rank_again(self, near: Sequence[Sizes]) -> None:
+        """Keep the better half of each set, rank the others anew with those flips made, and look for sizes again."""
+        again = [search for search in near if search.cap >= 2 and (search.best is None or len(search.best) > 1)]
+        if not again or self._cut_short:
+            return
+        halves = [max(1, (len(search.best) if search.best else search.cap) // 2) for search in again]
+        kept = [search.order[:half] for search, half in zip(again, halves, strict=True)]
+        people, situation = [search.person for search in again], self.task.situation
+        scores = self.task.rank.score_at(
+            situation.model, situation.table, situation.people.iloc[people], [flip_set(rows) for rows in kept]
+        )
+        allowed = self.psi.of_people(people).whole()
+        for search, rows, score, mask in zip(again, kept, scores, allowed, strict=True):
+            others = np.setdiff1d(np.flatnonzero(mask & np.isfinite(score)), rows)
+            best_first = others[np.argsort(-score[others], kind="stable")]
+            search.order, search.fails = np.concatenate([rows, best_first])[: measured.REACH * search.cap], 0
+        self._sizes_again(again)
+
+    def _measure_effects(self, near: Sequence[Sizes]) -> None:
+        """Rank each person's candidates by what they bring among each other, and look for sizes again."""
+        trainer = self.trainer
+        again = [
+            search
+            for search in near
+            if measured.LEAST <= search.cap < len(search.order) and (search.best is None or len(search.best) > 1)
+        ]
+        room = trainer.room(measured.SETS * trainer.members)
+        if room < len(again):
+            self._cut_short, again = True, again[: int(room)]
+        effects = [Effects(search.order[: measured.REACH * search.cap], search.cap) for search in again]
+        each = measured.SETS_A_ROUND * trainer.members
+        at_once = max(1, MOST_ANSWERS // (each * len(trainer.people)))
+        for round_ in range(measured.ROUNDS):
+            seeds = measured.seeds_of_round(trainer.single, trainer.members, round_)
+            for first in range(0, len(again), at_once):
+                some = slice(first, first + at_once)
+                answers = trainer.measure([t for one in effects[some] for t in one.trainings(seeds)])
+                gains = answers.reshape(-1, each, len(trainer.people))
+                for search, one, gain in zip(again[some], effects[some], gains, strict=True):
+                    one.learn(gain[:, search.person] * search.away)
+        for search, one in zip(again, effects, strict=True):
+            search.order, search.fails = one.best_first, 0
+        self._sizes_again(again)
+
+    def _sizes_again(self, searches: Sequence[Sizes]) -> None:
+        """With new orders: the whole cap of those who had no set that keeps the margin, then sizes."""
+        short = [search for search in searches if search.best is None]
+        self._try([(search, search.whole) for search in short])
+        for search in short:
+            self._settle(search, search.whole)
+        self._bisect([search for search in searches if search.best])
+
+    # --- training and confirming --------------------------------------------------------------------
+
+    def _try(self, asked: Sequence[tuple[Sizes, FlipSet]], members: int | None = None) -> None:
+        """Train the sets and tell whose they are; where retrainings are limited, as many as there is room for."""
+        enough = members or self.trainer.members
+        asked = [(search, flips) for search, flips in asked if len(search.gains.get(flips, ())) < enough]
+        wanted = list(dict.fromkeys(flips for _, flips in asked if not self.trainer.holds(flips)))
+        room = self.trainer.room(enough)
+        if room < len(wanted):
+            self._cut_short, wanted = True, wanted[: int(room)]
+        whose: dict[FlipSet, list[Sizes]] = {}
+        for search, flips in asked:
+            whose.setdefault(flips, []).append(search)
+        self._observe({flips: searches for flips, searches in whose.items() if self.trainer.holds(flips)})
+        size = max(SLICE, self.trainer.width)
+        for first in range(0, len(wanted), size):  # what was trained before a stop counts
+            self.trainer.fit(wanted[first : first + size], members)
+            self._observe({flips: whose[flips] for flips in wanted[first : first + size]})
+
+    def _observe(self, whose: Mapping[FlipSet, Sequence[Sizes]]) -> None:
+        """Hand everyone the members' answers about them; nobody else's are kept, but of sets that may be reported."""
+        for flips, searches in whose.items():
+            answers = self.trainer.member_logits(flips)
+            for search in searches:
+                search.saw(flips, answers[:, search.person])
+        whole = [flips for flips in whose if flips and self.trainer.holds(flips)]
+        turning = {flips for flips in whole if any(search.mean(flips) > 0 for search in whose[flips])}
+        self.trainer.release(whole, keep=turning)
+
+    def _confirm(self, searches: Sequence[Sizes]) -> None:
+        """The definition has the last word; whose set it does not turn gets the next best one."""
+        going = list(searches)
+        for _ in range(CLAIMS):
+            claims = [(search, claim) for search in going if (claim := self._claim(search)) is not None]
+            self.trainer.confirm([flips for _, flips in claims])
+            going = []
+            for search, flips in claims:
+                logit = float(self.trainer.confirmed_logits(flips)[search.person])
+                if search.turned(logit):
+                    search.found, search.found_logit = flips, logit
+                else:
+                    search.rejected.add(flips)
+                    going.append(search)
+        for search in going:
+            search.complete &= self._claim(search) is None
+
+    def _claim(self, search: Sizes) -> FlipSet | None:
+        return next(iter(search.candidates(self.margin, self.trainer.members)), None)
+
+    def _leave_open(self, searches: Sequence[Sizes]) -> int:
+        """How many have a set that nobody has confirmed: their searches are incomplete."""
+        left = [search for search in searches if search.found is None and self._claim(search) is not None]
+        for search in left:
+            search.complete = False
+        return len(left)
+
+    def _report(self, searches: Sequence[Sizes]) -> None:
+        self.watch.found(sum(self._claim(search) is not None for search in searches))

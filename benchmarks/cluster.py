@@ -1,0 +1,118 @@
+"""What does a cluster cost on one machine? The same trainings by the local engine and by worker processes here.
+
+Both train the same flip sets of the same table in the same run and must give the same answers. They take turns, so
+that whatever else the machine does falls on both; the local engine has as many threads as the cluster has processes.
+The overhead is the ratio of the medians, less one. Processes and what they load are there before the first turn.
+
+With `--device` stacked tensors on that device are compared instead, here and on the workers: one of them for a GPU.
+
+    python -m benchmarks.cluster --workers 2 --seconds 10 --rounds 5
+    python -m benchmarks.cluster --workers 1 --device cuda
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+import numpy as np
+
+from benchmarks.rows import Columns, Row, options, parse, run, show
+from benchmarks.work import network
+from butfor.data import load_dataset
+from butfor.encode import TableEncoder
+from butfor.errors import SettingError
+from butfor.learn.cluster import cluster_engine
+from butfor.learn.engines import engine_named
+from butfor.learn.joblib_engine import JoblibEngine
+from butfor.learn.protocols import Bound, Engine, Floats, Table, Training
+from butfor.machine import available_cores, single_threaded
+from butfor.mlp.learner import MLPLearner
+
+
+def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str | None) -> Iterator[Row]:
+    """One row for the fast engine and, on CPUs, one for the learner's own `fit`: so many trainings that a turn of the
+    local engine takes about `seconds`."""
+    if workers < 1 or rounds < 1 or not seconds > 0:
+        raise SettingError(f"workers={workers}, rounds={rounds} and seconds={seconds:g} must all be above 0.")
+    data = load_dataset(dataset)
+    learner = MLPLearner(network(data.setup), TableEncoder("embed", data.setup.numeric))
+    table = Table(data.X_train, data.y_train, (data.X_val, data.y_val))
+    with cluster_engine(f"local:{workers}", engine=device or "auto") as cluster, single_threaded():
+        pairs: list[tuple[Engine, Engine]]
+        if device:
+            pairs = [(engine_named("stacked", device), cluster)]
+        else:
+            pairs = [(engine_named("fused", n_jobs=workers), cluster), (JoblibEngine(workers), cluster.definition)]
+        for local, far in pairs:
+            here, there = (each.bind(learner, table, data.X_test) for each in (local, far))
+            count = _count_for(seconds, here, table.n)
+            trainings = _trainings(table.n, count)
+            for each in (here, there, here):
+                _timed(each, trainings)  # compiles, learns how long a training takes, and so starts processes
+            turns = [(_timed(here, trainings), _timed(there, trainings)) for _ in range(rounds)]
+            ours, theirs = (median(turn[side][0] for turn in turns) for side in (0, 1))
+            yield {
+                "dataset": dataset,
+                "engine": local.name,
+                "workers": workers,
+                "cores": available_cores(),
+                "trainings": count,
+                "rounds": rounds,
+                "local_seconds": round(ours, 3),
+                "cluster_seconds": round(theirs, 3),
+                "overhead": round(theirs / ours - 1, 4),
+                "overhead_of_rounds": sorted(round(b[0] / a[0] - 1, 4) for a, b in turns),
+                "same_answers": all(np.array_equal(a[1], b[1], equal_nan=True) for a, b in turns),
+            }
+
+
+def _trainings(n: int, count: int) -> list[Training]:
+    """Single labels, one after the other, and from the last one on under another seed."""
+    return [Training((k % n,), None if k < n else k // n) for k in range(count)]
+
+
+def _count_for(seconds: float, bound: Bound, n: int) -> int:
+    """Trainings that take about so long."""
+    bound(_trainings(n, 2))
+    count, took = 2, 0.0
+    while took < seconds / 10:
+        count *= 2
+        took = _timed(bound, _trainings(n, count))[0]
+    return max(2, round(count * seconds / took))
+
+
+def _timed(bound: Bound, trainings: Sequence[Training]) -> tuple[float, Floats]:
+    started = time.perf_counter()
+    answers = bound(trainings)
+    return time.perf_counter() - started, answers
+
+
+COLUMNS: Columns = {
+    "dataset ": "{dataset}",
+    "engine  ": "{engine}",
+    "workers": "{workers}",
+    "cores": "{cores}",
+    "trainings": "{trainings}",
+    "local s": "{local_seconds:.2f}",
+    "cluster s": "{cluster_seconds:.2f}",
+    "overhead": "{overhead:.1%}",
+    " over the rounds": "{overhead_of_rounds[0]:.1%} to {overhead_of_rounds[-1]:.1%}",
+    "same answers": lambda row: "yes" if row["same_answers"] else "NO",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = options(__doc__)
+    parser.add_argument("--dataset", default="german")
+    parser.add_argument("--workers", type=int, default=available_cores())
+    parser.add_argument("--seconds", type=float, default=10.0, help="of one turn, about")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", help="compare stacked tensors on this device, such as cuda")
+    as_json, given = parse(parser, arguments)
+    show(compare(**given), COLUMNS, as_json)
+
+
+if __name__ == "__main__":
+    run(main)

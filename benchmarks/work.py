@@ -1,0 +1,95 @@
+"""The same work for every engine: a data set's rows as numbers, its published training, flip sets drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import comb
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from butfor.audit import LabelAudit
+from butfor.data import Dataset, load_dataset
+from butfor.data.catalogue import Setup
+from butfor.encode import TableEncoder
+from butfor.errors import SettingError
+from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table
+from butfor.mlp.mlp import MLP
+from butfor.mlp.recipe import Rows
+from butfor.result.population import Population
+
+EMBEDDED = ("salary", "student", "german", "compas", "default", "adult")
+
+
+class WrappedEngine(Engine):
+    """Another engine's trainings under its name."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.name, self.device = engine, engine.name, engine.device
+        self.by_definition = engine.by_definition
+
+    @property
+    def width(self) -> int:
+        return self.engine.width
+
+    @property
+    def at_once(self) -> int:
+        return self.engine.at_once
+
+    def accepts(self, learner: Learner) -> bool:
+        return self.engine.accepts(learner)
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        return self.engine.bind(learner, table, people)
+
+
+def network(setup: Setup, seed: int = 0) -> MLP:
+    """The published network of a data set."""
+    return MLP(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size, random_state=seed)
+
+
+def fit(audit: LabelAudit, data: Dataset) -> LabelAudit:
+    """Fitted on the published split, with its validation rows."""
+    validation = (data.X_val, data.y_val)
+    return audit.fit(data.X_train, data.y_train, sensitive_features=data.sensitive, validation=validation)
+
+
+def explain(audit: LabelAudit, X: pd.DataFrame, **settings: Any) -> Population:
+    """The audit of everybody. A part of it is no measurement: Ctrl-C is passed on."""
+    population = audit.explain_all(X, **settings)
+    if population.interrupted:
+        raise KeyboardInterrupt
+    return population
+
+
+def mean(values: Iterable[float | None], digits: int = 2) -> float | None:
+    """Of those that are known, or None."""
+    known = [value for value in values if value is not None]
+    return round(float(np.mean(known)), digits) if known else None
+
+
+def refuse_below_one(**counts: float) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise SettingError(f"{name}={count} must be at least 1.")
+
+
+def encoded(name: str) -> tuple[Rows, Floats, Setup]:
+    """A data set's rows as numbers, its test people, and how it is trained."""
+    data = load_dataset(name)
+    encoder = TableEncoder("embed", data.setup.numeric).fit(data.X_train)
+    X, X_val, people = (encoder.transform(part) for part in (data.X_train, data.X_val, data.X_test))
+    return Rows(X, data.y_train.to_numpy(), X_val, data.y_val.to_numpy()), people, data.setup
+
+
+def random_flip_sets(n: int, size: int, count: int, seed: int = 0) -> list[FlipSet]:
+    """`count` different sets of `size` rows, or as many as there are."""
+    rng, found = np.random.default_rng(seed), dict[FlipSet, None]()
+    while len(found) < min(count, comb(n, size)):
+        found[tuple(sorted(int(row) for row in rng.choice(n, size, replace=False)))] = None
+    return list(found)
+
+
+def batch_in_words(batch_size: int | None) -> str:
+    return "full batch" if batch_size is None else f"batch {batch_size}"

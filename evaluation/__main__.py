@@ -1,0 +1,6 @@
+"""`python -m evaluation`."""
+
+from benchmarks.rows import run
+from evaluation.command import main
+
+run(main)

@@ -1,0 +1,216 @@
+"""The commands: arguments → calls → printed lines and files."""
+
+from __future__ import annotations
+
+import json as json_module
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import cloup
+from cloup import argument, command, option
+
+from butfor import __version__
+from butfor.cli import printing, wiring
+from butfor.cli.config import written_config
+from butfor.cli.options import CONFIG, MODEL, OUTPUT, QUESTION, TABLE, AuditCommand
+from butfor.cli.review import gate, review
+from butfor.cli.values import bands_in, cases_in
+from butfor.errors import OutputError
+from butfor.terminal import one_line, say, shown_json
+
+FILE = click.Path(path_type=Path)
+JSON = option("--json", is_flag=True, help="Print JSON, and nothing else.")
+
+
+@cloup.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@cloup.version_option(__version__, package_name="butfor")
+def cli() -> None:
+    """Which few training labels, had they been the other way, would have made the retrained model
+    decide otherwise about this person?"""
+
+
+@command(cls=AuditCommand)
+@argument("table")
+@TABLE
+@MODEL
+@QUESTION
+@OUTPUT
+def audit(table: str, **options: Any) -> int:
+    """Find the labels that decide about people in TABLE: an embedded data set (see 'butfor datasets')
+    or a CSV, Parquet, Feather or Excel file; - is a CSV from standard input.
+
+    \b
+    butfor audit german --cases 36
+    butfor audit german --model boosting
+    butfor audit loans.csv --label approved --sensitive sex --budget 0.1% --out report/
+    butfor audit loans.csv --label approved --adverse no --sensitive sex --id application --test new.csv
+
+    An embedded set is audited with its published settings, a file with settings that suit its size. More settings
+    (encoding, early stopping, limits of the search) go into --config files: docs/data.md lists them.
+    """
+    from butfor.files import make_folder
+    from butfor.interrupt import held_back
+    from butfor.progress import ConsoleWatcher, Watcher
+
+    begun = time.monotonic()
+    o = SimpleNamespace(**options)
+    view = wiring.private_view(o)
+    if o.out is not None:
+        make_folder(o.out)
+    watch = Watcher() if o.quiet else ConsoleWatcher()
+    notes: list[str] = []
+    with watch:
+        watch.phase("reading the table")
+        data = wiring.load(table, o, notes.append)
+    for line in notes:
+        watch.note(line)
+    if o.strict:
+        wiring.refuse_odd_table(data)
+    labels = wiring.fitted_audit(data, o, watch)
+    people = cases_in(o.cases, len(data.X_test))
+    if not o.quiet:
+        for line in printing.introduction(data, labels, len(people)):
+            watch.note(line)
+    drawing = threading.Thread(target=_load_what_draws)
+    if o.out is not None:
+        drawing.start()  # while the search is at work
+    population = wiring.explained(labels, data, people, o, begun, watch)
+    if o.strict:
+        wiring.refuse_useless_model(population)
+    click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
+    settings = wiring.settings_again(table, o, labels)
+    more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
+    if o.compare_ridge and not population.interrupted:
+        more["ridge"] = wiring.beside_ridge(labels, data, people)
+    population = population.with_run(**more)
+    if population.interrupted:
+        watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
+    result = population[0] if len(population) == 1 else population
+    private = view(population) if view else None
+    unwritten, written = None, []
+    try:
+        if o.out is not None:
+            drawing.join()
+            config = written_config(settings, __version__)
+            written = (
+                private.write(o.out) if private else printing.write_files(result, population, o.out, config, data.kept)
+            )
+    except OutputError as error:  # the answer is there: print it before saying so
+        unwritten = error
+    if o.json:
+        say(shown_json((private or result).to_json()))
+    elif private:
+        printing.print_private(private)
+    elif len(population) == 1:
+        printing.print_verdict(population[0])
+    else:
+        printing.print_population(population)
+    if unwritten is not None:
+        raise unwritten
+    if o.out is not None and not o.quiet:
+        say(f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True)
+    return 130 if population.interrupted else 0
+
+
+def _load_what_draws() -> None:
+    from butfor.report.page import get_ready
+
+    get_ready()
+
+
+@command("check-table")
+@argument("table")
+@TABLE
+@CONFIG
+@option("--strict", is_flag=True, help="Exit code 2 where anything is found.")
+@JSON
+def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
+    """Look at TABLE, as an audit would read and split it, for what makes an audit say less than it seems to.
+
+    \b
+    butfor check-table loans.csv --label approved --sensitive sex
+
+    Copies of the label and columns that tell it almost alone, identifiers, constant columns, numbers that stand for
+    "missing" (999999), numbers read as text, and test rows that are training rows.
+    """
+    from butfor import check_table as concerns_about
+    from butfor.data.sensitive import Sensitive
+
+    o, notes = SimpleNamespace(**options), list[str]()
+    data = wiring.load(table, o, notes.append)
+    attribute = Sensitive.of(wiring.groups_of(data), data.X_train, bands_in(o.bands))
+    found = concerns_about(data.X_train, data.y_train, data.X_test)
+    code = 2 if found and strict else 0
+    if json:
+        say(shown_json(json_module.dumps([concern.to_dict() for concern in found], indent=1, ensure_ascii=False)))
+        return code
+    say(
+        f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test rows, "
+        f"{data.X_train.shape[1]} columns; {100 * data.y_train.mean():.0f} % of the training rows are labelled "
+        f"'{data.label_names[1]}'."
+    )
+    for line in (*notes, *attribute.remarks, *map(str, found)):
+        say(one_line(line))
+    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "Nothing odd was found.")
+    return code
+
+
+@command()
+@argument("file", type=FILE)
+@option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
+@option("--data", type=click.Path(), help="Where the table lies now; it must have the same training rows.")
+@option("--test", type=click.Path(), help="Where the file of the people lies now, for a record that has one.")
+@option("--validation", type=click.Path(), help="Where the file of the validation rows lies now, likewise.")
+@option("--fresh-seeds", is_flag=True, help="Train every find's fresh seeds again too, and count them.")
+def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | None) -> int:
+    """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare: rows, labels,
+    groups, rules, proofs and logits with the table and the model, and the whole file with its checksum.
+
+    Exit code 1 if anything disagrees."""
+    from butfor.learn.named import model_named
+    from butfor.result.schema import read_record
+    from butfor.result.verdict import Verdict
+    from butfor.review.replay import replay_all
+    from butfor.run.reload import elsewhere
+
+    opened = read_record(file, changed=True)
+    given = None if model is None else model_named(model)
+    run = elsewhere(opened.run, **places)
+    people = [Verdict.of(person, run) for person in opened.people]
+    agree: dict[bool, list[bool]] = {True: [], False: []}
+    for person, outcome in zip(people, replay_all(people, model=given, fresh=fresh_seeds), strict=True):
+        agree[person.found].append(outcome.agrees)
+        if person.found or not outcome.agrees:
+            say(outcome.sentence)
+    say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
+    if agree[False]:
+        say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree, as far as no search is needed.")
+    say(opened.seal)
+    return 0 if all(agree[True] + agree[False]) and opened.sealed else 1
+
+
+@command()
+@JSON
+def datasets(json: bool) -> None:
+    """The data sets of the published evaluation."""
+    from butfor.data import catalogue_frame
+
+    frame = catalogue_frame()
+    if json:
+        say(frame.to_json(orient="records", indent=1))
+        return
+    words = {"label_balance": "class 1", "sensitive": "protected", "embedded": "in package"}
+    shown = frame.rename(columns=words)
+    shown["class 1"] = [f"{100 * v:.1f} %" if v is not None and v == v else "–" for v in shown["class 1"]]
+    shown["in package"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
+    printing.print_table(
+        shown, "class 1 is the share of the label's second value among all rows; budget counts labels."
+    )
+
+
+for each in (audit, check_table, datasets, gate, replay, review):
+    cli.add_command(each)

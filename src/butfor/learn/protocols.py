@@ -1,0 +1,363 @@
+"""The seam between what is audited and how it is audited.
+
+    Table      training rows and labels as given, validation rows and weights where there are some
+    Learner    L with everything fixed: a table and 0/1 labels in, a Model out
+    Model      one trained f: raw people in, logits out
+    Training   which labels are turned and, where it is not the learner's own, under which seed
+    Engine     trains many of them for a learner it accepts; the data travels once, when it is bound
+
+A learner's own `fit` is the definition of L: it confirms every find, whatever an engine says. The user's pipeline is
+a learner, our network is one, and so is anything with the three methods below; nothing else knows what a network is.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.errors import TableError, listed
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.floating[Any]]
+FlipSet = tuple[int, ...]
+"""Positions of training rows whose labels are turned, ascending, each once."""
+Progress = Callable[[int], None]
+"""Called with the number of trainings that just finished."""
+BIAS = "(bias)"
+MEMBERS = 16
+"""Members of an ensemble where nobody says how many."""
+SLOW = ((0.1, MEMBERS), (1.0, MEMBERS // 2), (float("inf"), MEMBERS // 4))
+"""Seconds a training may take, and the members an ensemble then has."""
+
+
+class Training(NamedTuple):
+    """One training to be done. `seed=None` is the learner's own."""
+
+    flips: FlipSet
+    seed: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Training rows `X` and their labels `y`, two values, as given.
+
+    `validation` rows and labels steer a learner that stops early; `weight [n]` goes to one that takes weights. Neither
+    is ever flipped. `whole` is the table that was given, with the positions in it of the training rows, where rows
+    were set aside; else X and y are all there is."""
+
+    X: pd.DataFrame
+    y: pd.Series
+    validation: tuple[pd.DataFrame, pd.Series] | None = None
+    weight: NDArray[np.float64] | None = None
+    whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64]] | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self.X)
+
+    @property
+    def set_aside(self) -> int:
+        """Rows of the given table that are validation rows instead of training rows."""
+        return 0 if self.whole is None else len(self.whole[0]) - self.n
+
+    @cached_property
+    def classes(self) -> NDArray[Any]:
+        """The two label values; the second is class 1."""
+        return two_classes(self.y.to_numpy())
+
+    @cached_property
+    def zero_one(self) -> Floats:
+        """The labels as 0 and 1, `[n]`."""
+        return self._coded(self.y)
+
+    @cached_property
+    def validation_zero_one(self) -> Floats:
+        return self._coded(self.validation[1]) if self.validation else np.empty(0, np.float32)
+
+    def labels(self, flips: Sequence[int] = ()) -> Floats:
+        """0/1 labels with the given positions turned; turning a set twice gives them back."""
+        y = self.zero_one.copy()
+        y[list(flips)] = 1 - y[list(flips)]
+        return y
+
+    def flipped(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
+        """D' = (X, y'): the whole table as given, the labels with the flips made."""
+        X, y, kept = self.whole or (self.X, self.y, np.arange(self.n))
+        y = y.copy()
+        at = kept[list(positions)]
+        other = {value: self.classes[1 - k] for k, value in enumerate(self.classes)}
+        if len(at):
+            y.iloc[at] = [other[value] for value in y.iloc[at]]
+        return X, y
+
+    def _coded(self, y: pd.Series) -> Floats:
+        return (y.to_numpy() == self.classes[1]).astype(np.float32)
+
+
+class Model:
+    """One trained f. `logits` must be there; everything else says what more it can do, for rankings, proofs and pages
+    that need it. A user's own class need not derive from this one: whatever has `logits` is a model."""
+
+    encoder: Any = None
+    """The fitted `TableEncoder` in front of it, where there is one."""
+    linear = False
+    """Whether `flip_effects` is known."""
+    trees = False
+    """Whether `leaves` is known."""
+    proof: str | None = None
+    """The kind of proof there is for its decisions: see `butfor.prove`."""
+    network: Any = None
+    """Of our network: its weights, and in `rows` what it was trained on."""
+    rows: Any = None
+
+    def logits(self, people: pd.DataFrame) -> Floats:
+        """One number per raw person; class 1 is decided where it is above 0."""
+        raise NotImplementedError
+
+    @property
+    def members(self) -> Sequence[Model]:
+        """The models whose mean logit decides; one that is no ensemble is its only member."""
+        return (self,)
+
+    def person_keys(self, people: pd.DataFrame) -> list[int]:
+        """A number that belongs to each person, whoever else is audited and in which order."""
+        return [zlib.crc32(repr(row).encode()) for row in people.itertuples(index=False, name=None)]
+
+    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers] | None:
+        """Training rows `[n × d]` and people `[people × d]` as the model sees them; None where it does not say."""
+        return None
+
+    def pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
+        """Per person, column → its share of the logit, the bias last; None where the logit is no such sum. A ReLU
+        network is exactly linear around a person (section 2 of the paper)."""
+        return None
+
+    def flip_effects(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        """The change of each person's margin if label i were flipped, `[people × n]`."""
+        raise NotImplementedError
+
+    def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
+        """Which leaf of each tree a row falls into, `[rows × trees]`."""
+        raise NotImplementedError
+
+    def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Where the nearest rows vote: which they are and what each vote counts, both `[people × k]`."""
+        raise NotImplementedError
+
+    def parts(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
+        """Of a `PartitionEnsemble`: the ensemble, and both tables as it sees them."""
+        raise NotImplementedError
+
+
+class Learner:
+    """L, everything fixed. `fit` twice on the same labels must give the same answers.
+
+    A learner of one's own has a `name`, `seeded`, `fit`, `reseeded` and `record`, and need not derive from this class;
+    `as_learner` gives it the rest."""
+
+    kind = "own"
+    """What a record calls this sort of learner."""
+    own_seed = 0
+    """The seed it has; other seeds are counted from there."""
+    deterministic = False
+    """Whether it is known to answer the same twice, and otherwise under another seed. Else both are tried."""
+    takes_validation = False
+    """Whether validation rows steer it, so that `split` sets some aside where none are given."""
+    identified = True
+    """Whether its record tells it from other learners, so that a ledger can rely on it."""
+    margin = "decision_function"
+    """Where logits come from, in words."""
+
+    @property
+    def name(self) -> str:
+        """What it is, in a word or two, for sentences and records."""
+        raise NotImplementedError
+
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed may make another model."""
+        return False
+
+    def fit(self, table: Table, labels: Floats) -> Model:
+        """f trained on the rows of the table with these 0/1 labels."""
+        raise NotImplementedError
+
+    def reseeded(self, seed: int) -> Learner:
+        """The same learner under another seed; itself where it has none."""
+        return self
+
+    def record(self) -> dict[str, Any]:
+        """Settings as JSON knows them: the ledger's key, and what a replay rebuilds the learner from."""
+        raise NotImplementedError
+
+    @property
+    def single(self) -> Learner:
+        """What is trained, once for each of `seeds`: an ensemble's learner, any other learner itself."""
+        return self
+
+    @property
+    def seeds(self) -> tuple[int | None, ...]:
+        """One per member; None is the learner as it is."""
+        return (None,)
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Names of the engines that train it, the fastest first."""
+        return ("joblib",)
+
+    def split(self, labels: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Positions of training rows, and of validation rows to set aside."""
+        raise NotImplementedError
+
+    def set_aside(self, table: Table) -> Table:
+        """The table with a share of its rows set aside for validation."""
+        X, y = table.X, table.y
+        kept, aside = self.split(table.zero_one)
+        return Table(X.iloc[kept], y.iloc[kept], (X.iloc[aside], y.iloc[aside]), whole=(X, y, kept))
+
+    def warm_up(self, table: Table) -> None:
+        """Do what a process does only once, so that it is not taken for the time of a training."""
+
+    def light(self, model: Model) -> Any:
+        """What a model needs to travel between processes that both have the table."""
+        return model
+
+    def restored(self, light: Any, table: Table) -> Model:
+        """The model that `light` made light."""
+        model: Model = light
+        return model
+
+    def remedy(self) -> str:
+        """What to change where `fit` gives other answers each time."""
+        return "Fix its seed."
+
+    def gaps(self) -> list[str]:
+        """The parts of it that its record cannot bring back, in words."""
+        return [f"model: {self.name} is a learner of the user's own"]
+
+    def usual_members(self, rows: int, seconds: float) -> int:
+        """Members of an ensemble of it where nobody says: fewer where a training takes long."""
+        return next(members for limit, members in SLOW if seconds <= limit)
+
+
+class MakesLearner:
+    """Base of estimators that name their own learner: `made_by(model, encoder)`, as "module:attribute"."""
+
+    made_by: str
+
+
+class Bound:
+    """An engine with its data in place: what each trained model says about the people, `[trainings × people]`.
+    A training that diverged has no answer: NaN."""
+
+    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+        raise NotImplementedError
+
+    def expect(self, trainings: int) -> None:
+        """So many are to come, in calls that each have few of them."""
+
+    def pieces(
+        self, trainings: Sequence[Training], progress: Progress | None = None, size: int = 64
+    ) -> Iterator[tuple[range, Floats]]:
+        """The same piece by piece: which of the trainings are done, and their answers."""
+        for start in range(0, len(trainings), size):
+            some = trainings[start : start + size]
+            yield range(start, start + len(some)), self(some, progress)
+
+
+class Engine:
+    """Trains many flip sets of a learner. `width`: how many it likes to train side by side. `by_definition`: it
+    calls the learner's own `fit`, so that its answers need no confirmation.
+
+    An engine of one's own has `name`, `width`, `by_definition`, `accepts` and `bind`, and need not derive from this
+    class; `as_engine` gives it the rest."""
+
+    name: str
+    by_definition = False
+    device: Any = "cpu"
+    """Where it trains."""
+    definition: Engine | None = None
+    """What has the learner's own `fit` do the work where this engine's workers are; None: this machine does it."""
+    spreads = False
+    """Whether `spread` has workers to spread over."""
+
+    @property
+    def width(self) -> int:
+        return 1
+
+    @property
+    def at_once(self) -> int:
+        """Trainings that are worth asking for in one call; what is found does not depend on it."""
+        return self.width
+
+    def accepts(self, learner: Learner) -> bool:
+        return self.name in learner.engines
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        """Data in place. An engine of one's own may give a plain function."""
+        raise NotImplementedError
+
+    def spread(self, function: Callable[..., Any], shared: Any, parts: Sequence[Any]) -> list[Any]:
+        """`function(shared, part)` for each part, on the workers; what is shared travels once."""
+        raise NotImplementedError
+
+
+class Remembered:
+    """What a learner makes of the table it had last: shared with the same learner under other seeds, and left behind
+    when it travels to another process, which has the table itself."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Table, Any] | None = None
+
+    def of(self, table: Table, make: Callable[[], Any]) -> Any:
+        last = self._last
+        if last is None or last[0] is not table:
+            self._last = last = table, make()
+        return last[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Remembered, ()
+
+
+def named_pulls(
+    terms: NDArray[np.floating[Any]], bias: NDArray[np.floating[Any]], columns: Sequence[object]
+) -> list[dict[str, float]]:
+    """Column → pull for each person, from the terms `[people × columns]` of the logits."""
+    names = [*map(str, columns), BIAS]
+    table = np.column_stack([terms, bias])
+    return [{name: float(pull) for name, pull in zip(names, row, strict=True)} for row in table]
+
+
+def two_classes(y: NDArray[Any]) -> NDArray[Any]:
+    """The two label values in sorted order, or an error that says how many there are."""
+    try:
+        classes = np.unique(y)
+    except TypeError as error:
+        kinds = sorted({type(each).__name__ for each in y})
+        raise TableError(
+            f"The labels are of kinds that cannot be compared ({listed(kinds)}); make them alike."
+        ) from error
+    if len(classes) == 1:
+        raise TableError(
+            f"The labels hold one class only ('{classes[0]}'): there is nothing to decide. "
+            "Check that the label column is the right one."
+        )
+    if len(classes) > 2:
+        # The first sentence is the one scikit-learn's own checks look for.
+        raise TableError(
+            "Only binary classification is supported. The type of the target is multiclass: "
+            f"the labels hold {len(classes)} values ({listed(classes)}). Group them into two."
+        )
+    return classes
+
+
+def away(logits: NDArray[Any]) -> Floats:
+    """The direction out of the present class: −1 where class 1 is decided, else +1."""
+    return np.where(logits > 0, -1.0, 1.0).astype(np.float32)

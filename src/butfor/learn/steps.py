@@ -1,0 +1,133 @@
+"""What a scikit-learn estimator is made of: last step, preprocessing, and how its margin follows from labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+
+from butfor.learn.thresholded import ThresholdedRegressor
+
+LABEL_BLIND = (
+    "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder",
+    "SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold",
+)  # fmt: skip
+"""Preprocessing that looks at no label, so that it is the same for all flip sets."""
+DIRECT = ("auto", "cholesky", "svd")
+"""Solvers of ridge that end at the minimum itself."""
+SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
+"""Solvers of logistic regression that end at the minimum of the loss as it is written; liblinear, for one, penalises
+the intercept too."""
+
+
+def last_step(estimator: Any) -> Any:
+    """What decides: the last step of a pipeline, or the estimator itself."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
+def parts(estimator: Any) -> list[Any]:
+    """An estimator and everything it is made of."""
+    return [estimator, *estimator.get_params(deep=True).values()]
+
+
+def packages(estimator: Any) -> set[str]:
+    """The libraries that an estimator and what it is made of come from."""
+    return {base.__module__.split(".")[0] for part in parts(estimator) for base in type(part).__mro__}
+
+
+def preprocesses(estimator: Any) -> bool:
+    """Whether it contains a transformer, so that it knows what to do with a raw table. A classifier that can transform
+    besides, such as a discriminant analysis or a vote, is none."""
+    return any(
+        isinstance(part, Pipeline)
+        or (
+            hasattr(part, "transform")
+            and hasattr(part, "fit")
+            and not (isinstance(part, BaseEstimator) and is_classifier(part))
+        )
+        for part in parts(estimator)
+    )
+
+
+def by_neighbours(fitted: Any) -> bool:
+    """Whether a fitted model goes by the nearest training rows."""
+    return type(_regressor(fitted)).__module__.startswith("sklearn.neighbors")
+
+
+def sees_no_label(estimator: Any) -> bool:
+    """Whether everything before the last step is the same whatever the labels are."""
+    before = [step for _, step in estimator.steps[:-1]] if isinstance(estimator, Pipeline) else []
+    return all(map(_label_blind, before))
+
+
+def _label_blind(step: Any) -> bool:
+    if isinstance(step, Pipeline):
+        return all(_label_blind(part) for _, part in step.steps)
+    if isinstance(step, ColumnTransformer):
+        return all(map(_label_blind, [*(part[1] for part in step.transformers), step.remainder]))
+    if step is None or isinstance(step, str):
+        return step in (None, "passthrough", "drop")
+    return isinstance(step, BaseEstimator) and type(step).__name__ in LABEL_BLIND
+
+
+def is_logistic(final: Any) -> bool:
+    """A logistic regression with the usual penalty."""
+    from sklearn.linear_model import LogisticRegression
+
+    usual = type(final) is LogisticRegression and final.l1_ratio in (None, 0)
+    return usual and getattr(final, "penalty", None) not in ("l1", "elasticnet")
+
+
+def has_linear_engine(estimator: Any) -> bool:
+    """Whether flip sets of it can be trained together from the present minimum."""
+    final = last_step(estimator)
+    if not is_logistic(final):
+        return adds_up(estimator)
+    usual = final.solver in SOLVERS and not final.dual and not final.warm_start and final.class_weight is None
+    return usual and sees_no_label(estimator)
+
+
+def adds_up(estimator: Any) -> bool:
+    """Whether the margin is a sum over the labels, each with a weight that no label has a say in: then flipping one
+    moves it by the same amount, whatever else is flipped."""
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
+    from sklearn.neighbors import KNeighborsRegressor
+
+    if not sees_no_label(estimator):
+        return False
+    final = last_step(estimator)
+    if type(final) is RidgeClassifier:
+        return not final.positive and final.solver in DIRECT and final.class_weight is None
+    if type(final) is not ThresholdedRegressor:
+        return False
+    regressor = final.fresh()
+    inner = last_step(regressor)
+    if type(inner) in (LinearRegression, Ridge):
+        usual = not inner.positive and getattr(inner, "solver", "auto") in DIRECT
+    else:
+        usual = type(inner) is KernelRidge or (
+            type(inner) is KNeighborsRegressor and inner.weights in ("uniform", "distance")
+        )
+    return usual and sees_no_label(regressor)
+
+
+def solved_directly(fitted: Any) -> bool:
+    """Whether a fitted model that adds up was solved in one step. Ridge and least squares on sparse inputs are not:
+    they stop near the minimum, and where they stop depends on the labels in other ways too."""
+    from sklearn.linear_model import LinearRegression
+
+    final = _regressor(fitted)
+    if hasattr(final, "solver"):
+        return getattr(final, "solver_", final.solver) in DIRECT
+    return type(final) is not LinearRegression or hasattr(final, "singular_")
+
+
+def _regressor(fitted: Any) -> Any:
+    """What decides or, where that is a regression with a line drawn through it, the regression."""
+    final = last_step(fitted)
+    return last_step(final.regressor_) if isinstance(final, ThresholdedRegressor) else final

@@ -1,0 +1,187 @@
+"""Which ranking leads a search: several of them averaged, or the one that moved decisions furthest in a trial.
+
+For our network they are the exact training gradient, which looks ahead through training but can be rough, and the
+published score, which is blind to training but local; for other models those that accept them. In the trial each
+flips its best labels for a few of the people, the whole budget at once. Predictions for single labels are compared with
+retrainings too, so that a verdict can say how far to trust them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, away
+from butfor.rank import Ranking, Scores, as_ranking, checked_scores
+from butfor.rank.averaged import suited
+from butfor.rank.combined import beaten
+from butfor.rank.gradient import smoothness
+from butfor.rules import Allowed
+
+SAMPLE, FLIPS = 8, 12
+"""People of the trial, and labels on which single predictions are compared with retrainings."""
+POOR, TRUSTED = 0.2, 0.95
+"""Mean rank correlation below which single predictions are called poor, and from which on they are taken at their word
+where they come from a model without noise."""
+MEAN = "both"
+"""The name of all rankings averaged."""
+BESIDE, BESIDE_AGAIN = 0.5, 0.25
+"""What the published score counts beside the gradient averaged over the members of an ensemble; and beside the second,
+taken at half-flipped labels. A single network's gradient is rougher: both count alike there."""
+WORDS = {"gradient": "the gradient", "published": "the published ranking"}
+"""Rankings that may lead, in words; the others by their name."""
+
+Retrain = Callable[[Sequence[FlipSet]], Floats]
+"""Flip sets → what the models trained on them say about the people, `[sets × people]`."""
+
+
+class Leaders(Ranking):
+    """The mean of several rankings, by the share of rows each row beats, or one of them alone: see `leader`."""
+
+    name = "guided"
+    NOISELESS = "influence"
+    """Of linear models, which end at a minimum: its predictions may be as good as a retraining."""
+    OWN = (NOISELESS, "leaves")
+    ANYONES = ("surrogate-signed", "distance")
+
+    def __init__(self, parts: Mapping[str, Ranking], leader: str = MEAN, beside: float = 1.0) -> None:
+        self.parts = dict(parts)
+        self.leader = leader
+        self.beside = beside
+        """What each of the others counts beside the first."""
+        self.trusted = False
+        """Whether the leader's predictions, not only their order, can be believed."""
+        self._subject: tuple[Model, Table] | None = None
+        self._scored: dict[int, Scores] = {}
+        """The first ranking's scores of the people asked about last, by `person_keys`, for this subject."""
+
+    @classmethod
+    def of(cls, model: Model) -> Leaders:
+        """Those that accept the model."""
+        ours = {"gradient": suited(as_ranking("gradient"), model), "published": suited(as_ranking("combined"), model)}
+        if all(ranking.accepts(model) for ranking in ours.values()):
+            return cls(ours, beside=BESIDE if len(model.members) > 1 else 1.0)
+        own = [name for name in ("gradient", *cls.OWN) if suited(as_ranking(name), model).accepts(model)][:1]
+        return cls({name: suited(as_ranking(name), model) for name in (*own, *cls.ANYONES)})
+
+    @property
+    def candidates(self) -> list[str]:
+        return [MEAN, *self.parts]
+
+    @property
+    def first(self) -> Ranking:
+        """The one that knows most of this model, and takes longest."""
+        return next(iter(self.parts.values()))
+
+    def train_on(self, engine: Engine) -> None:
+        self.first.train_on(engine)
+
+    def trial(self, people: int) -> int:
+        """How many flip sets `prepare` trains at the most."""
+        return len(self.candidates) * min(people, SAMPLE) + FLIPS + 1
+
+    def prepare(
+        self, retrain: Retrain, model: Model, table: Table, people: pd.DataFrame, psi: Allowed, budget: int
+    ) -> dict[str, Any]:
+        """Hold the trial with the first of the people; what came out goes into the record. `retrain` answers about
+        all of them."""
+        sample, allowed = people.iloc[:SAMPLE], psi.of_people(slice(SAMPLE)).whole()
+        sets = [
+            flips
+            for leader in self.candidates
+            for flips in _best_sets(self._led_by(leader, model, table, sample), allowed, budget)
+        ]
+        logits = retrain(sets)[:, : len(sample)]
+        before = model.logits(sample)
+        own = logits.reshape(len(self.candidates), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
+        gains = np.nan_to_num((own - before) * away(before)).mean(axis=1)
+        self.leader = self.candidates[int(np.argmax(gains))]
+        singles = self._singles(retrain, model, table, sample)
+        self.trusted = self.NOISELESS in self.parts and (singles["spearman"] or 0.0) >= TRUSTED
+        if self.trusted:
+            self.leader = self.NOISELESS
+        return singles | {
+            "people": len(sample),
+            "leader": self.leader,
+            "gains": {leader: round(float(gain), 4) for leader, gain in zip(self.candidates, gains, strict=True)},
+        }
+
+    def _singles(self, retrain: Retrain, model: Model, table: Table, sample: pd.DataFrame) -> dict[str, Any]:
+        """How well the first ranking's predictions for single labels agree with retrainings, where it makes any."""
+        if not self.first.predicts:
+            return {"spearman": None, "slope": None, "flips": 0, "poor": False}
+        if len(model.members) > 1:  # a dozen labels alone, in every member, would cost more than they tell
+            return {"spearman": None, "slope": None, "flips": 0, "poor": False}
+        predicted = self._first_scores(model, table, sample)
+        singles = smoothness(lambda flips: retrain(flips)[:, : len(sample)], predicted, count=FLIPS).overall
+        return {
+            "spearman": round(singles.spearman, 3),
+            "slope": round(singles.slope, 3),
+            "flips": singles.flips,
+            "poor": singles.spearman < POOR,
+        }
+
+    def predictions(self, model: Model, table: Table, people: pd.DataFrame) -> Scores | None:
+        """Each label's effect on each person in logits, `[people × n]`, where that can be believed."""
+        return self._first_scores(model, table, people) if self.trusted else None
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        return self._led_by(self.leader, model, table, people)
+
+    @property
+    def rescores(self) -> bool:  # type: ignore[override]
+        return self.first.rescores
+
+    def score_at(
+        self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]
+    ) -> NDArray[np.float64]:
+        """Scores once each person's own flips are made: what the first ranking says there, and with a quarter of its
+        weight what the others said before. Where it asks fewer members there than before, what it said before counts
+        as much."""
+        scores = beaten(self.first.score_at(model, table, people, flips))
+        if self.first.asks_fewer_at_flips(model, table):
+            scores = (scores + beaten(self._first_scores(model, table, people))) / 2
+        others = [part for part in self.parts.values() if part is not self.first]
+        for part in others:
+            scores += BESIDE_AGAIN * beaten(part.score(model, table, people)) / len(others)
+        return scores
+
+    def _led_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        names = list(self.parts) if leader == MEAN else [leader]
+        scores, weights = [], []
+        for name in names:
+            part = self.parts[name]
+            first = part is self.first
+            scored = self._first_scores(model, table, people) if first else part.score(model, table, people)
+            scores.append(beaten(scored))
+            weights.append(1.0 if first else self.beside)
+        return np.asarray(np.average(scores, axis=0, weights=weights))
+
+    def _first_scores(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+        if self._subject is None or self._subject[0] is not model or self._subject[1] is not table:
+            self._subject, self._scored = (model, table), {}
+        keys = model.person_keys(people)
+        missing = [k for k, key in enumerate(keys) if key not in self._scored]
+        if missing:
+            known = {key: self._scored[key] for key in keys if key in self._scored}  # no more than one block is kept
+            scores = checked_scores(self.first, model, table, people.iloc[missing])
+            self._scored = known | {keys[k]: score for k, score in zip(missing, scores, strict=True)}
+        return np.array([self._scored[key] for key in keys])
+
+
+def leader_words(figures: dict[str, Any]) -> str:
+    """Who led a search, from the figures of its trial."""
+    named = {name: WORDS.get(name, f"'{name}'") for name in figures.get("gains", WORDS) if name != MEAN}
+    leader = figures["leader"]
+    return f"{named[leader]} alone" if leader != MEAN else f"{' and '.join(named.values())} together"
+
+
+def _best_sets(scores: NDArray[np.float64], psi: NDArray[np.bool_], budget: int) -> list[FlipSet]:
+    """Each person's `budget` best rows of those that may be flipped."""
+    order = np.argsort(np.where(psi, -scores, np.inf), axis=1, kind="stable")
+    counts = np.minimum(budget, psi.sum(axis=1))
+    return [tuple(sorted(int(row) for row in rows[:count])) for rows, count in zip(order, counts, strict=True)]

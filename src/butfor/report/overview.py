@@ -1,0 +1,327 @@
+"""What a report says of many people together, as plain values: pages and fragments only show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from butfor.report import charts
+from butfor.report.summary import LONGEST, asides, audited, marked, method_facts, settle
+from butfor.report.text import plural, short, shown
+from butfor.result.fresh import LEAST, NOT_CHECKED, SEED_BOUND, UNDECIDED, WORDS
+from butfor.result.population import Population
+from butfor.result.record import AFTER, BEFORE
+from butfor.result.verdict import Verdict
+from butfor.result.words import CLOSE_CALL, LACKS, RETRAINED, SOLIDITY, STATUS, UNSEEDED
+
+MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
+
+
+def population(people: Population) -> dict[str, Any]:
+    """Everything that a page says of many people together, but for the list of them."""
+    p, run, seeded = people, people.run, people.run.get("seeded") is not False
+    steps = _steps(p)
+    return overview(p) | {
+        "warnings": _stopped(p),
+        "asides": asides(p.run, sensitive_of(p)),
+        "tiles": _many_tiles(p),
+        "next": steps[0],
+        "steps": steps,
+        "groups_intro": _groups_intro(p),
+        "few": p.warnings,
+        "chance": _many_chance(p),
+        "glossary": [
+            (words.sign, words.title, p.solidity.get(word, 0), f"{words.meaning[0].upper()}{words.meaning[1:]}.")
+            for word, words in [*SOLIDITY.items(), ("close call", CLOSE_CALL)]
+        ]
+        if seeded
+        else [],
+        "curve": curve(p),
+        "shuffled": _shuffled(p),
+        "shuffled_words": _shuffled_words(p),
+        "ridge": ridge_sentence(run["ridge"]) if run.get("ridge") else "",
+        "shows": _many_shows(p),
+        "lacks": _many_lacks(p),
+        "facts": [
+            ("Budget", f"at most {plural(run.get('budget') or 0, 'label')} flipped together", ""),
+            *method_facts(run),
+        ],
+    }
+
+
+def overview(p: Population) -> dict[str, Any]:
+    """What a page and a notebook say alike: the sentence, counts by word, shares per group."""
+    seeded, close = p.run.get("seeded") is not False, close_calls(p)
+    counts = [f"{SOLIDITY[word].sign} {count} {word}" for word, count in p.solidity.items() if count]
+    counts += [f"{CLOSE_CALL.sign} {plural(close, 'close call')}, found or not"] if close else []
+    direct = "" if p.run.get("blind") else p.direct
+    return {
+        "sentence": p.sentence,
+        "direct": short(direct, 600),
+        "standing": ", ".join(counts) if p.found and seeded else "",
+        "sensitive": sensitive_of(p),
+        "checked": p.checked,
+        "groups": _groups(p, close is not None),
+    }
+
+
+def sensitive_of(p: Population) -> str:
+    return p.verdicts[0].sensitive if p.verdicts else "group"
+
+
+def close_calls(p: Population) -> int | None:
+    """How many close calls there are, found or not; None where that is not known."""
+    known = [v for v in p.eligible if v.base is not None]
+    return sum(bool(v.close_call) for v in known) if known else None
+
+
+def seeds_of(p: Population) -> int:
+    return max([v.fresh.seeds for v in p if v.fresh], default=p.run.get("fresh_seeds") or 0)
+
+
+def _stopped(p: Population) -> list[tuple[str, str]]:
+    left = sum(not v.complete for v in p)
+    if not p.interrupted and not left:
+        return []
+    why = ": the time allowed was up" if p.run.get("out_of_time") else ""
+    why = why or (": the retrainings allowed were spent" if p.run.get("max_retrainings") else "")
+    return [
+        (
+            "Interrupted." if p.interrupted else "Incomplete.",
+            f"The searches of {left} of {plural(len(p), 'person')} were stopped before they were through{why}. "
+            "Intervals of shares reach as far up as if everybody without a find whose search was stopped were found.",
+        )
+    ]
+
+
+def _many_tiles(p: Population) -> list[tuple[str, Any]]:
+    none = sum(v.status == "proven_none" for v in p.eligible)
+    solid = len(p.solid) if p.checked or p.solid else "not known"
+    tiles: list[tuple[str, Any]] = [
+        ("Eligible (φ), of those asked", f"{len(p.eligible)} of {len(p)}"),
+        (f"{SOLIDITY['solid'].sign} Solid", solid),
+    ]
+    tiles += [(f"{SOLIDITY[w].sign} {SOLIDITY[w].title}", p.solidity[w]) for w in WORDS[1:] if p.solidity[w]]
+    tiles.append((f"{STATUS['not_found'].sign} Nothing found", len(p.eligible) - len(p.found) - none))
+    tiles += [(f"{STATUS['proven_none'].sign} Proven: none", none)] if none else []
+    close = close_calls(p)
+    return tiles + ([] if close is None else [(f"{CLOSE_CALL.sign} Close calls, found or not", close)])
+
+
+def _unchecked(p: Population) -> str:
+    left = p.solidity[NOT_CHECKED]
+    how = "Nothing was" if left == len(p.found) else "Not everything was" if left else "Too little was"
+    return f"{how} checked under fresh seeds"
+
+
+def _groups_intro(p: Population) -> Markup:
+    always = "whatever the seed" if p.run.get("seeded") is not False else "always"
+    counted = (
+        "have a decision that a few labels turn: found is any set that turns the audited model, solid one that does so "
+        f"{always}."
+        if p.checked
+        else f"have a counterfactual dataset. **{_unchecked(p)}**: these shares count finds that may hang on the seed."
+    )
+    text = (
+        f"How many of the eligible people of each group ({{name}}) {counted} The 95 % interval says how far the share "
+    )
+    return marked(f"{text}could be off with this many people.", name=sensitive_of(p))
+
+
+def _groups(p: Population, close: bool) -> dict[str, Any]:
+    """The table of shares per group: headings and rows."""
+    if not p.verdicts:
+        return {"heads": [], "rows": []}
+    share, low, high = ("share_solid", "solid_low", "solid_high") if p.checked else ("share", "low", "high")
+    switched = any(v.switch_changes is not None for v in p)
+    heads = ["People", *(["Changed by a switch"] if switched else []), "Eligible", "Found"]
+    heads += ["Solid", "Share solid"] if p.checked else ["Share found"]
+    heads += ["95 % interval", *(["Close calls"] if close else []), "Median distance from the boundary"]
+    rows = []
+    for group, g in p.by_group.iterrows():
+        cells: list[Any] = [int(g["people"]), *([int(g["switch_changes"])] if switched else [])]
+        cells += [int(g["eligible"]), int(g["found"]), *([int(g["solid"])] if p.checked else [])]
+        known = bool(g["eligible"])
+        cells += [f"{100 * g[share]:.1f} %", f"{100 * g[low]:.1f} – {100 * g[high]:.1f} %"] if known else ["–", "–"]
+        cells += ([f"{g['close_calls']:.0f}"] if g["close_calls"] == g["close_calls"] else ["–"]) if close else []
+        rows.append((shown(group, LONGEST), [*cells, f"{g['median_margin']:.2f}" if known else "–"]))
+    return {"heads": heads, "rows": rows}
+
+
+def _many_chance(p: Population) -> Markup:
+    seeds, left = seeds_of(p), p.solidity[NOT_CHECKED]
+    if p.run.get("seeded") is False:
+        return marked(f"**{UNSEEDED}.**")
+    if not p.found:
+        return marked("Nothing was found, so there was nothing to put to fresh seeds.")
+    if not seeds:
+        return marked(f"Not known: **no finding was put to fresh seeds**. {SOLIDITY[NOT_CHECKED].many}")
+    few = f" **With fewer than {LEAST} seeds no finding can be called solid.**" if seeds < LEAST else ""
+    return marked(
+        f"Training draws random numbers that a *seed* fixes. {'Not every' if left else 'Every'} finding was put to "
+        f"{plural(seeds, 'fresh seed')}, which had no part in the search: how many single models decide otherwise with "
+        f"the flips, and how many without any?{few}"
+    )
+
+
+def curve(p: Population) -> dict[str, Any]:
+    """The chart of how many labels it takes, and what it shows in words."""
+    drawing = charts.distance_curve(p) if p.eligible else None
+    if drawing is None:
+        found = f"{len(p.found)} of {plural(len(p.eligible), 'eligible person')}"
+        if not p.eligible or not p.found:
+            return {"svg": "", "said": "Nobody is eligible." if not p.eligible else "No decision was turned."}
+        if max(v.budget for v in p) == 1:
+            return {"svg": "", "said": f"The budget was one label: a single label turned the decision about {found}."}
+        return {"svg": "", "said": f"No set is solid; labels were found for {found}."}
+    exact = all(v.exact for v in p.found)
+    counted = "the solid sets" if p.checked else "all sets (" + _unchecked(p).lower() + ")"
+    least = (
+        "that none is smaller is proven" if exact else "smaller ones may exist: the lines are the least that is known"
+    )
+    ends = charts.turned_by(p)
+    ends = ends[ends["labels"] == ends["labels"].max()]
+    shares = [f"{shown(g, LONGEST)} {100 * s:.0f} %" for g, s in zip(ends["group"], ends["share"], strict=True)]
+    groups = len({v.group for v in p.eligible})
+    most = f"the {charts.MOST_CURVES} largest groups" if groups > charts.MOST_CURVES else "each group"
+    proven = {
+        None: "",
+        False: " That no more decisions can be turned by so few labels is proven: the line of everyone is exact.",
+        True: " The grey band is of everyone, from what was found to what proofs leave open: decisions above the "
+        "dotted line are proven to need more labels than that.",
+    }
+    return {
+        "svg": drawing.svg(f"Share of decisions turned by up to {ends['labels'].max()} labels: {'; '.join(shares)}"),
+        "said": f"The share of eligible people whose decision so many labels turn. Counted are {counted} that "
+        f"were found; {least}.",
+        "caption": f"The lines: everyone{f', and {most}' if groups > 1 else ''}; the light band is everyone's interval."
+        + proven[charts.left_open(p)],
+    }
+
+
+def _shuffled_words(p: Population) -> str:
+    null = p.comparison.shuffles if p.comparison else None
+    if p.comparison is None or null is None:
+        return ""
+    gaps = ", ".join(f"{100 * gap:.1f}" for gap in sorted(null.shuffled))
+    known = "" if null.sentence in p.comparison.sentence else f" {null.sentence}"
+    return (
+        f"The protected attribute was shuffled {plural(len(null.shuffled), 'time')}, and the audit done again each "
+        f"time.{known} Gap as it is: {100 * null.gap:.1f} points. Gaps when shuffled, in points: {gaps}."
+    )
+
+
+def _shuffled(p: Population) -> tuple[Markup, str] | None:
+    """Groups with the attribute shuffled, in a picture with a caption; None where that shows nothing."""
+    null = p.comparison.shuffles if p.comparison else None
+    drawing = charts.shuffled_curves(null.curves) if null and null.curves else None
+    if null is None or null.curves is None or drawing is None:
+        return None
+    ends = []
+    for group, shares in null.curves.real.items():
+        band = null.curves.band(group)
+        among = f"{100 * band[0][-1]:.0f} to {100 * band[1][-1]:.0f} %" if band else "never anybody's"
+        ends.append(f"{shown(group, LONGEST)} {100 * shares[-1]:.0f} %, shuffled {among}")
+    return (
+        drawing.svg(
+            f"Decisions turned by up to {null.curves.sizes[-1]} labels, as it is and shuffled: {'; '.join(ends)}"
+        ),
+        "Line: the share of the group's decisions that so many labels turn, by the first labels of the ranking. Band: "
+        f"the lowest and highest share of a group of that size and name in {plural(len(null.shuffled), 'shuffle')}. A "
+        "line inside its band is what shuffled groups have anyway.",
+    )
+
+
+def _many_shows(p: Population) -> Markup:
+    if not p.eligible:
+        return marked("Nobody asked about is eligible, so nobody was searched for: it shows nothing about anybody.")
+    if not p.found:
+        return marked(
+            STATUS["proven_none" if all(v.status == "proven_none" for v in p.eligible) else "not_found"].shows
+        )
+    parts, mean = [], audited(p.run)
+    if p.run.get("seeded") is False:
+        parts.append("that the decisions about the people found hinge on the labels named")
+    elif p.solid:
+        called = f"about the {len(p.solid)} called solid, that the decision hinges on the labels named"
+        parts.append(f"{called} whatever the seed of training, by {plural(seeds_of(p), 'fresh seed')} each")
+    if p.run.get("seeded") is not False and len(p.found) > len(p.solid):
+        model = f"this ensemble of seeds ({mean})" if mean else "with this seed, training"
+        whom = "the others" if p.solid else "the people"
+        parts.append(f"about {whom} found, that with the labels flipped {model} gives the other decision")
+    return marked(f"{'; '.join(parts)}. {RETRAINED}")
+
+
+def _many_lacks(p: Population) -> list[Markup]:
+    if not p.eligible:
+        return []
+    lacks = [each.replace("this person or their", "a person or their") for each in LACKS] if p.found else []
+    if any(v.status == "not_found" for v in p):
+        lacks.append(f"about people for whom nothing was found: {STATUS['not_found'].lacks[0]}")
+    return [marked(each) for each in lacks or STATUS["proven_none"].lacks]
+
+
+def _steps(p: Population) -> list[Markup]:
+    """What to do next, the first step first."""
+    more = [v.fresh.would_do for v in p.found if v.fresh and v.solidity == UNDECIDED and v.fresh.would_do]
+    given = {"sensitive": sensitive_of(p), "settle": settle(max(more, default=None))}
+    steps = [SOLIDITY[w].many for w in ("solid", NOT_CHECKED, "leaning", UNDECIDED, SEED_BOUND) if p.solidity[w]]
+    steps += [CLOSE_CALL.many] if close_calls(p) else []
+    if not p.eligible:
+        steps.append("**Ask about other people**, or with another rule φ (`--phi`): nobody here was searched for.")
+    shuffled = p.comparison is not None and p.comparison.shuffles is not None
+    bound = "beyond what the shuffled audits bear out" if shuffled else "before the audit was done with it shuffled"
+    steps += [
+        STATUS["not_found"].many,
+        f"**Claim no difference between groups** {bound}{'' if shuffled else ' (`--shuffles 19`)'}. A difference is a "
+        "reason to look at how the labels came about, not a proof of discrimination.",
+    ]
+    return [marked(step, **given) for step in steps]
+
+
+def keystones(people: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[str, Any]:
+    """The labels to review first, with the people whose flip sets they are in."""
+    frame = people.keystones
+    who: dict[Any, list[tuple[str, str]]] = {}
+    for verdict, address in addressed:
+        name = str(verdict.case) if verdict.case is not None else f"row {shown(verdict.row, LONGEST)}"
+        for row in verdict.flips.index:
+            who.setdefault(row, []).append((name, address))
+    columns = [c for c in frame.columns if c not in ("people", "cases", BEFORE, AFTER)]
+    columns = sorted(columns, key=lambda c: str(c) != sensitive_of(people))[:MOST_KEYSTONE_COLUMNS]
+    rows = [
+        {
+            "row": shown(row, LONGEST),
+            "people": values["people"],
+            "who": who[row][:MOST_KEYSTONE_PEOPLE],
+            "more": max(0, len(who[row]) - MOST_KEYSTONE_PEOPLE),
+            "cells": [f"{values[BEFORE]} → {values[AFTER]}", *(shown(values[c], LONGEST) for c in columns)],
+        }
+        for row, values in frame.head(MOST_KEYSTONES).iterrows()
+    ]
+    ranked = bool((frame["people"] > 1).any())
+    heads = ["Label → flipped", *(shown(c, LONGEST) for c in columns)]
+    return {"rows": rows, "heads": heads, "total": len(frame), "ranked": ranked}
+
+
+def ridge_sentence(ridge: dict[str, Any]) -> str:
+    """Today's model beside ridge, in one or two sentences."""
+    everyone, right = ridge["groups"][0], ridge["right"]
+    said = (
+        f"A provably steady model, {ridge['model']}, decides otherwise about {everyone['changed']} of "
+        f"{everyone['people']} people; {everyone['stand_against_one']} of its decisions are proven to stand against "
+        f"any one label, {everyone['stand_against_budget']} against {ridge['budget']}."
+    )
+    if not right:
+        return said
+    today, beside, majority = (right[name] for name in ("today", "ridge", "majority"))
+    said += f" It is right about {100 * beside['accuracy']:.1f} % of them, the audited model about "
+    said += f"{100 * today['accuracy']:.1f} %"
+    if beside["balanced"] is not None:
+        said += f" (both classes counted alike: {100 * beside['balanced']:.1f} and {100 * today['balanced']:.1f} %)"
+    said += "."
+    if (beside["balanced"] or beside["accuracy"]) <= (majority["balanced"] or majority["accuracy"]):
+        said += " That is no better than always saying the larger class: what it certifies is empty."
+    return said

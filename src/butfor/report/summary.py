@@ -1,0 +1,395 @@
+"""What a report says of one person and of many, as plain values: pages and fragments only show it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from butfor.rank.leaders import leader_words
+from butfor.report import charts
+from butfor.report.parallel import axes_words
+from butfor.report.text import columns_of, differs, label_names, plural, pulled, short, shown
+from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, FreshSeeds, exact_interval
+from butfor.result.record import AFTER, BEFORE, signed
+from butfor.result.verdict import Verdict
+from butfor.result.words import (
+    CLOSE_CALL,
+    RANKINGS,
+    RULES,
+    SOLIDITY,
+    STATUS,
+    STRATEGIES,
+    UNSEEDED,
+    Words,
+    base_sentence,
+    words_of,
+)
+
+LONGEST = 60
+"""Characters of a value where there are many."""
+MOST_ROWS, MOST_SETS = 20, 10
+
+Facts = list[tuple[str, Any, Any]]
+"""Each a name, what is said, and a line in small print or nothing."""
+
+
+def marked(text: str, **given: Any) -> Markup:
+    """Words with their marks as HTML: `code`, **weight**, *emphasis*; what is filled in is escaped."""
+    html = str(escape(text))
+    for sign, tag in ((r"`", "code"), (r"\*\*", "strong"), (r"\*", "em")):
+        html = re.sub(f"{sign}(.+?){sign}", rf"<{tag}>\1</{tag}>", html)
+    return Markup(html).format(**given) if given else Markup(html)
+
+
+def badges(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """Class, sign and words of each: the status, the solidity of a find, and a close call."""
+    status = STATUS[verdict.status]
+    signs = [(verdict.status, status.sign, status.title)]
+    if verdict.solidity:
+        signs.append((verdict.solidity.replace(" ", "-"), SOLIDITY[verdict.solidity].sign, verdict.solidity))
+    return signs + ([("close-call", CLOSE_CALL.sign, "close call")] if verdict.close_call else [])
+
+
+# --- one person -------------------------------------------------------------------------------------
+
+
+def person(verdict: Verdict) -> dict[str, Any]:
+    """Everything that a page says of one person, but for the pictures."""
+    v, run = verdict, verdict.run
+    words, given = words_of(v.status, v.solidity, run.get("seeded") is not False or v.fresh is not None), _given(v)
+    close = bool(v.close_call) and v.solidity != SEED_BOUND
+    steps = [*words.steps, *(CLOSE_CALL.steps if close else ())]
+    return brief(v) | {
+        "note": (words.sign, words.title, marked(words.note, **given)) if words.note else None,
+        "plain": marked(f"In plain words: {STATUS[v.status].plain}", **given),
+        "asides": asides(run, v.sensitive),
+        "tiles": _tiles(v),
+        "next": marked(f"{words.next}; {CLOSE_CALL.next}" if close else words.next, **given),
+        "chance": _chance(v, words) if v.found or v.base is not None else None,
+        "label_names": label_names(v),
+        "logit_words": logit_words(v),
+        "facts": _search_facts(v) if v.status != "not_eligible" else [],
+        "shows": marked(words.shows, **given),
+        "lacks": [marked(each, **given) for each in words.lacks],
+        "steps": [marked(each, **given) for each in steps],
+        "axes_words": axes_words(v) if v.found else "",
+    }
+
+
+def brief(verdict: Verdict) -> dict[str, Any]:
+    """What is said of a person anywhere: badges, sentences, warnings."""
+    v, who = verdict, short(verdict.who, 80)
+    warnings = []
+    if not v.complete:
+        early = f"The search for {who} was stopped before it was through; more attempts might have found something."
+        warnings.append(("Incomplete.", early))
+    if v.found and not v.confirmed:
+        warnings.append(("Not confirmed.", "Do not act on this result before `butfor replay` has confirmed it."))
+    end = "" if v.collateral is None else v.collateral.sentence
+    return {
+        "status": v.status,
+        "who": who if v.case is None else f"{who[0].upper()}{who[1:]}",
+        "row": shown(v.row),
+        "group": f"{v.sensitive}: {shown(v.group)}",
+        "badges": badges(v),
+        "sentence": v.sentence,
+        "belief": " ".join(filter(None, (v.belief, end))),
+        "warnings": [(name, marked(text)) for name, text in warnings],
+        "found": v.found,
+        "flips": len(v.positions),
+        "short_facts": _short_facts(v),
+    }
+
+
+def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:
+    """The person beside the flipped rows; at most so many of them, and so many columns: those that differ first.
+    `lines` has a column's name, the person's value, and each row's with whether it differs."""
+    rows = verdict.flips.iloc[:flips]
+    theirs = rows.to_dict("list") if len(rows) else {}
+    every = []
+    for column in columns_of(verdict):
+        own = verdict.person[column]
+        cells = [(shown(value, longest), differs(own, value)) for value in theirs.get(column, [])]
+        every.append((shown(column, longest), shown(own, longest), cells))
+    first = sorted(range(len(every)), key=lambda k: (not any(other for _, other in every[k][2]), k))[:lines]
+    labels = zip(rows.index, rows[BEFORE], rows[AFTER], strict=True) if len(rows) else ()
+    return {
+        "lines": [every[k] for k in sorted(first)],
+        "flips": [tuple(shown(each, longest) for each in label) for label in labels],
+        "more_rows": len(verdict.flips) - len(rows),
+        "more_columns": len(every) - len(first),
+        "decision": verdict.prediction + (f" → {verdict.counterfactual_prediction}" if verdict.found else ""),
+    }
+
+
+def _given(v: Verdict) -> dict[str, Any]:
+    """What the words about a verdict are filled in with."""
+    one, fresh, mean = len(v.positions) == 1, v.fresh, audited(v.run)
+    tried = (
+        f"The search changed up to {plural(v.budget, 'training label')} at a time, trained the model again and asked "
+        f"it about this person, {plural(v.attempts, 'time')} in all. The decision stayed."
+    )
+    beyond = v.at_least is not None and v.at_least > v.flippable
+    return {
+        "who": short(v.who, 80),
+        "group": f"{v.sensitive}: {shown(v.group)}",
+        "training": v.training_rows,
+        "prediction": v.prediction,
+        "other": v.counterfactual_prediction,
+        "flipped": "the label of one" if one else f"the labels of {len(v.positions)}",
+        "them": "this label" if one else "these labels",
+        "rows": f"training row{'s' * (not one)} {', '.join(shown(row) for row in v.flips.index)}",
+        "counts": f"in {fresh.with_flips} of {fresh.seeds} fresh seeds a single model decides otherwise with the "
+        f"flips, in {fresh.without_flips} without any"
+        if fresh
+        else "",
+        "settle": settle(fresh.would_do if fresh else None),
+        "sensitive": v.sensitive,
+        "budget": plural(v.budget, "label"),
+        "takes": "none does at all" if beyond else f"it takes at least {v.at_least}",
+        "tried": tried if v.attempts else f"No attempt to turn the decision was made: {v.reason}",
+        "reason": v.reason,
+        "model": f"this ensemble of seeds ({mean})" if mean else "the seed included, training",
+        "rest": "" if v.complete else ", and above all the rest of this interrupted search",
+        "base": base_words(v),
+    }
+
+
+def settle(seeds: int | None) -> Markup:
+    """How to settle what is undecided."""
+    if seeds is None:
+        return Markup("let a human decide, no reasonable number of seeds would tell")
+    return marked(f"try more seeds, `--fresh-seeds {seeds}`")
+
+
+def audited(run: Mapping[str, Any]) -> str:
+    """What the audited model is where it is more than one training; empty for a single model."""
+    members = run.get("members") or 1
+    return f"the mean of {members} trainings that differ in the seed alone" if members > 1 else ""
+
+
+def asides(run: Mapping[str, Any], sensitive: str) -> list[Markup]:
+    """What the audited model is, and that it is blind, where it is."""
+    said = []
+    if mean := audited(run):
+        said.append(marked("The audited model is **{mean}**; single models of other seeds are asked apart.", mean=mean))
+    if run.get("blind"):
+        blind = (
+            "The model does not see the protected attribute ({name}), so that switching it cannot change a decision. "
+            "Other columns may stand in for it all the same."
+        )
+        said.append(marked(blind, name=sensitive))
+    return said
+
+
+def _tiles(v: Verdict) -> list[tuple[str, str]]:
+    after = "" if v.counterfactual_logit is None else f" → {signed(v.counterfactual_logit)}"
+    tiles = [("Labels flipped", f"{len(v.positions)} of {v.training_rows}")] if v.found else []
+    tiles += [
+        ("Decision", v.prediction + (f" → {v.counterfactual_prediction}" if v.found else "")),
+        (f"Logit (below 0: {label_names(v)[0]})", signed(v.logit) + after),
+    ]
+    if v.fresh:
+        told = f"{v.fresh.with_flips} of {v.fresh.seeds}, unflipped {v.fresh.without_flips}"
+        tiles.append(("Fresh seeds that decide so", told))
+    if v.status == "not_found":
+        tiles.append(("Attempts", str(v.attempts)))
+    if not v.found and v.closest_logit is not None:
+        tiles.append(("Closest to the other decision", signed(v.closest_logit)))
+    return tiles
+
+
+def _chance(v: Verdict, words: Words) -> dict[str, Any]:
+    """How far a find, or the decision itself, is more than chance."""
+    said: list[Markup] = []
+    if v.found and v.fresh:
+        odd = " Most fresh seeds decide so with nothing flipped: the model audited is the odd one out."
+        said = [
+            marked("**{sentence}**", sentence=v.fresh.sentence),
+            marked(
+                "Training draws random numbers that a *seed* fixes. To see how much is chance, single models were "
+                "trained with {seeds}, which had no part in the search, each time with the flips and without any.",
+                seeds=plural(v.fresh.seeds, "fresh seed"),
+            ),
+        ]
+        meaning = f"{words.sign} {words.title}: {words.meaning}.{odd if v.fresh.base >= 0.5 else ''}"
+    elif v.found and v.solidity == NOT_CHECKED:
+        said = [marked("Not known: **{note}**", note=marked(words.note, **_given(v)))]
+        meaning = ""
+    else:
+        said, meaning = [marked(f"**{UNSEEDED}.**")] if v.found else [], ""
+    base = base_words(v) if v.close_call or not v.found else ""
+    if base and v.close_call:
+        end = "That is more than one in ten: a single training should not decide about {who}."
+        said.append(marked(f"**{CLOSE_CALL.sign} A close call:** {{base}}. {end}", base=base, who=short(v.who, 80)))
+    elif base:
+        said.append(marked("{base}. Up to one in ten, it is no close call.", base=base))
+    return {
+        "said": said,
+        "meaning": meaning,
+        "shares": share_rows(v.fresh) if v.fresh else [],
+        "dots": seed_dots(v),
+        "collateral": v.collateral.sentence if v.collateral else "",
+    }
+
+
+def seed_dots(v: Verdict) -> tuple[Markup, str] | None:
+    """The picture of logits over fresh seeds, and its caption."""
+    drawing = charts.seed_logits(v)
+    if drawing is None or v.fresh is None or v.fresh.logits is None:
+        return None
+    diverged = sum(logit is None for row in v.fresh.logits for logit in row)
+    caption = (
+        "The logit of each fresh seed's model about this person: a dot without any flip, a square with the flips; the "
+        "thick upright lines are the medians. What lies further out is at the edge."
+    )
+    caption += f" {plural(diverged, 'diverged training')} without a mark." if diverged else ""
+    return drawing.svg("Logits over the fresh seeds, without and with the flips"), caption
+
+
+def share_rows(fresh: FreshSeeds) -> list[tuple[str, tuple[str, str]]]:
+    """Hold, base and effect, each with its interval, as text."""
+
+    def interval(ends: tuple[float, float], unit: str) -> str:
+        low, high = (f"{round(100 * end)}".replace("-", "−") for end in ends)
+        return f"{low} to {high} {unit}"
+
+    effect = f"{round(100 * fresh.effect)} points".replace("-", "−")
+    return [
+        ("Hold: with the flips", (f"{100 * fresh.hold:.0f} %", interval(fresh.hold_interval, "%"))),
+        ("Base: without any", (f"{100 * fresh.base:.0f} %", interval(fresh.base_interval, "%"))),
+        ("Effect: the difference", (effect, interval(fresh.effect_interval, "points"))),
+    ]
+
+
+def base_words(v: Verdict) -> str:
+    """How many fresh seeds decide otherwise on the unchanged data, with the interval of that share; empty where that
+    is not known."""
+    seeds = v.fresh.seeds if v.fresh else v.run.get("fresh_seeds")
+    if v.base is None or not seeds:
+        return ""
+    count = round(v.base * seeds)
+    low, high = exact_interval(count, seeds)
+    share = f"{100 * v.base:.0f} %, 95 % interval {100 * low:.0f} – {100 * high:.0f} %"
+    return f"{base_sentence(count, seeds)} ({share})"
+
+
+def logit_words(v: Verdict) -> str:
+    words = f"{signed(v.logit)} before"
+    if v.counterfactual_logit is not None:
+        words += f", {signed(v.counterfactual_logit)} after"
+    elif v.closest_logit is not None:
+        words += f", {signed(v.closest_logit)} at the closest"
+    return f"{words}; the boundary is 0"
+
+
+def pull_words(v: Verdict) -> str:
+    return "What pulls this decision which way: " + "; ".join(f"{bar.name} {signed(bar.pull)}" for bar in pulled(v))
+
+
+def _short_facts(v: Verdict) -> str:
+    facts = [plural(v.attempts, "attempt"), plural(v.flippable, "flippable label")]
+    if v.found:
+        facts += ["with a model trained for somebody else" if v.shared else "with a model of their own"]
+        facts += [f"shrunk from {plural(v.first_size, 'flip')}"] if v.first_size > len(v.positions) else []
+        facts += ["no single flip can be left out"] if v.minimal and len(v.positions) > 1 else []
+    if v.alternatives:
+        facts.append(f"{plural(len(v.alternatives), 'further flip set')} without a common row")
+    return ", ".join(facts)
+
+
+def _search_facts(v: Verdict) -> Facts:
+    one = "One attempt: flip some labels, train the model again in exactly the same way, ask it about this person."
+    stopped = "" if v.complete else ", then stopped before the end"
+    facts: Facts = [
+        ("Attempts", f"{v.attempts}{stopped}", one),
+        ("Budget", f"at most {plural(v.budget, 'label')} flipped together, of {v.training_rows}", ""),
+        ("Flippable labels", v.flippable, "How many training labels the rule ψ below allows to flip for this person."),
+    ]
+    if v.found:
+        other = "one that was first trained for somebody else; asked about this person, it decided otherwise too"
+        own = f"one trained for this person, at attempt {v.attempts}"
+        facts += [
+            ("Which model", other if v.shared else own, ""),
+            ("Confirmed", "yes, by the reference trainer" if v.confirmed else "no", ""),
+        ]
+        facts += _size_facts(v)
+    return facts + method_facts(v.run)
+
+
+def _size_facts(v: Verdict) -> Facts:
+    """Could fewer labels do, or others?"""
+    size, fewer = len(v.positions), []
+    if v.first_size > size:
+        fewer.append(f"shrunk from {plural(v.first_size, 'flip')} to {size}")
+    if v.minimal:
+        each = (
+            "no single one of these flips can be left out: each such set was trained too and does not turn the decision"
+        )
+        fewer.append(each if size > 1 else "it is a single flip, so there is nothing to leave out")
+    small = "An altogether different, smaller set may exist all the same." if size > 1 else ""
+    facts: Facts = [("Could fewer do?", "; ".join(fewer), small)] if fewer else []
+    if v.alternatives:
+        index = v.training.X.index if v.training else None
+        sets = [
+            ", ".join(shown(p if index is None else index[p], LONGEST) for p in positions[:MOST_ROWS])
+            for positions in v.alternatives[:MOST_SETS]
+        ]
+        where = "training rows" if index is not None else "positions among the training rows (from 0)"
+        facts.append(
+            (
+                "Other flip sets",
+                f"{plural(len(v.alternatives), 'further set')} without any row in common: {where} {'; '.join(sets)}",
+                "The JSON record has all of them.",
+            )
+        )
+    return facts
+
+
+def method_facts(run: Mapping[str, Any]) -> Facts:
+    """By which ranking, strategy and rules it was searched, and what that took."""
+    rank, strategy, facts = run.get("rank"), run.get("strategy"), []
+    if rank:
+        how = (
+            f"Which labels to try first: {RANKINGS[rank]}. Only retraining proves anything." if rank in RANKINGS else ""
+        )
+        facts.append(("Ranking", rank, how))
+    if strategy:
+        how = STRATEGIES.get(strategy, "")
+        facts.append(("Strategy", strategy, f"{how[:1].upper()}{how[1:]}." if how else ""))
+    if run.get("agreement"):
+        facts.append(_agreement(run["agreement"]))
+    for name, key in (("Who is audited (φ)", "phi"), ("Which labels may be flipped (ψ)", "psi")):
+        if run.get(key):
+            rules = dict.fromkeys(re.findall(r"[a-z_]+", run[key]))
+            meant = [f"`{rule}`: {RULES[rule]}" for rule in rules if rule in RULES]
+            facts.append((name, run[key], marked("; ".join(meant))))
+    if run.get("retrainings") is not None:
+        engine = f", by the engine '{run['engine']}'" if run.get("engine") else ""
+        recalled = f" ({run['recalled']} of them remembered by the ledger)" if run.get("recalled") else ""
+        more = (
+            f", and {run['confirmations']} more by the reference trainer to confirm" if run.get("confirmations") else ""
+        )
+        small = "Every counterfactual dataset reported was retrained with the reference trainer."
+        facts.append(("Retrainings", f"{run['retrainings']} in this run{engine}{recalled}{more}", small))
+    return facts
+
+
+def _agreement(figures: dict[str, Any]) -> tuple[str, Any, Any]:
+    """How well predicted and real effects of single flips agree, and what the search made of it."""
+    led = f"with the whole budget, {leader_words(figures)} moved decisions furthest and led the search"
+    rank = figures["spearman"]
+    if rank is None:
+        return "What led the search?", f"{led[0].upper()}{led[1:]}.", ""
+    gradient = "gradient" in figures.get("gains", ["gradient"])
+    how = "poorly" if figures["poor"] else "well" if rank >= 0.7 else "fairly"
+    return (
+        "Was the gradient right?" if gradient else "Were predictions right?",
+        f"Predicted and real effects of single flips agree {how}: rank correlation {signed(rank)} (1 is best), "
+        f"real effects {figures['slope']:.2f} × the predicted ones ({plural(figures['flips'], 'flip')} retrained, "
+        f"{plural(figures['people'], 'person')} asked); {led}.",
+        "",
+    )

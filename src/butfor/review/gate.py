@@ -1,0 +1,216 @@
+"""Limits that an audit must keep, for a build to stop where it does not.
+
+A limit that cannot be measured is not kept: an audit that looked at nothing, or was stopped, shows nothing. Whoever was
+not searched for to the end counts as if something had been found.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+import pandas as pd
+
+from butfor.errors import SettingError
+from butfor.result.fresh import LEAST
+from butfor.result.groups import points
+from butfor.result.headline import fresh_seeds_of
+from butfor.result.population import Population
+
+SLACK = 1e-12
+"""Shares are fractions of people; a limit is not missed by rounding."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One limit, whether it is kept, and what was measured."""
+
+    name: str
+    limit: float
+    kept: bool
+    sentence: str
+
+    @property
+    def line(self) -> str:
+        return f"{'kept' if self.kept else 'FAILED'}: {self.name} {shown(self.limit)}: {self.sentence}"
+
+
+def check(
+    population: Population,
+    *,
+    max_solid: float | None = None,
+    max_gap: float | None = None,
+    max_close_calls: float | None = None,
+    max_switch: float | None = None,
+) -> list[Check]:
+    """One check per limit that is given: the share of eligible people with a solid find, the largest difference between
+    groups' shares of these, the share of close calls, and of all people asked about those whose decision changes when
+    the protected attribute alone is switched."""
+    limits = {
+        "max-solid": (max_solid, _solid),
+        "max-gap": (max_gap, _gap),
+        "max-close-calls": (max_close_calls, _close),
+        "max-switch": (max_switch, _switch),
+    }
+    checks = []
+    for name, (limit, measure) in limits.items():
+        if limit is not None:
+            share, sentence = measure(population)
+            checks.append(Check(name, limit, share is not None and share <= limit + SLACK, sentence))
+    return checks
+
+
+def _solid(population: Population) -> tuple[float | None, str]:
+    unknown = _unknown(population) or _unchecked(population)
+    if unknown:
+        return None, unknown
+    found, asked, open_ = len(population.solid), len(population.eligible), population.unfinished
+    whatever = "" if population.run.get("seeded") is False else ", whatever the seed"
+    left = ""
+    if open_:
+        left = f" The search for {open_} of them was stopped early, so that it may be up to {found + open_}."
+    return (found + open_) / asked, (
+        f"{found} of {asked} eligible people ({shown(found / asked)}) would have been decided otherwise had few "
+        f"labels been different{whatever}.{left}"
+    )
+
+
+def _gap(population: Population) -> tuple[float | None, str]:
+    unknown = _unknown(population) or _unchecked(population)
+    if unknown:
+        return None, unknown
+    shares = _shares(population)
+    if len(shares) < 2:
+        return None, "eligible people are all of one group, so there is no difference to measure."
+    if population.unfinished:
+        return None, (
+            f"the search for {population.unfinished} of {len(population.eligible)} eligible people was stopped early, "
+            "so that groups cannot be compared; give it more time or retrainings."
+        )
+    gap = float(shares.max() - shares.min())
+    small = [warning for warning in population.warnings if any(f"'{g}'" in warning for g in _furthest(population))]
+    shuffled = (
+        population.shuffles.sentence
+        if population.shuffles
+        else "The attribute was not shuffled (--shuffles 19), so this may be what groups of these sizes have anyway."
+    )
+    names = " and ".join(f"'{group}'" for group in _furthest(population))
+    sentence = f"the shares of solid finds of {names} differ by {points(gap)}."
+    return gap, " ".join([sentence, *small, shuffled])
+
+
+def _close(population: Population) -> tuple[float | None, str]:
+    eligible = population.eligible
+    if unknown := _unknown(population):
+        return None, unknown
+    if population.run.get("seeded") is False:
+        return 0.0, "no seed changes what this learner learns, so that no decision is a close call."
+    unasked = sum(v.close_call is None for v in eligible)
+    if unasked:
+        return (
+            None,
+            f"fresh seeds were not asked about {unasked} of {len(eligible)} eligible people (--fresh-seeds 59).",
+        )
+    seeds = fresh_seeds_of(population)
+    if seeds < LEAST:
+        many = f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'}"
+        return None, f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59)."
+    close = sum(bool(v.close_call) for v in eligible)
+    return close / len(eligible), (
+        f"about {close} of {len(eligible)} eligible people ({shown(close / len(eligible))}) more than one fresh seed "
+        "in ten decides otherwise without any flip."
+    )
+
+
+def _switch(population: Population) -> tuple[float | None, str]:
+    if population.run.get("blind"):
+        return 0.0, "the model does not see the protected attribute, so that no switch of it changes a decision."
+    known = [v for v in population if v.switch_changes is not None]
+    if not known or len(known) < len(population):
+        return None, "the record does not say whose decision a switch of the attribute changes; run the audit again."
+    changed = sum(bool(v.switch_changes) for v in known)
+    return changed / len(known), (
+        f"{changed} of {len(known)} decisions ({shown(changed / len(known))}) change when the protected attribute "
+        "alone is switched."
+    )
+
+
+def _shares(population: Population) -> pd.Series:
+    """Of solid finds, per group; where nothing was found nothing is solid, whether seeds were asked or not."""
+    return population.by_group["share_solid" if population.checked else "share"].dropna()
+
+
+def _furthest(population: Population) -> list[str]:
+    """The groups with the largest and the smallest share of solid finds."""
+    shares = _shares(population).sort_values(ascending=False, kind="stable")
+    return [str(shares.index[0]), str(shares.index[-1])]
+
+
+def _unknown(population: Population) -> str:
+    """Why nothing can be said about the people of this audit; empty where something can."""
+    if population.interrupted:
+        return "the audit was interrupted before it was through; run it again."
+    if not population.eligible:
+        return f"none of the {len(population)} people asked about is eligible, so there is nothing to measure."
+    return ""
+
+
+def _unchecked(population: Population) -> str:
+    if population.checked or not population.found:
+        return ""
+    return f"of {len(population.found)} finds it is not known which are solid: {population.doubt} (--fresh-seeds 59)."
+
+
+def share_in(text: str, option: str) -> float:
+    """A share from '5%', '0.05' or '10pp', percentage points."""
+    unit = next((unit for unit in ("%", "pp") if text.strip().endswith(unit)), "")
+    try:
+        share = float(text.strip().removesuffix(unit)) / (100 if unit else 1)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1 or (not unit and share == 1):
+        raise SettingError(f"{option} {text}: give a share from 0 to 1 such as 5%, 0.05 or 5pp; with a unit from 1 up.")
+    return share
+
+
+def shown(share: float) -> str:
+    """A share to a hundredth of a per cent: coarser, it might look as if it kept a limit that it misses."""
+    return f"{round(100 * share, 2):.10g} %"
+
+
+def markdown(checks: list[Check]) -> str:
+    """For a pull request: one row per limit."""
+    failed = sum(not c.kept for c in checks)
+    title = f"{failed} of {len(checks)} limits failed" if failed else f"All {len(checks)} limits kept"
+    rows = [
+        f"| {'kept' if c.kept else '**failed**'} | {c.name} {shown(c.limit)} | {_cell(c.sentence)} |" for c in checks
+    ]
+    return "\n".join([f"### butfor: {title}", "", "| | limit | measured |", "|---|---|---|", *rows, ""])
+
+
+def _cell(text: str) -> str:
+    """Text that stays in its cell, whatever groups are called."""
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace("\\", "\\\\").replace("|", "\\|")
+    return " ".join(plain.split())
+
+
+def junit(checks: list[Check]) -> str:
+    """JUnit's XML: one test case per limit."""
+    failed = sum(not c.kept for c in checks)
+    counts = {"tests": len(checks), "failures": failed, "errors": 0, "skipped": 0}
+    suite = ElementTree.Element("testsuite", {"name": "butfor gate"} | {word: str(n) for word, n in counts.items()})
+    for c in checks:
+        case = ElementTree.SubElement(suite, "testcase", classname="butfor.gate", name=c.name)
+        text = UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", c.sentence)
+        if c.kept:
+            ElementTree.SubElement(case, "system-out").text = text
+        else:
+            ElementTree.SubElement(case, "failure", message=text, type="limit").text = text
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 does not allow, even escaped."""

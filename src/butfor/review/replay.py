@@ -1,0 +1,338 @@
+"""Run a record again: the audit it names is made once more, trained by the learner's own `fit`, and asked about the
+recorded people with the recorded flip sets. What it says now is compared with what was recorded, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.audit import LabelAudit
+from butfor.errors import ButforError, ReplayError, SettingError
+from butfor.learn.learners import given_learner, learner_of
+from butfor.learn.protocols import FlipSet, Table
+from butfor.result.record import brief, plain, signed, stored
+from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
+from butfor.run.reload import as_recorded, loaded, recorded_person
+from butfor.search import as_strategy
+from butfor.search.recorded import Recorded
+
+FINDS, BLOCK = 8, 256
+"""Finds and people that are asked about together, before the next line is printed."""
+CLOSE = 0.01
+"""How far a logit may be from the recorded one, of 1 or of itself where that is more: another machine adds up in
+another order."""
+EXACT = 1e-12
+COMPARED = {
+    "row": EXACT, "values": EXACT, "group": EXACT, "eligible": EXACT, "flippable": EXACT, "logit": CLOSE,
+    "prediction": EXACT, "counterfactual_logit": CLOSE, "flip_set": EXACT, "at_least": EXACT, "proof": EXACT,
+    "switch_changes": EXACT, "pulls": CLOSE,
+}  # fmt: skip
+"""What is compared, and how exactly."""
+OF_RUN = ("label_names", "sensitive", "sensitive_columns", "sensitive_bands", "blind", "budget", "members", "seeded")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came out of running a verdict again. `agrees`: everything that could be checked is as recorded; `differs`
+    names what is not."""
+
+    case: int | None
+    sentence: str
+    logit: float
+    counterfactual_logit: float | None
+    differs: tuple[str, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differs
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def __bool__(self) -> bool:
+        return self.agrees
+
+
+def replay(
+    verdict: Verdict | dict[str, Any],
+    training: Table | None = None,
+    model: Any = None,
+    *,
+    audit: LabelAudit | None = None,
+    fresh: bool = False,
+) -> Replay:
+    """Retrain from a verdict or its record. `training` and `model` stand in for a table and a model that the record
+    cannot bring back, `audit` for both; `fresh` trains the fresh seeds again too."""
+    if not isinstance(verdict, Verdict):
+        verdict = Verdict.from_dict(verdict)
+    if training is not None and not isinstance(training, Table):
+        raise ReplayError(
+            f"training={type(training).__name__!r} is not a table of butfor's: give butfor.Table(X, y), or replay the "
+            "Verdict that explain returned."
+        )
+    return next(replay_all([verdict], training, model, audit=audit, fresh=fresh))
+
+
+def replay_all(
+    verdicts: Sequence[Verdict],
+    training: Table | None = None,
+    model: Any = None,
+    *,
+    audit: LabelAudit | None = None,
+    fresh: bool = False,
+) -> Iterator[Replay]:
+    """The same for the verdicts of one run, which share its data and its first training."""
+    if not verdicts:
+        return
+    again = _Again(verdicts[0].run, training or verdicts[0].training, model, audit, fresh)
+    for some in _portions(verdicts):
+        yield from again.check(some)
+
+
+def _portions(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
+    """So many at once that few finds are among them."""
+    some: list[Verdict] = []
+    for verdict in verdicts:
+        some.append(verdict)
+        if sum(v.found for v in some) == FINDS or len(some) == BLOCK:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+class _Again:
+    """The audit of a record, made once more."""
+
+    def __init__(
+        self, run: Mapping[str, Any], training: Table | None, model: Any, audit: LabelAudit | None, fresh: bool
+    ) -> None:
+        self.run, self.fresh = run, fresh
+        self.lost = {line.split(":")[0] for line in run.get("not_rebuildable", [])}
+        self.data = None
+        if audit is None and training is None:
+            training, _, self.data = loaded(run)
+        if audit is None:
+            assert training is not None
+            audit = self._fitted(training, model)
+        self.audit = audit
+        self.from_command = "command" in run and self.data is not None
+        """Then people are test rows, in the data's own words; in Python both may be anybody's."""
+        self.proves = "strategy" not in self.lost and self._proves()
+        now = stored(self.audit.run_record())
+        self.differs = [
+            f"run.{name} is {brief(run[name])}, but should be {brief(now[name])}"
+            for name in OF_RUN
+            if name in run and run[name] != now[name] and not (self.without_groups and name in OF_RUN[1:5])
+        ]
+
+    def _fitted(self, training: Table, model: Any) -> LabelAudit:
+        run, record = self.run, self.run["learner"]
+        with as_recorded("run.learner cannot be made again"):
+            learner = learner_of(record) if model is None else given_learner(model, record)
+        known = not self.without_groups
+        kept = [name for name in ("phi", "psi") if known and name not in self.lost]
+        rules: dict[str, Any] = {"phi": "everyone", "psi": "everything"} | {name: run[name] for name in kept}
+        audit = LabelAudit(
+            learner.single,
+            members=len(learner.seeds),
+            budget=run["budget"],
+            fresh_seeds=run["fresh_seeds"] if self.fresh else 0,
+            engine="joblib",
+            **rules,
+        )
+        X, y = training.whole[:2] if training.whole else (training.X, training.y)
+        with as_recorded("run.learner cannot be trained again"):
+            return audit.fit(
+                X,
+                y,
+                sensitive_features=self._sensitive(X) if known else np.zeros(len(X)),
+                sensitive_bands=run.get("sensitive_bands") or None,
+                sample_weight=training.weight,
+                validation=None if training.whole else training.validation,
+                label_names=tuple(run["label_names"]),
+            )
+
+    @cached_property
+    def without_groups(self) -> bool:
+        """Whether the protected attribute cannot be brought back: it stood beside the table."""
+        return not self.run.get("sensitive_columns") and (self.data is None or self.data.groups is None)
+
+    def _sensitive(self, X: pd.DataFrame) -> Any:
+        columns = [c for c in X.columns if str(c) in map(str, self.run["sensitive_columns"])]
+        if columns or self.data is None or self.data.groups is None:
+            return columns
+        return self.data.groups["train"]
+
+    # --- asked again ----------------------------------------------------------------------------------
+
+    def check(self, verdicts: Sequence[Verdict]) -> Iterator[Replay]:
+        """Retrain what was found of these people, side by side, and compare."""
+        people = pd.concat([self._person(v) for v in verdicts])
+        groups = self._groups(verdicts, people)
+        with as_recorded("run.learner cannot be asked again"):
+            now = self._ask(verdicts, people, groups, {k: [v.positions] for k, v in enumerate(verdicts) if v.found})
+            others = [
+                self._others(verdicts, people, groups, k) for k in range(max(len(v.alternatives) for v in verdicts))
+            ]
+            allowed = self.audit.flippable(people, sensitive_features=groups)
+        for k, (recorded, again) in enumerate(zip(verdicts, now, strict=True)):
+            differs = [*self.differs, *self._differences(recorded, again)]
+            if not self.without_groups and "psi" not in self.lost:
+                differs += _forbidden(recorded, allowed[k])
+            for place, found in enumerate(others):
+                if place < len(recorded.alternatives) and not found[k].found:
+                    differs.append(f"alternatives[{place}] does not turn the decision")
+            yield _outcome(recorded, again, tuple(dict.fromkeys(differs)))
+
+    def _others(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any, place: int) -> list[Verdict]:
+        sets = {k: [v.alternatives[place]] for k, v in enumerate(verdicts) if place < len(v.alternatives)}
+        return self._ask(verdicts, people, groups, sets)
+
+    def _ask(
+        self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any, sets: Mapping[int, list[FlipSet]]
+    ) -> list[Verdict]:
+        """What the audit says now, with these flip sets tried and no others."""
+        known = {k: [tuple(sorted(flips)) for flips in each] for k, each in sets.items()}
+        strategy = Recorded({**self._overlooked(verdicts, people, groups), **known})
+        asked = self.audit.searching(strategy=strategy)
+        return list(asked.explain_all(people, sensitive_features=groups))
+
+    def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, list[FlipSet]]:
+        """The sets that proofs name for those of whom nothing is said to be found, by a search that asks for proofs."""
+        open_ = [k for k, v in enumerate(verdicts) if v.status == "not_found" and v.complete]
+        if not open_ or not self.proves:
+            return {}
+        try:
+            brackets = self.audit.brackets(people, sensitive_features=groups)
+        except SettingError:  # nothing can be proven about this learner
+            return {}
+        witnesses = {k: brackets[k].witness for k in open_}
+        return {k: [flips] for k, flips in witnesses.items() if flips and len(flips) <= self.run["budget"]}
+
+    def _proves(self) -> bool:
+        """Whether the recorded search takes proven answers."""
+        try:
+            return as_strategy(self.run["strategy"]).proves
+        except ButforError as error:
+            raise ReplayError(f"The record is bent: run.strategy is no strategy ({error})") from error
+
+    def _person(self, verdict: Verdict) -> pd.DataFrame:
+        """Who was asked about: the test row where there is one, else as recorded."""
+        if not self.from_command or self.data is None or verdict.case is None:
+            return recorded_person(verdict, self.audit.table_.X)
+        if verdict.case >= len(self.data.X_test):
+            raise ReplayError(
+                f"The record is bent: case is {verdict.case}, but the table's test rows are 0 to "
+                f"{len(self.data.X_test) - 1}."
+            )
+        return self.data.X_test.iloc[[verdict.case]]
+
+    def _groups(self, verdicts: Sequence[Verdict], people: pd.DataFrame) -> Any:
+        """The protected attribute of these people, where it stands beside the table."""
+        if not self.audit.sensitive_.blind:
+            return None
+        if self.without_groups:
+            return np.zeros(len(people))
+        if self.from_command and self.data is not None and self.data.groups is not None:
+            return self.data.groups["test"].iloc[[int(v.case or 0) for v in verdicts]]
+        known = {str(plain(value)): value for value in self.audit.sensitive_.values}
+        return np.array([known.get(str(v.group), v.group) for v in verdicts], dtype=object)
+
+    # --- compared -------------------------------------------------------------------------------------
+
+    def _differences(self, recorded: Verdict, now: Verdict) -> Iterator[str]:
+        skipped = set()
+        if recorded.found and not now.found:
+            yield "retraining with these flips leaves the decision as it was"
+            skipped |= {"counterfactual_logit", "flip_set"}
+        if now.found and not recorded.found:
+            yield f"status is {recorded.status}, but flipping rows {list(now.positions)} turns the decision"
+            skipped |= {"counterfactual_logit", "flip_set"}
+        if self.without_groups:
+            skipped |= {"group", "switch_changes"}
+        if self.without_groups or "phi" in self.lost:
+            skipped.add("eligible")
+        if self.without_groups or "psi" in self.lost:
+            skipped |= {"flippable", "at_least", "proof"}
+        elif recorded.proof in (ONE_LABEL, ENUMERATION) or now.proof in (ONE_LABEL, ENUMERATION):
+            skipped |= {"at_least", "proof"}
+            yield from _searched(recorded, now)
+        for name, slack in COMPARED.items():
+            if name not in skipped:
+                yield from unlike(name, stored(getattr(recorded, name)), stored(getattr(now, name)), slack)
+        if self.fresh and recorded.base is not None and now.base is not None:
+            yield from _other_counts(recorded, now)
+
+
+def _forbidden(recorded: Verdict, allowed: NDArray[np.bool_]) -> Iterator[str]:
+    """Rows of the recorded flip sets whose labels may not be flipped for this person."""
+    for positions in (recorded.positions, *recorded.alternatives):
+        for position in positions:
+            if not allowed[position]:
+                yield f"row at position {position} is flipped, which the rule ψ does not allow to flip"
+
+
+def _searched(recorded: Verdict, now: Verdict) -> Iterator[str]:
+    """Proofs that a search gives: a single label, or everything tried."""
+    if recorded.proof is None or now.proof not in (None, ONE_LABEL, ENUMERATION):
+        if (recorded.found and len(recorded.flip_set) == 1) or now.proof not in (None, ONE_LABEL, ENUMERATION):
+            yield f"proof is {brief(recorded.proof)}, but should be {brief(now.proof)}"
+        return
+    reached = len(recorded.flip_set) or recorded.budget + 1
+    if recorded.proof not in (ONE_LABEL, ENUMERATION):
+        yield f"proof is {brief(recorded.proof)}, but nothing can be proven about this learner"
+    elif recorded.at_least != reached or (recorded.proof == ONE_LABEL and reached != 1):
+        yield f"at_least is {recorded.at_least}, but the search got as far as {reached}"
+
+
+def unlike(path: str, recorded: Any, real: Any, slack: float) -> Iterator[str]:
+    """Where two values differ, by more than a share `slack` for numbers: the field's path, and both."""
+    if isinstance(recorded, dict) and isinstance(real, dict) and recorded.keys() == real.keys():
+        scale = max([1.0, *(abs(v) for v in real.values() if isinstance(v, float))]) if slack == CLOSE else 1.0
+        for name in real:
+            yield from unlike(f"{path}.{name}", recorded[name], real[name], slack * scale)
+    elif isinstance(recorded, list) and isinstance(real, list) and len(recorded) == len(real):
+        for place, pair in enumerate(zip(recorded, real, strict=True)):
+            yield from unlike(f"{path}[{place}]", *pair, slack)
+    elif _is_number(recorded) and _is_number(real):
+        if abs(recorded - real) > slack * max(1.0, abs(real)):
+            shown = (signed(recorded), signed(real)) if slack >= CLOSE else (brief(recorded), brief(real))
+            yield f"{path} is {shown[0]}, but should be {shown[1]}"
+    elif recorded != real or type(recorded) is not type(real):
+        yield f"{path} is {brief(recorded)}, but should be {brief(real)}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _other_counts(recorded: Verdict, now: Verdict) -> Iterator[str]:
+    """Engines add up in another order than `fit`: a seed in twenty may fall on the other side of 0."""
+    seeds = recorded.run["fresh_seeds"]
+    for name, share, again in (("with_flips", recorded.hold, now.hold), ("without_flips", recorded.base, now.base)):
+        if share is not None and again is not None and abs(share - again) * seeds > 1 + seeds // 20:
+            yield f"fresh.{name} is {round(share * seeds)} of {seeds}, retrained it is {round(again * seeds)}"
+
+
+def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
+    course, after = f"'{now.prediction}' at logit {signed(now.logit)}", now.counterfactual_logit
+    if recorded.found:
+        after = after if after is not None else now.closest_logit
+        plural, name = "s" * (len(recorded.flip_set) != 1), now.counterfactual_prediction or now.prediction
+        reached = "" if after is None else f" at {signed(after)}"
+        course += f" → '{name}'{reached} with {len(recorded.flip_set)} label{plural} flipped"
+    if recorded.proof is not None and now.at_least is not None and now.proof not in (ONE_LABEL, ENUMERATION):
+        course += f"; proven: at least {now.at_least} label{'s' * (now.at_least != 1)}"
+    if now.fresh:
+        course += f"; in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds, "
+        course += f"{now.fresh.without_flips} without the flips"
+    who = f"row {recorded.row}" if recorded.case is None else f"person {recorded.case}"
+    sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({course})", *differs])
+    return Replay(recorded.case, sentence, now.logit, after, differs)

@@ -1,0 +1,116 @@
+"""Today's model beside ridge, whose decisions have exact proofs: what would it cost, and whom would it protect?
+
+For the same people: how often each is right, whose decision would be another one, and how many are proven to stand
+against one flipped label and against the whole budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.encode import TableEncoder
+from butfor.learn.named import model_named
+from butfor.learn.protocols import Table
+from butfor.learn.sklearn import SklearnLearner
+from butfor.prove import Bracket, prove
+from butfor.result.population import ALL, beside_all
+from butfor.rules import Rule, flippable
+from butfor.situation import Situation
+
+MOST_ROWS = 5000
+"""Training rows up to which kernel ridge is tried: its work grows with their cube."""
+FOLDS = 3
+
+
+def beside_ridge(situation: Situation, psi: Rule, budget: int, truth: NDArray[np.bool_] | None) -> dict[str, Any]:
+    """The comparison, for the record. `truth [people]`: the people's own labels, where they are known."""
+    table = replace(situation.table, validation=None)
+    name, chosen = _chosen(situation.table)
+    learner = _learner(name)
+    model = learner.fit(table, table.labels())
+    other = replace(situation, model=model, table=table, training_logits=model.logits(table.X))
+    brackets = prove(other, flippable(psi, other)) or []
+    changed = other.predictions != situation.predictions
+    everyone = np.ones(len(changed), bool)
+    groups = {ALL: everyone} | {
+        beside_all(group): situation.groups == group for group in sorted(set(situation.groups), key=str)
+    }
+    return {
+        "model": name,
+        "chosen": chosen,
+        "budget": budget,
+        "right": _right(situation.predictions, other.predictions, truth),
+        "groups": [
+            {"group": group, "people": int(inside.sum()), "changed": int(changed[inside].sum())}
+            | _proven([b for b, counts in zip(brackets, inside, strict=True) if counts], budget)
+            for group, inside in groups.items()
+        ],
+    }
+
+
+def _chosen(table: Table) -> tuple[str, str]:
+    """Ridge or kernel ridge, whichever is right more often about rows that neither was trained on and that nobody asks
+    about; and how that was seen."""
+    if table.n > MOST_ROWS:
+        return "ridge", f"kernel ridge is not tried with more than {MOST_ROWS} training rows"
+    right = {name: _right_elsewhere(name, table) for name in ("ridge", "kernel-ridge")}
+    where = "the validation rows" if table.validation else f"training rows left out in {FOLDS} folds"
+    told = " and ".join(f"{name} {100 * share:.1f} %" for name, share in right.items())
+    return max(right, key=lambda name: right[name]), f"right about {where}: {told}"
+
+
+def _right_elsewhere(name: str, table: Table) -> float:
+    """The share of validation rows, else of training rows left out, that it is right about."""
+    from sklearn.model_selection import StratifiedKFold
+
+    if table.validation:
+        model = _learner(name).fit(replace(table, validation=None), table.labels())
+        return float(((model.logits(table.validation[0]) > 0) == (table.validation_zero_one > 0)).mean())
+    folds = min(FOLDS, int(min(table.zero_one.sum(), table.n - table.zero_one.sum())))
+    if folds < 2:
+        return 0.0
+    right = 0
+    for kept, out in StratifiedKFold(folds, shuffle=True, random_state=0).split(table.X, table.zero_one):
+        some = Table(
+            table.X.iloc[kept], table.y.iloc[kept], weight=None if table.weight is None else table.weight[kept]
+        )
+        model = _learner(name).fit(some, some.labels())
+        right += int(((model.logits(table.X.iloc[out]) > 0) == (table.zero_one[out] > 0)).sum())
+    return right / table.n
+
+
+def _learner(name: str) -> SklearnLearner:
+    return SklearnLearner(model_named(name), TableEncoder(dtype="float64"))
+
+
+def _proven(brackets: list[Bracket], budget: int) -> dict[str, Any]:
+    return {
+        "stand_against_one": sum(b.at_least > 1 for b in brackets),
+        "stand_against_budget": sum(b.at_least > budget for b in brackets),
+        "median_at_least": float(np.median([b.at_least for b in brackets])) if brackets else None,
+    }
+
+
+def _right(
+    today: NDArray[np.int64], ridge: NDArray[np.int64], truth: NDArray[np.bool_] | None
+) -> dict[str, dict[str, float | None]] | None:
+    """Accuracy and balanced accuracy of both, and of always saying the larger class."""
+    if truth is None or not len(truth):
+        return None
+    majority = np.full(len(truth), truth.mean() > 0.5)
+    each = {"today": today > 0, "ridge": ridge > 0, "majority": majority}
+    return {
+        name: {"accuracy": float((said == truth).mean()), "balanced": _balanced(said, truth)}
+        for name, said in each.items()
+    }
+
+
+def _balanced(said: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float | None:
+    """The mean of the shares of each class that are recognised; None where the people have one class only."""
+    if truth.all() or not truth.any():
+        return None
+    return float(((said == truth)[truth].mean() + (said == truth)[~truth].mean()) / 2)

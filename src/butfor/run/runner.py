@@ -1,0 +1,308 @@
+"""From the people asked about to what is known of each, before it is put into words.
+
+    proofs ──▸ trial ──▸ search ──▸ other sets ──▸ fresh seeds ──▸ shuffles ──▸ side effects
+
+Ctrl-C or a limit ends it at any point; what was known by then is kept, and what was not is said to be unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.learn.ensemble import fresh_seeds
+from butfor.learn.protocols import FlipSet, Learner, away
+from butfor.progress import Watcher
+from butfor.prove import Bracket, prove
+from butfor.rank.leaders import leader_words
+from butfor.result.groups import Curves, Shuffles
+from butfor.rules import Allowed, flippable
+from butfor.run.fresh_seeds import Found, base_logits, collaterals, decides_otherwise, judge
+from butfor.run.settings import Settings
+from butfor.search.loop import Attempts
+from butfor.search.solid import SolidSearch
+from butfor.search.state import Listed, PersonSearch
+from butfor.search.strategy import FOUND
+from butfor.search.task import BLOCK, Task
+from butfor.search.trainer import Trainer
+from butfor.situation import Situation
+from butfor.stopping import TimeIsUp
+
+SEARCH_SHARE = 2 / 3
+"""Of the time that is given, for the search; the rest is for confirmations and fresh seeds."""
+RANKING_COST = 3.0
+"""Trainings that ranking all labels costs, per member and block of people."""
+
+
+@dataclass(eq=False)
+class Runner:
+    """About the people of a situation; `psi` says which labels may be flipped for whom, `eligible` who is asked
+    about. `fit_seconds`: what one training by the learner's own `fit` took."""
+
+    settings: Settings
+    learner: Learner
+    seeded: bool
+    situation: Situation
+    psi: Allowed
+    eligible: NDArray[np.int64]
+    trainer: Trainer
+    fit_seconds: float = 0.0
+    proven: Mapping[int, Bracket] = field(init=False)
+    agreement: dict[str, Any] | None = None
+    searches: list[PersonSearch] = field(default_factory=list)
+    extra: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What else is known of a person, by the names that verdicts have for it."""
+    shuffles: Shuffles | None = None
+    interrupted: bool = False
+    out_of_time: bool = False
+
+    def __post_init__(self) -> None:
+        """What is proven needs no search."""
+        asked = self.situation.of(self.eligible)
+        brackets = prove(asked, self.psi.of_people(self.eligible)) if len(self.eligible) else None
+        self.proven = dict(zip(map(int, self.eligible), brackets, strict=True)) if brackets else {}
+        self.task = Task(
+            self.situation, self.trainer, self.settings.rank, self.settings.budget, self.settings.random_state
+        )
+
+    def run(self, X: pd.DataFrame, labels: NDArray[np.bool_] | None, cases: Sequence[int]) -> None:
+        """Everything about the people, who stand at `cases` of the table X. Ctrl-C ends it with what there is."""
+        steps = {
+            "the search": self.search,
+            "the fresh seeds": self.judge,
+            "the shuffles": self.shuffle,
+            "side effects on others": lambda: self.look_around(X, labels, cases),
+        }
+        done: list[str] = []
+        try:
+            for name, step in steps.items():
+                if self.interrupted or (self.out_of_time and name not in ("the search", "the fresh seeds")):
+                    break
+                step()
+                done.append(name)
+        except KeyboardInterrupt as stop:
+            self._stopped(stop)
+        self._leave_open()
+        wanted = {"the shuffles": self.settings.shuffles, "side effects on others": self._has_others(X)}
+        left = [name for name, wish in wanted.items() if wish and name not in done]
+        if left:
+            self.watch.note(f"Left out because the audit was stopped: {'; '.join(left)}.")
+
+    @property
+    def watch(self) -> Watcher:
+        return self.trainer.watch
+
+    @property
+    def found(self) -> list[Found]:
+        decisions = self.situation.predictions
+        return [Found(s.person, s.found, int(decisions[s.person])) for s in self.searches if s.found]
+
+    def note(self, person: int, **known: Any) -> None:
+        self.extra.setdefault(person, {}).update(known)
+
+    def _stopped(self, stop: KeyboardInterrupt) -> None:
+        """By Ctrl-C, or because the time given is up: not the same thing."""
+        if isinstance(stop, TimeIsUp):
+            self.out_of_time = True
+        else:
+            self.interrupted = True
+
+    def _leave_open(self) -> None:
+        """Whoever has no search yet has one that is incomplete."""
+        begun, directions = {search.person for search in self.searches}, away(self.situation.logits)
+        left = [int(person) for person in self.eligible if int(person) not in begun]
+        self.searches += [PersonSearch(person, float(directions[person])) for person in left]
+
+    # --- the search ---------------------------------------------------------------------------------
+
+    def search(self) -> None:
+        """Search for everyone who is asked about, those nearest to the other decision first where time is limited."""
+        stopper, seconds = self.trainer.stopper, self.trainer.stopper.stop.seconds
+        settled = [search for person, bracket in self.proven.items() if (search := self._settled(person, bracket))]
+        people = np.setdiff1d(self.eligible, [search.person for search in settled])
+        begun = time.monotonic()
+        if seconds is not None:
+            stopper.set(begun + SEARCH_SHARE * seconds)
+        try:
+            self._announce(people)
+            self._hold_trial(people)
+            if settled:
+                self.searches = self.settings.strategy.confirm(self.task, self.psi, settled)
+            if seconds is not None:
+                people = people[np.argsort(np.abs(self.situation.logits[people]), kind="stable")]
+            self.searches += self.settings.strategy.search(self.task, people, self.psi)
+        except KeyboardInterrupt as stop:  # while labels were ranked: nobody's search had begun
+            self._stopped(stop)
+            self._leave_open()
+        self.interrupted |= self.task.interrupted
+        if not self.interrupted:
+            self._look_for_alternatives()
+        if seconds is not None:
+            if stopper.passed:
+                self.interrupted, self.out_of_time = False, True
+                left = sum(not search.complete for search in self.searches)
+                self.watch.note(f"The time is up: the search for {left} of {len(self.searches)} people is incomplete.")
+            stopper.set(begun + seconds)
+
+    def _settled(self, person: int, bracket: Bracket) -> Attempts | None:
+        """A search that need not search: its only attempt is what was proven to be the smallest set, or there is none
+        because the proof goes beyond the budget or beyond all labels that may be flipped."""
+        beyond = bracket.at_least > min(self.settings.budget, int(self.psi[person].sum()))
+        if not self.settings.strategy.proves or (bracket.witness is None and not beyond):
+            return None
+        attempts = [] if beyond or bracket.witness is None else [bracket.witness]
+        direction = -1.0 if self.situation.predictions[person] else 1.0
+        return Attempts(person, direction, plan=Listed(attempts), settled=True)
+
+    def _hold_trial(self, people: NDArray[np.int64]) -> None:
+        """Let the ranking look at a few real retrainings first, where it wants to and enough of them or of the time
+        would be left to search with."""
+        rank, trainer, seconds = self.settings.rank, self.trainer, self.trainer.stopper.stop.seconds
+        sets = rank.trial(len(people)) if len(people) else 0
+        if not sets or 2 * sets > trainer.room():
+            return
+        if seconds is not None and sets * trainer.members * self._seconds_each() > SEARCH_SHARE * seconds / 4:
+            return
+        situation = self.situation
+        self.watch.phase("trial", sets * trainer.members)
+        self.agreement = figures = rank.prepare(
+            lambda flips: trainer.retrain(flips)[:, people],
+            situation.model,
+            situation.table,
+            situation.people.iloc[people],
+            self.psi.of_people(people),
+            self.settings.budget,
+        )
+        if figures["poor"]:
+            self.watch.note(
+                f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
+                f"{figures['spearman']:.2f}). The search goes by {leader_words(figures)}, which moved "
+                "decisions furthest in a trial."
+            )
+
+    def _look_for_alternatives(self) -> None:
+        """Per person found, further flip sets without any row that was used before."""
+        strategy = self.settings.strategy
+        sets: dict[int, list[FlipSet]] = {search.person: [search.found] for search in self.searches if search.found}
+        left, people = self.psi, list(sets)
+        try:
+            for _ in range(strategy.alternatives):
+                left = left.without({person: sets[person][-1] for person in people})
+                again = strategy.search(self.task, np.array(people, dtype=np.int64), left)
+                for search in again:
+                    if search.found:
+                        sets[search.person].append(search.found)
+                if self.task.interrupted:
+                    raise TimeIsUp if self.trainer.stopper.passed else KeyboardInterrupt
+                people = [search.person for search in again if search.found]
+        except KeyboardInterrupt as stop:
+            self._stopped(stop)
+            self.watch.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
+        for person, found in sets.items():
+            self.note(person, alternatives=tuple(found[1:]))
+
+    # --- what a find is worth -----------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Put every find to fresh seeds, and everyone's present decision; by the engine."""
+        if not self.settings.fresh_seeds or not self.seeded or not self.searches:
+            return
+        seeds = fresh_seeds(self.learner, self.settings.fresh_seeds)
+        self.watch.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.found})))
+        try:
+            base = base_logits(self.trainer, seeds, [search.person for search in self.searches])
+            for person, logits in base.items():
+                decision = int(self.situation.predictions[person])
+                self.note(person, without_flips=int(decides_otherwise(logits, decision).sum()))
+            for person, fresh in judge(self.trainer, seeds, self.found, base):
+                self.note(person, fresh=fresh, without_flips=None)
+        except KeyboardInterrupt as stop:
+            self._stopped(stop)
+            left = sum("fresh" not in self.extra.get(find.person, {}) for find in self.found)
+            if left:
+                self.watch.note(f"Stopped before fresh seeds were through: {left} finds are not checked.")
+
+    def look_around(self, X: pd.DataFrame, labels: NDArray[np.bool_] | None, cases: Sequence[int]) -> None:
+        """What each find does to everybody else of the table that was asked about."""
+        if not self._has_others(X):
+            return
+        trainer = self.trainer
+        try:
+            if list(cases) != list(range(len(X))):
+                trainer = Trainer(trainer.engine, self.learner, self.situation.table, X, watch=self.watch)
+            self.watch.phase("side effects", trainer.members * (1 + len({find.flips for find in self.found})))
+            places = [cases[find.person] for find in self.found]
+            for find, side in zip(self.found, collaterals(trainer, labels, self.found, places), strict=True):
+                self.note(find.person, collateral=side)
+        except KeyboardInterrupt as stop:
+            self._stopped(stop)
+            self.watch.note("Stopped before side effects were counted: the verdicts stand without them.")
+
+    def _has_others(self, X: pd.DataFrame) -> bool:
+        return bool(self.settings.fresh_seeds and self.found and len(X) > 1)
+
+    # --- would it be so with other groups? ----------------------------------------------------------
+
+    def shuffle(self) -> None:
+        """The gap between groups as it is, and with the protected attribute shuffled among training rows and among
+        people: the model and φ stay, ψ goes by the shuffled groups. What is counted is who is turned by the first set
+        of the whole budget and by how many of its labels, in every run alike."""
+        people, runs = self.eligible, self.settings.shuffles
+        if not runs or len(people) < 2 or len(set(self.situation.groups[people])) < 2:
+            return
+        gaps: list[float] = []
+        sizes: list[tuple[NDArray[np.object_], NDArray[np.float64]]] = []
+        rng = np.random.default_rng([self.settings.random_state, 1])
+        try:
+            for run in range(runs + 1):
+                situation = self.situation if run == 0 else self.situation.shuffled(rng)
+                self.watch.phase("shuffles")
+                labels = SolidSearch().first_sizes(self.task, people, flippable(self.settings.psi, situation))
+                sizes.append((situation.groups[people], np.array([labels.get(int(p), np.inf) for p in people])))
+                gaps.append(_gap(sizes[-1][0], np.isfinite(sizes[-1][1])))
+        except KeyboardInterrupt as stop:
+            self._stopped(stop)
+            if len(gaps) > 1:
+                self.watch.note(f"Stopped after {len(gaps) - 1} of {runs} shuffles: these count.")
+        if len(gaps) > 1:
+            self.shuffles = Shuffles(gaps[0], tuple(gaps[1:]), Curves.of(sizes, self.settings.budget))
+
+    # --- what it will cost --------------------------------------------------------------------------
+
+    def _announce(self, people: NDArray[np.int64]) -> None:
+        """Say how long it will take, by the time that a training takes here once everything is compiled."""
+        if not self.watch.listens:
+            return
+        if not len(self.eligible):
+            self.watch.plan(0, 0.0)
+            return
+        self.watch.phase("timing one training")
+        settings, trainer = self.settings, self.trainer
+        flippable = [int(size) for size in self.psi.of_people(people).counts]
+        finds = FOUND * len(people) + len(self.eligible) - len(people)
+        searched = settings.strategy.expected_sets(flippable, settings.budget, trainer.members) if flippable else 0
+        shuffled = settings.shuffles * SolidSearch().expected_sets(flippable, settings.budget, trainer.members)
+        sets = settings.rank.trial(len(people)) + searched + shuffled + finds
+        trainings = sets * trainer.members + settings.fresh_seeds * self.seeded * (1 + finds)
+        if trainer.stopper.stop.retrainings is not None:
+            trainings = min(trainings, trainer.stopper.stop.retrainings)
+        blocks = -(-len(people) // BLOCK) * min(trainer.members, 4)
+        by_definition = 0.0 if trainer.engine.by_definition else finds * trainer.members / trainer.n_jobs
+        seconds = trainings * self._seconds_each() + (RANKING_COST * blocks + by_definition) * self.fit_seconds
+        limit = trainer.stopper.stop.seconds
+        self.watch.plan(len(self.eligible), seconds if limit is None else min(seconds, limit))
+
+    def _seconds_each(self) -> float:
+        return self.trainer.seconds_each(self.fit_seconds)
+
+
+def _gap(groups: NDArray[np.object_], turned: NDArray[np.bool_]) -> float:
+    """The largest difference between two groups' shares."""
+    shares = [float(turned[groups == group].mean()) for group in set(groups)]
+    return max(shares) - min(shares)

@@ -1,0 +1,74 @@
+"""The strategies of the paper: Algorithm 1, and the two that its evaluation uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from butfor.learn.protocols import FlipSet
+from butfor.search.state import Ranked, flip_set
+from butfor.search.strategy import Strategy
+
+
+class Algorithm1(Strategy):
+    """Flip the top k together, k = 1 … budget (Algorithm 1 of the paper)."""
+
+    name = "algorithm1"
+    shares = True
+
+    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+        for k in range(1, min(person.budget, len(person.order)) + 1):
+            yield flip_set(person.order[:k])
+
+    def count(self, flippable: int, budget: int) -> int:
+        return min(budget, flippable)
+
+    def depth(self, flippable: int, budget: int) -> int:
+        return min(budget, flippable)
+
+
+class Singles(Strategy):
+    """The published protocol for small data: attempt t flips the t-th ranked row alone, t up to a tenth
+    of the flippable rows. By chance: any flippable row at each attempt."""
+
+    name = "singles"
+
+    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+        for t in range(self.count(person.flippable, person.budget)):
+            row = person.rng.choice(person.order) if person.drawn else person.order[t]
+            yield (int(row),)
+
+    def count(self, flippable: int, budget: int) -> int:
+        return max(1, flippable // 10) if flippable else 0
+
+    def depth(self, flippable: int, budget: int) -> int:
+        return self.count(flippable, budget)
+
+
+class TenAttempts(Strategy):
+    """The published protocol for large data: for each k = 1 … budget ten attempts; the first flips the
+    top k, the others k rows drawn from the top a·k. By chance: ten independent draws per k."""
+
+    name = "attempts"
+    TRIES = 10
+
+    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+        for k in range(1, min(person.budget, person.flippable) + 1):
+            pool = person.order if person.drawn else person.order[: self.reach(k)]
+            for attempt in range(self.TRIES):
+                if attempt == 0 and not person.drawn:
+                    yield flip_set(person.order[:k])
+                else:
+                    yield flip_set(person.rng.choice(pool, size=k, replace=False))
+
+    def count(self, flippable: int, budget: int) -> int:
+        return self.TRIES * min(budget, flippable)
+
+    def depth(self, flippable: int, budget: int) -> int:
+        return min(flippable, max(self.reach(k) for k in range(1, budget + 1)))
+
+    @classmethod
+    def reach(cls, k: int) -> int:
+        """a·k with the smallest a such that there are more than ten ways to choose k rows from it."""
+        a = next(a for a in range(1, cls.TRIES + 2) if math.comb(a * k, k) > cls.TRIES)
+        return a * k

@@ -1,0 +1,84 @@
+"""What a strategy works with: the people, their labels that may be flipped, the ranking, and the trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.learn.protocols import away
+from butfor.progress import PEOPLE, Watcher
+from butfor.rank import Ranking, checked_scores
+from butfor.rules import Allowed
+from butfor.search.state import Ranked
+from butfor.search.trainer import Trainer
+from butfor.situation import Situation
+
+BLOCK, SCORES = 256, 2**25
+"""People scored at once, and scores at the most: those against every training row must fit in memory."""
+RANKING, SEARCH, CONFIRMATION = "ranking", "search", "confirmation"
+"""Phases of a search, as progress names them."""
+
+
+@dataclass(eq=False)
+class Task:
+    """`interrupted`: Ctrl-C, or the time that was given, has ended a search."""
+
+    situation: Situation
+    trainer: Trainer
+    rank: Ranking
+    budget: int
+    random_state: int = 0
+    interrupted: bool = False
+
+    @property
+    def watch(self) -> Watcher:
+        return self.trainer.watch
+
+    def ranked(self, people: NDArray[np.int64], psi: Allowed, depth: Callable[[int, int], int]) -> list[Ranked]:
+        """The rows ψ allows each person, in the ranking's order, as far down as `depth(flippable, budget)`."""
+        situation, rank = self.situation, self.rank
+        keys, directions = situation.model.person_keys(situation.people), away(situation.logits)
+        found: list[Ranked] = []
+        self.watch.phase(RANKING, len(people), PEOPLE)
+        size = max(1, min(BLOCK, SCORES // situation.table.n))
+        for first in range(0, len(people), size):
+            self.trainer.stopper.check()
+            block = people[first : first + size]
+            asked = situation.people.iloc[block]
+            scores = checked_scores(rank, situation.model, situation.table, asked)
+            predicted = rank.predictions(situation.model, situation.table, asked)
+            for k, (person, score) in enumerate(zip(block, scores, strict=True)):
+                allowed = np.flatnonzero(psi[person])
+                reach = None if rank.draws else depth(len(allowed), self.budget)
+                order = allowed[np.argsort(-score[allowed], kind="stable")][:reach]
+                rng = np.random.default_rng([self.random_state, keys[person]])
+                direction = float(directions[person])
+                start = direction * float(situation.logits[person])
+                effects = None if predicted is None else np.asarray(predicted[k][order], np.float64)
+                found.append(
+                    Ranked(int(person), direction, order, self.budget, rng, len(allowed), rank.draws, start, effects)
+                )
+            self.watch.advance(len(block))
+        return found
+
+    @contextmanager
+    def settling(self, ended_by: KeyboardInterrupt | None, unconfirmed: Callable[[], int]) -> Iterator[bool]:
+        """Around the confirmations at the end of a search: True where Ctrl-C has left only a moment for them. What
+        nobody has confirmed by then is not reported."""
+        self.interrupted |= ended_by is not None
+        try:
+            with self.trainer.stopper.settling(ended_by) as hurried:
+                yield hurried
+        except KeyboardInterrupt:
+            self.interrupted = True
+            finds = unconfirmed()
+            if finds:
+                sets = "1 set that turned a decision was" if finds == 1 else f"{finds} sets that turned decisions were"
+                self.watch.note(
+                    f"Stopped before {sets} confirmed by the model's own fit: not reported. With a ledger (--ledger) "
+                    "the next run goes on from here."
+                )

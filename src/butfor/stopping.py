@@ -1,0 +1,125 @@
+"""When work ends before it is through: after some time, after so many trainings, or by Ctrl-C.
+
+`max_seconds(600) | max_retrainings(5000)` ends at whichever comes first. Whatever ends it, what is done is kept.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from butfor.errors import SettingError
+
+T = TypeVar("T", int, float)
+
+GRACE = 0.5
+"""Seconds for confirmations after Ctrl-C: whoever has stopped the search waits for its files."""
+
+
+class TimeIsUp(KeyboardInterrupt):
+    """The time that was given is over: work ends as after Ctrl-C, and keeps what is done."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Limits of one audit; None is no limit."""
+
+    seconds: float | None = None
+    retrainings: int | None = None
+
+    def __or__(self, other: Stop) -> Stop:
+        return Stop(_lower(self.seconds, other.seconds), _lower(self.retrainings, other.retrainings))
+
+
+def max_seconds(seconds: float) -> Stop:
+    """Two thirds of the time are for the search, people nearest to the other decision first; the rest is for
+    confirmations and fresh seeds."""
+    if not 0 < seconds < math.inf:
+        raise SettingError(f"max_seconds={seconds} must be above 0.")
+    return Stop(seconds=float(seconds))
+
+
+def max_retrainings(count: int) -> Stop:
+    """So many trainings of the search at the most."""
+    if count < 1:
+        raise SettingError(f"max_retrainings={count} must be at least 1.")
+    return Stop(retrainings=int(count))
+
+
+class Stopper:
+    """Watches over the limits while work is done; `check` raises `TimeIsUp` between two trainings."""
+
+    def __init__(self, stop: Stop | None = None) -> None:
+        self.stop = stop or Stop()
+        self.passed = False
+        self._until: float | None = None
+
+    def set(self, until: float | None) -> None:
+        """Work ends at this moment of `time.monotonic`."""
+        self._until = until
+
+    def check(self) -> None:
+        if self._until is not None and time.monotonic() > self._until:
+            self._until, self.passed = None, True  # what is found must still be confirmed
+            raise TimeIsUp
+
+    def room(self, trained: int, members: int) -> float:
+        """Flip sets that may still be trained, of so many trainings each."""
+        most = self.stop.retrainings
+        return math.inf if most is None else max(0, (most - trained) // members)
+
+    @contextmanager
+    def settling(self, ended_by: KeyboardInterrupt | None) -> Iterator[bool]:
+        """Time to confirm what was found: as much as it takes, but a moment after Ctrl-C (True), which ends with
+        another KeyboardInterrupt."""
+        until, self._until = self._until, None
+        hurried = ended_by is not None and not isinstance(ended_by, TimeIsUp)
+        try:
+            if hurried:
+                self._until = time.monotonic() + GRACE
+                with _interrupt_after(GRACE):
+                    yield True
+            else:
+                yield False
+        finally:
+            self._until = until
+
+
+def _lower(one: T | None, other: T | None) -> T | None:
+    given = [each for each in (one, other) if each is not None]
+    return min(given) if given else None
+
+
+@contextmanager
+def _interrupt_after(seconds: float) -> Iterator[None]:
+    """Ctrl-C by ourselves after so many seconds, also in the midst of a training; where Ctrl-C is heard, in the main
+    thread with a handler of Python's in place."""
+    heard = threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT))
+    press_main = getattr(signal, "pthread_kill", None)
+    main = threading.main_thread().ident
+    if not heard or press_main is None or main is None:
+        yield
+        return
+    over, turn = threading.Event(), threading.Lock()
+
+    def press() -> None:
+        with turn:
+            if not over.is_set():
+                press_main(main, signal.SIGINT)
+
+    timer = threading.Timer(seconds, press)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        with suppress(KeyboardInterrupt):  # pressed at the very last moment: it is over all the same
+            with turn:
+                over.set()
+            timer.cancel()

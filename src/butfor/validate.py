@@ -1,0 +1,168 @@
+"""What users hand over as tables and columns, as pandas has them: polars and pyarrow come in through narwhals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.data.kinds import check_cells
+from butfor.encode import refuse_twice, same_columns
+from butfor.errors import LearnerError, SettingError, TableError, brief, listed
+from butfor.learn.protocols import Learner, Table
+
+
+def as_table(X: Any) -> pd.DataFrame:
+    """A table with named columns; a foreign one keeps its rows' order and numbers them from 0."""
+    if isinstance(X, pd.DataFrame):
+        frame = X
+    else:
+        frame = _foreign(X, series=False)
+        if frame is None:
+            raise TableError(
+                "An audit needs a table that names its columns (a DataFrame of pandas or polars, a pyarrow Table); "
+                f"got {brief(X)}."
+            )
+    refuse_twice(frame.columns)
+    alike = frame.columns[pd.Index(frame.columns.map(str)).duplicated(keep=False)]
+    if len(alike):
+        raise TableError(f"Columns {', '.join(map(repr, alike))} have the same name as text; rename one.")
+    tuples = [name for name in frame.columns if isinstance(name, tuple)]
+    if tuples:
+        raise TableError(f"Column {tuples[0]!r} is named by a tuple; give every column one name, a text or a number.")
+    if not len(frame):
+        raise TableError("The table has no rows.")
+    check_cells(frame)
+    return frame
+
+
+def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
+    """One label per row of X, in its order: by position where y has no index, and never by guessing."""
+    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+        y = y.iloc[:, 0]
+    series = y if isinstance(y, pd.Series) else _foreign(y, series=True)
+    if series is None:
+        series = pd.Series(np.asarray(y).ravel() if np.ndim(y) else np.asarray([y]), index=None, name="label")
+    if len(series) != len(X):
+        raise TableError(f"The table has {len(X)} rows but there are {len(series)} {what}.")
+    if isinstance(y, pd.Series):
+        if not y.index.equals(X.index):
+            other = "the same rows in another order" if set(y.index) == set(X.index) else "other rows"
+            raise TableError(
+                f"The index of the {what} is not that of the table: {other}. Align them (y.loc[X.index]), or pass "
+                "a plain array in the order of the table."
+            )
+    else:
+        series = pd.Series(series.to_numpy(), index=X.index, name=series.name)
+    missing = series.isna().to_numpy()
+    if missing.any():
+        one = what.removesuffix("s")
+        raise TableError(f"The {one} of row {series.index[missing][0]} is missing; fill it in or drop the row.")
+    return series
+
+
+def as_weights(X: pd.DataFrame, weight: Any) -> NDArray[np.float64] | None:
+    """One weight per row, finite and not negative."""
+    if weight is None:
+        return None
+    series = as_labels(X, weight, "weights")
+    try:
+        numbers = series.to_numpy(dtype=np.float64)
+    except (ValueError, TypeError):
+        raise TableError("sample_weight holds something that is not a number.") from None
+    if not np.isfinite(numbers).all() or (numbers < 0).any():
+        raise TableError("sample_weight must hold finite numbers from 0 up.")
+    return numbers
+
+
+def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
+    """People with the training table's columns in its order."""
+    return same_columns(people, list(X.columns))
+
+
+def _typed(person: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
+    """The row with the table's types, as far as that changes no value."""
+    for column in person.columns.intersection(X.columns):
+        given = person[column]
+        try:
+            typed = given.astype(X[column].dtype)
+            same = bool((typed.isna() == given.isna()).all() and (typed == given)[given.notna()].all())
+        except (ValueError, TypeError, OverflowError):
+            continue
+        if same and isinstance(given.iloc[0], str) == isinstance(typed.iloc[0], str):
+            person[column] = typed
+    return person
+
+
+def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
+    """One person: a table of one row, or a row of one, which has forgotten its columns' types."""
+    if isinstance(person, pd.Series):
+        frame = person.to_frame().T.infer_objects()
+        return _typed(frame, X)
+    frame = person if isinstance(person, pd.DataFrame) else _foreign(person, series=False)
+    if frame is None or len(frame) != 1:
+        raise TableError(
+            f"explain takes one person, a table of one row (X.iloc[[36]]); got {brief(person)}. "
+            "For several people use explain_all."
+        )
+    return frame
+
+
+def _foreign(given: Any, *, series: bool) -> Any:
+    """Another library's table or column as pandas has it; None where narwhals does not know it."""
+    if given is None or isinstance(given, (np.ndarray, list, tuple, dict, str)):
+        return None
+    import narwhals as nw
+
+    try:
+        if series:
+            return nw.from_native(given, series_only=True).to_pandas()
+        native = nw.from_native(given)
+        eager = native.collect() if isinstance(native, nw.LazyFrame) else native
+        return eager.to_pandas()
+    except TypeError:
+        return None
+
+
+def as_positions(cases: Any, people: int) -> list[int]:
+    """Which people of a table, by position: whole numbers, each once, or a truth value for everyone."""
+    given = np.asarray(list(cases) if isinstance(cases, Iterable) and not isinstance(cases, (str, bytes)) else cases)
+    if given.dtype == bool and given.shape == (people,):
+        return [int(case) for case in np.flatnonzero(given)]
+    if given.ndim != 1 or (len(given) and not np.issubdtype(given.dtype, np.integer)):
+        raise SettingError(f"cases={brief(cases)}: give positions in the table, such as range(20) or [3, 8].")
+    outside = [int(case) for case in given if not 0 <= case < people]
+    if outside:
+        raise SettingError(f"There is no person {outside[0]}: the table has people 0 to {people - 1}.")
+    return [int(case) for case in dict.fromkeys(given.tolist())]
+
+
+def training_table(
+    learner: Learner,
+    X: pd.DataFrame,
+    y: pd.Series,
+    validation: tuple[Any, Any] | None,
+    weight: NDArray[np.float64] | None,
+) -> tuple[Table, NDArray[np.int64]]:
+    """The training table, and the positions of its rows in X."""
+    everything = np.arange(len(X))
+    if not learner.takes_validation:
+        if validation is not None:
+            raise SettingError(f"{learner.name} takes no validation rows: leave validation out, or add them to X.")
+        return Table(X, y, weight=weight), everything
+    if weight is not None:
+        raise LearnerError(f"{learner.name} takes no sample_weight; leave it out.")
+    if validation is not None:
+        X_val = as_table(validation[0])
+        y_val = as_labels(X_val, validation[1], "validation labels")
+        table = Table(X, y, (X_val, y_val))
+        unknown = set(y_val.unique()) - set(table.classes)
+        if unknown:
+            raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
+        return table, everything
+    table = learner.set_aside(Table(X, y))
+    assert table.whole is not None
+    return table, table.whole[2]

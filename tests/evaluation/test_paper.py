@@ -1,0 +1,375 @@
+"""The published evaluation: its numbers hold together, Salary's row comes out, and pages and files say so."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+import evaluation
+from butfor.data import DATASETS
+from butfor.data.catalogue import SPECS
+from butfor.errors import ButforError, DatasetError, ReplayError, SettingError
+from evaluation import figures, gather, page, runs, sweep, tables
+from evaluation.command import main
+from evaluation.published import PUBLISHED
+from evaluation.results import Result, read_result
+
+# One worker runs Salary once for all of them.
+pytestmark = pytest.mark.xdist_group("paper")
+FIVE = ("combined", "chance", "distance", "surrogate", "activation")
+
+
+@pytest.fixture(scope="module")
+def salary() -> Result:
+    return runs.run_dataset("salary", FIVE, machinery=runs.Machinery("fused"))
+
+
+@pytest.fixture(scope="module")
+def folder(salary, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("results")
+    salary.write(directory)
+    return directory
+
+
+@pytest.fixture
+def command(capsys):
+    """What a command prints."""
+
+    def run(*arguments: object) -> str:
+        main([str(a) for a in arguments])
+        return capsys.readouterr().out
+
+    return run
+
+
+# --- the published numbers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_published_numbers_hold_together(name):
+    row, (train, _, test) = PUBLISHED[name], SPECS[name].sizes
+    assert row.eligible <= min(200, test)
+    assert 0 < row.n_psi[0] <= row.n_psi[1] <= train
+    for rank, found in row.found.items():
+        assert row.one_shot[rank] <= found <= (row.ground_truth or row.eligible)
+    for rank, seconds in row.per_person.items():
+        assert row.overhead[rank] <= row.per_retraining[rank] * 10
+        assert row.per_retraining[rank] <= seconds
+    assert (row.ground_truth is None) == (SPECS[name].setup.budget > 1)
+    assert set(row.found) >= {"combined", "chance", "distance"}
+
+
+# --- our runs -----------------------------------------------------------------------------------------
+
+
+def test_salary_reproduces_its_published_row(salary):
+    run, published = salary.first, PUBLISHED["salary"]
+    assert len(run.eligible) == published.eligible
+    assert run.n_psi == published.n_psi
+    assert run.ground_truth == [4, 6, 9]
+    for rank in ("combined", "chance", "surrogate"):
+        assert len(run.rankings[rank].found) == published.found[rank]
+        assert len(run.rankings[rank].one_shot) == published.one_shot[rank]
+
+
+def test_no_ranking_finds_what_enumeration_does_not(salary):
+    for ranking in salary.first.rankings.values():
+        assert set(ranking.found) <= set(salary.first.ground_truth)
+        assert [p.case for p in ranking.people] == salary.first.eligible
+        for person in ranking.people:
+            assert person.found == (len(person.positions) == 1) == (person.attempt is not None)
+            assert not person.found or person.logit * person.counterfactual_logit <= 0
+
+
+def test_a_result_survives_its_file(salary, folder):
+    assert read_result(folder / "salary.json") == json_twice(salary)
+
+
+def json_twice(result: Result) -> Result:
+    return Result.from_dict(json.loads(json.dumps(result.to_dict())))
+
+
+def test_what_a_file_has_is_not_run_again(folder, monkeypatch, command):
+    monkeypatch.setattr(runs.Evaluation, "search", lambda *_: pytest.fail("ran again"))
+    ranks = ",".join(FIVE)
+    said = command("runs", "--datasets", "salary", "--ranks", ranks, "--out", folder, "--engine", "fused")
+    assert "10 eligible, ground truth 3" in said
+
+
+def test_a_bare_gpu_machine_can_run_everything():
+    """There is torch, numpy, pandas and scikit-learn, and nothing else."""
+    modules = [path.stem for path in Path(evaluation.__file__).parents[1].glob("benchmarks/[a-z]*.py")]
+    blocked = "click rich numba matplotlib jinja2 distributed"
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys('{blocked}'.split()))\n"
+        f"from importlib import import_module; [import_module('benchmarks.' + m) for m in {modules}]\n"
+        "from evaluation.command import main; main(['setup'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "27132/9045/9045" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema_version": 9}', '{"schema_version": 1}'])
+def test_a_file_that_is_no_result_is_refused(tmp_path, content):
+    (tmp_path / "salary.json").write_text(content)
+    with pytest.raises(ReplayError, match=r"salary\.json"):
+        read_result(tmp_path / "salary.json")
+
+
+# --- tables and figures -------------------------------------------------------------------------------
+
+
+def test_rows_have_the_documented_shape(salary):
+    (row,) = tables.rows([salary])
+    assert set(row) >= {"dataset", "eligible", "n_psi", "ground_truth", "found", "one_shot", "published"}
+    assert row["found"]["combined"] == 3
+    assert row["found"]["random"] == 1
+    assert set(row["published"]["found"]) >= {"combined", "random", "distance"}
+    seeds = replace(salary, runs=[salary.first, salary.first])
+    (row,) = tables.rows([seeds])
+    assert row["seeds"] == 2
+    assert row["ranges"]["found"]["combined"] == [3, 3]
+
+
+def test_tables_put_ours_beside_theirs(salary):
+    shown = tables.shown(tables.table1([salary]))
+    assert shown.loc[0, ["#φ", "GT", "method", "random"]].tolist() == ["10 (10)", "3 (3)", "3 (3)", "1 (1)"]
+    other = replace(salary.first, ground_truth=[4])
+    shown = tables.shown(tables.table1([replace(salary, runs=[salary.first, other])]))
+    assert shown.loc[0, "GT"] == "2 [1–3] (3)"
+    for make in (tables.table2, tables.oneshot, tables.overlap, tables.ablation, tables.setup, tables.logits):
+        assert len(tables.flat(make([salary])))
+
+
+def test_regions_count_everyone_once(salary):
+    ranks = ("combined", "chance", "distance")
+    counted = tables.regions(salary.first, ranks)
+    found = [set(salary.first.rankings[rank].found) for rank in ranks]
+    assert sum(counted.values()) == len(set().union(*found))
+    for rank, cases in zip(ranks, found, strict=True):
+        assert sum(count for by, count in counted.items() if rank in by) == len(cases)
+
+
+def test_figures_are_figures(salary):
+    for figure in (figures.venn([salary]), figures.heat_bars([salary]), figures.boundary([salary])):
+        assert isinstance(figure, Figure)
+    assert isinstance(figures.pictured(salary, 4), Figure)
+    assert figures.pictured(salary, 99) is None
+    assert set(page.all_figures([salary])) == {
+        "overlap",
+        "ablation",
+        "attempts",
+        "boundary",
+        "case-salary-4",
+        "case-salary-6",
+    }
+
+
+# --- the page -----------------------------------------------------------------------------------------
+
+
+class Outline(HTMLParser):
+    """Balanced tags, ids and visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.ids += [value for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data if "style" not in self.open else ""
+
+
+def test_the_page_is_complete_in_itself(salary):
+    html = page.evaluation_page([salary], left_out={"bank": "not <here>"}, command="python -m evaluation all")
+    outline = Outline(html)
+    assert not re.search(r"<script|<link|<img|url\((?!#)|(src|href)=.?https?:", html)
+    assert len(outline.ids) == len(set(outline.ids))
+    assert "not <here>" in outline.text
+    assert "Salary reproduces its published counts" in outline.text
+    assert "⚠ Sample" not in outline.text
+    for part in ("table1", "oneshot", "overlap", "ablation", "table2", "cases", "boundary", "open"):
+        assert part in outline.ids
+
+
+def test_a_sample_is_marked_as_one(salary):
+    html = page.evaluation_page([replace(salary, sample=3)])
+    assert "⚠ Sample" in html
+    assert "sample: first 3" in html
+    assert "not comparable" in html
+
+
+# --- the sweep ----------------------------------------------------------------------------------------
+
+
+def test_the_published_row_is_at_distance_zero():
+    for name in sweep.SETS:
+        row = PUBLISHED[name]
+        outcome = sweep.Outcome(runs.published_setting(name), row.eligible, row.n_psi, row.ground_truth)
+        assert outcome.distance(row) == 0
+        assert replace(outcome, ground_truth=0).distance(row) == 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 20), st.integers(0, 9)), min_size=1, max_size=12))
+def test_the_bounded_search_finds_the_nearest(counts):
+    base, row = runs.published_setting("salary"), PUBLISHED["salary"]
+    outcomes = {
+        replace(base, split_seed=k): sweep.Outcome(replace(base, split_seed=k), eligible, (low, low + 1), truth)
+        for k, (eligible, low, truth) in enumerate(counts)
+    }
+
+    class Known(sweep.Sweeper):
+        def __init__(self) -> None:
+            self.name = "salary"
+
+        def counts(self, setting):
+            return replace(outcomes[setting], ground_truth=None)
+
+        def with_ground_truth(self, setting):
+            return outcomes[setting]
+
+    nearest = Known().nearest(list(outcomes), lambda line: None)
+    assert nearest.distance(row) == min(outcome.distance(row) for outcome in outcomes.values())
+
+
+def test_a_sweep_survives_its_file(salary, tmp_path):
+    base = runs.published_setting("salary")
+    chosen = sweep.Outcome(base, 10, (8, 9), 3)
+    beside = sweep.Outcome(replace(base, batch_size=None), 10, (7, 9), 2)
+    one = sweep.Sweep("salary", [beside, chosen, replace(beside, ground_truth=None)], chosen, [beside])
+    assert one.to_frame()["distance"].tolist()[0] == 0
+    assert one.around()["changed"].tolist() == [
+        "chosen: batch size 8, numeric raw, embedding seed 0, split seed 28",
+        "batch size full",
+    ]
+    ridge = one.around()[["dataset"]].assign(ridge=1.0, found=3, one_shot=3)
+    kept = sweep.SweepTables(one.around(), ridge, {"salary": 3}, {"salary": base}, one.to_frame())
+    kept.joined(kept).write(tmp_path)
+    again = sweep.SweepTables.read(tmp_path)
+    assert again is not None
+    assert again.chosen == {"salary": base}
+    assert len(again.around) == 4
+    assert "chosen: batch size 8" in page.evaluation_page([salary], sweep=again)
+    (tmp_path / "sweep.json").write_text("[]")
+    with pytest.raises(ReplayError, match="sweep"):
+        sweep.SweepTables.read(tmp_path)
+
+
+def test_grids_hold_the_setting_in_use():
+    for name in sweep.SETS:
+        settings = list(sweep.grid(name))
+        assert runs.published_setting(name) in settings
+        assert len(set(settings)) == len(settings)
+
+
+# --- the command line ---------------------------------------------------------------------------------
+
+
+def test_results_are_shown_without_computing(folder, monkeypatch, command):
+    monkeypatch.setattr(gather, "run_dataset", lambda *_, **__: pytest.fail("computed"))
+    assert json.loads(command("table1", "--results", folder, "--json"))[0]["ground_truth"] == 3
+    for name in ("table1", "table2", "oneshot", "overlap", "ablation", "boundary"):
+        assert "salary" in command(name, "--results", folder)
+    assert "for person 4" in command("cases", "--results", folder)
+    assert "27132/9045/9045" in command("setup")
+
+
+def test_everything_is_written(folder, tmp_path, command):
+    command("all", "--results", folder, "--out", tmp_path)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"page.html", "rows.json", "table1.csv", "table2.csv", "overlap.png", "overlap.svg"} <= written
+    assert {"case-salary-4.svg", "ablation.png", "boundary.svg", "setup.csv"} <= written
+    assert "no result in the directory" in (tmp_path / "page.html").read_text()
+
+
+def test_a_sample_is_computed_and_marked(tmp_path, command):
+    ledger = tmp_path / "ledger.sqlite"
+    options = ("--datasets", "salary", "--cases", 3, "--engine", "fused", "--ranks", "combined", "--ledger", ledger)
+    (row,) = json.loads(command("table1", *options, "--json"))
+    assert (row["eligible"], row["sample"]) == (3, 3)
+    assert "sample: first 3" in command("table1", *options)
+
+
+def test_a_set_that_cannot_be_had_is_left_out_with_a_sentence(salary, tmp_path, monkeypatch, command):
+    def run(name, *_, **__):
+        if name != "salary":
+            raise DatasetError(f"The data set '{name}' is not here.")
+        return salary
+
+    monkeypatch.setattr(gather, "run_dataset", run)
+    command("all", "--out", tmp_path)
+    assert "bank: left out, because its file is not here" in Outline((tmp_path / "page.html").read_text()).text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["table1", "--datasets", "nosuch"], "There is no data set 'nosuch'"),
+        (["table1", "--datasets", ","], "at least one"),
+        (["table1", "--cases", "0"], "at least one person"),
+        (["table1", "--seeds", "0", "--datasets", "salary"], "seeds=0"),
+        (["table1", "--results", "nowhere"], "not a directory"),
+        (["table1", "--results", "."], "no result in"),
+        (["table1", "--results", ".", "--cases", "5"], "shown as they are"),
+        (["table1", "--results", ".", "--datasets", "adult"], "There is no 'adult.json'"),
+        (["table1", "--datasets", "salary", "--ranks", "best"], "no ranking 'best'"),
+        (["sweep", "--datasets", "adult"], "no ground truth"),
+    ],
+)
+def test_bad_input_gets_one_sentence(arguments, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ButforError, match=re.escape(said)):
+        main(arguments)
+
+
+def test_an_interrupted_run_says_what_is_kept(monkeypatch, capsys):
+    def run(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gather, "run_dataset", run)
+    with pytest.raises(KeyboardInterrupt):
+        main(["table1", "--datasets", "salary"])
+    said = capsys.readouterr()
+    assert "--ledger" in said.err
+    assert not said.out
+
+
+def test_impossible_numbers_are_refused():
+    with pytest.raises(SettingError, match="at least 1"):
+        runs.run_dataset("salary", sample=0)
+
+
+def test_finds_are_judged_by_fresh_seeds(command, tmp_path):
+    results = Path(evaluation.__file__).parents[1] / "docs" / "results"
+    given = ["seeds", "--results", results, "--datasets", "salary", "--json", "--out", tmp_path, "--fresh-seeds"]
+    (row,) = json.loads(command(*given, 30))
+    assert pd.read_csv(tmp_path / "seeds.csv").to_dict("records") == [row]
+    assert (row["dataset"], row["ranking"], row["found"], row["seeds"]) == ("salary", "combined", 3, 30)
+    assert row["solid"] + row["leaning"] + row["seed-bound"] + row["undecided"] == 3
+    with pytest.raises(SettingError, match="--fresh-seeds 0"):
+        command(*given, 0)

@@ -1,0 +1,478 @@
+"""Ensembles of seeds: what they are, how they are trained and ranked for, and the search among their members."""
+
+import json
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+import butfor
+from butfor.errors import SettingError
+from butfor.learn.ensemble import Ensemble, fresh_seeds
+from butfor.learn.learners import learner_of
+from butfor.learn.protocols import Training, away
+from butfor.mlp.fused import FusedEngine
+from butfor.mlp.learner import MLPLearner
+from butfor.mlp.stacked import StackedEngine
+from butfor.progress import Watcher
+from butfor.rank import Ranking, as_ranking, refuse_unaccepted
+from butfor.rank.averaged import Averaged, suited, trimmed_mean
+from butfor.rank.combined import beaten
+from butfor.rank.gradient import Gradient
+from butfor.rank.leaders import Leaders
+from butfor.search import SolidSearch, as_strategy
+from butfor.search.solid import Sizes, SizeSearch
+from butfor.search.task import Task
+from butfor.search.trainer import Trainer
+from butfor.stopping import Stopper
+from conftest import fitted
+
+MEMBERS, FRESH = 5, 31
+
+
+@pytest.fixture(scope="module")
+def german():
+    """An ensemble audit of a few people with a generous budget, so that something is solid."""
+    audit, data = fitted("german", members=MEMBERS, fresh_seeds=FRESH, budget=40, phi="everyone")
+    return audit, data, audit.explain_all(data.X_test, data.y_test, cases=range(12))
+
+
+def test_the_audited_model_is_the_mean_of_its_members(german):
+    audit, data, population = german
+    assert audit.members_ == MEMBERS
+    single = audit.learner_.learner
+    alone = [single.reseeded(seed).fit(audit.table_, audit.table_.labels()) for seed in range(MEMBERS)]
+    logits = np.mean([model.logits(data.X_test) for model in alone], axis=0)
+    assert audit.model_.logits(data.X_test) == pytest.approx(logits, abs=1e-6)
+    assert [v.logit for v in population] == pytest.approx(logits[:12], abs=1e-6)
+    refitted = audit.learner_.fit(audit.table_, audit.table_.labels())
+    assert np.array_equal(refitted.logits(data.X_test), audit.model_.logits(data.X_test))
+
+
+def test_published_protocols_take_the_published_ranking_of_all_members(german):
+    audit, _, _ = german
+    ranking = as_strategy("algorithm1").ranking(audit.model_)
+    assert ranking.name == "combined"
+    assert isinstance(ranking, Averaged)
+
+
+def test_a_ranking_that_does_not_fit_is_refused_with_all_that_do(german):
+    audit, _, _ = german
+    with pytest.raises(SettingError, match=r"for that there are gradient, combined, .*activation"):
+        refuse_unaccepted(suited(as_ranking("leaves"), audit.model_), audit.model_, "5 × MLP")
+
+
+def test_found_at_the_first_attempt_is_whom_the_first_set_turns(german):
+    _, _, population = german
+    first = [v for v in population.found if (v.course[0][1] > 0) != (v.logit > 0)]
+    assert population.one_shot == len(first) > 0
+
+
+def test_every_find_turns_the_mean_of_all_members_by_the_definition(german):
+    audit, data, population = german
+    assert population.found
+    for verdict in population.found[:3]:
+        labels = audit.table_.labels(verdict.positions)
+        models = [audit.learner_.learner.reseeded(seed).fit(audit.table_, labels) for seed in range(MEMBERS)]
+        logit = np.mean([model.logits(data.X_test.iloc[[verdict.case]])[0] for model in models])
+        assert verdict.counterfactual_logit == pytest.approx(logit, abs=1e-6)
+        assert (logit > 0) != (verdict.logit > 0)
+        assert f"the mean of {MEMBERS} models" in verdict.sentence
+
+
+def test_fresh_seeds_took_no_part(german):
+    audit, _, population = german
+    own = audit.learner_.own_seed
+    members = {own if seed is None else seed for seed in audit.learner_.seeds}
+    fresh = set(fresh_seeds(audit.learner_, FRESH))
+    assert not members & fresh
+    assert not fresh & set(fresh_seeds(audit.learner_, FRESH, skip=FRESH))
+    assert population.run["seed_ranges"] == {"members": [0, MEMBERS - 1], "fresh": [10_000, 10_000 + FRESH - 1]}
+    assert all(v.fresh.seeds == FRESH for v in population.found)
+    assert population.run["seed_ranges"]["fresh"][0] == 10_000
+
+
+def test_solid_means_that_single_networks_hold(german):
+    audit, data, population = german
+    solid = population.solid
+    assert solid
+    train = FusedEngine().bind(audit.learner_.learner, audit.table_, data.X_test.iloc[:12])
+    for verdict in solid:
+        seeds = fresh_seeds(audit.learner_, 20, skip=FRESH)  # further seeds: nobody chose by them
+        otherwise = (train([Training(verdict.positions, s) for s in seeds])[:, verdict.case] > 0) != (verdict.logit > 0)
+        assert otherwise.mean() >= 0.8
+        assert verdict.distance == len(verdict.positions)
+        assert verdict.hold >= 0.9
+        assert "whatever the seed" in population.sentence
+
+
+def test_the_margin_is_kept_by_no_shorter_prefix(german):
+    audit, data, population = german
+    assert audit.strategy_.name == "solid"
+    kept = [v for v in population.found if v.clearance >= audit.strategy_.margin]
+    assert kept
+    assert any(len(v.positions) < v.budget for v in kept)
+    assert all(len(v.positions) <= v.budget for v in population.found)
+    cases = [v.case for v in kept[:3]]
+    loose = audit.searching(strategy=SolidSearch(margin=1.0)).explain_all(data.X_test, cases=cases)
+    for wide, narrow in zip(loose, kept[:3], strict=True):
+        assert wide.found
+        assert len(wide.positions) <= len(narrow.positions)
+
+
+def test_records_rebuild_the_ensemble_and_replay(german, tmp_path):
+    _, _, population = german
+    record = json.loads(population.to_json())
+    assert record["run"]["members"] == MEMBERS
+    again = learner_of(record["run"]["learner"])
+    assert isinstance(again, Ensemble)
+    assert (again.members, again.learner.recipe.seed) == (MEMBERS, 0)
+    verdict = population.found[0]
+    assert butfor.replay(verdict).agrees
+
+
+def test_engines_train_many_seeds_in_one_call():
+    audit, data = fitted("salary")
+    learner, table, people = audit.learner_, audit.table_, data.X_test
+    trainings = [Training((k % 3,), seed) for k, seed in enumerate([7, None, 3, 7, 3, None, 11, 0])]
+    one_by_one = [learner.reseeded(t.seed or 0).fit(table, table.labels(t.flips)).logits(people) for t in trainings]
+    for engine in (FusedEngine(2), StackedEngine("cpu"), butfor.JoblibEngine(1)):
+        assert engine.bind(learner, table, people)(trainings) == pytest.approx(np.array(one_by_one), abs=1e-4)
+    alone = np.array([FusedEngine(1).bind(learner, table, people)([t])[0] for t in trainings])
+    assert np.array_equal(FusedEngine(2).bind(learner, table, people)(trainings), alone)  # to the bit
+
+
+def test_scores_count_away_from_the_ensembles_decision(german):
+    audit, data, _ = german
+    people, model = data.X_test.iloc[:8], audit.model_
+    ranking = suited(as_ranking("gradient"), model)
+    assert isinstance(ranking, Averaged)
+    members = model.members[:4]  # as many as the CPU averages over
+    out = away(model.logits(people))
+    turned = [
+        as_ranking("gradient").score(m, audit.table_, people) * (away(m.logits(people)) * out)[:, None] for m in members
+    ]
+    assert ranking.score(model, audit.table_, people) == pytest.approx(np.median(turned, axis=0), abs=1e-4)
+    means = np.mean([as_ranking("combined").score(m, audit.table_, people) for m in model.members], axis=0)
+    assert suited(as_ranking("combined"), model).score(model, audit.table_, people) == pytest.approx(means)
+    assert suited(as_ranking("distance"), model).name == "distance"
+    assert not isinstance(suited(as_ranking("distance"), model), Averaged)
+
+
+def test_scores_at_nobodys_flips_are_the_ranking_itself(german):
+    audit, data, _ = german
+    people, gradient = data.X_test.iloc[:3], as_ranking("gradient")
+    at = gradient.score_at(audit.model_, audit.table_, people, [()] * 3)
+    first = Averaged(gradient).score(audit.model_, audit.table_, people)
+    for one, other in zip(at, first, strict=True):
+        assert np.corrcoef(np.argsort(np.argsort(one)), np.argsort(np.argsort(other)))[0, 1] > 0.95
+    away_from = gradient.score_at(audit.model_, audit.table_, people, [(1, 2, 3)] * 3)
+    assert not np.allclose(at, away_from)
+
+
+def test_wild_scores_are_left_out_of_the_mean():
+    scores = np.random.default_rng(3).normal(size=(16, 5))
+    scores[[2, 7], 1] = 1e9, -1e9
+    kept = np.sort(scores, axis=0)[2:14]
+    assert trimmed_mean(scores) == pytest.approx(kept.mean(axis=0))
+    for few in (3, 4):
+        assert trimmed_mean(scores[:few]) == pytest.approx(np.median(scores[:few], axis=0))
+    assert trimmed_mean(scores[:2]) == pytest.approx(scores[:2].mean(axis=0))
+
+
+def test_the_published_score_counts_half_beside_an_ensembles_gradient(german):
+    audit, data, _ = german
+    people, model, table = data.X_test.iloc[:3], audit.model_, audit.table_
+    leaders = Leaders.of(model)
+    gradient, published = (beaten(part.score(model, table, people)) for part in leaders.parts.values())
+    assert leaders.score(model, table, people) == pytest.approx((gradient + published / 2) / 1.5)
+    alone = Leaders.of(model.members[0])
+    both = [beaten(part.score(model.members[0], table, people)) for part in alone.parts.values()]
+    assert alone.score(model.members[0], table, people) == pytest.approx(np.mean(both, axis=0))
+
+
+@pytest.mark.parametrize("fewer", [False, True])
+def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatch, fewer):
+    audit, data, _ = german
+    people, model, table, flips = data.X_test.iloc[:2], audit.model_, audit.table_, [(1, 2, 3), (4, 5)]
+    leaders = Leaders.of(model)
+    first, published = (beaten(part.score(model, table, people)) for part in leaders.parts.values())
+    if fewer:
+        monkeypatch.setattr("butfor.rank.gradient.LARGE", 100)
+        monkeypatch.setattr("butfor.rank.gradient.ENOUGH", 2)
+        monkeypatch.setattr(Gradient, "enough", 4)
+    second = beaten(leaders.first.score_at(model, table, people, flips))
+    expected = (second + first) / 2 if fewer else second
+    assert leaders.score_at(model, table, people, flips) == pytest.approx(expected + published / 4)
+
+
+class Made:
+    """A trainer whose members say what a table says: gains per flip, with a spread that does not change."""
+
+    members, width, n_jobs, trained = 4, 1, 1, 0
+
+    def __init__(self, gains, spread):
+        self.watch, self.stopper, self.table = Watcher(), Stopper(), SimpleNamespace(n=len(gains))
+        self.engine = SimpleNamespace(width=1)
+        self.gains, self.noise = np.asarray(gains, float), spread * np.array([-1.2, -0.4, 0.4, 1.2])
+        self.asked, self.confirmed, self.released = [], [], set()
+
+    def holds(self, flips):
+        return flips in self.asked and flips not in self.released
+
+    def release(self, sets, keep):
+        self.released.update(sets)
+
+    def room(self, members=None):
+        return float("inf")
+
+    def fit(self, sets, members=None):
+        self.asked += sets
+        self.trained += len(sets) * (members or self.members)
+
+    def member_logits(self, flips):
+        return (-1.0 + self.gains[list(flips)].sum() + self.noise)[:, None].astype(np.float32)
+
+    def expect_confirmations(self, sets):
+        self.expected = sets
+
+    def confirm(self, sets):
+        self.confirmed += sets
+
+    def confirmed_logits(self, flips):
+        return self.member_logits(flips).mean(axis=0)
+
+
+def searching(trainer, margin):
+    """The solid search of one trainer, by its first ranking alone."""
+    task = Task(None, trainer, Ranking(), budget=trainer.table.n)
+    return SizeSearch(task, None, SolidSearch(margin, second=False, measure=False))
+
+
+@pytest.mark.parametrize("width", [1, 3, 50])
+@pytest.mark.parametrize("margin", [0.0, 1.0, 2.0])
+def test_bisection_finds_the_shortest_prefix_that_keeps_the_margin(margin, width):
+    trainer = Made([0.21] * 20, 0.3)
+    trainer.width = width
+    hunt = Sizes(0, 1.0, order=np.arange(20), cap=20)
+    searching(trainer, margin).run([hunt])
+    sd = np.std(trainer.noise, ddof=1)
+    needed = next(k for k in range(1, 21) if -1 + 0.21 * k > margin * sd)
+    assert len(hunt.found) == needed
+    assert hunt.complete
+    assert trainer.confirmed == [hunt.found]
+    if width == 50:
+        assert len(trainer.asked) <= 22
+    else:
+        assert len(trainer.asked) <= 2 + 20 // (width + 1) + 5
+
+
+GROWTH = {
+    "evenly": np.full(400, 0.01),
+    "ever more slowly": np.diff(np.sqrt(np.arange(401)) / 5),
+    "ever faster": np.diff(np.arange(401) ** 3 / 1e7),
+    "all at once": np.where(np.arange(400) == 361, 4.0, 1e-5),
+    "at once, soon": np.where(np.arange(400) == 3, 4.0, 1e-5),
+}
+
+
+@pytest.mark.parametrize("growth", GROWTH)
+def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(growth):
+    trainer = Made(GROWTH[growth], 0.3)
+    hunt = Sizes(0, 1.0, order=np.arange(400), cap=400)
+    searching(trainer, 2.0).run([hunt])
+    sd = np.std(trainer.noise, ddof=1)
+    reached = -1 + np.cumsum(trainer.gains) >= 2.0 * sd
+    assert len(hunt.found) == 1 + int(np.argmax(reached))
+    halving = 2 + (400 - 1).bit_length()  # the data as they are, the whole cap, then sizes
+    assert len(trainer.asked) <= (halving - 3 if growth == "evenly" else halving)
+
+
+def test_who_does_not_reach_the_margin_keeps_the_whole_set():
+    short, far = Sizes(0, 1.0, order=np.arange(6), cap=6), Sizes(0, 1.0, order=np.arange(1), cap=1)
+    search = searching(Made([0.2] * 6, 0.3), 2.0)
+    search.run([short, far])
+    assert short.found == (0, 1, 2, 3, 4, 5)
+    assert 0 < short.clearance < 2
+    assert far.found is None
+    assert far.closest == pytest.approx(-0.8)
+
+
+def test_what_the_definition_does_not_turn_is_not_found():
+    trainer = Made([0.2] * 8, 0.1)
+    refused = []
+
+    def confirmed(flips):
+        refused.append(flips)
+        return np.array([1.0 if len(flips) == 8 else -1.0])
+
+    trainer.confirmed_logits = confirmed
+    hunt = Sizes(0, 1.0, order=np.arange(8), cap=8)
+    searching(trainer, 1.0).run([hunt])
+    assert hunt.found == tuple(range(8))
+    assert len(refused) > 1
+
+
+def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
+    monkeypatch.setattr("butfor.stopping.GRACE", 60.0)  # the machine may be busy
+    audit, data, _ = german
+
+    class Stops(Watcher):
+        def found(self, people):
+            if people:
+                raise KeyboardInterrupt
+
+    stopped = audit.explain_all(data.X_test, cases=range(12), watch=Stops())
+    assert stopped.interrupted
+    assert stopped.found
+    assert all(v.solidity == "not checked" for v in stopped.found)
+    assert not any(v.complete for v in stopped.eligible)
+    assert "were not put to fresh seeds" in stopped.sentence
+
+
+def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_complete(monkeypatch):
+    heard = []
+
+    class Tells(Watcher):
+        def note(self, line):
+            heard.append(line)
+
+    trainer = Made([0.2] * 24, 0.1)
+    hunts = [Sizes(0, 1.0, order=np.arange(8 * k, 8 * k + 8), cap=8) for k in range(3)]
+    slow = []
+
+    def confirm(flip_sets):
+        slow.append(flip_sets)
+        for _ in range(1000 * (len(slow) > 1)):  # the first one is there at once
+            time.sleep(0.01)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    trainer.confirm = confirm
+    trainer.watch = Tells()
+    search = searching(trainer, 1.0)
+    monkeypatch.setattr(search, "_bisect", stop)
+    started = time.monotonic()
+    search.run(hunts)
+    assert time.monotonic() - started < 5
+    assert search.task.interrupted
+    assert [hunt.found is not None for hunt in hunts] == [True, False, False]
+    assert not any(hunt.complete for hunt in hunts)
+    assert "2 sets that turned decisions were confirmed" in heard[-1]
+
+
+def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):
+    audit, data, whole = german
+
+    class Stops(Watcher):
+        judged = 0
+
+        def advance(self, count):
+            self.judged += count
+
+        def note(self, line):
+            self.lines = [*getattr(self, "lines", []), line]
+
+    class Few(FusedEngine):
+        def bind(self, learner, table, people):
+            bound, calls = super().bind(learner, table, people), [0]
+
+            def train(trainings, progress=None):
+                calls[0] += any((t.seed or 0) >= 10_000 for t in trainings)
+                if calls[0] == 3:
+                    raise KeyboardInterrupt
+                return bound(trainings, progress)
+
+            return train
+
+    watch = Stops()
+    other = audit.searching()
+    other.engine = Few()
+    population = other.explain_all(data.X_test, cases=[v.case for v in whole.found[:6]], watch=watch)
+    assert population.interrupted
+    words = [v.solidity for v in population.found]
+    assert 0 < words.count("not checked") < len(words)
+    assert any("not checked" in line for line in watch.lines)
+    assert not population.checked
+    assert {v.solidity for v in whole.found} >= set(words) - {"not checked"}
+
+
+def test_members_are_as_many_as_make_sense():
+    data = butfor.load_dataset("german")
+    X, y = data.X_train.select_dtypes("number"), data.y_train
+    groups = data.X_train["sex"]
+    plain = butfor.LabelAudit(LogisticRegression(max_iter=2000), budget=2).fit(X, y, sensitive_features=groups)
+    assert (plain.members_, plain.strategy_.name) == (1, "guided")
+    with pytest.raises(SettingError, match="no seed changes what LogisticRegression learns"):
+        butfor.LabelAudit(LogisticRegression(max_iter=2000), members=4).fit(X, y, sensitive_features=groups)
+    with pytest.raises(SettingError, match="asks the members of an ensemble"):
+        butfor.LabelAudit(KNeighborsClassifier(), strategy="solid").fit(X, y, sensitive_features=groups)
+    with pytest.raises(SettingError, match="members=-1"):
+        butfor.LabelAudit(members=-1).fit(X, y, sensitive_features=groups)
+    steady = butfor.LabelAudit(butfor.PartitionEnsemble(RandomForestClassifier(3, random_state=0), 3))
+    assert steady.fit(X, y, sensitive_features=groups).members_ == 1  # its proofs would not hold for a mean
+    forest = butfor.LabelAudit(RandomForestClassifier(3, random_state=5), members=3, budget=6, fresh_seeds=4, n_jobs=1)
+    forest.fit(X, y, sensitive_features=groups)
+    assert forest.learner_.name == "3 × RandomForestClassifier"
+    population = forest.explain_all(
+        data.X_test.select_dtypes("number"), sensitive_features=data.X_test["sex"], cases=range(3)
+    )
+    assert population.run["seed_ranges"]["members"] == [5, 7]
+    assert MLPLearner(butfor.MLP()).usual_members(forest.table_.n, 100.0) == 16
+    assert forest.learner_.single.usual_members(forest.table_.n, 5.0) == 4
+
+
+def test_unseeded_learners_are_solid_by_nature():
+    data = butfor.load_dataset("german")
+    X, people = data.X_train.select_dtypes("number"), data.X_test.select_dtypes("number")
+    audit = butfor.LabelAudit(LogisticRegression(max_iter=2000), budget=20, phi="everyone")
+    audit.fit(X, data.y_train, sensitive_features=data.X_train["sex"])
+    population = audit.explain_all(people, sensitive_features=data.X_test["sex"], cases=range(20))
+    assert population.solidity["solid"] == len(population.found) > 0
+    assert all("no seed noise" in v.belief for v in population.found)
+    assert population.checked
+    assert "whatever the seed" not in population.sentence
+
+
+def test_an_ensemble_is_told_from_its_learner():
+    learner = MLPLearner(butfor.MLP((4,), random_state=3))
+    ensemble = Ensemble(learner, 4)
+    assert ensemble.seeds == (None, 4, 5, 6)
+    assert ensemble.reseeded(10).seeds == (None, 11, 12, 13)
+    assert ensemble.record() == {"kind": "ensemble", "members": 4, "learner": learner.record()}
+    with pytest.raises(SettingError, match="at least 2"):
+        Ensemble(learner, 1)
+    with pytest.raises(SettingError, match="already"):
+        Ensemble(ensemble, 2)
+
+
+def test_a_ledger_shares_members_with_single_models(tmp_path):
+    settings = {"budget": 3, "phi": "everyone", "ledger": tmp_path / "l.db", "fresh_seeds": 0}
+    audit, data = fitted("salary", members=3, **settings)
+    first = audit.explain_all(data.X_test)
+    again = audit.explain_all(data.X_test)
+    assert again.run["recalled"] == first.run["retrainings"]
+    assert [v.positions for v in again] == [v.positions for v in first]
+
+
+def test_limited_retrainings_end_the_search():
+    audit, data = fitted("salary", members=3, budget=3, phi="everyone")
+    population = audit.explain_all(data.X_test, stop=butfor.max_retrainings(20))
+    assert population.run["retrainings"] <= 20
+    assert not any(v.complete for v in population.eligible)
+
+
+def test_people_far_away_are_looked_at_by_a_few_members_only():
+    audit, data = fitted("german", members=10, budget=1, phi="everyone", fresh_seeds=0, rank="distance")
+    trainer = Trainer(FusedEngine(), audit.learner_, audit.table_, data.X_test.iloc[:30])
+    directions = away(audit.model_.logits(data.X_test[:30]))
+    hunts = [Sizes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
+    near = searching(trainer, 2.5)._open(hunts)
+    assert 0 < len(near) < 30
+    assert {len(h.gains[h.prefix(1)]) for h in hunts if h not in near} <= {4, 10}
+    assert any(len(h.gains[h.prefix(1)]) == 4 for h in hunts)

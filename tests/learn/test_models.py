@@ -1,0 +1,1118 @@
+"""Any model through the seam: what is accepted, what is refused, and that every find is the model's own."""
+
+import pickle
+import sys
+import textwrap
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+import butfor
+from butfor.encode import TableEncoder
+from butfor.errors import LearnerError, SettingError, TableError
+from butfor.learn import describe
+from butfor.learn.learners import as_learner, learner_of
+from butfor.learn.linear_engine import LinearEngine
+from butfor.learn.protocols import Table, Training
+from butfor.learn.sklearn import SklearnLearner, with_sign
+from butfor.rank import as_ranking
+from butfor.rank.leaders import Leaders
+from butfor.review.replay import replay
+from butfor.search import Algorithm1
+from conftest import odd_table
+
+ROWS, ASKED = 160, 25
+
+
+def loans(rows=ROWS + ASKED):
+    table = odd_table(rows)
+    return table.drop(columns="granted"), table["granted"]
+
+
+def xgboost():
+    from xgboost import XGBClassifier
+
+    return XGBClassifier(n_estimators=12, random_state=0)
+
+
+def lightgbm():
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(n_estimators=12, random_state=0, verbose=-1)
+
+
+def skorch():
+    from skorch import NeuralNetClassifier
+    from torch import nn
+
+    class Small(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 2), nn.Softmax(dim=-1))
+
+        def forward(self, X):
+            return self.layers(X)
+
+    return NeuralNetClassifier(Small, max_epochs=4, lr=0.1, train_split=None)
+
+
+def columns_pipeline():
+    numeric, words = ["Income (k€), net", "# debts"], ["protected group?", "région", "member"]
+    columns = make_column_transformer((StandardScaler(), numeric), (OneHotEncoder(), words))
+    return make_pipeline(columns, LogisticRegression())
+
+
+MODELS = {
+    "logistic": lambda: LogisticRegression(),
+    "ridge": lambda: RidgeClassifier(),
+    "svc": lambda: SVC(),
+    "neighbours": lambda: KNeighborsClassifier(),
+    "bayes": lambda: GaussianNB(),
+    "tree": lambda: DecisionTreeClassifier(max_depth=4, random_state=0),
+    "forest": lambda: RandomForestClassifier(8, random_state=0),
+    "extra trees": lambda: ExtraTreesClassifier(8, random_state=0),
+    "boosting": lambda: HistGradientBoostingClassifier(max_iter=12, random_state=0),
+    "mlp": lambda: MLPClassifier((6,), max_iter=30, random_state=0),
+    "calibrated": lambda: CalibratedClassifierCV(GaussianNB(), cv=2),
+    "pipeline": columns_pipeline,
+    "xgboost": xgboost,
+    "lightgbm": lightgbm,
+    "skorch": skorch,
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:Lazy modules:UserWarning")
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_found_is_what_the_users_own_fit_says(name):
+    X, y = loans()
+    given = MODELS[name]()
+    audit = butfor.LabelAudit(given, budget=10, members=1, fresh_seeds=0, n_jobs=1)
+    audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
+    population = audit.explain_all(X[ROWS:], y[ROWS:], stop=butfor.max_retrainings(90))
+    assert not hasattr(given, "classes_")  # the user's object is not touched
+    for verdict in population:
+        person = X[ROWS:].iloc[[verdict.case]]
+        assert verdict.prediction == str(bool(audit.model_.logits(person)[0] > 0))
+    found = population.found
+    assert found
+    for verdict in found[:3]:
+        D, labels = verdict.dataset()
+        assert (labels != y[:ROWS]).sum() == len(verdict.positions) <= 10
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            again = audit.learner_.fit(Table(D, labels), Table(D, labels).labels())
+        assert str(bool(again.logits(X[ROWS:].iloc[[verdict.case]])[0] > 0)) == verdict.counterfactual_prediction
+        assert verdict.confirmed
+        assert butfor.replay(verdict, audit=audit).agrees
+
+
+@pytest.mark.parametrize("name", ["logistic", "boosting", "neighbours", "pipeline", "svc"])
+def test_decisions_are_those_of_the_estimator_itself(name):
+    X, y = loans()
+    audit = butfor.LabelAudit(MODELS[name](), budget=1).fit(X[:ROWS], y[:ROWS], sensitive_features="région")
+    if name == "pipeline":
+        theirs = MODELS[name]().fit(X[:ROWS], y[:ROWS]).predict(X[ROWS:])
+    else:
+        encoder = butfor.TableEncoder(dtype="float64").fit(X[:ROWS])
+        own = MODELS[name]().fit(encoder.transform(X[:ROWS]), y[:ROWS])
+        theirs = own.predict(encoder.transform(X[ROWS:]))
+    assert np.array_equal(audit.model_.logits(X[ROWS:]) > 0, theirs)
+
+
+def test_fitted_or_not_makes_no_difference():
+    X, y = loans()
+    numeric = X[["Income (k€), net", "# debts"]]
+    fresh, fitted = LogisticRegression(), LogisticRegression().fit(numeric[:50], y[:50])
+    groups = X["région"]
+    audits = [
+        butfor.LabelAudit(model, budget=2).fit(numeric[:ROWS], y[:ROWS], sensitive_features=groups[:ROWS])
+        for model in (fresh, fitted)
+    ]
+    logits = [audit.model_.logits(numeric[ROWS:]) for audit in audits]
+    assert np.array_equal(*logits)
+
+
+# --- margins --------------------------------------------------------------------------------------------
+
+
+def test_a_threshold_of_ones_own_is_where_the_line_is():
+    X, y = loans()
+    numeric = X[["Income (k€), net", "# debts"]]
+    table = Table(numeric[:ROWS], y[:ROWS])
+    for threshold in (0.2, 0.5, 0.8):
+        learner = SklearnLearner(FixedThresholdClassifier(LogisticRegression(), threshold=threshold))
+        model = learner.fit(table, table.labels())
+        decided = model.estimator.predict(numeric[ROWS:])
+        logits = model.logits(numeric[ROWS:])
+        assert np.array_equal(logits > 0, decided == 1)
+        assert np.abs(logits).min() > 1e-3  # a distance from the line, not only a side
+
+
+def test_a_margin_too_small_for_a_float_keeps_its_side():
+    margin = np.array([1e-60, -1e-60, 0.0, 2.0, np.nan])
+    logits = with_sign(margin, np.array([True, False, False, True, True]))
+    assert list(logits[:4] > 0) == [True, False, False, True]
+    assert np.isnan(logits[4])
+    against = with_sign(np.array([-0.5, 0.5]), np.array([True, False]))
+    assert list(against > 0) == [True, False]
+
+
+def test_probabilities_are_clipped_and_it_is_said():
+    learner = SklearnLearner(GaussianNB())
+    assert learner.margin == "the logit of predict_proba, clipped at 1e-09"
+    assert learner.record()["margin"] == learner.margin
+    X, y = loans()
+    table = Table(X.assign(copy=y)[:ROWS], y[:ROWS])  # a column that gives the label away: probabilities of 0 and 1
+    assert np.isfinite(learner.fit(table, table.labels()).logits(table.X)).all()
+
+
+# --- what is refused, and how ---------------------------------------------------------------------------
+
+
+class Hidden(ClassifierMixin, BaseEstimator):
+    """A classifier that gives decisions alone."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X), int)
+
+
+class Moody(ClassifierMixin, BaseEstimator):
+    """Answers otherwise each time, whatever its parameters."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return (self.decision_function(X) > 0).astype(int)
+
+    def decision_function(self, X):
+        return np.random.default_rng().normal(size=len(X))
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (LogisticRegression, "is a class; give an instance, LogisticRegression()"),
+        (LinearRegression(), "is not a classifier"),
+        (Hidden(), "neither decision_function nor predict_proba"),
+        (RandomForestClassifier(5), "fitted twice.*random_state=0"),
+        (make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=2)), "mlpclassifier__random_state=0"),
+        (Moody(), "Fix whatever it draws"),
+        ("forest", "neither a scikit-learn classifier nor a learner"),
+        (42, "neither a scikit-learn classifier nor a learner"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_models_that_cannot_be_audited_are_refused_before_any_search(model, said):
+    X, y = loans()
+    numeric = X[["Income (k€), net", "# debts"]]
+    with pytest.raises(LearnerError, match=said):
+        butfor.LabelAudit(model).fit(numeric, y, sensitive_features=X["région"])
+
+
+def test_a_bare_torch_module_is_told_where_to_go():
+    from torch import nn
+
+    with pytest.raises(LearnerError, match=r"skorch\.NeuralNetClassifier"):
+        as_learner(nn.Linear(2, 1))
+
+
+def test_the_models_own_error_passes_with_its_place():
+    X, y = loans()
+    holed = X[["# debts"]].astype(float).where(X["# debts"] > 0)
+    with pytest.raises(LearnerError, match="LogisticRegression could not be trained on this table: Input X"):
+        butfor.LabelAudit(LogisticRegression()).fit(holed, y, sensitive_features=X["région"])
+    boosted = butfor.LabelAudit(HistGradientBoostingClassifier(max_iter=5), budget=1, members=1, fresh_seeds=0)
+    boosted.fit(holed[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])  # which takes missing values
+    assert len(boosted.explain_all(holed[ROWS:], sensitive_features=X["région"][ROWS:])) == ASKED
+
+
+def test_diverged_training_is_said_and_never_audited():
+    X, y = loans(400)
+    wild = butfor.MLP((4,), learning_rate=1e30, max_epochs=3)
+    with pytest.raises(LearnerError, match=r"Training diverged.*Lower the learning rate"):
+        butfor.LabelAudit(wild).fit(X, y, sensitive_features="région")
+
+
+def test_a_flip_set_whose_training_diverges_has_no_answer():
+    class Fragile(LogisticRegression):
+        """Breaks where the third label is turned."""
+
+        def fit(self, X, y):
+            if y[2] != FIRST[2]:
+                raise ValueError("no")
+            return super().fit(X, y)
+
+    X, y = loans()
+    numeric, FIRST = X[["Income (k€), net", "# debts"]], y[:ROWS].astype(int).to_numpy()
+    audit = butfor.LabelAudit(
+        Fragile(), budget=1, strategy="exhaustive", psi="everything", members=1, fresh_seeds=0, engine="joblib"
+    )
+    audit.fit(numeric[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
+    train = butfor.JoblibEngine(1).bind(audit.learner_, audit.table_, numeric[ROWS:])
+    answers = train([Training((2,)), Training((3,))])
+    assert np.isnan(answers[0]).all()
+    assert np.isfinite(answers[1]).all()
+    population = audit.explain_all(numeric[ROWS:], sensitive_features=X["région"][ROWS:])
+    assert all(2 not in v.positions for v in population.found)
+    assert "NaN" not in population.to_json()
+
+
+# --- the protected attribute ----------------------------------------------------------------------------
+
+
+def test_a_model_that_is_blind_to_the_attribute():
+    X, y = loans()
+    groups, seen = X["protected group?"], X.drop(columns="protected group?")
+    audit = butfor.LabelAudit(LogisticRegression(), budget=4, members=1, fresh_seeds=0)
+    audit.fit(seen[:ROWS], y[:ROWS], sensitive_features=groups[:ROWS])
+    population = audit.explain_all(seen[ROWS:], y[ROWS:], sensitive_features=groups[ROWS:])
+    assert len(population.eligible) == ASKED  # φ's switch holds for everyone
+    assert population.run["blind"] is True
+    assert list(population.by_group.index.names) == ["protected group?"]
+    for verdict in population.found:
+        assert set(groups[:ROWS].iloc[list(verdict.positions)]) == {verdict.group}
+    one = audit.explain(seen.iloc[[ROWS]], sensitive_features=groups.iloc[ROWS])
+    assert one.group == population[0].group
+    assert audit.explain(seen.iloc[[ROWS]], sensitive_features=[groups.iloc[ROWS]]).positions == population[0].positions
+    with pytest.raises(SettingError, match="blind to 'protected group\\?'"):
+        audit.explain_all(seen[ROWS:])
+    with pytest.raises(TableError, match="no training row has"):
+        audit.explain(seen.iloc[[ROWS]], sensitive_features="else")
+
+
+def test_several_attributes_at_once_are_their_combinations():
+    X, y = loans(300)
+    audit = butfor.LabelAudit(LogisticRegression(), budget=4, members=1, fresh_seeds=0)
+    audit.fit(X[:260], y[:260], sensitive_features=["région", "member"])
+    population = audit.explain_all(X[260:])
+    assert population[0].sensitive == "région × member"
+    assert {v.group for v in population} <= {f"{a} · {b}" for a in ("north", "south") for b in (True, False)}
+    before = audit.model_.logits(X[260:]) > 0
+    stable = np.ones(40, bool)
+    for region in ("north", "south"):
+        for member in (True, False):
+            stable &= (audit.model_.logits(X[260:].assign(région=region, member=member)) > 0) == before
+    assert [v.status != "not_eligible" for v in population] == list(stable)
+    joint = X["région"].astype(str) + " · " + X["member"].astype(str)
+    for verdict in population.found:
+        assert set(joint.iloc[list(verdict.positions)]) == {verdict.group}
+
+
+# --- weights, frames of other libraries, alignment ------------------------------------------------------
+
+
+def test_weights_reach_the_learner_and_every_retraining():
+    X, y = loans()
+    numeric = X[["Income (k€), net", "# debts"]]
+    weight = np.where(np.arange(ROWS) < 80, 3.0, 0.1)
+    fit = {"sensitive_features": X["région"][:ROWS]}
+    for model in (LogisticRegression(tol=1e-8), make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8))):
+        audit = butfor.LabelAudit(model, budget=5, members=1, fresh_seeds=0, phi="everyone", psi="everything")
+        audit.fit(numeric[:ROWS], y[:ROWS], sample_weight=weight, **fit)
+        own = clone(model)
+        keyword = "logisticregression__sample_weight" if hasattr(model, "steps") else "sample_weight"
+        own.fit(numeric[:ROWS], y[:ROWS], **{keyword: weight})
+        assert audit.model_.logits(numeric[ROWS:]) == pytest.approx(own.decision_function(numeric[ROWS:]), abs=1e-4)
+        population = audit.explain_all(numeric[ROWS:], sensitive_features=X["région"][ROWS:])
+        verdict = population.found[0]
+        own.fit(numeric[:ROWS], verdict.dataset()[1], **{keyword: weight})
+        assert str(own.predict(numeric[ROWS:].iloc[[verdict.case]])[0]) == verdict.counterfactual_prediction
+    with pytest.raises(TableError, match=f"The weight of row {numeric.index[0]} is missing"):
+        butfor.LabelAudit(LogisticRegression()).fit(
+            numeric[:ROWS], y[:ROWS], sample_weight=[np.nan, *[1.0] * (ROWS - 1)], **fit
+        )
+    with pytest.raises(LearnerError, match="KNeighborsClassifier takes no sample_weight"):
+        butfor.LabelAudit(KNeighborsClassifier()).fit(numeric[:ROWS], y[:ROWS], sample_weight=weight, **fit)
+    with pytest.raises(LearnerError, match="MLP takes no sample_weight"):
+        butfor.LabelAudit(butfor.MLP()).fit(numeric[:ROWS], y[:ROWS], sample_weight=weight, **fit)
+    with pytest.raises(TableError, match="finite numbers from 0 up"):
+        butfor.LabelAudit(LogisticRegression()).fit(numeric[:ROWS], y[:ROWS], sample_weight=-weight, **fit)
+
+
+def test_polars_and_pyarrow_tables_come_in():
+    import polars
+    import pyarrow
+
+    X, y = loans()
+    audits = []
+    for table, labels in (
+        (X[:ROWS], y[:ROWS]),
+        (polars.from_pandas(X[:ROWS]), polars.Series(y[:ROWS].tolist())),
+        (pyarrow.Table.from_pandas(X[:ROWS]), y[:ROWS].to_numpy()),
+    ):
+        audit = butfor.LabelAudit(LogisticRegression(), budget=3, members=1, fresh_seeds=0)
+        audits.append(audit.fit(table, labels, sensitive_features="région"))
+    expected = audits[0].explain_all(X[ROWS:])
+    people = [X[ROWS:], polars.from_pandas(X[ROWS:]), pyarrow.Table.from_pandas(X[ROWS:])]
+    for audit, asked in zip(audits[1:], people[1:], strict=True):
+        assert [v.positions for v in audit.explain_all(asked)] == [v.positions for v in expected]
+    assert audits[1].explain(polars.from_pandas(X[ROWS:])[:1]).positions == expected[0].positions
+    with pytest.raises(TableError, match="got ndarray of shape"):
+        butfor.LabelAudit().fit(X.to_numpy(), y, sensitive_features="région")
+
+
+def test_rows_set_aside_are_told_and_come_back_in_the_dataset():
+    X, y = loans(400)
+    audit = butfor.LabelAudit(butfor.MLP((6,), max_epochs=30, batch_size=None), budget=8, members=1, fresh_seeds=0)
+    audit.fit(X[:360], y[:360], sensitive_features="région")
+    population = audit.explain_all(X[360:])
+    verdict = population.found[0]
+    assert "90 more rows were set aside" in verdict.sentence
+    assert verdict.training_rows == 270
+    D, labels = verdict.dataset()
+    assert D.equals(X[:360])
+    changed = np.flatnonzero((labels != y[:360]).to_numpy())
+    assert list(labels.index[changed]) == sorted(verdict.flips.index)
+    assert all(butfor.replay(v).agrees for v in population.found)
+
+
+def test_a_category_only_in_the_rows_set_aside_does_not_leak_into_the_encoder():
+    """The encoder is fitted on the training rows alone, then and on replay."""
+    X, y = loans(400)
+    audit = butfor.LabelAudit(butfor.MLP((6,), max_epochs=30, batch_size=None), budget=8, members=1, fresh_seeds=0)
+    audit.fit(X[:360], y[:360], sensitive_features="région")
+    kept = audit.table_.whole[2]
+    alone = butfor.TableEncoder().fit(X[:360].iloc[kept])
+    assert np.array_equal(audit.model_.rows.X, alone.transform(X[:360].iloc[kept]))
+    assert not np.array_equal(alone.transform(X[:360]), butfor.TableEncoder().fit_transform(X[:360]))
+    aside = np.setdiff1d(np.arange(360), kept)
+    odd = X[:360].copy()
+    odd.iloc[aside[0], odd.columns.get_loc("région")] = "west"
+    with pytest.raises(TableError, match="'west', which no training row has"):
+        butfor.LabelAudit(butfor.MLP((6,)), encoder=butfor.TableEncoder(unknown="refuse")).fit(
+            odd, y[:360], sensitive_features="member"
+        )
+
+
+# --- rankings and the guided search ---------------------------------------------------------------------
+
+
+def fitted_model(model, **fit):
+    X, y = loans()
+    audit = butfor.LabelAudit(model, budget=4, members=1, fresh_seeds=0).fit(
+        X[:ROWS], y[:ROWS], sensitive_features="région", **fit
+    )
+    return audit, X[ROWS:]
+
+
+def test_influence_for_ridge_is_exact_and_for_logistic_regression_newtons():
+    newton = LogisticRegression(solver="newton-cholesky")
+    for model, share in ((RidgeClassifier(alpha=2.0), 1e-5), (newton, 0.2)):
+        for weight in (None, np.linspace(0.5, 2, ROWS)):
+            audit, people = fitted_model(model, sample_weight=weight)
+            scores = as_ranking("influence").score(audit.model_, audit.table_, people)
+            before = audit.model_.logits(people)
+            for row in (0, 7, 99):
+                after = audit.learner_.fit(audit.table_, audit.table_.labels((row,))).logits(people)
+                real = (after - before) * np.where(before > 0, -1, 1)
+                assert scores[:, row] == pytest.approx(real, rel=share, abs=1e-6 if share < 0.1 else 0.02)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+@pytest.mark.parametrize("name", ["tree", "forest", "extra trees", "boosting", "xgboost", "lightgbm"])
+def test_leaves_are_shared_as_the_trees_say(name):
+    audit, people = fitted_model(MODELS[name]())
+    ranking = as_ranking("leaves")
+    assert ranking.accepts(audit.model_)
+    itself = ranking.score(audit.model_, audit.table_, audit.table_.X[:5])
+    assert itself[np.arange(5), np.arange(5)] == pytest.approx(1)
+    scores = ranking.score(audit.model_, audit.table_, people)
+    assert scores.min() >= 0
+    assert 0 < scores.mean() < 1
+    if name == "tree":
+        tree, encode = audit.model_.final, audit.model_.data.encoder.transform
+        ours, theirs = tree.apply(encode(people)), tree.apply(encode(audit.table_.X))
+        assert np.array_equal(scores, ours[:, None] == theirs[None, :])
+    assert list(Leaders.of(audit.model_).parts) == ["leaves", "surrogate-signed", "distance"]
+
+
+def test_boosted_histograms_leaves_are_their_own():
+    """Told from the trees' values; here by the trees themselves."""
+    audit, people = fitted_model(HistGradientBoostingClassifier(max_iter=6))
+    scores = as_ranking("leaves").score(audit.model_, audit.table_, people)
+    encode = audit.model_.data.encoder.transform
+    shared = np.zeros_like(scores)
+    for (predictor,) in audit.model_.final._predictors:
+        nodes = predictor.nodes
+
+        def leaf(x, nodes=nodes):
+            at = 0
+            while not nodes[at]["is_leaf"]:
+                left = x[nodes[at]["feature_idx"]] <= nodes[at]["num_threshold"]
+                at = nodes[at]["left" if left else "right"]
+            return at
+
+        ours, theirs = ([leaf(x) for x in encode(rows)] for rows in (people, audit.table_.X))
+        shared += np.array(ours)[:, None] == np.array(theirs)[None, :]
+    assert scores == pytest.approx(shared / 6)
+
+
+def test_the_guided_search_takes_what_accepts_the_model():
+    assert "influence" in Leaders.of(fitted_model(LogisticRegression())[0].model_).parts
+    audit, people = fitted_model(GaussianNB())
+    assert list(Leaders.of(audit.model_).parts) == ["surrogate-signed", "distance"]
+    figures = audit.explain_all(people).run["agreement"]
+    assert figures["leader"] in ("both", "surrogate-signed", "distance")
+    assert figures["spearman"] is None
+    with pytest.raises(SettingError, match=r"'gradient' needs .*, and this is an audit of Gauss"):
+        audit.searching("gradient")
+    for protocol in ("algorithm1", "singles", "attempts", "exhaustive"):
+        assert audit.searching(None, protocol).rank_.name == "surrogate-signed"
+
+
+def test_rankings_measure_where_the_model_does_not_say_what_it_sees():
+    X, y = loans()
+    holed = X.assign(**{"# debts": X["# debts"].where(X["# debts"] > 0)})
+    inner = make_column_transformer((OneHotEncoder(), ["région"]), remainder="drop")
+    model = CalibratedClassifierCV(make_pipeline(inner, GaussianNB()), cv=2)
+    model.estimator.steps[0][1].sparse_threshold = 0
+    audit = butfor.LabelAudit(model, budget=2, members=1, fresh_seeds=0).fit(
+        holed[:ROWS], y[:ROWS], sensitive_features="member"
+    )
+    for name in ("surrogate", "distance", "chance"):
+        scores = as_ranking(name).score(audit.model_, audit.table_, holed[ROWS:])
+        assert np.isfinite(scores).all()
+    assert not as_ranking("influence").accepts(audit.model_)
+
+
+# --- the engine for every learner -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
+def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
+    monkeypatch.setattr("butfor.learn.joblib_engine.START_SECONDS", 0.0)
+    monkeypatch.setattr("butfor.learn.joblib_engine.WARM_SECONDS", 0.0)
+    monkeypatch.setattr("butfor.learn.joblib_engine.CHUNK_SECONDS", 0.05)
+    audit, people = fitted_model(DecisionTreeClassifier(random_state=0))
+    engine = butfor.JoblibEngine(1)
+    trainings = [Training((row,), seed) for row in range(30) for seed in (None, 5)]
+    alone = engine.bind(audit.learner_, audit.table_, people)(trainings)
+    done = []
+    with joblib.parallel_config(backend=backend, n_jobs=1 if backend == "sequential" else 2):
+        assert engine.width == (1 if backend == "sequential" else 2)
+        spread = engine.bind(audit.learner_, audit.table_, people)(trainings, done.append)
+    assert np.array_equal(alone, spread)
+    assert sum(done) == len(trainings)
+    for training, logits in zip(trainings, alone, strict=True):
+        learner = audit.learner_ if training.seed is None else audit.learner_.reseeded(training.seed)
+        assert np.array_equal(learner.fit(audit.table_, audit.table_.labels(training.flips)).logits(people), logits)
+
+
+class _Slow:
+    """A learner whose fit takes half a second by the clock of the engine, and no time."""
+
+    name, seeded, clock = "slow", False, 0.0
+
+    def fit(self, table, labels):
+        _Slow.clock += 0.5
+        return self
+
+    def logits(self, people):
+        return np.zeros(len(people), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected", "spread_at"),
+    [
+        ([30], None, 1),  # one training is timed; of the others half the time is worth the start
+        ([20], None, None),
+        ([4] * 10, None, 12),  # starting would have paid for what went before: not in the midst of a call
+        ([4] * 10, 40, 1),
+        ([4] * 3, 12, None),
+        ([4] * 12, 12, None),
+    ],
+)
+def test_processes_start_where_they_save_more_than_they_take(calls, expected, spread_at, monkeypatch):
+    from butfor.learn import joblib_engine as engine
+
+    monkeypatch.setattr(engine.time, "perf_counter", lambda: _Slow.clock)
+    monkeypatch.setattr(engine._Bound, "warm", False)
+    spread = []
+
+    def pretend(self, trainings, progress):
+        spread.append(len(trainings))
+        return [np.zeros(1, np.float32)] * len(trainings)
+
+    monkeypatch.setattr(engine._Bound, "_spread", pretend)
+    X, y = loans()
+    bound = butfor.JoblibEngine(2).bind(_Slow(), Table(X[:ROWS], y[:ROWS]), X[:1])
+    if expected:
+        bound.expect(expected)
+    done = 0
+    for size in calls[: 1 + (spread_at or sum(calls)) // max(calls)]:
+        assert bound([Training((), None)] * size).shape == (size, 1)
+        done += size
+        if spread:
+            assert done - spread[0] == spread_at
+            return
+    assert spread_at is None
+
+
+def test_a_worker_encodes_a_table_once(monkeypatch):
+    from butfor.learn import joblib_engine as engine
+    from butfor.mlp.learner import MLPLearner
+
+    X, y = loans()
+    table = Table(X[:ROWS], y[:ROWS], (X[ROWS:], y[ROWS:]))
+    learner = MLPLearner(butfor.MLP((2,), max_epochs=1))
+    encoded = []
+    transform = TableEncoder.transform
+    monkeypatch.setattr(TableEncoder, "transform", lambda self, X: encoded.append(len(X)) or transform(self, X))
+    engine.train((learner, table, X[ROWS:]), [Training((), seed) for seed in range(5)])
+    assert sorted(encoded) == sorted([ROWS, len(X) - ROWS, len(X) - ROWS])  # training rows, validation rows, people
+
+
+def test_jobs_are_not_dropped():
+    from butfor.learn.engines import choose_engine
+
+    learner = as_learner(GaussianNB())
+    assert choose_engine("joblib", learner, 4).n_jobs == 4
+    assert choose_engine("auto", learner, 3).n_jobs == 3
+    with pytest.raises(SettingError, match="n_jobs=0"):
+        butfor.JoblibEngine(0)
+
+
+@pytest.mark.parametrize(
+    ("model", "taken"),
+    [
+        (LogisticRegression(), True),
+        (columns_pipeline(), True),
+        (RidgeClassifier(), True),
+        (LogisticRegression(solver="liblinear"), False),
+        (LogisticRegression(l1_ratio=1, solver="saga"), False),
+        (LogisticRegression(class_weight="balanced"), False),
+        (make_pipeline(CalibratedClassifierCV(GaussianNB()), LogisticRegression()), False),
+        (GaussianNB(), False),
+    ],
+)
+def test_the_linear_engine_takes_what_it_can(model, taken):
+    assert LinearEngine().accepts(as_learner(model)) is taken
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
+def test_the_linear_engine_is_the_estimators_own_fit(C, intercept):
+    model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, fit_intercept=intercept)
+    for weight in (None, np.linspace(0.2, 3, ROWS)):
+        audit, people = fitted_model(model, sample_weight=weight)
+        rng = np.random.default_rng(0)
+        sets = [tuple(sorted(rng.choice(ROWS, size, replace=False).tolist())) for size in (0, 1, 5, 40, 80)]
+        fast = LinearEngine().bind(audit.learner_, audit.table_, people)([Training(flips) for flips in sets])
+        own = [audit.learner_.fit(audit.table_, audit.table_.labels(flips)).logits(people) for flips in sets]
+        assert fast == pytest.approx(np.array(own), abs=1e-4)
+
+
+# --- records --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n in MODELS if n != "skorch"])
+def test_a_record_brings_the_learner_back(name):
+    learner = as_learner(MODELS[name](), butfor.TableEncoder("ordinal") if name == "svc" else None)
+    again = learner_of(pickle.loads(pickle.dumps(learner.record())))
+    assert again.record() == learner.record()
+    assert repr(again.estimator) == repr(learner.estimator)
+
+
+def test_a_record_does_not_start_code_of_its_own():
+    record = describe.describe(LogisticRegression())
+    for path in ("os:system", "subprocess:Popen", "test_models:Moody"):
+        with pytest.raises(butfor.errors.ReplayError, match="may not start by itself"):
+            describe.rebuild(record | {"class": path})
+    with pytest.raises(butfor.errors.ReplayError, match="not an estimator"):
+        describe.rebuild(record | {"class": "sklearn:show_versions"})
+    with pytest.raises(butfor.errors.ReplayError, match="not installed"):
+        describe.rebuild(record | {"class": "sklearn.nowhere:Thing"})
+
+
+def test_what_a_record_cannot_bring_back_is_named():
+    X, y = loans()
+
+    def nearest(model, table, people):
+        return np.zeros((len(people), table.n))
+
+    audit = butfor.LabelAudit(
+        KNeighborsClassifier(metric=lambda a, b: np.abs(a - b).sum()), rank=nearest, phi=lambda s: s.logits < 9,
+        budget=1, members=1, fresh_seeds=0, strategy="singles",
+    ).fit(X[:60], y[:60], sensitive_features="région")  # fmt: skip
+    lost = audit.run_record()["not_rebuildable"]
+    assert [line.split(":")[0] for line in lost] == ["model.metric", "data", "phi", "rank"]
+    with pytest.raises(SettingError, match="ledger"):
+        butfor.LabelAudit(audit.model, ledger="l.sqlite").fit(X[:60], y[:60], sensitive_features="région").explain(
+            X[60:61]
+        )
+    verdict = audit.explain_all(X[60:80])[0]
+    with pytest.raises(butfor.errors.ReplayError, match="which a record cannot carry"):
+        replay(verdict.to_dict(), training=verdict.training)
+    assert replay(verdict.to_dict(), training=verdict.training, model=audit.model).agrees
+    assert butfor.replay(verdict, model=audit.model).agrees
+
+
+def test_parameters_are_recorded():
+    from butfor.rank.combined import Combined
+    from butfor.rank.distance import Distance
+    from butfor.rank.surrogate import Surrogate
+
+    X, y = loans()
+    audit = butfor.LabelAudit(LogisticRegression(), rank=Surrogate(ridge=50), strategy=butfor.GuidedSearch(3), budget=2)
+    run = audit.fit(X[:60], y[:60], sensitive_features="région").run_record()
+    assert run["rank_parameters"] == {"ridge": 50, "signed": False}
+    assert run["strategy_parameters"] == {"tries": 3, "share": True, "alternatives": 0}
+    assert run["learner"]["estimator"]["params"]["C"] == 1.0
+    assert run["not_rebuildable"] == ["data: the table was given in Python"]
+    parts = butfor.LabelAudit(LogisticRegression(), rank=Combined([Surrogate(7), Distance()]), budget=2)
+    run = parts.fit(X[:60], y[:60], sensitive_features="région").run_record()
+    assert run["rank_parameters"]["parts"][0] == {"name": "surrogate", "ridge": 7, "signed": False}
+
+
+# --- scikit-learn's manners -----------------------------------------------------------------------------
+
+
+def test_an_audit_is_an_estimator(tmp_path):
+    given = {"model": LogisticRegression(C=3), "encoder": butfor.TableEncoder("ordinal"), "budget": 4, "fresh_seeds": 2}
+    audit = butfor.LabelAudit(**given, ledger=tmp_path / "none.sqlite")
+    assert not (tmp_path / "none.sqlite").exists()  # nothing is opened before it is used
+    assert all(getattr(audit, name) is value for name, value in given.items())
+    assert audit.get_params()["model__C"] == 3
+    other = clone(audit).set_params(model__C=5, budget=2, ledger=None)
+    assert (other.model.C, audit.model.C, other.budget) == (5, 3, 2)
+    X, y = loans()
+    other.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
+    assert not hasattr(other.model, "coef_")
+    assert not hasattr(other.encoder, "blocks_")
+    again = pickle.loads(pickle.dumps(other))
+    ours, theirs = (audit.explain_all(X[ROWS:]) for audit in (other, again))
+    assert [v.positions for v in ours] == [v.positions for v in theirs]
+    assert clone(butfor.LabelAudit(phi=butfor.rules.predicted(1))).phi.text == "predicted(1)"
+    mlp = pickle.loads(pickle.dumps(butfor.LabelAudit(butfor.MLP((4,))).fit(X, y, sensitive_features="région")))
+    assert mlp.explain(X.iloc[[0]]).training_rows == 138
+
+
+def test_searching_keeps_what_is_not_named():
+    X, y = loans()
+    audit = butfor.LabelAudit(LogisticRegression(), rank="distance", strategy="singles")
+    audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
+    other = audit.searching("surrogate")
+    assert (other.rank_.name, other.strategy_.name) == ("surrogate", "singles")
+    assert audit.rank_.name == "distance"
+    assert audit.searching(strategy="algorithm1").rank_.name == "distance"
+
+
+def test_a_population_is_a_sequence():
+    audit, people = fitted_model(LogisticRegression())
+    population = audit.explain_all(people, cases=[9, 4, 20])
+    assert [v.case for v in population] == [9, 4, 20]
+    assert population[1] is population.about(4)
+    assert population[-1].case == 20
+    assert [v.case for v in population[:2]] == [9, 4]
+    assert population.index(population[2]) == 2
+    with pytest.raises(IndexError, match="There is no verdict 3"):
+        population[3]
+    with pytest.raises(KeyError, match="no verdict about person 5"):
+        population.about(5)
+
+
+def test_keystones_are_rows_not_names():
+    X, y = loans()
+    renamed = X[:ROWS].set_axis([7] * ROWS)  # an index that names nobody
+    audit = butfor.LabelAudit(LogisticRegression(), budget=3, members=1, fresh_seeds=0)
+    audit.fit(renamed, y[:ROWS].to_numpy(), sensitive_features="région")
+    population = audit.explain_all(X[ROWS:])
+    positions = {p for v in population.found for p in v.positions}
+    assert len(population.keystones) == len(positions) > 1
+    assert population.keystones["people"].sum() == sum(len(v.positions) for v in population.found)
+
+
+def test_nothing_is_trained_for_an_announcement_that_nobody_hears():
+    counted = []
+
+    class Counting(butfor.JoblibEngine):
+        def bind(self, *given):
+            train = super().bind(*given)
+            return lambda trainings, progress=None: (counted.extend(trainings), train(trainings, progress))[1]
+
+    audit, people = fitted_model(GaussianNB())
+    audit.engine = Counting(1)
+    audit = audit.searching("distance", Algorithm1(share=False))
+    population = audit.explain_all(people[:4])
+    assert len(counted) == population.run["retrainings"]
+
+
+def test_printing_a_verdict_says_how_far_to_believe_it():
+    audit, people = fitted_model(LogisticRegression())
+    found = audit.explain_all(people).found[0]
+    assert "Solid: this learner has no seed noise" in repr(found)
+    audit, people = fitted_model(RandomForestClassifier(5, random_state=0))
+    assert "Not checked under fresh seeds" in repr(audit.explain_all(people).found[0])
+    audit.fresh_seeds = 3
+    assert "of 3 fresh seeds" in repr(audit.explain_all(people).found[0])
+
+
+def test_a_seed_that_changes_nothing_is_no_seed():
+    assert fitted_model(LogisticRegression(random_state=3))[0].seeded_ is False
+    assert fitted_model(HistGradientBoostingClassifier(max_iter=4, random_state=3))[0].seeded_ is False
+    assert fitted_model(RandomForestClassifier(4, random_state=3))[0].seeded_ is True
+    assert fitted_model(KNeighborsClassifier())[0].seeded_ is False
+
+
+def test_what_pulls_a_decision_adds_up_to_it():
+    for model in (LogisticRegression(), RidgeClassifier(), columns_pipeline(), butfor.MLP((5,), max_epochs=9)):
+        audit, people = fitted_model(model)
+        verdict = audit.explain_all(people)[3]
+        weights = verdict.local_weights()
+        assert weights["pull"].sum() == pytest.approx(verdict.logit, abs=1e-4)
+        assert list(weights["pull"].abs()) == sorted(weights["pull"].abs(), reverse=True)
+        if not hasattr(model, "steps"):
+            assert set(weights.index) == {*people.columns, "(bias)"}
+            assert weights.loc["# debts", "value"] == people.iloc[3]["# debts"]
+    audit, people = fitted_model(GaussianNB())
+    with pytest.raises(SettingError, match="no local linear model"):
+        audit.explain_all(people)[0].local_weights()
+
+
+# --- from the command line ------------------------------------------------------------------------------
+
+
+def test_a_model_of_ones_own_from_the_command_line(capsys, tmp_path, monkeypatch):
+    from butfor.cli import main
+
+    odd_table(300).to_csv(tmp_path / "loans.csv", index=False)
+    (tmp_path / "ours_for_test.py").write_text(
+        textwrap.dedent("""
+        from sklearn.linear_model import SGDClassifier
+        from sklearn.naive_bayes import GaussianNB
+
+        ready = GaussianNB()
+
+        class Own(SGDClassifier):
+            pass
+
+        def made():
+            return Own(random_state=0)
+        """)
+    )
+    monkeypatch.chdir(tmp_path)
+    given = ["audit", "loans.csv", "--label", "granted", "--sensitive", "région", "--budget", "3", "--cases", "0:12"]
+    for name in ("ready", "made"):
+        assert (
+            main([*given, "--model", f"ours_for_test:{name}", "--out", name, "--members", "1", "--fresh-seeds", "2"])
+            == 0
+        )
+    err = capsys.readouterr().err
+    assert "GaussianNB has no decision_function; its margin is the logit of predict_proba" in err
+    assert main(["replay", "ready/audit.json"]) == 0
+    assert main(["replay", "made/audit.json"]) == 2
+    assert "may not start by itself" in capsys.readouterr().err
+    assert main(["replay", "made/audit.json", "--model", "ours_for_test:made"]) == 0
+    sys.modules.pop("ours_for_test")
+
+
+def test_grouped_by_but_not_learned_from(capsys, tmp_path):
+    from butfor.cli import main
+
+    odd_table(300).to_csv(tmp_path / "loans.csv", index=False)
+    given = [
+        "audit", tmp_path / "loans.csv", "--label", "granted", "--sensitive", "région,member",
+        "--drop", "région,member", "--model", "logistic", "--budget", "3", "--out", tmp_path / "out",
+    ]  # fmt: skip
+    assert main([str(word) for word in given]) == 0
+    out, err = capsys.readouterr()
+    assert "The model does not see 'région × member'" in err
+    assert "north · True" in out
+    assert main(["replay", str(tmp_path / "out" / "audit.json")]) == 0
+
+
+def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, capsys):
+    import inspect
+    import json
+
+    from butfor.cli import main
+    from butfor.cli.commands import audit as command
+
+    defaults = {p.name: p.default for p in inspect.signature(butfor.LabelAudit).parameters.values()}
+    options = {p.name: p.default for p in command.params}
+    for name in ("members", "phi", "psi", "fresh_seeds", "engine", "rank"):
+        given = None if options[name].__class__.__name__ == "Sentinel" else options[name]
+        assert given == defaults[name], name
+    table = odd_table(300)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    main(["audit", str(tmp_path / "t.csv"), "--label", "granted", "--sensitive", "région", "--cases", "0", "--json"])
+    run = json.loads(capsys.readouterr().out)["run"]
+    from butfor.data.table import load_table
+
+    data = load_table(tmp_path / "t.csv", label="granted", sensitive="région")
+    audit = butfor.LabelAudit().fit(
+        data.X_train, data.y_train, sensitive_features="région", validation=(data.X_val, data.y_val)
+    )
+    for name in ("learner", "members", "budget", "rank", "strategy", "phi", "psi", "fresh_seeds"):
+        assert audit.run_record()[name] == run[name], name
+
+
+# --- from outside ---------------------------------------------------------------------------------------
+
+
+def test_a_learner_of_ones_own():
+    class Nearest:
+        """Decides as the nearest training row along one column is labelled."""
+
+        name, seeded = "nearest along one column", False
+
+        def __init__(self, column):
+            self.column = column
+
+        def fit(self, table, labels):
+            return NearestModel(self.column, table.X[self.column].to_numpy(), labels)
+
+        def reseeded(self, seed):
+            return self
+
+        def record(self):
+            return {"kind": "nearest", "column": self.column}
+
+    class NearestModel:
+        def __init__(self, column, values, labels):
+            self.column, self.values, self.labels = column, values, labels
+
+        def logits(self, people):
+            gaps = np.abs(people[self.column].to_numpy()[:, None] - self.values[None, :])
+            return (2 * self.labels[gaps.argmin(axis=1)] - 1).astype(np.float32)
+
+    X, y = loans()
+    audit = butfor.LabelAudit(Nearest("Income (k€), net"), budget=1, psi="same_group & labelled_as_predicted")
+    audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
+    population = audit.explain_all(X[ROWS:], y[ROWS:])
+    nearest = np.abs(
+        X["Income (k€), net"][ROWS:].to_numpy()[:, None] - X["Income (k€), net"][:ROWS].to_numpy()[None, :]
+    ).argmin(axis=1)
+    for verdict in population:
+        row = nearest[verdict.case]
+        same = X["région"].iloc[row] == verdict.group
+        assert verdict.found == same
+        assert verdict.positions == ((row,) if same else ())
+    assert audit.run_record()["not_rebuildable"][0] == "model: nearest along one column is a learner of the user's own"
+
+
+def test_an_engine_a_ranking_and_a_strategy_of_ones_own():
+    class Slow:
+        """Calls the learner's fit, one after the other."""
+
+        name, by_definition, width = "slow", True, 1
+
+        def accepts(self, learner):
+            return True
+
+        def bind(self, learner, table, people):
+            def train(trainings, progress=None):
+                return np.array([learner.fit(table, table.labels(flips)).logits(people) for flips, _ in trainings])
+
+            return train
+
+    class LastFirst:
+        name = "last first"
+
+        def score(self, model, table, people):
+            return np.tile(np.arange(table.n, dtype=float), (len(people), 1))
+
+    class Pairs(butfor.Strategy):
+        name = "pairs"
+
+        def attempts(self, person):
+            for k in range(0, min(6, len(person.order) - 1), 2):
+                yield tuple(sorted(int(row) for row in person.order[k : k + 2]))
+
+        def count(self, flippable, budget):
+            return 3
+
+        def depth(self, flippable, budget):
+            return 6
+
+    X, y = loans()
+    audit = butfor.LabelAudit(
+        GaussianNB(), engine=Slow(), rank=LastFirst(), strategy=Pairs(), budget=2, members=1, fresh_seeds=2
+    )
+    audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
+    population = audit.explain_all(X[ROWS:], y[ROWS:])
+    assert {len(v.positions) for v in population.found} <= {2}
+    assert max(v.attempts for v in population) == 3
+    run = population.run
+    assert (run["engine"], run["rank"], run["strategy"], run["confirmations"]) == ("slow", "last first", "pairs", 0)
+    assert len(run["not_rebuildable"]) == 3
+
+
+# --- what real tables and models do ---------------------------------------------------------------------
+
+
+def test_class_weights_name_the_users_own_labels():
+    X, y = loans()
+    numeric, words = X[["Income (k€), net", "# debts"]], y.map({True: "paid", False: "owed"})
+    for labels, weights in ((y.astype(int) + 1, {1: 5, 2: 1}), (words, {"owed": 1, "paid": 5})):
+        model = LogisticRegression(solver="newton-cholesky", class_weight=weights)
+        audit = butfor.LabelAudit(model, budget=3, members=1, fresh_seeds=0)
+        audit.fit(numeric[:ROWS], labels[:ROWS], sensitive_features=X["région"][:ROWS])
+        own = clone(model).fit(numeric[:ROWS], labels[:ROWS])
+        assert np.array_equal(audit.model_.logits(numeric) > 0, own.predict(numeric) == audit.classes_[1])
+        population = audit.explain_all(numeric[ROWS:], labels[ROWS:], sensitive_features=X["région"][ROWS:])
+        assert all(butfor.replay(v).agrees for v in population.found)
+        with pytest.raises(TableError, match="which no training label is"):
+            audit.explain_all(
+                numeric[ROWS:], y[ROWS:].map({True: "x", False: "z"}), sensitive_features=X["région"][ROWS:]
+            )
+
+
+def test_a_column_handed_over_as_values_too_is_still_seen():
+    X, y = loans()
+    audits = [
+        butfor.LabelAudit(LogisticRegression(), budget=1).fit(X[:ROWS], y[:ROWS], sensitive_features=given)
+        for given in ("région", X["région"][:ROWS], X[["région"]][:ROWS])
+    ]
+    assert [audit.sensitive_.blind for audit in audits] == [False] * 3
+    assert len({tuple(audit.eligible_cases(X[ROWS:])) for audit in audits}) == 1
+    with pytest.raises(TableError, match="holds other values"):
+        audits[0].fit(X[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS].str.upper())
+
+
+def test_people_beside_the_table_are_matched_by_their_text():
+    X, y = loans()
+    seen, groups = X.drop(columns="member"), X["member"].astype(int).astype(str)
+    audit = butfor.LabelAudit(LogisticRegression(), budget=3, members=1, fresh_seeds=0)
+    audit.fit(seen[:ROWS], y[:ROWS], sensitive_features=groups[:ROWS])
+    population = audit.explain_all(seen[ROWS:], sensitive_features=X["member"][ROWS:].astype(int).to_numpy())
+    assert all(v.flippable for v in population)
+
+
+def test_a_pipeline_inside_a_pipeline():
+    numeric, words = ["Income (k€), net", "# debts"], ["région"]
+    columns = make_column_transformer((StandardScaler(), numeric), (OneHotEncoder(), words))
+    inner = make_pipeline(StandardScaler(with_mean=False), LogisticRegression(solver="newton-cholesky"))
+    audit, people = fitted_model(make_pipeline(columns, inner))
+    scores = as_ranking("influence").score(audit.model_, audit.table_, people)
+    before = audit.model_.logits(people)
+    after = audit.learner_.fit(audit.table_, audit.table_.labels((7,))).logits(people)
+    assert np.corrcoef(scores[:, 7], (after - before) * np.where(before > 0, -1, 1))[0, 1] > 0.99
+    assert audit.explain_all(people).found
+
+
+def test_classifiers_that_can_transform_are_no_preprocessing():
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.ensemble import StackingClassifier, VotingClassifier
+
+    for model in (
+        LinearDiscriminantAnalysis(),
+        VotingClassifier([("a", GaussianNB()), ("b", LogisticRegression())], voting="soft"),
+        StackingClassifier([("a", GaussianNB())], cv=2),
+    ):
+        audit, people = fitted_model(model)
+        assert len(audit.model_.logits(people)) == ASKED
+
+
+def test_other_preprocessing_is_not_taken_for_an_encoder():
+    with pytest.raises(SettingError, match="goes into a pipeline"):
+        as_learner(KNeighborsClassifier(), StandardScaler())
+    with pytest.raises(SettingError, match="goes into a pipeline"):
+        as_learner(KNeighborsClassifier(), "ordinal")
+
+
+def test_a_solver_that_stops_short_is_trained_by_itself():
+    X, y = loans()
+    rough = X[["Income (k€), net", "# debts"]] * [1e3, 1.0]
+    audit = butfor.LabelAudit(LogisticRegression(max_iter=3), budget=2, members=1, fresh_seeds=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        audit.fit(rough[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
+        population = audit.explain_all(rough[ROWS:], sensitive_features=X["région"][ROWS:])
+    assert population.run["engine"] == "joblib"
+
+
+def test_retrainings_that_fail_are_told():
+    class Fussy(LogisticRegression):
+        def fit(self, X, y):
+            if not np.array_equal(y, self.expected):
+                raise ValueError("not these labels")
+            return super().fit(X, y)
+
+    X, y = loans()
+    Fussy.expected = y[:ROWS].astype(int).to_numpy()
+    numeric = X[["Income (k€), net", "# debts"]]
+    audit = butfor.LabelAudit(Fussy(), budget=2, members=1, fresh_seeds=0, strategy="algorithm1", rank="distance")
+    audit.fit(numeric[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
+    verdict = audit.explain_all(numeric[ROWS:], sensitive_features=X["région"][ROWS:])[0]
+    assert "2 of these trainings failed or diverged." in verdict.sentence
+
+
+def test_a_script_of_ones_own_can_be_spread_over_processes(tmp_path):
+    import subprocess
+
+    script = tmp_path / "mine.py"
+    script.write_text(
+        textwrap.dedent("""
+        import numpy as np, pandas as pd
+        from sklearn.linear_model import LogisticRegression
+        import butfor, butfor.learn.joblib_engine as engine
+        from butfor import Training
+
+        class Own(LogisticRegression):
+            pass
+
+        if __name__ == "__main__":
+            engine.START_SECONDS = engine.WARM_SECONDS = 0.0
+            rng = np.random.default_rng(0)
+            X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+            y = pd.Series((X["a"] > 0).astype(int))
+            audit = butfor.LabelAudit(Own(), budget=1).fit(X, y, sensitive_features=rng.choice(["p", "q"], 60))
+            train = butfor.JoblibEngine(2).bind(audit.learner_, audit.table_, X)
+            print(train([Training((k,)) for k in range(20)]).shape)
+        """)
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.stdout.strip() == "(20, 60)", done.stderr[-800:]
+
+
+def test_the_rows_set_aside_are_set_aside_again_on_replay():
+    data = butfor.load_dataset("german")
+    audit = butfor.LabelAudit(butfor.MLP((8,), max_epochs=30, batch_size=None), budget=8, members=1, fresh_seeds=0)
+    audit.fit(data.X_train, data.y_train, sensitive_features="sex")
+    verdict = audit.explain_all(data.X_test, cases=range(20)).found[0]
+    loaded = butfor.Verdict.from_json(verdict.to_json())
+    assert butfor.replay(loaded).agrees
+    assert len(loaded.dataset(verdict.training)[0]) == 600
+
+
+def test_settings_of_the_wrong_kind_get_a_sentence():
+    X, y = loans()
+    for wrong in (
+        {"engine": 5}, {"engine": butfor.JoblibEngine}, {"rank": type("R", (), {"score": None})}, {"strategy": []},
+        {"fresh_seeds": None}, {"n_jobs": "2"}, {"random_state": None}, {"phi": butfor.rules.stable_under_switch},
+    ):  # fmt: skip
+        with pytest.raises(SettingError):
+            butfor.LabelAudit(LogisticRegression(), **wrong).fit(X, y, sensitive_features="région").explain(X.iloc[[0]])
+
+
+def test_an_embedded_set_grouped_by_what_it_does_not_learn_from(capsys, tmp_path, monkeypatch):
+    from butfor.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    given = ["audit", "german", "--model", "logistic", "--drop", "sex", "--sensitive", "sex", "--cases", "0:30"]
+    assert main([*given, "--out", "german-blind", "--budget", "3"]) == 0
+    assert "does not see 'sex'" in capsys.readouterr().err
+    assert main(["replay", "german-blind/audit.json"]) == 0

@@ -1,0 +1,237 @@
+"""The stacked engine against the reference: the same trainings reached two ways."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from butfor.errors import EngineError, SettingError
+from butfor.mlp import launchplan, onelaunch, stacked
+from butfor.mlp.recipe import Fits, Recipe, Rows
+from butfor.mlp.reference import fit_many, train
+from butfor.mlp.stacked import StackedEngine, float32_products, stack_size
+
+SHORT = {"max_epochs": 12, "patience": 3, "learning_rate": 0.02}
+FLIPS = [(), (3,), (0, 17, 40), (5, 99), (98,), (10, 11, 12, 13, 14)]
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+
+def table(n: int = 100, d: int = 7, seed: int = 0) -> Rows:
+    """Rows with something to learn, noise that ends the learning early, and 40 for validation."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n + 40, d)).astype(np.float32)
+    score = X @ random.normal(size=d) / d**0.5 + np.sin(2 * X[:, 0]) + 0.7 * random.logistic(size=n + 40)
+    y = (score > 0).astype(np.float32)
+    return Rows(X[:n], y[:n], X[n:], y[n:])
+
+
+def people(d: int = 7) -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(30, d)).astype(np.float32)
+
+
+def assert_alike(got: Fits, expected: Fits, within: float = 1e-5) -> None:
+    assert got.epochs.tolist() == expected.epochs.tolist()
+    assert got.best_epoch.tolist() == expected.best_epoch.tolist()
+    np.testing.assert_allclose(got.validation_loss, expected.validation_loss, atol=within)
+    np.testing.assert_allclose(got.logits, expected.logits, atol=within)
+    # Adam divides a gradient by its own size: of one that is almost zero, the rounding is a step.
+    np.testing.assert_allclose(got.weights, expected.weights, atol=10 * within)
+
+
+def assert_same(got: Fits, expected: Fits) -> None:
+    for field in ("epochs", "best_epoch", "validation_loss", "logits", "weights"):
+        np.testing.assert_array_equal(getattr(got, field), getattr(expected, field))
+
+
+def part(fits: Fits, which: list[int]) -> Fits:
+    return Fits(*(getattr(fits, field.name)[which] for field in dataclasses.fields(Fits)))
+
+
+@pytest.mark.parametrize("hidden", [(), (9,), (8, 6), (6, 5, 4)], ids=lambda hidden: f"depth{len(hidden)}")
+@pytest.mark.parametrize("batch_size", [None, 32], ids=["full", "minibatch"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
+def test_trains_what_the_reference_trains(activation, batch_size, hidden):
+    recipe = Recipe(hidden, activation, batch_size=batch_size, **SHORT)
+    work = (recipe, table(), FLIPS, people())
+    assert_alike(StackedEngine().fit_many(*work), fit_many(*work))
+
+
+def test_networks_leave_the_stack_as_they_stop_and_stay_as_if_alone():
+    recipe, rows = Recipe((8, 6), batch_size=32, patience=1, learning_rate=0.05), table(seed=2)
+    together = StackedEngine().fit_many(recipe, rows, FLIPS, people())
+    assert len(set(together.epochs)) > 2, "the networks were to stop at different epochs"
+    for k, flips in enumerate(FLIPS):
+        alone = StackedEngine().fit_many(recipe, rows, [flips], people())
+        assert_alike(alone, part(together, [k]))
+
+
+def test_the_order_and_the_size_of_stacks_do_not_matter(monkeypatch):
+    recipe, order = Recipe((8, 6), batch_size=None, **SHORT), [4, 0, 5, 2, 1, 3]
+    together = StackedEngine().fit_many(recipe, table(), FLIPS, people())
+    monkeypatch.setitem(stacked.LARGEST_STACK, "cpu", 4)
+    shuffled = StackedEngine().fit_many(recipe, table(), [FLIPS[k] for k in order], people())
+    assert_alike(shuffled, part(together, order))
+
+
+def test_a_flip_set_trains_as_its_labels_do():
+    recipe, rows = Recipe((8,), batch_size=32, **SHORT), table()
+    turned = Rows(rows.X, rows.labels(FLIPS[2]), rows.X_val, rows.y_val)
+    by_flips = StackedEngine().fit_many(recipe, rows, [FLIPS[2]], people())
+    by_labels = StackedEngine().fit_many(recipe, turned, [()], people())
+    assert_same(by_flips, by_labels)
+    assert not np.array_equal(by_flips.weights, StackedEngine().fit_many(recipe, rows, [()], people()).weights)
+
+
+def test_the_fits_unpack_to_networks_that_answer_the_same():
+    recipe, rows = Recipe((8, 6), batch_size=None, **SHORT), table()
+    fits = StackedEngine().fit_many(recipe, rows, FLIPS, people())
+    network = fits.network(2, recipe, rows.d)
+    np.testing.assert_allclose(network.logits(people()), fits.logits[2], atol=1e-6)
+    assert network.best_epoch == train(recipe, rows, FLIPS[2]).best_epoch
+
+
+def test_progress_counts_every_network_once():
+    seen: list[int] = []
+    StackedEngine().fit_many(Recipe((4,), **SHORT), table(), FLIPS, people(), seen.append)
+    assert sum(seen) == len(FLIPS)
+
+
+def test_no_flip_sets_and_no_people():
+    recipe, rows = Recipe((4,), **SHORT), table()
+    nothing = StackedEngine().fit_many(recipe, rows, [], people())
+    assert nothing.logits.shape == (0, 30)
+    assert nothing.weights.shape == (0, recipe.parameters(rows.d))
+    assert StackedEngine().fit_many(recipe, rows, [()], people()[:0]).logits.shape == (1, 0)
+
+
+def test_the_process_keeps_its_settings():
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    state = torch.random.get_rng_state()
+    StackedEngine().fit_many(Recipe((4,), **SHORT), table(), FLIPS, people())
+    torch.set_float32_matmul_precision("high")
+    with float32_products():
+        assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.get_float32_matmul_precision() == "high"
+    torch.set_float32_matmul_precision(precision)
+    assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (threads, precision)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(EngineError, match=r"device='cuda' is not there.*Use device='cpu'"):
+        StackedEngine("cuda")
+    with pytest.raises(SettingError, match="say 'cpu', 'cuda'"):
+        StackedEngine("gpu")
+    with pytest.raises(SettingError, match="not supported"):
+        StackedEngine("meta")
+
+
+def test_too_little_memory_for_one_network_is_refused(monkeypatch):
+    recipe, rows = Recipe(batch_size=None), table()
+    monkeypatch.setattr(stacked, "free_memory", lambda device: 10_000)
+    with pytest.raises(EngineError, match="one network on 100 rows takes about"):
+        StackedEngine().fit_many(recipe, rows, FLIPS, people())
+
+
+def test_the_stack_fits_the_free_memory(monkeypatch):
+    recipe, rows = Recipe(batch_size=None), table()
+    monkeypatch.setattr(stacked, "free_memory", lambda device: 4_000_000)
+    few = stack_size(recipe, rows, 30, torch.device("cpu"))
+    monkeypatch.setattr(stacked, "free_memory", lambda device: 8_000_000)
+    assert 1 <= few < stack_size(recipe, rows, 30, torch.device("cpu")) <= stacked.LARGEST_STACK["cpu"]
+
+
+def test_one_launch_is_for_cuda_only():
+    assert not onelaunch.can_train(Recipe(), table(), people(), torch.device("cpu"))
+
+
+def test_labels_are_packed_lowest_bit_first():
+    y = np.zeros(40, np.float32)
+    y[[0, 33]] = 1
+    assert onelaunch._bits(y).tolist() == [1, 2]
+
+
+@needs_cuda
+@pytest.mark.parametrize("hidden", [(9,), (32, 32), (16, 12, 8)], ids=lambda hidden: f"depth{len(hidden)}")
+@pytest.mark.parametrize("batch_size", [None, 8, 96], ids=["full", "batch8", "batch96"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
+def test_one_launch_trains_what_the_reference_trains(activation, batch_size, hidden):
+    recipe = Recipe(hidden, activation, batch_size=batch_size, **SHORT)
+    work = (recipe, table(), FLIPS, people())
+    assert onelaunch.can_train(recipe, table(), people(), torch.device("cuda"))
+    assert_alike(StackedEngine("cuda").fit_many(*work), fit_many(*work), within=5e-5)
+
+
+@needs_cuda
+@pytest.mark.parametrize("batch_size", [None, 32], ids=["full", "minibatch"])
+def test_one_launch_gives_the_same_bits_whatever_else_it_trains(batch_size):
+    recipe, rows = Recipe((32, 32), batch_size=batch_size, max_epochs=40), table(500)
+    many = [(i,) for i in range(500)]
+    together = StackedEngine("cuda").fit_many(recipe, rows, many, people())
+    assert_same(
+        StackedEngine("cuda").fit_many(recipe, rows, many[::-1], people()),
+        part(together, [*range(499, -1, -1)]),
+    )
+    assert_same(StackedEngine("cuda").fit_many(recipe, rows, [many[7]], people()), part(together, [7]))
+
+
+@pytest.mark.parametrize(("room", "launches"), [(1, 5), (2, 2), (8, 1)])
+def test_however_many_launches_it_takes_answers_are_in_the_order_asked_for(monkeypatch, room, launches):
+    recipe, rows, asked = Recipe((4,), batch_size=32, max_epochs=3), table(), people()
+    seeds, flips = [5, 3, 5, 8, 8, 3], [(), (1,), (2,), (), (4, 5), (6,)]
+    seen = []
+
+    def launch(recipe, rows, flip_sets, seeds, people, device, progress, weights):
+        """What the kernel would do, by the reference."""
+        seen.append(len(set(seeds)))
+        recipes = [dataclasses.replace(recipe, seed=seed) for seed in seeds]
+        fits = [fit_many(one, rows, [flips], people) for one, flips in zip(recipes, flip_sets, strict=True)]
+        columns = [np.concatenate([getattr(one, field.name) for one in fits]) for field in dataclasses.fields(Fits)]
+        return *columns[:-1], columns[-1] if weights else columns[-1][:, :0]
+
+    expected = StackedEngine().fit_many(recipe, rows, flips, asked, seeds=seeds)
+    monkeypatch.setattr(onelaunch, "can_train", lambda *_: True)
+    monkeypatch.setattr(onelaunch, "MOST_ORDER_BYTES", room * 4 * recipe.max_epochs * rows.n)
+    monkeypatch.setattr(onelaunch, "train", launch)
+    assert_alike(StackedEngine().fit_many(recipe, rows, flips, asked, seeds=seeds), expected)
+    assert (len(seen), max(seen)) == (launches, min(room, 3))
+    answers = StackedEngine().answer_many(recipe, rows, flips, asked, seeds=seeds)
+    np.testing.assert_allclose(answers, expected.answers, atol=1e-5)
+
+
+@needs_cuda
+def test_the_kernels_own_answers_are_in_the_order_asked_for(monkeypatch):
+    recipe, rows, seeds = Recipe((4,), batch_size=32, max_epochs=3), table(), [5, 3, 5, 8, 3, 8]
+    whole = StackedEngine("cuda").fit_many(recipe, rows, FLIPS, people(), seeds=seeds)
+    monkeypatch.setattr(onelaunch, "MOST_ORDER_BYTES", 4 * recipe.max_epochs * rows.n)
+    assert np.array_equal(StackedEngine("cuda").answer_many(recipe, rows, FLIPS, people(), seeds=seeds), whole.answers)
+
+
+def test_a_row_that_is_not_there_cannot_be_flipped():
+    recipe, rows = Recipe((4,), batch_size=None), table()
+    inputs = launchplan.inputs_of(rows, people())
+    plan = launchplan.Plan(recipe.widths(rows.d), 0, "relu", gather=False, warps=1, blocks=1, slots=1)
+    with pytest.raises(SettingError, match="rows go from 0 to 99"):
+        onelaunch.prepare(recipe, rows, [(100,)], [0], people(), plan, inputs, torch.device("cpu"))
+
+
+@needs_cuda
+def test_an_interrupted_launch_ends():
+    def interrupt(finished: int) -> None:
+        raise KeyboardInterrupt
+
+    rows = table(5000)
+    with pytest.raises(KeyboardInterrupt):
+        StackedEngine("cuda").fit_many(Recipe(batch_size=8), rows, [(i,) for i in range(4000)], people(), interrupt)
+
+
+@needs_cuda
+@pytest.mark.parametrize("hidden", [(), (9,), (40, 6)], ids=lambda hidden: f"depth{len(hidden)}")
+def test_stacked_tensors_on_cuda_train_what_the_reference_trains(hidden):
+    work = (Recipe(hidden, batch_size=32, **SHORT), table(), FLIPS, people())
+    assert_alike(StackedEngine("cuda", one_launch=False).fit_many(*work), fit_many(*work))

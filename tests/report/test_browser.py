@@ -1,0 +1,333 @@
+"""The population page in a real browser: sections, links, the list of people, and a silent console."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from butfor.result.fresh import Collateral, FreshSeeds
+from butfor.result.person import Flip, Search
+from butfor.result.population import Population
+from butfor.result.verdict import Verdict
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+RUN = {
+    "butfor": "0.1.0",
+    "label_names": ["no", "yes"],
+    "sensitive": "sex",
+    "budget": 2,
+    "rank": "combined",
+    "strategy": "algorithm1",
+    "data": {"table": None, "training_rows": 90},
+    "phi": "everyone",
+    "psi": "everything",
+    "retrainings": 9,
+    "members": 16,
+    "fresh_seeds": 59,
+    "seeded": True,
+}
+ARGUMENTS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage",
+    "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+SOLID, LEANING = FreshSeeds(59, 58, 9, 50, 1), FreshSeeds(59, 45, 9, 37, 1)
+
+
+def verdict(case: int, status: str) -> Verdict:
+    found = status == "found"
+    values = {"sex": ("f", "m")[case % 2], "income <€>": 1000 + case}
+    eligible = status != "not_eligible"
+    return Verdict(
+        case=case,
+        row=f"A-{900 - case}",
+        group=values["sex"],
+        values=values,
+        logit=-0.5,
+        flippable=12,
+        eligible=eligible,
+        search=Search(3, first_size=int(found), closest_logit=-0.2, course=((1, -0.4), (2, -0.2)))
+        if eligible
+        else Search(),
+        flip_set=(Flip(7, 7, "no", values | {"sex": "d"}),) if found else (),
+        counterfactual_logit=0.3 if found else None,
+        minimal=found,
+        alternatives=((3,), (4, 5)) if found else (),
+        fresh=(SOLID if case % 2 else LEANING) if found else None,
+        without_flips=9 if eligible and not found else None,
+        collateral=Collateral(29, 4, 0.7, 0.71) if found else None,
+        run=RUN,
+    )
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip("no Chromium with chromedriver on this machine; install both to run the browser test")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install butfor[test]")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    people = [verdict(k, ("not_found", "found", "not_eligible")[k % 3]) for k in range(30)]
+    path = tmp_path_factory.mktemp("report") / "audit.html"
+    Population(people, RUN).to_html(path)
+    many = {f"column {k}": 0.1 - k / 50 for k in range(19)}
+    pulls = (
+        {"sex": -0.9, "income <€>": 0.3, "Income before tax, in the year of application": 0.8} | many | {"(bias)": 0.1}
+    )
+    replace(people[1], case=36, pulls=pulls).to_html(path.with_name("case-36.html"))
+    return path
+
+
+def leads_to(browser: Any, anchor: str) -> None:
+    """Waits until the link that was followed has made `anchor` the page's target."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, 30).until(lambda b: b.execute_script(f"return document.querySelector('#{anchor}:target')"))
+
+
+def in_view(browser: Any, anchor: str) -> bool:
+    top = browser.execute_script(f"return document.getElementById('{anchor}').getBoundingClientRect().top")
+    return -1 <= top < browser.execute_script("return innerHeight")
+
+
+def assert_pulls_are_legible(browser: Any) -> None:
+    """Every name and number of the chart of pulls lies inside it, and none on another of its column."""
+    chart = "[...document.querySelectorAll('#logit .chart svg')].at(-1)"
+    boxes = browser.execute_script(
+        f"const inside = {chart}.getBoundingClientRect();"
+        f"return [...{chart}.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect().toJSON()])"
+        ".map(([text, b]) => [text, b.left - inside.left, b.right - inside.left, b.top, b.bottom, inside.width])"
+    )
+    assert {"sex = d", "sex = f", "sex = m"} & {text for text, *_ in boxes}
+    assert "10 other columns" in {text for text, *_ in boxes}
+    for text, left, right, *_, width in boxes:
+        assert left >= 0, text
+        assert right <= width, text
+    for k, (one, left, right, top, bottom, _) in enumerate(boxes):
+        for other, its_left, its_right, its_top, its_bottom, _ in boxes[k + 1 :]:
+            apart = right <= its_left or its_right <= left or bottom <= its_top + 2 or its_bottom <= top + 2
+            assert apart, (one, other)
+
+
+@pytest.mark.xdist_group("browser")
+def test_a_link_leads_to_the_person_and_back(browser, report):
+    browser.get(report.as_uri())
+    for part in ("answer", "groups", "difference", "chance", "budget", "keystones", "people", "case-1", "case-2"):
+        assert browser.find_element("id", part).is_displayed()
+    assert not in_view(browser, "case-25")
+    browser.find_element("css selector", "#people a[href='#case-25']").click()
+    leads_to(browser, "case-25")
+    assert in_view(browser, "case-25")
+    browser.find_element("css selector", "#case-25 a.back").click()
+    leads_to(browser, "people")
+    assert in_view(browser, "people")
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.xdist_group("browser")
+@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_every_screen_in_both_schemes(browser, report, width, scheme):
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    for page in (report, report.with_name("case-36.html")):
+        browser.get(page.as_uri())
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        ground = browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
+    assert "36" in browser.find_element("tag name", "h1").text
+    assert_pulls_are_legible(browser)
+    assert browser.get_log("browser") == []
+
+
+# --- the list of people -----------------------------------------------------------------------------
+
+
+def listed(browser: Any, column: int = 1) -> list[str]:
+    """The cells of a column of the list, as they are shown."""
+    cells = f"#people-list tbody tr>:nth-child({column})"
+    return browser.execute_script(f"return [...document.querySelectorAll('{cells}')].map(c => c.innerText.trim())")
+
+
+def choose(browser: Any, column: int, text: str) -> None:
+    from selenium.webdriver.support.select import Select
+
+    Select(
+        browser.find_element("css selector", f"#people-tools select[data-column='{column}']")
+    ).select_by_visible_text(text)
+
+
+def said(browser: Any) -> str:
+    return str(browser.find_element("id", "people-count").text)
+
+
+@pytest.fixture
+def offline(browser: Any) -> Iterator[Any]:
+    """Without any network; everything that a page asks for is counted."""
+    away = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    browser.execute_cdp_cmd("Network.enable", {})
+    browser.execute_cdp_cmd("Network.emulateNetworkConditions", away)
+    yield browser
+    browser.execute_cdp_cmd("Network.emulateNetworkConditions", away | {"offline": False})
+    browser.execute_cdp_cmd("Network.disable", {})
+
+
+@pytest.mark.xdist_group("browser")
+def test_people_are_filtered_sorted_searched_and_followed_without_a_network(offline, report):
+    browser = offline
+    browser.get(report.as_uri())
+    assert listed(browser) == [str(k) for k in range(30)]
+    assert said(browser) == "All 30 people."
+    choose(browser, 4, "◆ found")
+    assert listed(browser) == [str(k) for k in range(1, 30, 3)]
+    assert said(browser) == "10 of 30 people."
+    choose(browser, 2, "m")
+    choose(browser, 5, "● solid")
+    assert set(listed(browser, 3)) == {"m"}
+    assert listed(browser) == ["1", "7", "13", "19", "25"]
+    distance = browser.find_element("name", "distance")
+    distance.send_keys("0")
+    assert listed(browser) == []
+    browser.find_element("css selector", "#people-tools [type=reset]").click()
+    assert len(listed(browser)) == 30
+
+    browser.find_element("name", "id").send_keys("a-88")
+    assert set(listed(browser, 2)) == {f"A-88{k}" for k in range(10)}
+    heading = browser.find_element("css selector", "#people-list thead th:nth-child(2)")
+    heading.find_element("tag name", "button").send_keys("\n")  # by keyboard
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert listed(browser, 2) == [f"A-88{k}" for k in range(10)]
+    heading.find_element("tag name", "button").send_keys("\n")
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert listed(browser, 2) == [f"A-88{k}" for k in range(9, -1, -1)]
+    assert said(browser) == "10 of 30 people, sorted by Id, largest first."
+    assert browser.find_element("id", "people-count").get_attribute("aria-live") == "polite"
+
+    browser.find_element("css selector", "#people-tools summary").click()
+    browser.find_element("css selector", "#people-columns input[value='8']").click()
+    assert not browser.find_element("css selector", "#people-list thead th:nth-child(9)").is_displayed()
+    browser.find_element("css selector", "#people-list tbody a").click()
+    leads_to(browser, "case-11")
+    resources = browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)")
+    assert resources == []
+    assert browser.get_log("browser") == []
+
+
+def arrives(browser: Any, address: str) -> None:
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    WebDriverWait(browser, 30).until(lambda b: b.current_url.endswith(address))
+
+
+def without_scripts(browser: Any, disabled: bool) -> None:
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": disabled})
+
+
+@pytest.mark.xdist_group("browser")
+def test_without_scripts_everything_is_there_to_read(browser, report, long_report):
+    without_scripts(browser, True)
+    try:
+        for page, people in ((report, 30), (long_report, LONG)):
+            browser.get(page.as_uri())
+            assert len(browser.find_elements("css selector", "#people-list tbody tr")) == people
+            assert not browser.find_element("id", "people-tools").is_displayed()
+            assert browser.find_element("css selector", "#people-list tbody a").is_displayed()
+    finally:
+        without_scripts(browser, False)
+
+
+LONG = 10_000
+
+
+@pytest.fixture(scope="module")
+def long_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The index of ten thousand people, of whom the first has a file."""
+    from butfor.report import page
+    from butfor.report.people import ROOM, roster
+
+    people = [verdict(k, ("not_found", "found", "not_eligible")[k % 3]) for k in range(60)]
+    text = page.population_page(Population(people, RUN), "audit-people")
+    few = roster([(v, f"audit-people/case-{v.case}.html") for v in people], "sex")
+    many = roster(
+        [(replace(people[k % 60], case=k, row=f"A-{k}"), f"audit-people/case-{k}.html") for k in range(LONG)],
+        "sex",
+        ROOM,
+    )
+    assert few.rows in text
+    path = tmp_path_factory.mktemp("long") / "audit.html"
+    path.write_text(text.replace(few.rows, many.rows), encoding="utf-8")
+    path.with_name("audit-people").mkdir()
+    path.with_name("audit-people").joinpath("case-7777.html").write_text(
+        page.person_page(replace(people[1], case=7777), "audit.html"), encoding="utf-8"
+    )
+    return path
+
+
+@pytest.mark.xdist_group("browser")
+def test_ten_thousand_people_open_at_once_and_can_be_searched(browser, long_report):
+    assert long_report.stat().st_size < 2_000_000
+    browser.get(long_report.as_uri())
+    opened = browser.execute_script("return performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
+    assert opened < 10_000, "milliseconds; about one second where nothing else keeps the machine busy"
+    assert len(listed(browser)) == 300
+    assert said(browser) == "All 10000 people, the first 300 of them listed."
+    browser.find_element("css selector", "button.more").click()
+    assert len(listed(browser)) == 600
+    browser.find_element("name", "id").send_keys("A-7777")
+    assert listed(browser) == ["7777"]
+    browser.find_element("css selector", "#people-list tbody a").click()
+    arrives(browser, "/audit-people/case-7777.html")
+    assert "person 7777" in browser.find_element("tag name", "h1").text
+    browser.find_element("css selector", ".back a").click()
+    arrives(browser, "/audit.html#people")
+    browser.get(long_report.as_uri() + "#case-7777")
+    arrives(browser, "/audit-people/case-7777.html")
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.xdist_group("browser")
+def test_a_long_list_prints_whole(browser, long_report):
+    browser.get(long_report.as_uri())
+    browser.find_element("name", "id").send_keys("1")
+    chosen = int(said(browser).split()[0])
+    rows = "return document.querySelectorAll('.people tbody tr').length"
+    assert browser.execute_script(rows) == 300 < chosen
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert browser.execute_script(rows) == chosen
+    browser.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert browser.execute_script(rows) == 300
+
+
+@pytest.mark.xdist_group("browser")
+def test_what_a_table_smuggles_in_does_not_run(browser, tmp_path):
+    evil = "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
+    run = RUN | {"label_names": ["no", evil], "sensitive": evil}
+    people = [replace(verdict(k, "found"), row=evil, group=evil, run=run) for k in range(3)]
+    Population(people, RUN).to_html(tmp_path / "evil.html")
+    text = (tmp_path / "evil.html").read_text(encoding="utf-8")
+    # Even where a value slipped through unescaped, the page's policy would not let it run.
+    (tmp_path / "evil.html").write_text(text.replace("<h1>", f"<h1>{evil}", 1), encoding="utf-8")
+    browser.get((tmp_path / "evil.html").as_uri())
+    assert browser.title != "run"
+    assert len(listed(browser)) == 3
+    assert browser.execute_script("return document.querySelectorAll('#people-list img').length") == 0
+    assert any("Content Security Policy" in line["message"] for line in browser.get_log("browser"))

@@ -1,0 +1,1115 @@
+"""The report: complete in itself, well-formed, safe with any text, small, and clear about what it shows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from functools import cache, cached_property
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from butfor.cli import main
+from butfor.errors import OutputError, SettingError
+from butfor.learn.protocols import Table
+from butfor.report import charts, files, page
+from butfor.report import people as lists
+from butfor.report.drawing import Lines, Marks
+from butfor.report.overview import population as overview
+from butfor.report.page import run_lines, unbroken
+from butfor.report.privacy import Public, Redacted, refuse_fuller_files, tens
+from butfor.report.summary import comparison
+from butfor.report.text import differs, pulled, short, shown, told_apart
+from butfor.result.fresh import LEAST, USUAL, WORDS, Collateral, FreshSeeds
+from butfor.result.groups import Curves, Shuffles
+from butfor.result.person import Flip, Search
+from butfor.result.population import Population
+from butfor.result.verdict import Verdict
+from butfor.result.words import RANKINGS, RULES, SOLIDITY, STRATEGIES
+from conftest import changed
+
+NASTY = [
+    "<script>alert(1)</script>",
+    "a \"b\" & 'c'",
+    "{{ 7 * 7 }}",
+    "$\\frac{1}{$",
+    "😀 naïve\x00\x1b",
+    "</style><b>",
+    "x" * 900,
+]
+RUN = {
+    "butfor": "0.1.0",
+    "versions": {"python": "3.11.7"},
+    "data": {"table": "loans.csv", "sha256": "ab" * 32, "training_rows": 600},
+    "label_names": ["bad credit", "good credit"],
+    "learner": {"hidden": [32, 32], "batch_size": None, "seed": 0},
+    "budget": 3,
+    "rank": "combined",
+    "strategy": "algorithm1",
+    "sensitive": "sex",
+    "phi": "stable_under_switch",
+    "psi": "(same_group & labelled_as_predicted) & correctly_predicted",
+    "engine": "reference",
+    "retrainings": 271,
+    "confirmations": 4,
+    "command": "butfor audit loans.csv --label 'approved' --sensitive sex",
+}
+
+SOLID, LEANING = FreshSeeds(59, 58, 1, 57, 0), FreshSeeds(59, 45, 3, 42, 0)
+COIN, ODD, IDLE = FreshSeeds(59, 30, 28, 5, 3), FreshSeeds(20, 20, 19, 1, 0), FreshSeeds(59, 20, 0, 20, 0)
+OPEN, HALF = FreshSeeds(10, 4, 1, 4, 1), FreshSeeds(59, 29, 0, 29, 0)
+CHECKED = RUN | {"members": 16, "fresh_seeds": 59, "seeded": True}
+UNSEEDED = "Solid, because this learner has no seed noise: the same labels always give the same model"
+BLIND = "The model does not see the protected attribute (sex), so that switching it cannot change a decision."
+PULLS = {"sex": -0.5, "age": 0.25, "ratio": -0.125, "owner": 0.0625, "(bias)": -0.1125}
+AGREEMENT = {"spearman": 0.617, "slope": 1.15, "flips": 12, "people": 8, "poor": False, "leader": "both"}
+
+
+def values(k: int, columns: int = 4) -> dict[str, Any]:
+    """A made-up row of a table with words, whole numbers, fractions, truth values and a protected column."""
+    kinds = [("female", "male")[k % 2], 20 + k, k / 3, k % 3 == 0]
+    names = ["sex", "age", "ratio", "owner"]
+    row = dict(zip(names, kinds, strict=True))
+    row |= {f"column {j}": f"value {(j + k) % 5}" if j % 2 else (j * k) % 7 for j in range(4, columns)}
+    return dict(list(row.items())[:columns])
+
+
+def verdict(case: int | None, status: str = "found", *, flips: int = 1, columns: int = 4, **changes: Any) -> Verdict:
+    rows = range(case or 0, (case or 0) + flips) if status == "found" else range(0)
+    search = Search(2, first_size=len(rows), closest_logit=-0.1, course=((1, -0.3), (2, -0.1)))
+    made = Verdict(
+        case=case,
+        row=1000 + (case or 0),
+        group=values(case or 0)["sex"],
+        values=values(case or 0, columns),
+        logit=-0.4 - (case or 0) / 100,
+        flippable=40,
+        eligible=status != "not_eligible",
+        search=Search() if status == "not_eligible" else search,
+        flip_set=tuple(Flip(r, 5 * r, "bad credit", values(r + 1, columns)) for r in rows),
+        counterfactual_logit=0.2 if rows else None,
+        run=RUN,
+    )
+    return changed(made, **changes)
+
+
+def population(**changes: Any) -> Population:
+    people = [verdict(k, ("found", "not_found", "not_eligible")[k % 3], flips=1 + k % 3) for k in range(12)]
+    return Population(people, RUN, **changes)
+
+
+def checked(fresh: dict[int, FreshSeeds], **run: Any) -> Population:
+    """The same people under fresh seeds: each find with its counts, and everybody eligible with a base."""
+    block = CHECKED | run
+    people = []
+    for v in population():
+        counts = fresh.get(v.case or 0, SOLID) if v.found else None
+        base = None if v.status == "not_eligible" else counts.base if counts else 8 / 59
+        people.append(changed(v, fresh=counts, base=base, run=block))
+    return Population(people, block)
+
+
+@cache
+def plain_page() -> str:
+    return population().to_html()
+
+
+class Outline(HTMLParser):
+    """Checks that tags are balanced, and keeps ids, targets of links, and the visible text."""
+
+    VOID = frozenset({"meta", "br", "link", "img", "hr", "input"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.words: list[str] = []
+        self.code: list[tuple[str, str]] = []
+        self.policy = ""
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("td", "th", "tr"):
+            self.end_cells("td", "th", *(["tr"] if tag == "tr" else []))
+        self.handle_startendtag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def end_cells(self, *tags: str) -> None:
+        """In lists of people, cells and rows end where the next one begins, as HTML allows."""
+        while self.open and self.open[-1] in tags:
+            self.open.pop()
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        assert not [name for name in given if name.startswith("on") or name == "style"], given
+        self.ids += [given["id"]] if given.get("id") else []
+        self.targets += [str(given["href"])[1:]] if "href" in given else []
+        if tag == "meta" and given.get("http-equiv"):
+            self.policy = str(given["content"])
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("tr", "tbody"):
+            self.end_cells("td", "th", *(["tr"] if tag == "tbody" else []))
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        inside = self.open[-1] if self.open else ""
+        if inside in ("style", "script"):
+            self.code.append((inside, data))
+        else:
+            self.words.append(data)
+
+    @cached_property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def assert_nothing_else_runs(seen: Outline) -> None:
+    """The policy allows nothing from outside, and inside exactly the style and the script that are there."""
+    rules = dict(rule.strip().split(" ", 1) for rule in seen.policy.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert set(rules) == {"default-src", "style-src", "script-src", "base-uri", "form-action"}
+    kinds = [kind for kind, _ in seen.code]
+    assert kinds in (["style"], ["style", "script"])
+    for kind, text in seen.code:
+        known = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert rules[f"{kind}-src"] == f"'sha256-{known}'"
+
+
+def outline(html: str) -> Outline:
+    """The page's outline, after the checks that every page must pass."""
+    for outside in ("http:", "https:", "src=", "@import", "<link", "url(http", "javascript:"):
+        assert outside not in html.lower(), outside
+    seen = Outline(html)
+    if seen.policy:
+        assert_nothing_else_runs(seen)
+    else:
+        assert "<script" not in html
+    assert len(set(seen.ids)) == len(seen.ids)
+    assert set(seen.targets) <= set(seen.ids)
+    return seen
+
+
+@pytest.mark.parametrize("case", [36, None])
+@pytest.mark.parametrize("status", ["found", "not_found", "not_eligible"])
+def test_a_person_page_answers_in_its_headline(status, case):
+    who = verdict(case, status, flips=2)
+    seen = outline(who.to_html())
+    assert who.sentence in seen.text
+    assert {"answer", "rows", "logit", "meaning", "next", "run"} <= set(seen.ids)
+    assert "What this shows and what it does not" in seen.text
+    assert RUN["command"] in seen.text
+    words = {
+        "found": "reviewed blind",
+        "not_found": "does not mean that the decision is fair",
+        "not_eligible": "Not audited",
+    }
+    for other, phrase in words.items():
+        assert (phrase in seen.text) == (other == status)
+
+
+def test_a_person_page_shows_the_rows_beside_the_person():
+    html = verdict(36, flips=2).to_html()
+    seen = outline(html)
+    assert "Training row 180" in seen.text
+    assert "Training row 185" in seen.text
+    lines = comparison(verdict(36, flips=2))["lines"]
+    assert html.count('class="d"') == sum(other for *_, cells in lines for _, other in cells)
+
+
+@pytest.mark.parametrize(
+    ("fresh", "word", "sign", "said"),
+    [
+        (SOLID, "solid", "●", ["whatever the seed", "Have this label reviewed blind", "rests on so few labels"]),
+        (LEANING, "leaning", "◐", ["reviewed blind, but it is not certain", "Say that it is not certain."]),
+        (COIN, "seed-bound", "≈", ["do not hold this label responsible", "Treat the decision as unsettled"]),
+        (ODD, "seed-bound", "≈", ["the model audited is the odd one out"]),
+        (IDLE, "seed-bound", "≈", ["leave most models as they were"]),
+        (OPEN, "undecided", "?", [f"try more seeds, --fresh-seeds {OPEN.would_do}", "too few to tell"]),
+        (None, "not checked", "◌", ["was not put to fresh seeds", "Run the audit again with --fresh-seeds 59"]),
+    ],
+)  # fmt: skip
+def test_each_word_is_marked_explained_and_followed_by_what_to_do(fresh, word, sign, said):
+    who = verdict(1, fresh=fresh, run=CHECKED, collateral=Collateral(199, 26, 0.69, 0.715))
+    assert who.solidity == word
+    html = who.to_html()
+    seen = outline(html).text
+    before_the_headline = seen[: seen.index("turns 'bad credit'")]
+    assert [w for w in WORDS if f"{SOLIDITY[w].sign} {w}" in before_the_headline] == [word]
+    assert f"{sign} {word}" in before_the_headline
+    assert f'<a class="badge {word.replace(" ", "-")}" href="#chance">' in html
+    assert "26 of 199 other test people are decided otherwise too; test accuracy 69.0 % → 71.5 %." in seen
+    assert (word == "solid") == ("the decision hinges on this label whatever the seed of training" in seen)
+    assert (word in ("solid", "leaning", "not checked")) == ("reviewed blind (training" in seen)
+    for words in said:
+        assert words in seen
+    if fresh:
+        assert fresh.sentence in seen
+        assert SOLIDITY[word].meaning in seen
+
+
+def test_what_the_words_say_of_numbers_is_what_they_stand_for():
+    assert (USUAL, FreshSeeds(59, 58, 0, 58, 0).word, FreshSeeds(59, 57, 0, 57, 0).word) == (59, "solid", "leaning")
+    few = LEAST
+    assert FreshSeeds(few, few, 0, few, 0).word == "solid"
+    assert FreshSeeds(few - 1, few - 1, 0, few - 1, 0).word != "solid"
+    assert f"which takes {few} seeds at least" in outline(verdict(1, fresh=FreshSeeds(10, 10, 0, 10, 0)).to_html()).text
+    assert tuple(SOLIDITY) == WORDS
+
+
+def test_hold_base_and_effect_stand_beside_the_marks_with_their_intervals():
+    seen = outline(verdict(1, fresh=LEANING).to_html()).text
+    assert "Hold: with the flips 76 % 63 to 86 % Base: without any 5 % 1 to 14 %" in seen
+    assert "Effect: the difference 71 points 59 to 81 points" in seen
+    assert "3 points −7 to 14 points" in outline(verdict(1, fresh=COIN).to_html()).text
+
+
+def test_undecided_where_no_number_of_seeds_would_tell_is_for_a_human():
+    assert (HALF.word, HALF.would_do) == ("undecided", None)
+    seen = outline(verdict(1, fresh=HALF).to_html()).text
+    assert "no reasonable number of seeds would tell" in seen
+    assert "try more seeds" not in seen
+
+
+@pytest.mark.parametrize("status", ["found", "not_found"])
+def test_a_close_call_is_marked_with_or_without_a_find(status):
+    counts = {"fresh": FreshSeeds(59, 59, 9, 50, 0)} if status == "found" else {}
+    close = verdict(1, status, base=9 / 59, run=CHECKED, **counts)
+    html = close.to_html()
+    assert '<a class="badge close-call" href="#chance">' in html
+    seen = outline(html).text
+    assert "9 of 59 fresh seeds decide otherwise on the unchanged data (15 %, 95 % interval 7 – 27 %)" in seen
+    assert "Let a human look at this close call" in seen
+    assert "⇄ close call" in outline(close._repr_html_()).text
+    assert outline(Population([close], CHECKED).to_html()).text.count("⇄ close call") == 2
+    settled = outline(verdict(1, status, base=1 / 59, run=CHECKED).to_html()).text
+    assert "⇄ close call" not in settled
+    assert ("Up to one in ten, it is no close call." in settled) == (status == "not_found")
+
+
+def test_the_audited_mean_is_named_near_the_top():
+    mean = "the mean of 16 trainings that differ in the seed alone"
+    for thing in (verdict(1, run=CHECKED, fresh=SOLID), checked({})):
+        seen = outline(thing.to_html()).text
+        assert mean in seen[: seen.index("What to do next:")]
+    assert f"this ensemble of seeds ({mean}) gives the other" in outline(verdict(1, run=CHECKED).to_html()).text
+    assert "the mean of" not in outline(verdict(1, run=RUN | {"members": 1}).to_html()).text
+
+
+def test_a_learner_without_seed_noise_is_solid_and_not_sent_to_fresh_seeds():
+    run = RUN | {"seeded": False}
+    for status in ("found", "not_found"):
+        seen = outline(verdict(1, status, run=run).to_html()).text
+        assert seen.count(UNSEEDED) == seen.count("● solid") == (status == "found")
+        for advice in ("--fresh-seeds", "other seeds", "this seed", "not checked"):
+            assert advice not in seen
+        assert "the keystones" in seen
+    for people in (population(), [verdict(1, "not_found")]):
+        seen = outline(Population([changed(v, run=run) for v in people], run).to_html()).text
+        assert seen.count(UNSEEDED) == 1
+        for advice in ("--fresh-seeds", "other seeds", "this seed", "whatever the seed", "Not checked"):
+            assert advice not in seen
+
+
+def test_a_model_that_does_not_see_the_protected_attribute_is_said_to_be_blind_once():
+    for run, times in ((RUN | {"blind": True}, 1), (RUN | {"blind": False}, 0), (RUN, 0)):
+        people = Population([changed(v, run=run) for v in population()], run)
+        for html in (people[0].to_html(), people[1].to_html(), people[2].to_html(), people.to_html()):
+            assert outline(html).text.count(BLIND) == times
+
+
+def test_pages_speak_of_a_model_and_of_networks_only_where_they_are_meant():
+    counts = [{"fresh": c} for c in (COIN, ODD, LEANING, SOLID)]
+    people = [verdict(k, **given) for k, given in enumerate([*counts, {"shared": True}, {"minimal": True}])]
+    people += [verdict(6, "not_found"), verdict(7, "not_eligible"), verdict(8, "not_found", attempts=0)]
+    run = RUN | {"rank": "distance", "phi": "predicted('bad credit')"}
+    people = [changed(v, run=run, rank="distance") for v in people]
+    for thing in (*people, Population(people, run), Population(people[4:], run)):
+        seen = outline(thing.to_html()).text
+        assert "network" not in seen
+        assert "model" in seen
+    assert "network" not in Population(people, run).details
+    assert "1 with a model trained for another" in Population(people, run).details
+    assert not [text for text in (*RULES.values(), *STRATEGIES.values()) if "network" in text]
+    named = {name for name, text in RANKINGS.items() if "network" in text}
+    assert named == {"guided", "combined", "activation"}
+
+
+@pytest.mark.parametrize(
+    ("figures", "heading"),
+    [
+        (AGREEMENT, "Was the gradient right?"),
+        (AGREEMENT | {"gains": {"both": 0.1, "gradient": 0.2, "published": 0.1}}, "Was the gradient right?"),
+        (AGREEMENT | {"gains": {"both": 0.1, "influence": 0.2}, "leader": "influence"}, "Were predictions right?"),
+        (
+            AGREEMENT | {"spearman": None, "slope": None, "gains": {"both": 0.1, "leaves": 0.2}, "leader": "leaves"},
+            "What led the search?",
+        ),
+    ],
+)
+def test_only_a_model_with_a_gradient_is_asked_about_it(figures, heading):
+    seen = outline(verdict(1, run=RUN | {"agreement": figures}).to_html()).text
+    for one in ("Was the gradient right?", "Were predictions right?", "What led the search?"):
+        assert (one in seen) == (one == heading)
+
+
+def test_shrinking_further_sets_and_the_gradients_test_are_told():
+    given = {"minimal": True, "first_size": 7, "alternatives": ((3, 17), (40,)), "run": RUN | {"agreement": AGREEMENT}}
+    seen = outline(verdict(1, flips=2, **given).to_html()).text
+    assert "shrunk from 7 flips to 2; no single one of these flips can be left out" in seen
+    assert "2 further sets without any row in common: positions among the training rows (from 0) 3, 17; 40" in seen
+    assert "agree fairly: rank correlation +0.62 (1 is best)" in seen
+    assert "(12 flips retrained, 8 people asked)" in seen
+    assert "the gradient and the published ranking together moved decisions furthest and led the search" in seen
+    table = pd.DataFrame([values(k) for k in range(60)], index=[f"r{k}" for k in range(60)])
+    training = Table(table, pd.Series([0, 1] * 30, index=table.index), (table, pd.Series([0, 1] * 30)))
+    assert "training rows r3, r17; r40" in outline(verdict(1, flips=2, training=training, **given).to_html()).text
+    rough = AGREEMENT | {"poor": True, "leader": "published"}
+    single = outline(verdict(1, minimal=True, run=RUN | {"agreement": rough}).to_html()).text
+    assert "a single flip, so there is nothing to leave out" in single
+    assert "agree poorly" in single
+    assert "the published ranking alone moved decisions furthest" in single
+
+
+def test_a_population_counts_and_marks_every_word():
+    people = checked({0: COIN, 3: LEANING, 6: OPEN})
+    html = people.to_html()
+    seen = outline(html).text
+    assert people.sentence in seen
+    assert "● 1 solid, ◐ 1 leaning, ≈ 1 seed-bound, ? 1 undecided, ⇄ 5 close calls, found or not." in seen
+    assert "● Solid 1 ◐ Leaning 1 ≈ Seed-bound 1 ? Undecided 1 ○ Nothing found 4 ⇄ Close calls, found or not 5" in seen
+    assert '<a class="badge seed-bound" href="#chance">' in html
+    for word, words in SOLIDITY.items():
+        assert words.meaning[1:] in seen
+        assert (word == "not checked") == (f"{word.capitalize()} (1 here)" not in seen)
+    for counts in (COIN, LEANING, OPEN, SOLID):
+        assert counts.sentence in seen
+    for _, group in people.by_group.iterrows():
+        low, high = (f"{100 * group[k]:.1f}" for k in ("solid_low", "solid_high"))
+        shares = f"{100 * group['share_solid']:.1f} % {low} – {high} % {group['close_calls']:.0f}"
+        assert f"{group['found']:.0f} {group['solid']:.0f} {shares} {group['median_margin']:.2f}" in seen
+    assert "Median distance from the boundary" in seen
+    assert people.warnings
+    assert all(warning in seen for warning in people.warnings)
+    assert "Ring: the share of all findings" in seen
+    table = Outline(
+        html[html.index('<table class="people">') : html.index('<section id="cases">')].split("</div>")[0]
+    ).text
+    assert "◆ found ● solid 1 " in table
+    assert "◆ found ≈ seed-bound, ⇄ close call " in table
+
+
+def test_a_population_without_fresh_seeds_or_without_finds():
+    seen = outline(plain_page())
+    assert "Nothing was checked under fresh seeds" in seen.text
+    assert "● Solid not known ◌ Not checked 4" in seen.text
+    for absent in ("Ring:", "Share solid", "whatever the seed, by"):
+        assert absent not in seen.text
+    some = Population([changed(v, fresh=SOLID if v.case == 0 else None, run=CHECKED) for v in population()], CHECKED)
+    told = outline(some.to_html()).text
+    assert "Not everything was checked under fresh seeds" in told
+    assert "Not every finding was put to 59 fresh seeds" in told
+    none = outline(Population([verdict(1, "not_found", run=CHECKED)], CHECKED).to_html()).text
+    assert "nothing to put to fresh seeds" in none
+    assert "● Solid 0" in none
+
+
+def test_groups_are_compared_and_no_difference_is_claimed_without_shuffling():
+    people = checked({0: COIN})
+    assert people.comparison
+    seen = outline(people.to_html()).text
+    assert people.comparison.sentence in seen
+    assert "No difference between groups is claimed here." in seen
+    assert "--shuffles 19" in seen
+    assert "overlap" not in seen
+    null = Shuffles(0.25, (0.0, 0.5, 0.125))
+    shuffled = outline(checked({0: COIN}, shuffles=null).to_html()).text
+    assert null.sentence in shuffled
+    assert "Gaps when shuffled, in points: 0.0, 12.5, 50.0." in shuffled
+    assert "--shuffles" not in shuffled
+    alone = outline(Population([verdict(1)], RUN).to_html()).text
+    assert "There are no two groups of eligible people to compare." in alone
+
+
+def test_keystones_are_ranked_only_where_people_share_one():
+    alone = outline(checked({}).to_html()).text
+    assert "Nothing to rank: no training row is in the flip sets of two people" in alone
+    people = [verdict(k, flips=2, fresh=fresh, run=CHECKED) for k, fresh in ((0, SOLID), (1, COIN))]
+    seen = outline(Population(people, CHECKED).to_html()).text
+    assert "Training row People Who" in seen
+    assert "5 2 0 , 1 bad credit → good credit" in seen
+
+
+def test_incomplete_and_interrupted_are_flagged():
+    assert "Incomplete." in outline(verdict(1, "not_found", complete=False).to_html()).text
+    assert "Incomplete." not in outline(verdict(1, "not_found").to_html()).text
+    assert "Interrupted." in outline(population(interrupted=True).to_html()).text
+    assert "Interrupted." not in outline(plain_page()).text
+
+
+def test_a_search_that_could_not_start_says_so():
+    who = verdict(1, "not_found", attempts=0, course=(), closest_logit=None, flippable=0)
+    assert f"No attempt to turn the decision was made: {who.reason}" in outline(who.to_html()).text
+
+
+def test_a_population_page_has_its_parts_and_links_to_everyone():
+    people = population()
+    seen = outline(plain_page())
+    assert people.sentence in seen.text
+    parts = {
+        "answer",
+        "groups",
+        "difference",
+        "chance",
+        "budget",
+        "keystones",
+        "meaning",
+        "next",
+        "people",
+        "cases",
+        "search",
+        "run",
+    }
+    assert parts <= set(seen.ids)
+    assert {f"case-{k}" for k in range(12)} <= set(seen.ids) & set(seen.targets)
+    for share in people.by_group["share"]:
+        assert f"{100 * share:.1f} %" in seen.text
+    assert f"differ by {100 * people.difference():.1f} points" in seen.text
+
+
+@pytest.mark.parametrize(
+    "people", [[], [verdict(None), verdict(None)], [verdict(3), verdict(3)], [verdict(0, "not_eligible")]]
+)
+def test_odd_populations_have_pages(people):
+    outline(Population(people, RUN).to_html())
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_text_from_tables_is_escaped(nasty):
+    base = verdict(1, flips=2)
+    names = {"command": nasty, "label_names": [nasty, f"{nasty} "], "phi": nasty, "phi_reason": nasty}
+    odd = {
+        "person": base.person.rename({"age": nasty}).replace("male", nasty),
+        "group": nasty,
+        "row": nasty,
+        "pulls": {"sex": 0.5, nasty: -0.2, "(bias)": 0.1},
+        "run": RUN | names | {"sensitive": nasty, "blind": True},
+    }
+    everyone = [changed(verdict(1, status, flips=2), **odd) for status in ("found", "not_found", "not_eligible")]
+    values = [{nasty if c == "age" else c: v for c, v in flip.values.items()} for flip in base.flip_set]
+    flips = tuple(Flip(k, nasty, nasty, each) for k, each in enumerate(values))
+    everyone[0] = who = changed(everyone[0], flip_set=flips)
+    for html in (who.to_html(), Population(everyone, RUN).to_html(), page.person_fragment(who)):
+        assert short(nasty, 20).rstrip("…") in outline(html).text
+
+
+@pytest.mark.parametrize(("columns", "flips"), [(20, 1), (60, 28)])
+def test_200_people_stay_small(columns, flips):
+    others = tuple(tuple(range(start, start + flips)) for start in range(200, 500, flips))[:5]
+    beliefs = {"fresh": COIN, "collateral": Collateral(199, 9), "first_size": 40, "minimal": True}
+    one = verdict(1, flips=flips, columns=columns, alternatives=others, **beliefs)
+    people = Population([changed(one, case=k) for k in range(200)], RUN)
+    html = people.to_html()
+    assert len(html.encode()) < 2_300_000
+    seen = outline(html)
+    assert all(v.sentence in seen.text for v in people)
+    assert ("To keep this file small" in seen.text) == (columns == 60)
+
+
+def test_both_schemes_and_print_are_styled():
+    for html in (verdict(1).to_html(), plain_page(), verdict(1)._repr_html_()):
+        assert "prefers-color-scheme:dark" in html
+        assert "@media print" in html
+        assert not re.search(r"(?:fill|stroke)[:=]\"?#", html), (
+            "a chart with a fixed colour is illegible on one of the grounds"
+        )
+
+
+def test_the_notebook_fragment_is_no_document():
+    html = verdict(1)._repr_html_()
+    assert "<html" not in html
+    assert len(html) < 8_000
+    assert verdict(1).sentence in outline(html).text
+    bound = outline(verdict(1, fresh=COIN)._repr_html_()).text
+    assert "≈ seed-bound" in bound
+    assert COIN.sentence in bound
+    assert "do not hold this label responsible" in bound
+
+
+def many_pulls(columns: int) -> dict[str, float]:
+    """Columns in a mixed order of strength, pulling to either side, and a bias stronger than all of them."""
+    strength = {f"column {j}": (1 + 7 * j % columns) * (-1) ** j / 100 for j in range(columns)}
+    return strength | {"(bias)": 9.5}
+
+
+def test_pulls_are_drawn_the_strongest_first_with_the_rest_and_the_bias_apart():
+    given = many_pulls(20)
+    who = verdict(1, "not_found", columns=20, pulls=given, logit=sum(given.values()))
+    bars = pulled(who)
+    order = sorted((name for name in given if name != "(bias)"), key=lambda name: -abs(given[name]))
+    assert [bar.pull for bar in bars[:12]] == [given[name] for name in order[:12]]
+    assert [bar.name.split(" = ")[0] for bar in bars[:12]] == order[:12]
+    assert [bar.name for bar in bars[12:]] == ["8 other columns", "bias"]
+    assert [bar.single for bar in bars] == [True] * 12 + [False] * 2
+    assert sum(bar.pull for bar in bars) == pytest.approx(who.logit)
+
+    bars_drawn = [shape.lines[0] for shape in charts.pulls(who).shapes if isinstance(shape, Lines)][:14]
+    middle = {line[0][0] for line in bars_drawn}
+    assert middle == {420.0}, "every bar starts at 0, in the middle"
+    assert [(line[1][0] > 420) == (bar.pull > 0) for line, bar in zip(bars_drawn, bars, strict=True)] == [True] * 14
+    heights = [line[0][1] for line in bars_drawn]
+    assert heights == sorted(heights), "the first bar is on top"
+
+
+def test_pulls_are_named_by_column_and_value_shortened():
+    base = verdict(1)
+    long = "a column whose name never comes to its end"
+    person = pd.Series({long: "a value that does not come to its end either", 7: None, "x": 2.5000000001})
+    pulls = {"7": 3.0, long: 2.0, "x": 1.0, "scaled__x": 0.5, f"scaled__{long}": 0.2, "(bias)": 0.1}
+    names = [bar.name for bar in pulled(changed(base, person=person, pulls=pulls))]
+    assert names[0] == "7 = missing"
+    assert names[2:] == ["x = 2.5", "scaled__x", "scaled__a column whose name never com…", "bias"]
+    assert names[1] == "a column whose nam… = a value that do…"
+    assert max(map(len, names)) <= 38
+    person[long] = 3
+    told = pulled(changed(base, person=person, pulls=pulls))[1].name
+    assert told == "a column whose name never comes t… = 3", "a short value leaves room to the name"
+    single = many_pulls(13)
+    assert "1 other column" in [bar.name for bar in pulled(changed(base, pulls=single))]
+    assert len(pulled(changed(base, pulls=many_pulls(12)))) == 13
+
+
+@pytest.mark.parametrize("status", ["found", "not_found", "not_eligible"])
+def test_a_person_page_shows_what_pulls_and_a_page_about_many_does_not(status):
+    who = verdict(1, status, pulls=PULLS)
+    html = who.to_html()
+    section = html[html.index('<section id="logit">') :]
+    section = section[: section.index("</section>") + len("</section>")]
+    seen = Outline(section).text
+    told = "sex = male −0.50; age = 21 +0.25; ratio = 0.333333 −0.12; owner = False +0.06; bias −0.11"
+    assert f"<title>What pulls this decision which way: {told}</title>" in section
+    for said in (
+        "the linear function that the network is, exactly, around this person",
+        "for linear models such as logistic regression and ridge they are the",
+        "this says what the model looks at, not which labels matter",
+        "Bars to the right pull towards",
+        "sex = male",
+    ):
+        assert said in seen
+    right, left = seen[seen.index("Bars to the right") :].split(", bars to the left towards")
+    assert "good credit" in right
+    assert "bad credit" in left
+    outline(html)
+    for colour in ("person", "flip"):
+        assert f'fill="var(--bf-{colour})"' in section
+    assert not re.search(r"(?:fill|stroke): ?#", section)
+    for without in (changed(who, pulls=None).to_html(), Population([who], RUN).to_html(), who._repr_html_()):
+        assert "which way" not in outline(without).text
+        assert "ReLU" not in without
+
+
+def test_a_record_keeps_what_pulls_on_its_page():
+    who = verdict(1, pulls=PULLS, run=CHECKED)
+    assert Verdict.from_json(who.to_json()).to_html() == who.to_html()
+
+
+def test_parallel_coordinates_use_the_training_range():
+    table = pd.DataFrame([values(k) for k in range(40)])
+    given = Table(table, pd.Series([0, 1] * 20), (table, pd.Series([0, 1] * 20)))
+    texts = [t.text for t in charts.parallel_coordinates(verdict(5, training=given)).texts]
+    assert {"20", "59"} <= set(texts)
+    alone = [t.text for t in charts.parallel_coordinates(verdict(5)).texts]
+    assert {"25", "26"} <= set(alone)
+    assert "≠ age" in alone
+
+
+@pytest.mark.parametrize("columns", [1, 20, 60])
+def test_parallel_coordinates_of_any_width_with_missing_values(columns):
+    who = verdict(2, flips=3, columns=columns)
+    who = changed(who, values=who.values | {"sex": None})
+    drawing = charts.parallel_coordinates(who)
+    svg = drawing.svg("a <chart>")
+    assert len(svg) < 700 * columns + 2_500
+    assert "nan" not in svg.lower().replace("nan</text>", "")
+    drawn = ElementTree.fromstring(str(svg))
+    assert drawn.find("title").text == "a <chart>"
+    texts = {t.get_text() for t in drawing.figure().axes[0].texts}
+    assert {node.text for node in drawn.iter("text")} == texts
+    assert len([p for p in drawn.findall("path") if p.get("stroke-dasharray")]) == 4, "three rows and the legend"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.5000000001, "2.5"), (3.0, "3"), (-2, "−2"), (np.int64(7), "7"), (0.1 + 0.2, "0.3"), (-0.0, "0"),
+        (1234567.89, "1234567.89"), (1 / 3, "0.333333"), (1e-9, "1e−09"), (float("inf"), "∞"),
+        (True, "True"), (np.bool_(False), "False"), (None, "missing"), (float("nan"), "missing"),
+        (pd.NA, "missing"), (pd.NaT, "missing"), ("a\n b\t", "a b"), ("x" * 400, "x" * 299 + "…"),
+    ],
+)  # fmt: skip
+def test_values_read_well(value, text):
+    assert shown(value) == text
+
+
+def test_missing_cells_agree_and_mixed_ones_differ():
+    assert not differs(None, float("nan"))
+    assert differs(None, 0)
+    assert not differs(1, 1.0)
+    assert differs("1", 1)
+    assert differs([1], [2])
+
+
+# --- many people ------------------------------------------------------------------------------------
+
+
+def test_beyond_a_few_hundred_people_everyone_has_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST_IN_ONE", 3)
+    people, path = checked({0: COIN}), tmp_path / "my report.html"
+    index = Outline(people.to_html(path))
+    assert path.read_text(encoding="utf-8").count("<noscript>") == 1
+    folder = tmp_path / "my report-people"
+    names = {f"case-{k}.html" for k in range(12)}
+    assert {file.name for file in folder.iterdir()} == names
+    assert {f"y%20report-people/{name}" for name in names} <= set(index.targets)
+    for v in people:
+        text = (folder / f"case-{v.case}.html").read_text(encoding="utf-8")
+        assert "https:" not in text
+        seen = Outline(text)
+        assert v.sentence in seen.text
+        assert "./my%20report.html#people" in seen.targets
+        assert_nothing_else_runs(seen)
+    (folder / "notes.txt").write_text("mine")
+    monkeypatch.setattr(files, "MOST_IN_ONE", 300)
+    assert "<noscript>" not in people.to_html(path)
+    assert [file.name for file in folder.iterdir()] == ["notes.txt"], "people's files go, what is not ours stays"
+    assert not list(tmp_path.glob(".*")), "nothing half-written is left"
+
+
+def test_the_list_of_ten_thousand_people_fits_and_says_what_it_leaves_out():
+    people = [(verdict(k, ("found", "not_found")[k % 2]), f"report-people/case-{k}.html") for k in range(20)]
+    usual = lists.roster(people * 500, "sex", lists.ROOM)
+    assert (usual.listed, usual.dropped) == (10_000, ())
+    assert len(usual.rows.encode()) < lists.ROOM
+    size = len(lists.roster(people, "sex").rows.encode())
+    narrow = lists.roster(people, "sex", 0.98 * size)
+    assert narrow.dropped == ("Attempts",)
+    assert narrow.listed == 20
+    short_of_room = lists.roster(people, "sex", 0.3 * size)
+    assert short_of_room.listed < 20
+    assert len(short_of_room.columns) == lists.LEAST_COLUMNS
+    assert len(short_of_room.rows.encode()) <= 0.3 * size
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("as it was")
+    monkeypatch.setattr("butfor.files.os.replace", lambda draft, place: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OutputError, match="full"):
+        verdict(1).to_html(path)
+    assert path.read_text() == "as it was"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# --- pictures ---------------------------------------------------------------------------------------
+
+
+def test_logits_over_seeds_are_two_rows_of_dots_kept_in_the_record():
+    without, with_ = np.array([-1.0, -0.5, 0.25, np.nan]), np.array([0.5, 1.0, 900.0, 0.75])
+    fresh = FreshSeeds.of(without > 0, with_ > 0, (without, with_))
+    assert fresh.logits == ((-1.0, -0.5, 0.25, None), (0.5, 1.0, 900.0, 0.75))
+    who = verdict(1, fresh=fresh, base=fresh.base)
+    drawn = charts.seed_logits(who)
+    assert [len(shape.points) for shape in drawn.shapes if isinstance(shape, Marks)] == [3, 4]
+    assert all(8 <= x <= 612 for shape in drawn.shapes if isinstance(shape, Marks) for x, _ in shape.points)
+    seen = outline(who.to_html()).text
+    assert "With the flips: median +0.88" in seen
+    assert "1 diverged training without a mark." in seen
+    assert charts.seed_logits(verdict(1, fresh=SOLID)) is None
+    assert "a dot without any flip" not in outline(verdict(1, fresh=SOLID).to_html()).text
+
+
+def test_shuffled_groups_have_a_band_beside_each_groups_curve():
+    groups = np.array(["a", "a", "b", "b"], dtype=object)
+    never = np.inf
+    runs = [
+        (groups, np.array([1, 3, never, 2])),
+        (groups, np.array([never, never, 1, 1])),
+        (groups, np.array([1, 1, 3, 3])),
+    ]
+    curves = Curves.of(runs, 3)
+    assert curves.real == {"a": (0.5, 0.5, 1.0), "b": (0.0, 0.5, 0.5)}
+    assert curves.band("a") == ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    null = Shuffles(0.5, (1.0, 0.0), curves)
+    assert len(Curves.of([(groups, np.array([1.0, 2, 3, 4]))] * 2, 500).sizes) <= 24
+    assert [line.fill for line in charts.shuffled_curves(curves).shapes if line.colour in ("muted", "person")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    nothing = Curves.of([(groups, np.full(4, never))] * 3, 3)
+    assert charts.shuffled_curves(nothing) is None, "a picture of nothing"
+    people = checked({0: COIN}, shuffles=null)
+    assert "a 100 %, shuffled 0 to 100 %; b 50 %, shuffled 100 to 100 %" in outline(people.to_html()).text
+
+
+def test_a_page_of_few_seeds_says_so_and_not_that_nothing_was_checked():
+    text = outline(checked(dict.fromkeys(range(200), OPEN), fresh_seeds=10).to_html()).text
+    assert "With fewer than 29 seeds no finding can be called solid." in text
+    assert "Too little was checked under fresh seeds" in text
+    assert "was put to fresh seeds, so it is not known" not in text
+
+
+def test_a_search_that_was_stopped_before_it_found_anything_claims_nothing():
+    nothing = [verdict(k, "not_found", complete=False) for k in range(3)]
+    people = Population(nothing, RUN)
+    assert people.sentence == (
+        "The search for 3 of 3 eligible people was stopped early; nothing was found until then, which says nothing "
+        "about them."
+    )
+
+
+def test_people_whose_search_was_stopped_may_have_been_found(tmp_path):
+    through = [verdict(k, "not_found", run=CHECKED) for k in range(12)]
+    stopped = [changed(v, complete=False) for v in through]
+    for people, open_ in ((through, False), (stopped, True)):
+        asked = Population(people, CHECKED)
+        assert (asked.by_group["solid_low"] == 0).all()
+        for high in (asked.by_group["solid_high"], asked.distance_curve()["high"]):
+            assert ((high > 0.99) == open_).all()
+    assert Population(through, CHECKED).comparison is not None
+    halted = Population(stopped, CHECKED | {"out_of_time": True})
+    assert halted.comparison is None
+    assert halted.uncompared == "Groups are not compared: the search for 12 eligible people was stopped early."
+    text = outline(halted.to_html()).text
+    assert halted.uncompared in text
+    assert "the time allowed was up" in text
+    assert halted.by_group["close_calls"].isna().all(), "nobody was put to fresh seeds"
+    assert np.isnan(halted.difference())
+    assert np.isnan(halted.ratio())
+    assert Population(through, CHECKED).difference() == 0
+    for handed in (Redacted(halted), Public(halted)):
+        handed.write(tmp_path / handed.level)
+        page_text = outline((tmp_path / handed.level / "report.html").read_text(encoding="utf-8")).text
+        assert "stopped early" in page_text
+
+
+def test_a_population_of_nobody_can_be_written(tmp_path):
+    nobody = Population([], RUN)
+    assert nobody.to_frame().empty
+    Redacted(nobody).write(tmp_path)
+    assert list(pd.read_csv(tmp_path / "people.csv").columns)[:2] == ["case", "row"]
+
+
+def test_long_names_of_groups_are_told_apart():
+    long = "Native Hawaiian or Other Pacific Islander"
+    groups = (f"{long} · female", f"{long} · male", "White", long * 3 + "a" + long, long * 3 + "b" + long)
+    for longest in (18, 26, 40):
+        named = told_apart(groups, longest)
+        assert len({named(group) for group in groups}) == len(groups)
+        assert all(len(named(group)) <= longest for group in groups)
+        assert named("White") == "White"
+    people = [changed(verdict(k), group=groups[k % 2]) for k in range(4)]
+    cells = outline(Population(people, RUN).to_html()).text
+    assert "female" in cells
+    listed = lists.roster([(v, "") for v in people], "race").rows
+    assert len(set(re.findall(r"Native[^<]*", listed))) == 2
+
+
+def test_flipped_rows_can_be_read_back_whatever_the_ids():
+    ids = ["Anna 173 Smith", "Bo"]
+    flips = [replace(flip, row=name) for flip, name in zip(verdict(0, flips=2).flip_set, ids, strict=True)]
+    frame = Population([changed(verdict(0, flips=2), flip_set=tuple(flips)), verdict(1, flips=2)], RUN).to_frame()
+    assert json.loads(frame["flipped_rows"][0]) == ids
+    assert frame["flipped_rows"][1] == "5 10"
+
+
+def test_one_label_alone_is_nothing_to_be_proven():
+    one = verdict(0, at_least=1, proof="one label is the fewest")
+    assert Population([one], RUN).proven == ""
+    two = verdict(1, flips=2, at_least=2, proof="enumeration")
+    assert Population([one, two], RUN).proven.startswith("Proven: 2 of the sets found are the smallest there are")
+
+
+def test_one_person_is_spoken_of_as_one():
+    alone = Population([verdict(0, "not_found")], RUN | {"seeded": False})
+    assert alone.sentence.startswith("Of 1 eligible person, 0 (0 %)")
+    alone = Population([verdict(0, "not_eligible")], RUN)
+    assert alone.sentence.startswith("The one person asked about is not eligible")
+    unchecked = Population([verdict(0, "found", fresh=None)], RUN | {"fresh_seeds": 0})
+    assert unchecked.sentence.startswith("1 of 1 eligible person (100 %) has a counterfactual dataset")
+    assert unchecked.details.startswith("1 person asked about; 40 flippable labels each;")
+
+
+def test_a_group_called_everyone_stands_beside_everyone():
+    people = Population([changed(v, group="everyone") if k % 2 else v for k, v in enumerate(population())], RUN)
+    curve = people.distance_curve()
+    assert curve["group"].iloc[0] == "everyone"
+    assert not curve.duplicated(["group", "labels"]).any()
+    assert "everyone (group)" in set(curve["group"])
+
+
+def test_a_page_about_nobody_eligible_says_that_nobody_was_searched_for():
+    text = outline(Population([verdict(k, "not_eligible") for k in range(3)], RUN).to_html()).text
+    assert "nobody here was searched for" in text
+    assert "None of the 3 people asked about is eligible" in text
+    assert "flip sets tried" not in text
+    assert repr(Population([], RUN)) == "Nobody was asked about."
+
+
+def test_a_group_that_a_shuffle_gives_to_nobody_has_the_others_band():
+    took = np.array([1.0, 3.0])
+    small = np.array(["a", "b"], dtype=object)
+    gone = (np.array(["a", "a"], dtype=object), took)
+    curves = Curves.of([(small, took), gone, (small, took)], 3)
+    assert curves.band("b") == ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
+    never = Curves.of([(small, took), gone], 3)
+    assert never.band("b") is None
+    assert charts.shuffled_curves(never) is not None
+
+
+def test_axes_survive_outliers_and_say_so():
+    table = pd.DataFrame([values(k) for k in range(200)])
+    table.loc[7, "age"] = 10_000_000
+    given = Table(table, pd.Series([0, 1] * 100), None)
+    who = verdict(5, flips=3, training=given)
+    texts = {t.text for t in charts.parallel_coordinates(who).texts}
+    assert any(text.startswith("≥ 2") for text in texts), texts
+    assert "10000000" not in texts
+    assert "lie far out in 'age': that axis ends at the mark ≤ or ≥" in outline(who.to_html()).text
+    alone = verdict(5, flips=3)
+    alone = changed(alone, values=alone.values | {"age": 10_000_000})
+    assert "far out in 'age': that axis shows the order of values only" in outline(alone.to_html()).text
+    assert "far out" not in outline(verdict(5, flips=3).to_html()).text
+
+
+# --- what may be handed over ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loans(tmp_path_factory):
+    """A table whose values are told apart from anything else that a file may hold."""
+    folder = tmp_path_factory.mktemp("loans")
+    rng = np.random.default_rng(0)
+    rows = 260
+    income = rng.normal(70_000, 9_000, rows).round(2) + 0.013
+    frame = pd.DataFrame({
+        "income": income, "town": [f"Town-{k:05d}x" for k in rng.integers(0, 12, rows)],
+        "sex": rng.choice(["women", "men"], rows), "note": [f"note {k:06d} kept" for k in range(rows)],
+        "number": [f"APP-{k:05d}" for k in range(rows)],
+        "approved": np.where(income + rng.normal(0, 9_000, rows) > 70_000, "granted", "refused"),
+    })  # fmt: skip
+    frame.to_csv(folder / "loans.csv", index=False)
+    return folder / "loans.csv", frame
+
+
+AUDIT = ["--label", "approved", "--sensitive", "sex", "--id", "number", "--keep", "note", "--model", "logistic"]
+
+
+def texts_in(folder):
+    return {file.name: file.read_text(encoding="utf-8") for file in folder.rglob("*") if file.is_file()}
+
+
+def told_of(texts, names):
+    return [(file, value) for file, text in texts.items() for value in names if value in text]
+
+
+@pytest.mark.parametrize("level", ["redacted", "public"])
+def test_what_is_handed_over_holds_no_raw_value(loans, tmp_path, capsys, level):
+    path, frame = loans
+    out = tmp_path / "out"
+    asked = ["audit", str(path), *AUDIT, "--budget", "3", "--out", str(out), "--quiet"]
+    assert main([*asked, "--privacy", level]) == 0
+    texts = texts_in(out) | {"printed": capsys.readouterr().out}
+    for column in ("income", "town", "note"):
+        assert told_of(texts, set(map(str, frame[column]))) == [], column
+    assert told_of(texts, [str(path), path.name, "logit"]) == []
+    known = told_of(texts, set(frame["number"]))
+    assert bool(known) == (level == "redacted")
+    assert set(texts) - {"printed"} == (
+        {"audit.json", "report.html"} | ({"people.csv", "keystones.csv"} if known else set())
+    )
+    record = json.loads(texts["audit.json"])
+    assert ("people" in record) == (level == "redacted")
+    outline(texts["report.html"])
+    if level == "public":
+        counts = [v for row in record["by_group"] for v in row.values() if isinstance(v, int)]
+        assert counts
+        assert min(counts) >= 10
+        assert not [count for count in counts if count % 10]
+    for again in (["replay", str(out / "audit.json")], ["gate", str(out / "audit.json"), "--max-solid", "5%"]):
+        assert main(again) == 2
+        assert (
+            f"was written with --privacy {level}: it has nothing to train, review or gate with."
+            in capsys.readouterr().err
+        )
+    assert main([*asked, "--privacy", "public" if level == "redacted" else "redacted"]) == 2
+    assert "of another audit already, which may say more; name another folder" in capsys.readouterr().err
+
+
+def test_a_record_travels_with_its_table(loans, tmp_path, capsys):
+    path, frame = loans
+    out, moved = tmp_path / "out", tmp_path / "moved" / "table.csv"
+    moved.parent.mkdir()
+    there = tmp_path / "here.csv"
+    there.write_bytes(path.read_bytes())
+    assert main(["audit", str(there), *AUDIT, "--budget", "3", "--cases", "0:12", "--out", str(out), "--quiet"]) == 0
+    assert "butfor replay audit.json --data other/place/here.csv" in (out / "report.html").read_text(encoding="utf-8")
+    there.rename(moved)
+    capsys.readouterr()
+    record = str(out / "audit.json")
+    assert main(["replay", record]) == 2
+    assert main(["replay", record, "--data", str(moved)]) == 0
+    assert "counterfactual datasets agree" in capsys.readouterr().out
+    frame.assign(income=frame["income"] + 1).to_csv(moved, index=False)
+    assert main(["replay", record, "--data", str(moved)]) == 2
+    assert "is not the table of the record" in capsys.readouterr().err
+
+
+def test_a_record_travels_with_its_other_files_too(loans, tmp_path, capsys):
+    path, frame = loans
+    out, moved = tmp_path / "out", tmp_path / "moved"
+    moved.mkdir()
+    train, people = tmp_path / "train.csv", tmp_path / "people.csv"
+    frame[:200].to_csv(train, index=False)
+    frame[200:].to_csv(people, index=False)
+    asked = ["audit", str(train), "--test", str(people), *AUDIT, "--budget", "3", "--cases", "0:6"]
+    assert main([*asked, "--out", str(out), "--quiet"]) == 0
+    record, page = str(out / "audit.json"), (out / "report.html").read_text(encoding="utf-8")
+    assert "--data other/place/train.csv --test other/place/people.csv" in page
+    train.rename(moved / "train.csv")
+    people.rename(moved / "people.csv")
+    there = ["--data", str(moved / "train.csv")]
+    assert main(["replay", record, *there]) == 2
+    assert main(["replay", record, *there, "--test", str(moved / "people.csv")]) == 0
+    frame[200:].assign(income=1.0).to_csv(moved / "people.csv", index=False)
+    capsys.readouterr()
+    assert main(["replay", record, *there, "--test", str(moved / "people.csv")]) == 1
+    assert "values.income is" in capsys.readouterr().out
+    assert main(["replay", record, *there, "--validation", str(path)]) == 2
+    assert "the record names no validation file; leave --validation out." in capsys.readouterr().err
+
+
+def test_in_public_nobody_counts_who_was_not_put_to_fresh_seeds():
+    people = checked({}).verdicts
+    left = [changed(v, fresh=None) if v.case == 0 else v for v in people]
+    assert "1 of these was not put to fresh seeds" in Population(left, CHECKED).sentence
+    told = Public(Population(left, CHECKED)).sentence
+    assert "Some of these were not put to fresh seeds" in told
+
+
+def test_settings_of_a_fuller_audit_are_not_left_beside_what_is_handed_over(tmp_path):
+    (tmp_path / "audit.toml").write_text('table = "secret/place.csv"\n', encoding="utf-8")
+    with pytest.raises(SettingError, match=r"audit\.toml"):
+        refuse_fuller_files(tmp_path, "public")
+
+
+def test_what_is_handed_over_says_that_a_search_was_stopped(loans, tmp_path):
+    path, _ = loans
+    asked = ["audit", str(path), *AUDIT, "--budget", "3", "--max-retrainings", "1", "--quiet"]
+    for level in ("redacted", "public"):
+        assert main([*asked, "--privacy", level, "--out", str(tmp_path / level)]) == 0
+        record = json.loads((tmp_path / level / "audit.json").read_text(encoding="utf-8"))
+        assert "stopped early" in record["sentence"]
+        assert "stopped early" in (tmp_path / level / "report.html").read_text(encoding="utf-8")
+    assert "complete" in pd.read_csv(tmp_path / "redacted" / "people.csv").columns
+
+
+def test_audits_verdicts_and_populations_have_a_notebook_form_and_a_frame(loans):
+    from sklearn.linear_model import LogisticRegression
+
+    import butfor
+
+    _, frame = loans
+    X, y = frame[["income", "sex"]], frame["approved"]
+    audit = butfor.LabelAudit(LogisticRegression(), budget=3)
+    assert "without a model yet" in audit._repr_html_()
+    audit.fit(X, y, sensitive_features="sex")
+    people = audit.explain_all(X.iloc[:6])
+    for thing in (audit, people, people[0]):
+        html = thing._repr_html_()
+        assert "<html" not in html
+        outline(html)
+    assert audit._repr_mimebundle_()["text/html"] == audit._repr_html_()
+    own = audit.to_frame()
+    assert list(own["label"]) == list(y)
+    assert ((own["logit"] > 0) == (own["prediction"] == "refused")).all()
+    assert len(people.to_frame()) == 6
+    for v in people:
+        beside = v.to_frame()
+        assert list(beside.iloc[:, 0].dropna()) == list(v.person)
+        assert beside.shape[1] == 1 + len(v.positions)
+    nasty = changed(people[0], group="<script>alert(1)</script>", person=people[0].person.rename({"income": "<b>"}))
+    assert "<script" not in Population([nasty], people.run)._repr_html_()
+
+
+def test_a_headline_keeps_its_percentages_on_one_line_and_escapes_the_rest():
+    shown = str(unbroken("Flipping 6 of 600 labels (1 %); '<b>good</b>' for 12.5 % of them"))
+    assert '<span class="unbroken">(1 %);</span>' in shown
+    assert '<span class="unbroken">12.5 %</span>' in shown
+    assert "<b>" not in shown
+    assert shown.count("<span") == 2
+
+
+def test_the_curve_of_distances_has_a_line_per_group_and_a_band_where_something_is_proven():
+    people = checked({0: COIN})
+    drawn = charts.distance_curve(people)
+    assert {t.text.split()[0] for t in drawn.texts if t.text.endswith("%")} >= {"everyone", "female", "male"}
+    assert sum(line.width == 2 for line in drawn.shapes) == people.distance_curve()["group"].nunique() == 3
+    seen = outline(people.to_html())
+    assert "How many labels does it take?" in seen.text
+    assert "Share of decisions turned by up to 3 labels: everyone" in seen.text
+    assert "grey band" not in seen.text
+    proven = Population([changed(v, at_least=(1 if v.found else 3) if v.eligible else None) for v in people], CHECKED)
+    assert "The grey band is of everyone" in overview(proven)["curve"]["caption"]
+    exact = Population([changed(v, at_least=(v.at_most or 9) if v.eligible else None) for v in checked({})], CHECKED)
+    assert "the line of everyone is exact" in overview(exact)["curve"]["caption"]
+    single = Population([changed(v, budget=1) for v in people], CHECKED)
+    assert "The budget was one label" in overview(single)["curve"]["said"]
+    many = Population([changed(verdict(k), group=f"group {k}") for k in range(9)], RUN)
+    names = [t for t in charts.distance_curve(many).texts if t.text.startswith(("group", "everyone"))]
+    heights = sorted(t.y for t in names)
+    assert len(names) == 1 + charts.MOST_CURVES
+    assert min(b - a for a, b in pairwise(heights)) > 13
+    never = Population([verdict(k, "not_found") for k in range(4)], RUN)
+    assert overview(never)["curve"]["svg"] == "", "a curve of nothing is left out"
+
+
+def test_drawings_are_figures_without_pyplot():
+    import sys
+
+    assert all(isinstance(thing.plot(), Figure) for thing in (verdict(1, flips=3), population(), Population([], RUN)))
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_the_run_block_is_flat():
+    run = {"learner": {"hidden": [32, 32], "seed": None}, "steps": [["a", {"b": 1}]], "none": []}
+    assert run_lines(run) == [
+        ("steps", '[["a", {"b": 1}]]'), ("none", "none"), ("learner.hidden", "32, 32"), ("learner.seed", "none"),
+    ]  # fmt: skip
+
+
+def test_in_public_counts_are_tens_and_nothing_is_under_ten():
+    assert [tens(k) for k in (0, 9, 10, 14, 16, 250)] == [None, None, 10, 10, 20, 250]
+    people = [
+        changed(verdict(k, ("found", "not_found")[k % 3 > 0]), group="few" if k < 5 else "many") for k in range(68)
+    ]
+    handed = Public(Population(people, RUN | {"seeded": False}))
+    assert [row["group"] for row in handed.to_dict()["by_group"]] == ["many"], "groups under ten are left out"
+    assert handed.to_dict()["by_group"][0]["people"] == 60
+    assert handed.sentence.startswith("Of about 70 eligible people, about 20 (29 %) would have been decided otherwise")
+    none = Public(Population([verdict(k, "not_found") for k in range(20)], RUN | {"seeded": False}))
+    assert "fewer than ten would have been decided otherwise" in none.sentence

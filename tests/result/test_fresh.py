@@ -1,0 +1,174 @@
+"""Fresh seeds and collateral: counted by hand, bounded exactly, and read in words."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta, norm
+
+from butfor import Population
+from butfor.mlp.recipe import Recipe
+from butfor.mlp.reference import train
+from butfor.result.fresh import (
+    LEANING,
+    SEED_BOUND,
+    SOLID,
+    UNDECIDED,
+    Collateral,
+    FreshSeeds,
+    _score,
+    exact_interval,
+    lower_bound,
+    paired_interval,
+)
+from butfor.review.gate import check
+from conftest import fitted
+
+
+@pytest.fixture(scope="module")
+def controlled():
+    audit, data = fitted("salary", strategy="exhaustive", fresh_seeds=6)
+    return audit, data, audit.explain_all(data.X_test, data.y_test)
+
+
+def test_seed_counts_are_those_of_retraining_by_hand(controlled):
+    audit, data, population = controlled
+    X = audit.model_.encoder.transform(data.X_test)
+    networks = {}
+    for verdict in population.eligible:
+        with_, without = [], []
+        for seed in range(10_000, 10_006):
+            recipe = Recipe.from_dict(audit.model_.network.recipe.to_dict() | {"seed": seed})
+            for flips, counts in (((), without), (verdict.positions, with_)):
+                if (seed, flips) not in networks:
+                    networks[seed, flips] = train(recipe, audit.model_.rows, flips).logits(X)
+                counts.append((networks[seed, flips][verdict.case] > 0) != (verdict.logit > 0))
+        assert verdict.base == pytest.approx(np.mean(without))
+        if verdict.found:
+            fresh = verdict.fresh
+            assert (fresh.seeds, fresh.with_flips, fresh.without_flips) == (6, sum(with_), sum(without))
+            assert fresh.only_with_flips == sum(np.array(with_) & ~np.array(without))
+            assert f"in {sum(with_)} of 6 fresh seeds" in fresh.sentence
+
+
+def test_collateral_is_counted_on_the_other_people(controlled):
+    audit, data, population = controlled
+    X = audit.model_.encoder.transform(data.X_test)
+    before = audit.model_.network.predict(X)
+    for verdict in population.found:
+        after = train(audit.model_.network.recipe, audit.model_.rows, verdict.positions).predict(X)
+        assert verdict.collateral.others == 10
+        assert verdict.collateral.changed == (before != after).sum() - 1
+        assert verdict.collateral.accuracy_before == pytest.approx((before == data.y_test).mean())
+        assert verdict.collateral.accuracy_after == pytest.approx((after == data.y_test).mean())
+
+
+def test_what_fresh_seeds_said_survives_the_record(controlled):
+    population = controlled[2]
+    again = Population.from_json(population.to_json())
+    assert [v.fresh for v in again] == [v.fresh for v in population]
+    assert [v.collateral for v in again] == [v.collateral for v in population]
+    for name in ("solidity", "base", "hold", "distance", "close_call"):
+        assert [getattr(v, name) for v in again] == [getattr(v, name) for v in population]
+
+
+@pytest.mark.parametrize(("count", "n"), [(58, 59), (57, 59), (0, 59), (59, 59), (3, 20), (1, 1)])
+def test_bounds_are_exact(count, n):
+    low, high = exact_interval(count, n)
+    assert low == pytest.approx(beta.ppf(0.025, count, n - count + 1) if count else 0.0)
+    assert high == pytest.approx(beta.ppf(0.975, count + 1, n - count) if count < n else 1.0)
+    assert lower_bound(count, n) == pytest.approx(beta.ppf(0.05, count, n - count + 1) if count else 0.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 80), st.data())
+def test_the_paired_interval_holds_what_its_test_does_not_reject(n, data):
+    b = data.draw(st.integers(0, n))
+    c = data.draw(st.integers(0, n - b))
+    low, high = paired_interval(b, c, n)
+    z = norm.ppf(0.975)
+    assert -1 <= low <= (b - c) / n <= high <= 1
+    for difference in np.linspace(-0.99, 0.99, 23):
+        inside = abs(_score(b, c, n, float(difference))) < z
+        if abs(difference - low) > 1e-6 and abs(difference - high) > 1e-6:
+            assert inside == (low < difference < high)
+    assert paired_interval(c, b, n) == pytest.approx((-high, -low))
+
+
+def counts(n, both, only_with, only_without):
+    return FreshSeeds(n, both + only_with, both + only_without, only_with, only_without)
+
+
+@pytest.mark.parametrize(
+    ("fresh", "word"),
+    [
+        (counts(59, 0, 58, 0), SOLID), (counts(59, 0, 57, 0), LEANING), (counts(59, 28, 30, 0), SOLID),
+        (counts(59, 30, 28, 0), LEANING), (counts(29, 0, 29, 0), SOLID), (counts(28, 0, 28, 0), LEANING),
+        (counts(59, 2, 40, 0), LEANING), (counts(59, 5, 0, 0), SEED_BOUND), (counts(59, 2, 5, 3), SEED_BOUND),
+        (counts(59, 0, 15, 0), SEED_BOUND), (counts(59, 0, 28, 0), UNDECIDED), (counts(4, 0, 2, 0), UNDECIDED),
+        (counts(1, 0, 1, 0), UNDECIDED), (counts(59, 20, 0, 25), SEED_BOUND),
+    ],
+)  # fmt: skip
+def test_words(fresh, word):
+    assert fresh.word == word
+    assert fresh.sentence.startswith(f"{word.capitalize()}: in {fresh.with_flips} of {fresh.seeds} fresh seeds")
+    assert ("would do" in fresh.sentence or "reasonable" in fresh.sentence) == (word == UNDECIDED)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**31))
+def test_more_seeds_sharpen_a_word_and_never_reverse_it(hold, base, seed):
+    """Whatever the true shares: of the same seeds, four never say solid where all 59 say seed-bound, or the reverse."""
+    rng = np.random.default_rng(seed)
+    with_, without = rng.random(59) < hold, rng.random(59) < base
+    words = {n: FreshSeeds.of(without[:n], with_[:n]).word for n in (4, 20, 59)}
+    assert words[4] != SOLID
+    assert {words[4], words[59]} != {SOLID, SEED_BOUND}
+    assert {words[20], words[59]} != {SOLID, SEED_BOUND}
+
+
+def test_undecided_says_how_many_seeds_would_do():
+    few = counts(5, 0, 3, 0)
+    assert few.word == UNDECIDED
+    assert few.would_do >= 59
+    assert f"about {few.would_do} would do" in few.sentence
+    assert few._times(few.would_do // 5).word != UNDECIDED
+    assert counts(4, 0, 2, 0).would_do == 59
+    half = counts(60, 0, 30, 0)
+    assert half.word == UNDECIDED
+    assert half.would_do is None
+    assert "one half" in half.sentence
+
+
+def test_collateral_in_words():
+    assert Collateral(99, 3).sentence == "3 of 99 other test people are decided otherwise too."
+    assert "72.0 % → 71.5 %" in Collateral(99, 3, 0.72, 0.715).sentence
+
+
+def test_populations_count_the_words(controlled):
+    population = controlled[2]
+    assert sum(population.solidity.values()) == len(population.found)
+    assert len(population.solid) == population.solidity["solid"] == 0  # six seeds never suffice
+    groups = population.by_group
+    assert groups["share_solid"].isna().all()
+    assert (groups["median_margin"] > 0).all()
+    assert any("fewer than 10" in warning for warning in population.warnings)
+    assert "6 fresh seeds are too few to call one solid (29 at least)" in population.sentence
+    (limit,) = check(population, max_solid=0.99)
+    assert not limit.kept
+    assert "6 fresh seeds are too few" in limit.sentence
+    enough = Population(population.verdicts, population.run | {"fresh_seeds": 29})
+    assert "whatever the seed" in enough.sentence
+    assert (enough.by_group["share_solid"] <= enough.by_group["share"]).all()
+    frame = population.to_frame()
+    assert list(frame["solidity"].dropna()) == [v.solidity for v in population.found]
+    assert frame["base"].notna().sum() == len(population.eligible)
+
+
+def test_no_fresh_seeds_no_word(salary_population):
+    assert all(v.fresh is None and v.base is None and v.close_call is None for v in salary_population)
+    assert {v.solidity for v in salary_population.found} == {"not checked"}
+    assert {v.distance for v in salary_population} == {None}
+    assert "was not checked" in salary_population.sentence
+    assert salary_population.by_group["share_solid"].isna().all()
+    assert "robust" not in salary_population.to_json()

@@ -1,0 +1,218 @@
+"""Ctrl-C at the end: while verdicts are drawn up and files written, and between two parts of the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.linear_model import LogisticRegression
+
+import butfor
+from butfor.interrupt import ASKED, held_back
+from butfor.learn.protocols import Training
+from butfor.mlp import direct
+from butfor.mlp.learner import MLPLearner
+from butfor.rank.leaders import Leaders
+from butfor.run.runner import Runner
+from butfor.search.ledger import Ledger
+from butfor.search.trainer import Trainer
+from conftest import fitted
+
+
+def press(number: int = signal.SIGINT) -> None:
+    os.kill(os.getpid(), number)
+
+
+def test_the_first_ctrl_c_is_answered_and_the_second_heard():
+    said: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+    with held_back(said.append):
+        press()
+        assert said == [ASKED]
+        with pytest.raises(KeyboardInterrupt):
+            press()
+    assert signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(KeyboardInterrupt):
+        press()
+
+
+def test_within_what_is_held_back_nothing_more_is_held_back():
+    said: list[str] = []
+    with held_back(said.append):
+        with held_back(said.append):
+            press()
+        with pytest.raises(KeyboardInterrupt):
+            press()
+    assert said == [ASKED]
+
+
+def test_an_applications_own_handler_gets_its_signal_afterwards():
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        with held_back(lambda _: None):
+            press(signal.SIGTERM)
+            assert told == []
+        assert told == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_whoever_presses_is_told_where_no_progress_is_shown(capsys):
+    with held_back():
+        press()
+    assert capsys.readouterr().err == f"{ASKED}\n"
+
+
+def test_elsewhere_than_in_the_main_thread_nothing_is_held_back():
+    told: list[object] = []
+
+    def inside() -> None:
+        with held_back(print):
+            told.append(signal.getsignal(signal.SIGINT))
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=inside)
+    thread.start()
+    thread.join()
+    assert told == [before]
+
+
+@pytest.mark.parametrize(
+    ("where", "code"),
+    [
+        ("butfor.run.conclude.changed_by_switch", 0),
+        ("butfor.report.page.population_page", 0),
+        ("butfor.run.runner.judge", 130),
+    ],
+)
+def test_ctrl_c_after_the_search_loses_no_file(tmp_path, where, code):
+    module, name = where.rsplit(".", 1)
+    script = textwrap.dedent(f"""
+        import importlib, os, signal, sys
+        from butfor import cli
+        home = importlib.import_module({module!r})
+        real = getattr(home, {name!r})
+        def pressed(*given, **named):
+            os.kill(os.getpid(), signal.SIGINT)
+            return real(*given, **named)
+        setattr(home, {name!r}, pressed)
+        sys.exit(cli.main(sys.argv[1:]))
+    """)
+    command = ["audit", "salary", "--budget", "2", "--cases", "0:4", "--quiet"]
+    command += ["--members", "2", "--fresh-seeds", "2"] if name == "judge" else ["--model", "logistic"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command, "--out", str(tmp_path / "out")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html",
+    ]  # fmt: skip
+    assert "eligible" in done.stdout
+    assert (ASKED in done.stderr) == (code == 0)
+
+
+def test_ctrl_c_while_the_ledger_is_closed_loses_nothing(monkeypatch, tmp_path, capsys):
+    audit, data = fitted("salary", members=2, fresh_seeds=2, budget=2, ledger=tmp_path / "l.db")
+    real = Ledger.close
+
+    def close(self: Ledger) -> None:
+        press()
+        real(self)
+
+    monkeypatch.setattr(Ledger, "close", close)
+    assert len(audit.explain_all(data.X_test, cases=range(4))) == 4
+    assert ASKED in capsys.readouterr().err
+
+
+def test_ctrl_c_between_two_parts_keeps_everybody(monkeypatch):
+    audit, data = fitted("salary", members=2, fresh_seeds=2, budget=2)
+
+    def at_once(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Runner, "search", at_once)
+    population = audit.explain_all(data.X_test, cases=range(4))
+    assert population.interrupted
+    assert [v.complete for v in population.eligible] == [False] * len(population.eligible)
+    assert {v.status for v in population} <= {"not_found", "not_eligible"}
+    assert len(population.eligible) == len(audit.eligible_cases(data.X_test.iloc[:4])) > 0
+
+
+def test_a_limit_of_time_changes_nothing_but_the_order(monkeypatch):
+    """The trial that chooses who leads is held with the same people."""
+    asked: list[list[int]] = []
+    real = Leaders.prepare
+
+    def prepare(self, retrain, model, table, people, psi, budget):
+        asked.append(list(people.index))
+        return real(self, retrain, model, table, people, psi, budget)
+
+    monkeypatch.setattr(Leaders, "prepare", prepare)
+    found = []
+    for seconds in (None, 600):
+        audit, data = fitted("german", members=2, fresh_seeds=0, budget=3, phi="everyone")
+        stop = butfor.max_seconds(seconds) if seconds else None
+        found.append([v.positions for v in audit.explain_all(data.X_test, cases=range(12), stop=stop)])
+    assert asked[0] == asked[1]
+    assert found[0] == found[1]
+
+
+# --- what failed, and what it takes -------------------------------------------------------------------
+
+
+def test_trainings_that_failed_prove_nothing():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": np.r_[rng.normal(2, 1, 5), rng.normal(0, 1, 35)], "sex": np.tile([0, 1], 20)})
+    y = pd.Series([1] * 5 + [0] * 35)  # as many of class 1 as there are folds: with any of them flipped, fit raises
+    audit = butfor.LabelAudit(CalibratedClassifierCV(LogisticRegression(C=100), cv=5), budget=1)
+    audit.fit(X, y, sensitive_features="sex")
+    verdict = audit.explain_all(pd.DataFrame({"a": [3.5], "sex": [0]}))[0]
+    assert "2 of these trainings failed" in verdict.reason
+    assert (verdict.status, verdict.at_least, verdict.proof) == ("not_found", None, None)
+
+
+def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
+    audit, data = fitted("salary", members=1)
+    trainer = Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, data.X_test.iloc[:1])
+    real, done = trainer._train, []
+    naps = iter((0.5, 0.0))
+
+    def train(trainings: list[Training]):
+        done.append(len(trainings))
+        threading.Event().wait(next(naps))
+        return real(trainings)
+
+    trainer._train = train
+    assert trainer.seconds_each(1.0) < 0.4
+    assert len(done) == 2
+    trainer.seconds_each(1.0)
+    assert len(done) == 2, "it is known by now"
+    monkeypatch.setattr("butfor.search.trainer.PATIENCE", 0.0)
+    again = Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, data.X_test.iloc[:1])
+    assert again.seconds_each(1e-9) <= 1e-9, "long ones are not done twice: the learner's own fit tells"
+
+
+def test_what_a_process_loads_once_is_not_the_time_of_a_training(monkeypatch):
+    slow = [True]
+    real = direct.train
+
+    def train(*given: object):
+        if slow.pop() if slow else False:
+            threading.Event().wait(1.0)
+        return real(*given)
+
+    monkeypatch.setattr(direct, "train", train)
+    audit, _ = fitted("salary", members=1)
+    assert isinstance(audit.learner_, MLPLearner)
+    assert not slow
+    assert audit.fit_seconds_ < 0.9

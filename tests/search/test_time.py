@@ -1,0 +1,120 @@
+"""A search with a clock: it stops in time, keeps what is done, and says what is left."""
+
+import time
+
+import pytest
+
+import butfor
+from butfor.cli import main
+from butfor.errors import SettingError
+from butfor.progress import Watcher
+from butfor.stopping import Stop, Stopper, TimeIsUp, max_retrainings, max_seconds
+from conftest import fitted
+
+
+class Notes(Watcher):
+    def __init__(self):
+        self.lines, self.networks = [], 0
+
+    def note(self, line):
+        self.lines.append(line)
+
+    def advance(self, count):
+        self.networks += count
+
+
+def test_limits_join_and_a_deadline_ends_work_once():
+    assert max_seconds(600) | max_retrainings(50) | max_seconds(60) == Stop(60, 50)
+    stopper = Stopper(max_retrainings(50))
+    stopper.check()
+    stopper.set(time.monotonic() - 1)
+    with pytest.raises(TimeIsUp):
+        stopper.check()
+    stopper.check()  # confirmations go on
+    assert stopper.passed
+    assert stopper.room(trained=18, members=16) == 2
+    assert stopper.room(trained=60, members=1) == 0
+    assert Stopper().room(trained=10**9, members=1) == float("inf")
+
+
+class Slow:
+    """An engine that takes its time, between two looks at the clock."""
+
+    name, by_definition, width = "slow", False, 1
+
+    def __init__(self, pause):
+        self.pause, self.asked = pause, []
+
+    def accepts(self, learner):
+        return True
+
+    def bind(self, learner, table, people):
+        inner = butfor.FusedEngine().bind(learner, table, people)
+
+        def train(trainings, progress=None):
+            for training in trainings:
+                time.sleep(self.pause)
+                self.asked.append(training)
+                if progress:
+                    progress(1)
+            return inner(trainings)
+
+        return train
+
+
+@pytest.mark.parametrize(("members", "protocol"), [(1, "algorithm1"), (2, "solid")])
+def test_the_search_stops_in_time_nearest_people_first(members, protocol):
+    whole, data = fitted("salary", strategy=protocol, members=members, budget=3, phi="everyone", fresh_seeds=3)
+    settings = {"members": members, "budget": 3, "phi": "everyone", "fresh_seeds": 3}
+    audit, data = fitted("salary", strategy=protocol, engine=Slow(0.08), **settings)
+    population = audit.explain_all(data.X_test, stop=max_seconds(1.5), watch=(notes := Notes()))
+    assert population.run["out_of_time"]
+    assert not population.interrupted
+    left = [v for v in population if not v.complete]
+    assert left
+    assert any("The time is up" in line for line in notes.lines)
+    assert all(v.confirmed for v in population.found)
+    complete = whole.explain_all(data.X_test)
+    assert not complete.run["out_of_time"]
+    assert {v.case for v in population.found} <= {v.case for v in complete.found}
+    unchecked = [v for v in population.found if v.fresh is None]
+    assert all(v.solidity == "not checked" for v in unchecked)
+
+
+def test_enough_time_changes_nothing(capsys):
+    audit, data = fitted("salary", strategy="algorithm1")
+    ours, theirs = audit.explain_all(data.X_test, stop=max_seconds(600)), audit.explain_all(data.X_test)
+    assert [v.positions for v in ours] == [v.positions for v in theirs]
+    assert not ours.run["out_of_time"]
+
+
+@pytest.mark.parametrize("given", ["0", "-3", "ten", "5 d", "nan", "1e9", ""])
+def test_times_that_are_none(capsys, given):
+    assert main(["audit", "salary", "--max-seconds", given, "--quiet"]) == 2
+    assert "--max-seconds" in capsys.readouterr().err
+    with pytest.raises(SettingError, match="max_seconds"):
+        max_seconds(float("inf"))
+
+
+@pytest.mark.parametrize(("stop", "interrupted"), [(TimeIsUp, False), (KeyboardInterrupt, True)])
+def test_time_that_is_up_among_side_effects_is_no_interruption(monkeypatch, stop, interrupted):
+    audit, data = fitted("salary", strategy="algorithm1", fresh_seeds=3)
+
+    def collaterals(*given):
+        raise stop
+
+    monkeypatch.setattr("butfor.run.runner.collaterals", collaterals)
+    population = audit.explain_all(data.X_test, stop=max_seconds(600))
+    assert population.found
+    assert population.interrupted == interrupted
+    assert population.run["out_of_time"] != interrupted
+
+
+def test_the_search_has_two_thirds_of_the_time_and_what_follows_the_rest(monkeypatch):
+    given = []
+    real = Stopper.set
+    monkeypatch.setattr(Stopper, "set", lambda self, until: (given.append(until - time.monotonic()), real(self, until)))
+    audit, data = fitted("salary", strategy="algorithm1")
+    audit.explain_all(data.X_test, cases=range(2), stop=max_seconds(600))
+    assert 380 < given[0] <= 400
+    assert 580 < given[1] <= 600
