@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor import rank as rank
     from butfor import rules as rules
     from butfor import search as search
+    from butfor import standard as standard
     from butfor.audit import LabelAudit as LabelAudit
     from butfor.data import DATASETS as DATASETS
     from butfor.data import load_dataset as load_dataset
@@ -40,10 +41,12 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor.search import GuidedSearch as GuidedSearch
     from butfor.search import SolidSearch as SolidSearch
     from butfor.search import Strategy as Strategy
+    from butfor.standard.compare import Standards as Standards
+    from butfor.standard.compare import compare_standards as compare_standards
     from butfor.stopping import max_retrainings as max_retrainings
     from butfor.stopping import max_seconds as max_seconds
 
-_MODULES = ("errors", "rank", "rules", "search")
+_MODULES = ("errors", "rank", "rules", "search", "standard")
 _HOMES = {
     "LabelAudit": "audit",
     "DATASETS": "data",
@@ -69,6 +72,8 @@ _HOMES = {
     "GuidedSearch": "search",
     "SolidSearch": "search",
     "Strategy": "search",
+    "Standards": "standard.compare",
+    "compare_standards": "standard.compare",
     "max_retrainings": "stopping",
     "max_seconds": "stopping",
 }

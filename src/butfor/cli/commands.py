@@ -18,6 +18,7 @@ from butfor.cli import printing, wiring
 from butfor.cli.config import written_config
 from butfor.cli.options import CONFIG, MODEL, OUTPUT, QUESTION, TABLE, AuditCommand
 from butfor.cli.review import gate, review
+from butfor.cli.standard import standard
 from butfor.cli.values import bands_in, cases_in
 from butfor.errors import OutputError
 from butfor.terminal import one_line, say, shown_json
@@ -212,5 +213,5 @@ def datasets(json: bool) -> None:
     )
 
 
-for each in (audit, check_table, datasets, gate, replay, review):
+for each in (audit, check_table, datasets, gate, replay, review, standard):
     cli.add_command(each)

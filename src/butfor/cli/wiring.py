@@ -191,12 +191,19 @@ def _phi(data: Dataset, o: SimpleNamespace) -> Any:
     """Who may be asked about: --phi and, of them, those who get the adverse decision."""
     from butfor.rules import as_phi, predicted
 
-    if o.adverse is None:
-        return o.phi
+    return o.phi if o.adverse is None else as_phi(o.phi) & predicted(adverse_label(data, o.adverse))
+
+
+def adverse_label(data: Dataset, given: str | None) -> str:
+    """The label that people would rather not have: as it is given or, of an embedded set, known."""
+    if given is None and data.adverse is not None:
+        return data.adverse
+    if given is None:
+        raise SettingError(f"Say with --adverse which label people would rather not have: {listed(data.label_names)}.")
     names = [*data.label_names, *(name.rpartition(" = ")[2] for name in data.label_names)]
-    if o.adverse not in names:
-        raise SettingError(f"--adverse '{o.adverse}' is not a decision; the labels are {listed(data.label_names)}.")
-    return as_phi(o.phi) & predicted(data.label_names[names.index(o.adverse) % 2])
+    if given not in names:
+        raise SettingError(f"--adverse '{given}' is not a decision; the labels are {listed(data.label_names)}.")
+    return data.label_names[names.index(given) % 2]
 
 
 def _strategy(o: SimpleNamespace) -> Any:

@@ -56,7 +56,8 @@ class Spec:
     `label` answers on the raw rows which are of class 1; `tidy` filters rows (keeping their index) and
     groups or spells out values; `columns` are the inputs, in the source file's order. `coded` columns
     are handed out as Categorical with the values of all rows: their numbers are codes, or one of their
-    values is too rare to be in every training split. `inputs` is the width when every categorical
+    values is too rare to be in every training split. `adverse` is the label that people would rather
+    not have. `inputs` is the width when every categorical
     column of c values is embedded in (c + 1) // 2 numbers. `remark` starts a line that is no row.
     """
 
@@ -67,6 +68,7 @@ class Spec:
     label_column: str
     label: Callable[[pd.DataFrame], pd.Series]
     label_names: tuple[str, str]
+    adverse: int
     setup: Setup
     sizes: tuple[int, int, int]
     inputs: int
@@ -139,6 +141,7 @@ _SALARY = Spec(
     label_column="salary",
     label=lambda table: table["Salary"] >= 25_000,
     label_names=("salary below 25 000", "salary of 25 000 or more"),
+    adverse=0,
     setup=Setup(hidden=(4, 4), max_epochs=100, budget=1, batch_size=8, random_state=28, numeric="raw"),
     sizes=(30, 11, 11),
     inputs=5,
@@ -160,6 +163,7 @@ _STUDENT = Spec(
     label_column="final grade",
     label=lambda table: table["G3"] >= 10,
     label_names=("fail", "pass"),
+    adverse=0,
     setup=Setup(hidden=(32, 32), max_epochs=100, budget=1, batch_size=None, random_state=0),
     sizes=(389, 130, 130),
     inputs=36,
@@ -178,6 +182,7 @@ _GERMAN = Spec(
     label_column="credit",
     label=lambda table: table["class"] == 1,
     label_names=("bad credit", "good credit"),
+    adverse=0,
     setup=Setup(hidden=(32, 32), max_epochs=100, budget=1, batch_size=None, random_state=0),
     sizes=(600, 200, 200),
     inputs=36,
@@ -206,6 +211,7 @@ _COMPAS = Spec(
     label_column="two_year_recid",
     label=lambda table: table["two_year_recid"] == 1,
     label_names=("no recidivism", "recidivism"),
+    adverse=1,
     setup=Setup(hidden=(16, 16), max_epochs=200, budget=4, batch_size=128, random_state=0),
     sizes=(3702, 1235, 1235),
     inputs=13,
@@ -231,6 +237,7 @@ _DEFAULT = Spec(
     label_column="default payment next month",
     label=lambda table: table["default payment next month"] == 1,
     label_names=("no default", "default"),
+    adverse=1,
     setup=Setup(hidden=(32, 32), max_epochs=200, budget=18, batch_size=None, random_state=0),
     sizes=(18_000, 6_000, 6_000),
     inputs=27,
@@ -259,6 +266,7 @@ _BANK = Spec(
     label_column="term deposit",
     label=lambda table: table["y"] == "yes",
     label_names=("no term deposit", "term deposit"),
+    adverse=0,
     setup=Setup(hidden=(32, 32), max_epochs=200, budget=19, batch_size=None, random_state=0),
     sizes=(18_292, 6_098, 6_098),
     inputs=35,
@@ -288,6 +296,7 @@ _ADULT = Spec(
     # adult.test ends its labels with a full stop.
     label=lambda table: table["income"].str.rstrip(".") == ">50K",
     label_names=("<=50K", ">50K"),
+    adverse=0,
     setup=Setup(hidden=(32, 32), max_epochs=200, budget=28, batch_size=None, random_state=1),
     sizes=(27_132, 9_045, 9_045),
     inputs=28,

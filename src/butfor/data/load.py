@@ -47,6 +47,8 @@ class Dataset:
     """The protected attribute of the "train", "val" and "test" rows where it is not a column of theirs."""
     kept: pd.DataFrame | None = None
     """The test rows' columns that are not learned from but shown beside the answers."""
+    adverse: str | None = None
+    """The label that people would rather not have, where it is known."""
     dates: tuple[str, ...] = ()
     """Columns that hold dates, as days since 1970-01-01."""
 
@@ -97,6 +99,7 @@ def load_dataset(name: str, random_state: int | None = None, *, data_home: str |
         setup=spec.setup,
         source=spec.source,
         licence=spec.licence,
+        adverse=spec.label_names[spec.adverse],
     )
 
 

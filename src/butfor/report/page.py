@@ -22,15 +22,20 @@ import pandas as pd
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from butfor._version import __version__
 from butfor.report import charts, overview, people, summary
 from butfor.report.drawing import THEME
+from butfor.report.standards import standards
 from butfor.report.text import LONGEST, plural, short, shown
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS
+from butfor.standard.compare import Standards
 
 ROOM = 2_000_000
 """Bytes for the sections about people of one page; where they need more, everybody is shown in less detail."""
+MOST_LABELS = 50
+"""Doubted labels that a page shows."""
 SAMPLE = 8
 """People whose sections tell how large all of them will be."""
 LEVELS: list[tuple[str, dict[str, int]]] = [
@@ -98,6 +103,29 @@ def population_page(population: Population, folder: str = "") -> str:
         left_out=[] if folder else [(v.sentence, a) for v, a in named if v.status == "not_eligible"],
         folder=folder,
         again=_again(p.run),
+    )
+
+
+def standard_page(found: Standards, table: str | None = None) -> str:
+    """The comparison of standards alone, a whole HTML document."""
+    frame = found.to_frame()
+    doubted = frame[~found.is_favourable & (frame["doubt"] > 0.5).to_numpy()].sort_values("rank").head(MOST_LABELS)
+    labels = [
+        {"name": shown(row), "group": shown(group), "label": label, "doubt": doubt}
+        for row, group, label, doubt in zip(
+            doubted.index, doubted["group"], doubted["label"], doubted["doubt"], strict=True
+        )
+    ]
+    return _render(
+        "standard.html",
+        title=f"Standards of {found.attribute}",
+        run={"butfor": __version__},
+        attribute=found.attribute,
+        table=table,
+        rows=len(frame),
+        answer=found.answer,
+        t=standards(found.to_dict()),
+        labels=labels,
     )
 
 
