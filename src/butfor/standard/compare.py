@@ -54,7 +54,8 @@ class Comparison:
     @classmethod
     def of(cls, recorded: Mapping[str, Any]) -> Comparison:
         """As a record holds it."""
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in recorded.items()})
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in recorded.items()}
+        return cls(**values)
 
     @property
     def difference(self) -> float:
