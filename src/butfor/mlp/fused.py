@@ -55,20 +55,18 @@ class FusedEngine(NetworkEngine):
     def width(self) -> int:
         return self.jobs
 
-    def fit_many(
+    def train(
         self,
         recipe: Recipe,
         rows: Rows,
         flip_sets: Sequence[FlipSet],
+        seeds: Sequence[int],
         people: Floats,
-        progress: Progress | None = None,
-        seeds: Sequence[int] | None = None,
-    ) -> Fits:
-        check_flip_sets(flip_sets, rows.n)
-        check_shapes(rows, people)
+        fits: Fits,
+        progress: Progress | None,
+    ) -> None:
         prepare()
-        seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
-        trainings = Trainings(recipe, rows, people, len(flip_sets), seeds)
+        trainings = Trainings(recipe, rows, people, seeds, fits)
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
                 jobs = enumerate(zip(flip_sets, seeds, strict=True))
@@ -81,25 +79,6 @@ class FusedEngine(NetworkEngine):
                 trainings.stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
-        return trainings.fits
-
-
-def check_flip_sets(flip_sets: Sequence[FlipSet], n: int) -> None:
-    for k, flips in enumerate(flip_sets):
-        for position in flips:
-            if not 0 <= position < n:
-                raise SettingError(f"Flip set {k} names training row {position}; the rows are numbered 0 to {n - 1}.")
-
-
-def check_shapes(rows: Rows, people: Floats) -> None:
-    """Compiled code reads where it is told to, so what it is told must fit."""
-    if not rows.d == rows.X_val.shape[1] == people.shape[1]:
-        raise SettingError(
-            f"Training rows have {rows.d} columns, validation rows {rows.X_val.shape[1]} and "
-            f"people {people.shape[1]}; encode all three alike."
-        )
-    if len(rows.y) != rows.n or len(rows.y_val) != len(rows.X_val):
-        raise SettingError("There must be one label for every training row and every validation row.")
 
 
 def compiled() -> bool:
@@ -117,7 +96,8 @@ def prepare() -> None:
         try:
             X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
             recipe = Recipe(hidden=(1,), max_epochs=1)
-            Trainings(recipe, Rows(X, y, X, y), X, 1, [0]).run(0, (), 0)
+            fits = Fits.empty(1, len(X), recipe.parameters(1))
+            Trainings(recipe, Rows(X, y, X, y), X, [0], fits).run(0, (), 0)
         finally:
             notice.cancel()
 
@@ -130,16 +110,15 @@ def _announce() -> None:
 
 
 class Trainings:
-    """What all trainings of one `fit_many` share, and the place where each leaves its result."""
+    """What all trainings of one `fit_many` share; each leaves its result in `fits`."""
 
-    def __init__(self, recipe: Recipe, rows: Rows, people: Floats, networks: int, seeds: Sequence[int]) -> None:
-        self.recipe, self.rows = recipe, rows
+    def __init__(self, recipe: Recipe, rows: Rows, people: Floats, seeds: Sequence[int], fits: Fits) -> None:
+        self.recipe, self.rows, self.fits = recipe, rows, fits
         self.stop = threading.Event()
         self._layout = Layout(recipe, rows.d)
         self._starts = starts(recipe, rows.n, rows.d, frozenset(seeds))
         self._training, self._people = table(rows.X, rows.y), table(people, rows.y[:0])
         self._validation = table(rows.X_val, rows.y_val)
-        self.fits = Fits.empty(networks, len(people), recipe.parameters(rows.d))
 
     def run(self, k: int, flips: FlipSet, seed: int) -> None:
         """Train the k-th network, unless told to stop between blocks of epochs."""
@@ -157,7 +136,8 @@ class Trainings:
         kernels.predict(plan, room, self._people, self.fits.logits[k])
         self.fits.epochs[k], self.fits.best_epoch[k] = history[:2]
         self.fits.validation_loss[k] = best_loss[0]
-        self.fits.weights[k] = room.kept[self._layout.places]
+        if self.fits.weights.size:
+            self.fits.weights[k] = room.kept[self._layout.places]
 
 
 class Start:
