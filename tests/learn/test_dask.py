@@ -19,9 +19,9 @@ from butfor.errors import EngineError, SettingError
 from butfor.learn.cluster import cluster_engine
 from butfor.learn.dask_engine import Pace
 from butfor.learn.dask_worker import Reply, difference
+from butfor.learn.engines import local_workers
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.learners import as_learner
-from butfor.learn.places import local_workers
 from butfor.learn.protocols import Training
 from butfor.progress import Watcher
 from butfor.search.ledger import Ledger
@@ -220,7 +220,7 @@ def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_
             with pytest.raises(
                 EngineError, match=rf"Worker tcp://127.0.0.1:\d+ has numpy 1.99.0 where .* {np.__version__}"
             ):
-                far.bind(single, table, PEOPLE)
+                bound(trainings * 50)  # enough for both
         while len(far.client.nthreads()) > 1:
             time.sleep(0.1)
         with pytest.raises(EngineError, match=r"scheduler at .* is gone.*--ledger"):

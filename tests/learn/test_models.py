@@ -551,7 +551,7 @@ def test_processes_start_where_they_save_more_than_they_take(calls, expected, sp
     monkeypatch.setattr(engine._Bound, "warm", False)
     spread = []
 
-    def pretend(self, trainings, progress):
+    def pretend(self, function, trainings, progress):
         spread.append(len(trainings))
         return [np.zeros(1, np.float32)] * len(trainings)
 
@@ -580,7 +580,7 @@ def test_a_worker_encodes_a_table_once(monkeypatch):
     encoded = []
     transform = TableEncoder.transform
     monkeypatch.setattr(TableEncoder, "transform", lambda self, X: encoded.append(len(X)) or transform(self, X))
-    engine.train((learner, table, X[ROWS:]), [Training((), seed) for seed in range(5)])
+    engine.run(engine.answer, (learner, table, X[ROWS:]), [Training((), seed) for seed in range(5)])
     assert sorted(encoded) == sorted([ROWS, len(X) - ROWS, len(X) - ROWS])  # training rows, validation rows, people
 
 

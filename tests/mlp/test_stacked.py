@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from butfor.errors import EngineError, SettingError
-from butfor.mlp import launchplan, onelaunch, stacked
+from butfor.mlp import onelaunch, stacked
 from butfor.mlp.recipe import Fits, Recipe, Rows
 from butfor.mlp.reference import fit_many, train
 from butfor.mlp.stacked import StackedEngine, float32_products, stack_size
@@ -200,7 +200,7 @@ def test_however_many_launches_it_takes_answers_are_in_the_order_asked_for(monke
     monkeypatch.setattr(onelaunch, "train", launch)
     assert_alike(StackedEngine().fit_many(recipe, rows, flips, asked, seeds=seeds), expected)
     assert (len(seen), max(seen)) == (launches, min(room, 3))
-    answers = StackedEngine().answer_many(recipe, rows, flips, asked, seeds=seeds)
+    answers = StackedEngine().fit_many(recipe, rows, flips, asked, seeds=seeds, weights=False).answers
     np.testing.assert_allclose(answers, expected.answers, atol=1e-5)
 
 
@@ -209,15 +209,13 @@ def test_the_kernels_own_answers_are_in_the_order_asked_for(monkeypatch):
     recipe, rows, seeds = Recipe((4,), batch_size=32, max_epochs=3), table(), [5, 3, 5, 8, 3, 8]
     whole = StackedEngine("cuda").fit_many(recipe, rows, FLIPS, people(), seeds=seeds)
     monkeypatch.setattr(onelaunch, "MOST_ORDER_BYTES", 4 * recipe.max_epochs * rows.n)
-    assert np.array_equal(StackedEngine("cuda").answer_many(recipe, rows, FLIPS, people(), seeds=seeds), whole.answers)
+    parts = StackedEngine("cuda").fit_many(recipe, rows, FLIPS, people(), seeds=seeds, weights=False)
+    assert np.array_equal(parts.answers, whole.answers)
 
 
 def test_a_row_that_is_not_there_cannot_be_flipped():
-    recipe, rows = Recipe((4,), batch_size=None), table()
-    inputs = launchplan.inputs_of(rows, people())
-    plan = launchplan.Plan(recipe.widths(rows.d), 0, "relu", gather=False, warps=1, blocks=1, slots=1)
-    with pytest.raises(SettingError, match="rows go from 0 to 99"):
-        onelaunch.prepare(recipe, rows, [(100,)], [0], people(), plan, inputs, torch.device("cpu"))
+    with pytest.raises(SettingError, match="the rows are numbered 0 to 99"):
+        StackedEngine().fit_many(Recipe((4,), batch_size=None), table(), [(100,)], people())
 
 
 @needs_cuda

@@ -128,7 +128,7 @@ def beside_ridge(labels: LabelAudit, data: Dataset, people: list[int]) -> dict[s
 def _engine(o: SimpleNamespace) -> Iterator[Any]:
     """What --engine names: an engine, a device or a cluster."""
     from butfor.learn.cluster import cluster_engine
-    from butfor.learn.places import is_cluster
+    from butfor.learn.engines import is_cluster
 
     if is_cluster(o.engine):
         with cluster_engine(o.engine, o.n_jobs) as engine:

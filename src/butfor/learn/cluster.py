@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from butfor.errors import EngineError
-from butfor.learn.places import local_workers
+from butfor.learn.engines import local_workers
 
 if TYPE_CHECKING:
     from butfor.learn.dask_engine import DaskEngine
@@ -27,6 +27,8 @@ SETTINGS = {
     # in the meantime, it may take longer to come back than Dask's 15 seconds.
     "distributed.deploy.lost-worker-timeout": "7 days",
 }
+IGNORE_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""What a worker process does first: Ctrl-C on a terminal reaches it too, but whoever asked decides what ends."""
 
 _open: dict[tuple[str, int | None], DaskEngine] = {}
 
@@ -83,7 +85,7 @@ def _processes(workers: int) -> Iterator[Any]:
             dashboard_address="127.0.0.1:0",
             memory_limit=0,
             silence_logs=logging.CRITICAL,
-            preload=["butfor.learn.dask_preload"],
+            preload=[IGNORE_CTRL_C],
         )
         try:
             yield cluster

@@ -23,11 +23,9 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import ButforError, EngineError, SettingError
-from butfor.learn.dask_worker import SAME, Packed, Reply, Work, answers, calls, difference, models, run_chunk
-from butfor.learn.dask_worker import versions_here as versions
-from butfor.learn.engines import NAMES
+from butfor.learn.dask_worker import Packed, Reply, Work, answers, calls, models, run_chunk, versions_here
+from butfor.learn.engines import NAMES, is_device
 from butfor.learn.linear_engine import LinearEngine
-from butfor.learn.places import is_device
 from butfor.learn.protocols import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
 from butfor.machine import available_cores
 
@@ -156,23 +154,18 @@ class DaskEngine(Engine):
         return [done[k] for k in range(len(parts))]
 
     def admit(self) -> None:
-        """Wait for the first worker, and refuse the cluster where one has other versions."""
+        """Wait for the first worker."""
         deadline = time.monotonic() + self.patience
         while not self._look():
             if time.monotonic() > deadline:
                 raise self._nobody()
             time.sleep(0.1)
-        found, wanted = self.client.get_versions(packages=list(SAME)), versions()
-        for worker, has in found["workers"].items():
-            sentence = difference(worker, wanted, has["packages"])
-            if sentence:
-                raise EngineError(sentence)
 
     def run(self, work: Work, shared: Sequence[Any], items: Sequence[Any], pace: Pace) -> Iterator[tuple[range, Any]]:
         """What comes of the items, chunk by chunk: which they were, and their results, in whatever order."""
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         flying: dict[str, tuple[Any, range]] = {}
-        start, wanted = 0, versions()
+        start, wanted = 0, versions_here()
         try:
             while start < len(items) or flying:
                 while start < len(items) and len(flying) < AHEAD * self.at_once:
@@ -298,8 +291,7 @@ class _Bound(Bound):
     def pieces(
         self, trainings: Sequence[Training], progress: Progress | None = None, size: int = 0
     ) -> Iterator[tuple[range, Floats]]:
-        plain = [tuple(training) for training in trainings]
-        for chunk, logits in self._engine.run(answers, self._shared, plain, self._pace):
+        for chunk, logits in self._engine.run(answers, self._shared, trainings, self._pace):
             if progress:
                 progress(len(chunk))
             yield chunk, logits

@@ -19,8 +19,7 @@ import numpy as np
 
 from butfor.errors import EngineError
 from butfor.learn.engines import choose_engine
-from butfor.learn.joblib_engine import fitted_model
-from butfor.learn.protocols import Training
+from butfor.learn.joblib_engine import fitted_model, run
 from butfor.machine import single_threaded
 
 SAME = ("butfor", "torch", "numpy")
@@ -50,7 +49,7 @@ class Reply(NamedTuple):
 
 
 Work = Callable[..., tuple[Callable[[list[Any]], Any], int]]
-"""From the key of what is shared, and what it is, to what does a chunk, and `at_once`."""
+"""From what is shared to what does a chunk, and `at_once`."""
 
 
 def run_chunk(work: Work, items: bytes, wanted: Mapping[str, str], *shared: Packed) -> Reply:
@@ -63,7 +62,7 @@ def run_chunk(work: Work, items: bytes, wanted: Mapping[str, str], *shared: Pack
         raise EngineError(sentence)
     key = "+".join(packed.key for packed in shared)
     unpacked = [_once(packed.key, lambda packed=packed: _unpacked(worker, packed)) for packed in shared]  # type: ignore[misc]
-    do, at_once = work(key, *unpacked)
+    do, at_once = _once(f"{work.__name__} {key}", lambda: work(*unpacked))
     with _lock:  # a worker's threads train side by side: none may put back the libraries' threads while another trains
         if len(sys.modules) not in _limits:  # what was loaded since has threads of its own
             _limits[len(sys.modules)] = single_threaded()
@@ -74,27 +73,22 @@ def run_chunk(work: Work, items: bytes, wanted: Mapping[str, str], *shared: Pack
     return Reply(result, time.perf_counter() - started, at_once)
 
 
-def answers(key: str, subject: Any, asked: Any) -> tuple[Callable[[list[Any]], Any], int]:
+def answers(subject: Any, asked: Any) -> tuple[Callable[[list[Any]], Any], int]:
     """What each trained model says about the people, `[trainings × people]`, by the best engine here."""
     (learner, table), (people, name) = subject, asked
-
-    def bound() -> tuple[Any, int]:
-        engine = choose_engine(name, learner, n_jobs=1)
-        train = engine.bind(learner, table, people)
-        train([])
-        return train, engine.width
-
-    train, at_once = _once(key, bound)
-    return lambda trainings: np.asarray(train([Training(*each) for each in trainings]), np.float32), at_once
+    engine = choose_engine(name, learner, n_jobs=1)
+    train = engine.bind(learner, table, people)
+    train([])
+    return lambda trainings: np.asarray(train(trainings), np.float32), engine.width
 
 
-def models(key: str, subject: Any) -> tuple[Callable[[list[Any]], Any], int]:
+def models(subject: Any) -> tuple[Callable[[list[Any]], Any], int]:
     """The models that the learner trains under each seed on the labels as they are, without what the other side has."""
     learner, table = subject
-    return lambda seeds: [fitted_model(learner, table, seed) for seed in seeds], 1
+    return lambda seeds: run(fitted_model, (learner, table, table.X.iloc[:0]), seeds), 1
 
 
-def calls(key: str, call: Any) -> tuple[Callable[[list[Any]], Any], int]:
+def calls(call: Any) -> tuple[Callable[[list[Any]], Any], int]:
     """A function of what is shared and of each part."""
     function, shared = call
     return lambda parts: [function(shared, part) for part in parts], 1

@@ -17,8 +17,7 @@ import uuid
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Mode
 from butfor.machine import available_cores, single_threaded
 
 Subject = tuple[Learner, Table, pd.DataFrame]
+Function = Callable[[Subject, Any], Any]
 
 CHUNK_SECONDS = 2.0
 """What one chunk is meant to take: long enough to pay for its way, short enough for Ctrl-C and progress."""
@@ -68,7 +68,8 @@ class JoblibEngine(Engine):
         self, learner: Learner, table: Table, seeds: Sequence[int | None], progress: Progress | None = None
     ) -> list[Model]:
         """The models that the learner trains under each of the seeds, the labels unchanged."""
-        return _Bound(self.n_jobs, (learner, table, table.X.iloc[:0])).models(seeds, progress)
+        light = _Bound(self.n_jobs, (learner, table, table.X.iloc[:0])).each(fitted_model, seeds, progress)
+        return [learner.restored(model, table) for model in light]
 
 
 class _Bound(Bound):
@@ -85,30 +86,34 @@ class _Bound(Bound):
         self._file: str | None = None
 
     def expect(self, trainings: int) -> None:
-        """So many are to come, in calls that each have few of them."""
         self._expected = trainings
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
-        answers: list[Floats] = []
+        answers = self.each(answer, trainings, progress)
+        return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]))
+
+    def each(self, function: Function, items: Sequence[Any], progress: Progress | None) -> list[Any]:
+        """`function(subject, item)` for each item: one by one here, until processes pay for the rest."""
+        done: list[Any] = []
         # Who does not say what is to come may go on as before: then starting processes now would have paid already.
         waited = self._spent if self._expected is None else 0.0
-        later = max(0, (self._expected or 0) - len(trainings))
-        while len(answers) < len(trainings):
-            left = trainings[len(answers) :]
+        later = max(0, (self._expected or 0) - len(items))
+        while len(done) < len(items):
+            left = items[len(done) :]
             if self._worth_processes(len(left) + later, waited):
-                answers += self._spread(left, progress)
+                done += self._spread(function, left, progress)
                 break
             started = time.perf_counter()
-            answers += train(self._subject, left[:1])
+            done += run(function, self._subject, left[:1])
             took = time.perf_counter() - started
             self._each = took if self._each is None else 0.7 * self._each + 0.3 * took
             self._spent += took
             if progress:
                 progress(1)
         self._expected = None if self._expected is None else later
-        return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]))
+        return done
 
-    def _worth_processes(self, left: int, waited: float = 0.0) -> bool:
+    def _worth_processes(self, left: int, waited: float) -> bool:
         """Whether processes save more time on what is left than starting them takes, or did on what went before."""
         workers = _side_by_side(self._jobs)
         if self._each is None or workers == 1:
@@ -116,58 +121,35 @@ class _Bound(Bound):
         saved = self._each * left * (1 - 1 / workers)
         return saved > WARM_SECONDS if _Bound.warm else waited + saved > START_SECONDS
 
-    def models(self, seeds: Sequence[int | None], progress: Progress | None = None) -> list[Model]:
-        """The models themselves, trained on the labels as they are under each seed: here, or in processes where that
-        pays. What is heavy in them (a table, as numbers) does not travel."""
-        learner, table, _ = self._subject
-        trained: list[Model] = []
-        for seed in seeds:
-            if self._worth_processes(len(seeds) - len(trained)):
-                break
-            started = time.perf_counter()
-            trained.append(_fitted(learner, seed, table))
-            self._each = time.perf_counter() - started
-            if progress:
-                progress(1)
-        left = seeds[len(trained) :]
-        if left:
-            from joblib import delayed
-
-            file = self._written()
-            for light in _as_they_come(_side_by_side(self._jobs))(delayed(model_from)(file, seed) for seed in left):
-                trained.append(learner.restored(light, table))
-                if progress:
-                    progress(1)
-            _Bound.warm = True
-        return trained
-
-    def _spread(self, trainings: Sequence[Training], progress: Progress | None) -> list[Floats]:
-        from joblib import delayed
+    def _spread(self, function: Function, items: Sequence[Any], progress: Progress | None) -> list[Any]:
+        from joblib import Parallel, delayed
+        from joblib.parallel import get_active_backend
 
         workers = _side_by_side(self._jobs)
         each = max(self._each or 0.0, 1e-4)
-        rounds = math.ceil(len(trainings) * each / (workers * CHUNK_SECONDS))
-        size = math.ceil(len(trainings) / (workers * rounds))
-        chunks = [trainings[at : at + size] for at in range(0, len(trainings), size)]
-        file = self._written()
-        parallel = _as_they_come(workers)
-        answers: list[Floats] = []
+        rounds = math.ceil(len(items) * each / (workers * CHUNK_SECONDS))
+        size = math.ceil(len(items) / (workers * rounds))
+        file, chunks = self._written(), [items[at : at + size] for at in range(0, len(items), size)]
+        # What comes of them in this order, as soon as it is there where the backend can do that.
+        streams = getattr(get_active_backend()[0], "supports_return_generator", False)
+        parallel = Parallel(n_jobs=workers, return_as="generator" if streams else "list", batch_size=1)
+        done: list[Any] = []
         with warnings.catch_warnings():
             # A worker that was idle for long is started anew; joblib warns about it.
             warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
             warnings.filterwarnings("ignore", message=".*tasks have been successfully executed", category=UserWarning)
             warnings.filterwarnings("ignore", message=".*tasks which were still being processed", category=UserWarning)
-            coming = parallel(delayed(train_from)(file, [tuple(t) for t in chunk]) for chunk in chunks)
+            coming = parallel(delayed(run_from)(file, function, chunk) for chunk in chunks)
             try:
                 for chunk in coming:
-                    answers += chunk
+                    done += chunk
                     if progress:
                         progress(len(chunk))
             finally:
                 if hasattr(coming, "close"):  # whoever stops here does not want the rest
                     coming.close()
         _Bound.warm = True
-        return answers
+        return done
 
     def _written(self) -> str:
         """The subject's file, written when it is first needed and removed with this binding."""
@@ -185,51 +167,31 @@ class _Bound(Bound):
         return self._file
 
 
-def _as_they_come(workers: int) -> Any:
-    """joblib's processes; what comes of them in its order, as soon as it is there where the backend can do that."""
-    from joblib import Parallel
-    from joblib.parallel import get_active_backend
-
-    streams = getattr(get_active_backend()[0], "supports_return_generator", False)
-    return Parallel(n_jobs=workers, return_as="generator" if streams else "list", batch_size=1)
-
-
-def train(subject: Subject, trainings: Sequence[Training]) -> list[Floats]:
-    """Each training's answers about the people; NaN where it diverged or could not be done."""
-    learner, table, people = subject
-    answers = []
-    with ExitStack() as quietly:
-        quietly.enter_context(single_threaded())
-        quietly.enter_context(warnings.catch_warnings())
+def run(function: Function, subject: Subject, items: Sequence[Any]) -> list[Any]:
+    """`function(subject, item)` for each item, on one thread."""
+    with single_threaded(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the model warns about, it said when it was first fitted
-        for flips, seed in trainings:
-            try:
-                logits = np.asarray(_fitted(learner, seed, table, flips).logits(people), np.float32)
-            except LearnerError:
-                logits = np.full(len(people), np.nan, np.float32)
-            answers.append(logits)
-    return answers
+        return [function(subject, item) for item in items]
 
 
-def train_from(file: str, trainings: Sequence[tuple[tuple[int, ...], int | None]]) -> list[Floats]:
+def run_from(file: str, function: Function, items: Sequence[Any]) -> list[Any]:
     """In a worker: the same for a subject that was written to a file."""
-    return train(_subject_of(file), [Training(tuple(flips), seed) for flips, seed in trainings])
+    return run(function, _subject_of(file), items)
 
 
-def model_from(file: str, seed: int | None) -> Any:
-    """In a worker: the model itself on the labels as they are, without what the other side has anyway."""
-    learner, table, _ = _subject_of(file)
-    return fitted_model(learner, table, seed)
+def answer(subject: Subject, training: Training) -> Floats:
+    """A training's answers about the people; NaN where it diverged or could not be done."""
+    learner, table, people = subject
+    try:
+        return np.asarray(_fitted(learner, training.seed, table, training.flips).logits(people), np.float32)
+    except LearnerError:
+        return np.full(len(people), np.nan, np.float32)
 
 
-def fitted_model(learner: Learner, table: Table, seed: int | None) -> Any:
-    """The same for a learner and a table that are at hand."""
-    with ExitStack() as quietly:
-        quietly.enter_context(single_threaded())
-        quietly.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        model = _fitted(learner, seed, table)
-    return learner.light(model)
+def fitted_model(subject: Subject, seed: int | None) -> Any:
+    """The model on the labels as they are, without what the other side has anyway."""
+    learner, table, _ = subject
+    return learner.light(_fitted(learner, seed, table))
 
 
 def _fitted(learner: Learner, seed: int | None, table: Table, flips: FlipSet = ()) -> Model:

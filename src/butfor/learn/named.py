@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib import import_module, invalidate_caches
 from typing import Any
 
@@ -11,72 +10,41 @@ from butfor.data.table import default_setup
 from butfor.errors import ButforError, SettingError
 from butfor.learn.registry import load
 
-
-def _logistic(seed: int) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    # This solver reaches the minimum; the default one stops a hundredth of a logit before it, here and there.
-    return LogisticRegression(solver="newton-cholesky")
+MODELS = ("logistic", "ridge", "linear", "kernel-ridge", "knn", "forest", "boosting", "steady")
+"""scikit-learn's, with its defaults but for the solver of logistic regression. "linear" and "kernel-ridge" are
+regressions on 0 and 1 with the line at one half, "steady" is our PartitionEnsemble."""
+NAMES = ("mlp", *MODELS)
 
 
-def _ridge(seed: int) -> Any:
-    from sklearn.linear_model import RidgeClassifier
-
-    return RidgeClassifier()
-
-
-def _linear(seed: int) -> Any:
-    from butfor.learn.thresholded import ThresholdedRegressor
-
-    return ThresholdedRegressor()
-
-
-def _kernel_ridge(seed: int) -> Any:
+def usual_model(name: str, seed: int) -> Any:
+    """The model of `MODELS`; the seed is for those that draw."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.kernel_ridge import KernelRidge
-
-    from butfor.learn.thresholded import ThresholdedRegressor
-
-    return ThresholdedRegressor(KernelRidge(kernel="rbf"))
-
-
-def _steady(seed: int) -> Any:
-    from butfor.learn.partition import PartitionEnsemble
-
-    return PartitionEnsemble()
-
-
-def _knn(seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression, RidgeClassifier
     from sklearn.neighbors import KNeighborsClassifier
 
-    return KNeighborsClassifier()
+    from butfor.learn.partition import PartitionEnsemble
+    from butfor.learn.thresholded import ThresholdedRegressor
 
-
-def _forest(seed: int) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(random_state=seed)
-
-
-def _boosting(seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(random_state=seed)
-
-
-MODELS: dict[str, Callable[[int], Any]] = {
-    "logistic": _logistic, "ridge": _ridge, "linear": _linear, "kernel-ridge": _kernel_ridge, "knn": _knn,
-    "forest": _forest, "boosting": _boosting, "steady": _steady,
-}  # fmt: skip
-"""scikit-learn's, with its defaults but for the solver of logistic regression; the seed is for those that draw.
-"linear" and "kernel-ridge" are regressions on 0 and 1 with the line at one half, "steady" is our PartitionEnsemble."""
-NAMES = ("mlp", *MODELS)
+    models = {
+        # This solver reaches the minimum; the default one stops a hundredth of a logit before it, here and there.
+        "logistic": LogisticRegression(solver="newton-cholesky"),
+        "ridge": RidgeClassifier(),
+        "linear": ThresholdedRegressor(),
+        "kernel-ridge": ThresholdedRegressor(KernelRidge(kernel="rbf")),
+        "knn": KNeighborsClassifier(),
+        "forest": RandomForestClassifier(random_state=seed),
+        "boosting": HistGradientBoostingClassifier(random_state=seed),
+        "steady": PartitionEnsemble(),
+    }
+    return models[name]
 
 
 def model_named(name: str, seed: int = 0) -> Any:
     """An estimator by one of `MODELS`' names, or by ``package.module:name``: the estimator itself, its class, or a
     function without arguments that makes one."""
     if name in MODELS:
-        return MODELS[name](seed)
+        return usual_model(name, seed)
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise SettingError(

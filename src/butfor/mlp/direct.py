@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -53,8 +52,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
             best_loss, best_epoch, best = validation_loss, epoch, f.values.clone()
         if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
             break
-    weights, biases = unpack(best.numpy(), recipe.widths(rows.d))
-    return Network(weights, biases, recipe, best_epoch, epoch, best_loss)
+    return Network.unpacked(best.numpy(), recipe, rows.d, best_epoch, epoch, best_loss)
 
 
 class _Parameters:
@@ -67,9 +65,9 @@ class _Parameters:
         self.learning_rate = recipe.learning_rate
         self.activation, self.derivative = ACTIVATION_FUNCTIONS[recipe.activation], BACKWARD[recipe.activation]
         widths = recipe.widths(inputs)
-        self.weights, self.biases = _views(self.values, widths)
+        self.weights, self.biases = unpack(self.values, widths)
         self.transposed = [W.t() for W in self.weights]
-        self.by_weights, self.by_biases = _views(self.gradient, widths)
+        self.by_weights, self.by_biases = unpack(self.gradient, widths)
 
     def outputs(self, inputs: Tensor) -> list[Tensor]:
         """The inputs, every hidden layer's outputs, and the logits `[rows × 1]`."""
@@ -94,13 +92,6 @@ class _Parameters:
         torch.sqrt(self.second, out=self.scale)
         self.scale.div_((1 - BETA2**self.steps) ** 0.5).add_(EPSILON)
         self.values.addcdiv_(self.first, self.scale, value=-(self.learning_rate / (1 - BETA1**self.steps)))
-
-
-def _views(packed: Tensor, widths: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
-    """The weight matrices and bias vectors inside a packed vector."""
-    sizes = [size for into, out in pairwise(widths) for size in (into * out, out)]
-    parts = packed.split(sizes)
-    return [W.view(len(b), -1) for W, b in zip(parts[0::2], parts[1::2], strict=True)], list(parts[1::2])
 
 
 def _is_the_reference(recipe: Recipe, rows: Rows) -> bool:

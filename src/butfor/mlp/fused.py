@@ -27,13 +27,11 @@ from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Floats, Progress
 from butfor.machine import as_they_end, available_cores
 from butfor.mlp import kernels
-from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse, Table
+from butfor.mlp.kernels import LANES, TILE, Plan, Room, Table
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 
-ZEROS_PER_ENTRY = 3
-"""How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
 SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for all networks of a call, and for a next one with the same seeds; a training that
 outlives them draws its own."""
@@ -57,20 +55,18 @@ class FusedEngine(NetworkEngine):
     def width(self) -> int:
         return self.jobs
 
-    def fit_many(
+    def train(
         self,
         recipe: Recipe,
         rows: Rows,
         flip_sets: Sequence[FlipSet],
+        seeds: Sequence[int],
         people: Floats,
-        progress: Progress | None = None,
-        seeds: Sequence[int] | None = None,
-    ) -> Fits:
-        check_flip_sets(flip_sets, rows.n)
-        check_shapes(rows, people)
+        fits: Fits,
+        progress: Progress | None,
+    ) -> None:
         prepare()
-        seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
-        trainings = Trainings(recipe, rows, people, len(flip_sets), seeds)
+        trainings = Trainings(recipe, rows, people, seeds, fits)
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
                 jobs = enumerate(zip(flip_sets, seeds, strict=True))
@@ -83,25 +79,6 @@ class FusedEngine(NetworkEngine):
                 trainings.stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
-        return trainings.fits
-
-
-def check_flip_sets(flip_sets: Sequence[FlipSet], n: int) -> None:
-    for k, flips in enumerate(flip_sets):
-        for position in flips:
-            if not 0 <= position < n:
-                raise SettingError(f"Flip set {k} names training row {position}; the rows are numbered 0 to {n - 1}.")
-
-
-def check_shapes(rows: Rows, people: Floats) -> None:
-    """Compiled code reads where it is told to, so what it is told must fit."""
-    if not rows.d == rows.X_val.shape[1] == people.shape[1]:
-        raise SettingError(
-            f"Training rows have {rows.d} columns, validation rows {rows.X_val.shape[1]} and "
-            f"people {people.shape[1]}; encode all three alike."
-        )
-    if len(rows.y) != rows.n or len(rows.y_val) != len(rows.X_val):
-        raise SettingError("There must be one label for every training row and every validation row.")
 
 
 def compiled() -> bool:
@@ -119,7 +96,8 @@ def prepare() -> None:
         try:
             X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
             recipe = Recipe(hidden=(1,), max_epochs=1)
-            Trainings(recipe, Rows(X, y, X, y), X, 1, [0]).run(0, (), 0)
+            fits = Fits.empty(1, len(X), recipe.parameters(1))
+            Trainings(recipe, Rows(X, y, X, y), X, [0], fits).run(0, (), 0)
         finally:
             notice.cancel()
 
@@ -132,17 +110,15 @@ def _announce() -> None:
 
 
 class Trainings:
-    """What all trainings of one `fit_many` share, and the place where each leaves its result."""
+    """What all trainings of one `fit_many` share; each leaves its result in `fits`."""
 
-    def __init__(self, recipe: Recipe, rows: Rows, people: Floats, networks: int, seeds: Sequence[int]) -> None:
-        self.recipe, self.rows = recipe, rows
+    def __init__(self, recipe: Recipe, rows: Rows, people: Floats, seeds: Sequence[int], fits: Fits) -> None:
+        self.recipe, self.rows, self.fits = recipe, rows, fits
         self.stop = threading.Event()
         self._layout = Layout(recipe, rows.d)
         self._starts = starts(recipe, rows.n, rows.d, frozenset(seeds))
-        sparse = bool(recipe.hidden) and mostly_zero(rows.X)
-        self._training = table(rows.X, rows.y, sparse)
-        self._validation, self._people = table(rows.X_val, rows.y_val, sparse), table(people, rows.y[:0], sparse)
-        self.fits = Fits.empty(networks, len(people), recipe.parameters(rows.d))
+        self._training, self._people = table(rows.X, rows.y), table(people, rows.y[:0])
+        self._validation = table(rows.X_val, rows.y_val)
 
     def run(self, k: int, flips: FlipSet, seed: int) -> None:
         """Train the k-th network, unless told to stop between blocks of epochs."""
@@ -160,7 +136,8 @@ class Trainings:
         kernels.predict(plan, room, self._people, self.fits.logits[k])
         self.fits.epochs[k], self.fits.best_epoch[k] = history[:2]
         self.fits.validation_loss[k] = best_loss[0]
-        self.fits.weights[k] = room.kept[self._layout.places]
+        if self.fits.weights.size:
+            self.fits.weights[k] = room.kept[self._layout.places]
 
 
 class Start:
@@ -237,8 +214,7 @@ class Layout:
         weights, gradient, mean, square, kept = (aligned(self._parameters) for _ in range(5))
         gathered = behind_one(np.zeros((TILE, self._inputs), np.float32))
         turned, tile, logits, labels = (aligned(n) for n in (self._turned, self._tile, TILE, TILE))
-        ids = np.zeros(TILE, np.int64)
-        room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels, ids)
+        room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels)
         room.weights[self.places] = room.kept[self.places] = initial
         for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
             room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
@@ -267,22 +243,6 @@ def behind_one(X: Floats) -> Floats:
     return rows
 
 
-def table(X: Floats, y: Floats, sparse: bool) -> Table:
+def table(X: Floats, y: Floats) -> Table:
     """Rows as the compiled code takes them; arrays of our own, since it is compiled for ones that can be written."""
-    return Table(behind_one(X[:0] if sparse else X), entries(X if sparse else X[:0]), np.array(y))
-
-
-def mostly_zero(X: Floats) -> bool:
-    """Whether rows are better taken by their entries: those of one-hot columns are."""
-    return bool(np.count_nonzero(X) * ZEROS_PER_ENTRY <= X.size)
-
-
-def entries(X: Floats) -> Sparse:
-    """Rows by their inputs that are not 0."""
-    counts = np.count_nonzero(X, axis=1)
-    rows, columns = np.nonzero(X)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    places = np.zeros((len(X), counts.max(initial=0)), np.int32)
-    values = np.zeros(places.shape, np.float32)
-    places[rows, within], values[rows, within] = columns, X[rows, columns]
-    return Sparse(counts.astype(np.int64), places, values)
+    return Table(behind_one(X), np.array(y))

@@ -115,9 +115,11 @@ class MLPLearner(Learner):
 
     def record(self) -> dict[str, Any]:
         return {
-            "kind": self.kind, "recipe": self.recipe.to_dict(), "encoder": self.encoder.get_params(),
+            "kind": self.kind,
+            "recipe": self.recipe.to_dict(),
+            "encoder": self.encoder.get_params(),
             "validation_fraction": self.validation_fraction,
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> MLPLearner:
@@ -171,22 +173,39 @@ class NetworkModel(Model):
 
 
 class NetworkEngine(Engine):
-    """Base of the engines for our network. Each brings ``fit_many(recipe, rows, flip_sets, people)``: networks that are
-    the reference's up to the order of floating-point sums. `seeds` names one for each flip set; else it is the
-    recipe's."""
+    """Base of the engines for our network: networks that are the reference's up to the order of floating-point sums."""
 
     def fit_many(
-        self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats,
-        progress: Progress | None = None, seeds: Sequence[int] | None = None,
-    ) -> Fits:  # fmt: skip
-        raise NotImplementedError
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        flip_sets: Sequence[FlipSet],
+        people: Floats,
+        progress: Progress | None = None,
+        seeds: Sequence[int] | None = None,
+        weights: bool = True,
+    ) -> Fits:
+        """One network per flip set; `seeds` names one for each, else it is the recipe's. `weights`: whether the
+        networks themselves are wanted; bringing them from a GPU takes a while."""
+        people = np.ascontiguousarray(people, dtype=np.float32)
+        check_work(rows, flip_sets, people)
+        seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
+        fits = Fits.empty(len(flip_sets), len(people), recipe.parameters(rows.d) if weights else 0)
+        self.train(recipe, rows, flip_sets, seeds, people, fits, progress)
+        return fits
 
-    def answer_many(
-        self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats,
-        progress: Progress | None = None, seeds: Sequence[int] | None = None,
-    ) -> Floats:  # fmt: skip
-        """What these networks say, `[K × people]`; nobody asks for the networks themselves."""
-        return self.fit_many(recipe, rows, flip_sets, people, progress, seeds).answers
+    def train(
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        flip_sets: Sequence[FlipSet],
+        seeds: Sequence[int],
+        people: Floats,
+        fits: Fits,
+        progress: Progress | None,
+    ) -> None:
+        """Fill in `fits`, its weights where there is room for them."""
+        raise NotImplementedError
 
     def accepts(self, learner: Learner) -> bool:
         return isinstance(learner, MLPLearner)
@@ -201,14 +220,28 @@ class _Bound(Bound):
 
     def __init__(self, engine: NetworkEngine, learner: MLPLearner, table: Table, people: pd.DataFrame) -> None:
         data = learner.encoded(table)
-        self._engine, self._recipe, self._rows, self._people = (
-            engine,
-            learner.recipe,
-            data.rows,
-            np.array(data.people(people)),
-        )
+        self._engine, self._recipe, self._rows = engine, learner.recipe, data.rows
+        self._people = np.array(data.people(people))
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         flip_sets = [training.flips for training in trainings]
         seeds = [self._recipe.seed if training.seed is None else training.seed for training in trainings]
-        return self._engine.answer_many(self._recipe, self._rows, flip_sets, self._people, progress, seeds)
+        work = self._recipe, self._rows, flip_sets, self._people
+        return self._engine.fit_many(*work, progress, seeds, weights=False).answers
+
+
+def check_work(rows: Rows, flip_sets: Sequence[FlipSet], people: Floats) -> None:
+    """Compiled code reads where it is told to, so what it is told must fit."""
+    for k, flips in enumerate(flip_sets):
+        for position in flips:
+            if not 0 <= position < rows.n:
+                raise SettingError(
+                    f"Flip set {k} names training row {position}; the rows are numbered 0 to {rows.n - 1}."
+                )
+    if not rows.d == rows.X_val.shape[1] == people.shape[1]:
+        raise SettingError(
+            f"Training rows have {rows.d} columns, validation rows {rows.X_val.shape[1]} and "
+            f"people {people.shape[1]}; encode all three alike."
+        )
+    if len(rows.y) != rows.n or len(rows.y_val) != len(rows.X_val):
+        raise SettingError("There must be one label for every training row and every validation row.")

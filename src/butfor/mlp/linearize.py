@@ -39,14 +39,14 @@ def active_neurons(network: Network, X: Floats, threshold: float | None = None) 
     return [layer > limit for layer in network.hidden_layers(X)]
 
 
-def linearize(network: Network, X: Floats, threshold: float | None = None) -> LocalLinear:
+def linearize(network: Network, X: Floats) -> LocalLinear:
     """The local linear model at each row of `X [rows × inputs]`."""
     rows = len(X)
     theta = np.repeat(network.weights[-1].astype(np.float64), rows, axis=0)
     bias = np.full(rows, float(network.biases[-1][0]))
-    layers = list(zip(network.weights, network.biases, active_neurons(network, X, threshold), strict=False))
+    layers = list(zip(network.weights, network.biases, active_neurons(network, X), strict=False))
     for W, b, active in reversed(layers):
         theta *= active
         bias += theta @ b.astype(np.float64)
         theta = theta @ W.astype(np.float64)
-    return LocalLinear(theta, bias, exact=network.activation == "relu" and threshold in (None, 0.0))
+    return LocalLinear(theta, bias, exact=network.activation == "relu")

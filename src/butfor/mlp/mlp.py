@@ -77,12 +77,10 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         self.classes_ = two_classes(given)
         labels = (given == self.classes_[1]).astype(np.float32)
         X_val, y_val = (None, None) if validation is None else self._check_validation(*validation)
-        self.rows_ = split_off_validation(
-            encoded, labels, X_val, y_val, fraction=self.validation_fraction, seed=recipe.seed
-        )
+        rows = split_off_validation(encoded, labels, X_val, y_val, fraction=self.validation_fraction, seed=recipe.seed)
         from butfor.mlp.direct import train
 
-        self.network_: Network = train(recipe, self.rows_)
+        self.network_: Network = train(recipe, rows)
         self.best_epoch_ = self.network_.best_epoch
         return self
 

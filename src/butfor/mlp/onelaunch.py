@@ -48,7 +48,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from butfor.errors import EngineError, SettingError
+from butfor.errors import EngineError
 from butfor.learn.protocols import FlipSet, Floats, Progress
 from butfor.mlp.launchplan import TILE, Inputs, Plan, inputs_of
 from butfor.mlp.recipe import Recipe, Rows
@@ -146,8 +146,6 @@ def prepare(
     """The kernel's argument, and the tensors it points to, which must outlive the launch."""
     K, blocks = len(flip_sets), min(plan.slots, len(flip_sets))
     flips = [i for one in flip_sets for i in one]
-    if flips and not 0 <= min(flips) <= max(flips) < rows.n:
-        raise SettingError(f"A flip set names a row that is not there: rows go from 0 to {rows.n - 1}.")
     each, seed_of = np.unique(seeds, return_inverse=True)
     recipes = [replace(recipe, seed=int(seed)) for seed in each]
     orders = [torch.zeros(1, dtype=torch.int32)] if recipe.batch_size is None else drawn_orders(recipes, rows.n)

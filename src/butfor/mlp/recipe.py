@@ -116,6 +116,14 @@ class Network:
     epochs: int
     validation_loss: float
 
+    @classmethod
+    def unpacked(
+        cls, packed: Floats, recipe: Recipe, inputs: int, best_epoch: int, epochs: int, validation_loss: float
+    ) -> Network:
+        """From numbers packed in PyTorch's order, which are copied."""
+        weights, biases = unpack(np.array(packed, np.float32), recipe.widths(inputs))
+        return cls(tuple(weights), tuple(biases), recipe, int(best_epoch), int(epochs), float(validation_loss))
+
     @property
     def activation(self) -> str:
         return self.recipe.activation
@@ -179,9 +187,8 @@ class Fits:
 
     def network(self, k: int, recipe: Recipe, inputs: int) -> Network:
         """The k-th network, unpacked."""
-        weights, biases = unpack(self.weights[k], recipe.widths(inputs))
-        kept, ran, loss = int(self.best_epoch[k]), int(self.epochs[k]), float(self.validation_loss[k])
-        return Network(weights, biases, recipe, kept, ran, loss)
+        ended = self.best_epoch[k], self.epochs[k], self.validation_loss[k]
+        return Network.unpacked(self.weights[k], recipe, inputs, *ended)
 
 
 def _brief(hidden: tuple[int, ...]) -> str:
@@ -189,15 +196,15 @@ def _brief(hidden: tuple[int, ...]) -> str:
     return f"{shown}, … ({len(hidden)} layers)" if len(hidden) > 5 else shown
 
 
-def unpack(packed: Floats, widths: tuple[int, ...]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    """Split a packed parameter vector into weight matrices and bias vectors."""
+def unpack(packed: Any, widths: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """Weight matrices `[… × out × in]` and bias vectors `[… × out]` inside numbers or a tensor `[… × parameters]`."""
     weights, biases, at = [], [], 0
     for into, out in pairwise(widths):
-        weights.append(packed[at : at + out * into].reshape(out, into).copy())
+        weights.append(packed[..., at : at + out * into].reshape(*packed.shape[:-1], out, into))
         at += out * into
-        biases.append(packed[at : at + out].copy())
+        biases.append(packed[..., at : at + out])
         at += out
-    return tuple(weights), tuple(biases)
+    return weights, biases
 
 
 def pack(network: Network) -> Floats:

@@ -10,16 +10,15 @@ trainings amplify that. `onelaunch` is exact: bit for bit the same whatever is t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from butfor.errors import EngineError, SettingError
 from butfor.learn.protocols import FlipSet, Floats, Progress
+from butfor.machine import available_memory
 from butfor.mlp import onelaunch
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.onethread import one_thread
@@ -43,25 +42,22 @@ class StackedEngine(NetworkEngine):
     def width(self) -> int:
         return LARGEST_STACK[self.device.type]
 
-    def fit_many(
+    def train(
         self,
         recipe: Recipe,
         rows: Rows,
         flip_sets: Sequence[FlipSet],
+        seeds: Sequence[int],
         people: Floats,
-        progress: Progress | None = None,
-        seeds: Sequence[int] | None = None,
-        weights: bool = True,
-    ) -> Fits:
-        """`weights`: whether the networks themselves are wanted; bringing them from a GPU takes a while."""
-        people = np.ascontiguousarray(people, dtype=np.float32)
-        seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
-        fits = Fits.empty(len(flip_sets), len(people), recipe.parameters(rows.d) if weights else 0)
+        fits: Fits,
+        progress: Progress | None,
+    ) -> None:
+        weights = fits.weights.shape[1] > 0
         if self.one_launch and flip_sets and onelaunch.can_train(recipe, rows, people, self.device):
             for part in onelaunch.parts(recipe, rows.n, seeds):
                 work = recipe, rows, flip_sets[part], seeds[part], people
                 fits.put(part, *onelaunch.train(*work, self.device, progress, weights))
-            return fits
+            return
         size = stack_size(recipe, rows, len(people), self.device)
         with one_thread(), float32_products(), torch.no_grad():
             data = Data.of(rows, people, self.device)
@@ -69,18 +65,6 @@ class StackedEngine(NetworkEngine):
                 part = slice(first, first + size)
                 labels = np.array([rows.labels(flips) for flips in flip_sets[part]])
                 fits.put(part, *_train(Stack(recipe, data, labels, seeds[part]), progress, weights))
-        return fits
-
-    def answer_many(
-        self,
-        recipe: Recipe,
-        rows: Rows,
-        flip_sets: Sequence[FlipSet],
-        people: Floats,
-        progress: Progress | None = None,
-        seeds: Sequence[int] | None = None,
-    ) -> Floats:
-        return self.fit_many(recipe, rows, flip_sets, people, progress, seeds, weights=False).answers
 
 
 def _train(stack: Stack, progress: Progress | None, weights: bool) -> tuple[np.ndarray, ...]:
@@ -99,20 +83,14 @@ def _train(stack: Stack, progress: Progress | None, weights: bool) -> tuple[np.n
     return logits.cpu().numpy(), stack.kept, stack.ran, losses, wanted.cpu().numpy()
 
 
-def device_named(device: str) -> torch.device:
-    """The torch device of that name, here or elsewhere."""
+def present(device: str) -> torch.device:
+    """The torch device of that name, if it is there."""
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError):
         raise SettingError(f"device='{device}' is not a device: say 'cpu', 'cuda' or 'cuda:0'.") from None
     if found.type not in LARGEST_STACK:
         raise SettingError(f"device='{device}' is not supported: say 'cpu' or 'cuda'.")
-    return found
-
-
-def present(device: str) -> torch.device:
-    """The torch device of that name, if it is there."""
-    found = device_named(device)
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise EngineError(
             f"device='{device}' is not there: PyTorch sees {torch.cuda.device_count()} CUDA GPUs. "
@@ -137,14 +115,7 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + cached
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        return next(
-            int(line.split()[1]) * 1024 for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable")
-        )
-    if hasattr(os, "sysconf"):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return 2**32
+    return available_memory()
 
 
 def stack_size(recipe: Recipe, rows: Rows, people: int, device: torch.device) -> int:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from butfor.learn.protocols import Floats
 from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, BACKWARD
-from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Recipe, Rows
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Recipe, Rows, unpack
 from butfor.mlp.reference import batch_orders, packed_start
 
 TILE = {"cpu": 2**17, "cuda": 2**26}
@@ -174,14 +173,7 @@ class Stack:
 
     def layers(self, packed: Tensor) -> Layers:
         """Views of `packed [… × p]`."""
-        layers: Layers = []
-        at = 0
-        for into, out in pairwise(self.widths):
-            W = packed[..., at : at + out * into].unflatten(-1, (out, into))
-            at += out * into
-            layers.append((W, packed[..., at : at + out]))
-            at += out
-        return layers
+        return list(zip(*unpack(packed, self.widths), strict=True))
 
     def index(self, positions: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.asarray(positions, np.int64)).to(self.data.X.device)

@@ -38,7 +38,7 @@ from torch import Tensor
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.mlp.onethread import one_thread
-from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, unpack
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows
 from butfor.mlp.stacked import float32_products, present
 from butfor.mlp.stacks import Crew, Curvature, Data, Positions, Stack, State, forward, logit_gradients
 
@@ -259,10 +259,8 @@ class Block(Stack):
         return logits
 
     def _network(self, s: int, packed: Numbers) -> Network:
-        weights, biases = unpack(packed.astype(np.float32), self.widths)
-        kept, ran = int(self.kept[s]), int(self.ran[s])
-        recipe = replace(self.recipe, seed=self.sweeps[s].seed)
-        return Network(weights, biases, recipe, kept, ran, float(self.losses[s, kept]))
+        recipe, kept = replace(self.recipe, seed=self.sweeps[s].seed), self.kept[s]
+        return Network.unpacked(packed, recipe, self.d, kept, self.ran[s], self.losses[s, kept])
 
     def _walk(self, outcomes: Tensor) -> Tensor:
         """Derivatives by the labels `[S × D × n]`: of the logits, whose derivatives by the kept weights are
