@@ -15,10 +15,10 @@ import numpy as np
 
 from butfor.data import load_dataset
 from butfor.learn.protocols import Table
-from butfor.report import parallel
 from butfor.report.charts import WIDTH
 from butfor.report.drawing import LIGHT, Drawing
 from butfor.report.text import plural
+from evaluation import parallel
 from evaluation.results import PersonResult, Result
 from evaluation.tables import NAMES, ranks_in, regions, title_of
 

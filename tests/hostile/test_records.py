@@ -268,7 +268,7 @@ def test_numbers_that_are_none_are_named(genuine, capsys, tmp_path, word):
         ('{"schema_version": ' + "9" * 5000 + "}", "cannot be read"),
         ('{"schema_version": 4, "people": 3, "run": {}}', "people must be a list"),
         ("\0" * 50, "not JSON"),
-        ('{"schema_version": 4, "redacted": "public"}', "--privacy public"),
+        ('{"schema_version": 4, "redacted": "public"}', "--public"),
     ],
     ids=range(20),
 )

@@ -87,10 +87,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     people = [verdict(k, ("not_found", "found", "not_eligible")[k % 3]) for k in range(30)]
     path = tmp_path_factory.mktemp("report") / "audit.html"
     Population(people, RUN).to_html(path)
-    many = {f"column {k}": 0.1 - k / 50 for k in range(19)}
-    pulls = (
-        {"sex": -0.9, "income <€>": 0.3, "Income before tax, in the year of application": 0.8} | many | {"(bias)": 0.1}
-    )
+    pulls = {"sex": -0.9, "income <€>": 0.3, "Income before tax, in the year of application": 0.8, "(bias)": 0.1}
     replace(people[1], case=36, pulls=pulls).to_html(path.with_name("case-36.html"))
     return path
 
@@ -105,25 +102,6 @@ def leads_to(browser: Any, anchor: str) -> None:
 def in_view(browser: Any, anchor: str) -> bool:
     top = browser.execute_script(f"return document.getElementById('{anchor}').getBoundingClientRect().top")
     return -1 <= top < browser.execute_script("return innerHeight")
-
-
-def assert_pulls_are_legible(browser: Any) -> None:
-    """Every name and number of the chart of pulls lies inside it, and none on another of its column."""
-    chart = "[...document.querySelectorAll('#logit .chart svg')].at(-1)"
-    boxes = browser.execute_script(
-        f"const inside = {chart}.getBoundingClientRect();"
-        f"return [...{chart}.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect().toJSON()])"
-        ".map(([text, b]) => [text, b.left - inside.left, b.right - inside.left, b.top, b.bottom, inside.width])"
-    )
-    assert {"sex = d", "sex = f", "sex = m"} & {text for text, *_ in boxes}
-    assert "10 other columns" in {text for text, *_ in boxes}
-    for text, left, right, *_, width in boxes:
-        assert left >= 0, text
-        assert right <= width, text
-    for k, (one, left, right, top, bottom, _) in enumerate(boxes):
-        for other, its_left, its_right, its_top, its_bottom, _ in boxes[k + 1 :]:
-            apart = right <= its_left or its_right <= left or bottom <= its_top + 2 or its_bottom <= top + 2
-            assert apart, (one, other)
 
 
 @pytest.mark.xdist_group("browser")
@@ -155,7 +133,6 @@ def test_pages_fit_every_screen_in_both_schemes(browser, report, width, scheme):
         ground = browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
     assert "36" in browser.find_element("tag name", "h1").text
-    assert_pulls_are_legible(browser)
     assert browser.get_log("browser") == []
 
 
@@ -222,9 +199,6 @@ def test_people_are_filtered_sorted_searched_and_followed_without_a_network(offl
     assert said(browser) == "10 of 30 people, sorted by Id, largest first."
     assert browser.find_element("id", "people-count").get_attribute("aria-live") == "polite"
 
-    browser.find_element("css selector", "#people-tools summary").click()
-    browser.find_element("css selector", "#people-columns input[value='8']").click()
-    assert not browser.find_element("css selector", "#people-list thead th:nth-child(9)").is_displayed()
     browser.find_element("css selector", "#people-list tbody a").click()
     leads_to(browser, "case-11")
     resources = browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)")
@@ -262,19 +236,17 @@ LONG = 10_000
 def long_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The index of ten thousand people, of whom the first has a file."""
     from butfor.report import page
-    from butfor.report.people import ROOM, roster
+    from butfor.report.people import roster
 
     people = [verdict(k, ("not_found", "found", "not_eligible")[k % 3]) for k in range(60)]
     text = page.population_page(Population(people, RUN), "audit-people")
-    few = roster([(v, f"audit-people/case-{v.case}.html") for v in people], "sex")
-    many = roster(
-        [(replace(people[k % 60], case=k, row=f"A-{k}"), f"audit-people/case-{k}.html") for k in range(LONG)],
-        "sex",
-        ROOM,
+    _, few = roster([(v, f"audit-people/case-{v.case}.html") for v in people], "sex")
+    _, many = roster(
+        [(replace(people[k % 60], case=k, row=f"A-{k}"), f"audit-people/case-{k}.html") for k in range(LONG)], "sex"
     )
-    assert few.rows in text
+    assert few in text
     path = tmp_path_factory.mktemp("long") / "audit.html"
-    path.write_text(text.replace(few.rows, many.rows), encoding="utf-8")
+    path.write_text(text.replace(few, many), encoding="utf-8")
     path.with_name("audit-people").mkdir()
     path.with_name("audit-people").joinpath("case-7777.html").write_text(
         page.person_page(replace(people[1], case=7777), "audit.html"), encoding="utf-8"

@@ -59,7 +59,7 @@ def audit(table: str, **options: Any) -> int:
 
     begun = time.monotonic()
     o = SimpleNamespace(**options)
-    view = wiring.private_view(o)
+    view = wiring.public_view(o)
     if o.out is not None:
         make_folder(o.out)
     watch = Watcher() if o.quiet else ConsoleWatcher()
@@ -91,21 +91,21 @@ def audit(table: str, **options: Any) -> int:
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
     result = population[0] if len(population) == 1 else population
-    private = view(population) if view else None
+    public = view(population) if view else None
     unwritten, written = None, []
     try:
         if o.out is not None:
             drawing.join()
             config = written_config(settings, __version__)
             written = (
-                private.write(o.out) if private else printing.write_files(result, population, o.out, config, data.kept)
+                public.write(o.out) if public else printing.write_files(result, population, o.out, config, data.kept)
             )
     except OutputError as error:  # the answer is there: print it before saying so
         unwritten = error
     if o.json:
-        say(shown_json((private or result).to_json()))
-    elif private:
-        printing.print_private(private)
+        say(shown_json((public or result).to_json()))
+    elif public:
+        printing.print_public(public)
     elif len(population) == 1:
         printing.print_verdict(population[0])
     else:

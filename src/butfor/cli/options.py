@@ -178,11 +178,7 @@ OUTPUT = together(
         option("--ledger", type=ROWS, help="A file that remembers trainings: what was stopped goes on where it was."),
         option("--json", is_flag=True, help="Print the record as JSON, and nothing else."),
         option("--quiet", is_flag=True, help="No plan and no progress."),
-        option(
-            "--privacy",
-            type=click.Choice(["redacted", "public"]),
-            help="Write no values of people (redacted), or nothing about any person (public).",
-        ),
+        option("--public", is_flag=True, help="Write and print round numbers per group, and nothing about any person."),
     ),
     setting("--strict", is_flag=True),
 )

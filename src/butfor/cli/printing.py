@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from butfor import LabelAudit
     from butfor.data import Dataset
-    from butfor.report.privacy import Public, Redacted
+    from butfor.report.public import Public
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
 
@@ -110,7 +110,7 @@ def print_population(population: Population) -> None:
         say(f"Labels in most flip sets, to review first: {', '.join(most)}.")
 
 
-def print_private(view: Redacted | Public) -> None:
+def print_public(view: Public) -> None:
     """No more than what is written."""
     say(view.sentence)
     print_table(view.shown())

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from butfor import LabelAudit, Population
     from butfor.data import Dataset
     from butfor.progress import Watcher
-    from butfor.report.privacy import Public, Redacted
+    from butfor.report.public import Public
     from butfor.stopping import Stop
 
-NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "privacy", "engine", "n_jobs")
+NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "public", "engine", "n_jobs")
 """Options that do not change what an audit finds."""
 OF_OUR_NETWORK = ("hidden", "batch_size", "epochs")
 
@@ -232,18 +232,17 @@ def _budget(data: Dataset, o: SimpleNamespace) -> float:
     return data.setup.budget if o.members == 1 else 0.01
 
 
-def private_view(o: SimpleNamespace) -> type[Redacted] | type[Public] | None:
-    """What to write instead of everything; refused before anything is trained where fuller files lie there."""
-    if o.privacy is None:
+def public_view(o: SimpleNamespace) -> type[Public] | None:
+    """What to write instead of everything; refused before anything is trained where other files lie there."""
+    if not o.public:
         return None
     if o.compare_ridge:
-        raise SettingError("--compare-ridge goes with the full record only: leave it out, or --privacy.")
-    from butfor.report.privacy import Public, Redacted, refuse_fuller_files
+        raise SettingError("--compare-ridge goes with the full record only: leave it out, or --public.")
+    from butfor.report.public import Public, refuse_other_files
 
-    chosen = Public if o.privacy == "public" else Redacted
     if o.out is not None:
-        refuse_fuller_files(o.out, chosen.level)
-    return chosen
+        refuse_other_files(o.out)
+    return Public
 
 
 def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[str, Any]:

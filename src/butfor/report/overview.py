@@ -1,4 +1,7 @@
-"""What a report says of many people together, as plain values: pages and fragments only show it."""
+"""What a report says of many people together, as plain values: pages and fragments only show it.
+
+`population` is one dictionary with a name per section of the page; `templates/population.html` has a block for each.
+"""
 
 from __future__ import annotations
 
@@ -19,51 +22,35 @@ from butfor.result.words import CLOSE_CALL, LACKS, RETRAINED, SOLIDITY, STATUS, 
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 
 
-def population(people: Population) -> dict[str, Any]:
-    """Everything that a page says of many people together, but for the list of them."""
-    p, run, seeded = people, people.run, people.run.get("seeded") is not False
-    steps = _steps(p)
-    return overview(p) | {
-        "warnings": _stopped(p),
-        "asides": asides(p.run, sensitive_of(p)),
-        "tiles": _many_tiles(p),
-        "next": steps[0],
-        "steps": steps,
-        "groups_intro": _groups_intro(p),
-        "few": p.warnings,
-        "chance": _many_chance(p),
-        "glossary": [
-            (words.sign, words.title, p.solidity.get(word, 0), f"{words.meaning[0].upper()}{words.meaning[1:]}.")
-            for word, words in [*SOLIDITY.items(), ("close call", CLOSE_CALL)]
-        ]
-        if seeded
-        else [],
-        "curve": curve(p),
-        "shuffled": _shuffled(p),
-        "shuffled_words": _shuffled_words(p),
+def population(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[str, Any]:
+    """Everything that a page says of many people together, by its sections; everybody comes with the address of more
+    about them."""
+    run, steps, groups = p.run, _steps(p), groups_of(p)
+    budget = f"at most {plural(run['budget'], 'label')} flipped together"
+    return {
+        "answer": overview(p)
+        | {"warnings": _warnings(p), "asides": asides(run, sensitive_of(p)), "tiles": _tiles(p), "next": steps[0]},
+        "groups": groups | {"intro": _groups_intro(p), "few": p.warnings} if groups["rows"] else None,
+        "difference": _difference(p),
         "ridge": ridge_sentence(run["ridge"]) if run.get("ridge") else "",
-        "shows": _many_shows(p),
-        "lacks": _many_lacks(p),
-        "facts": [
-            ("Budget", f"at most {plural(run.get('budget') or 0, 'label')} flipped together", ""),
-            *method_facts(run),
-        ],
+        "chance": {"said": _chance(p), "glossary": _glossary(p)},
+        "budget": _budget(p),
+        "keystones": keystones(p, addressed),
+        "meaning": {"shows": _shows(p), "lacks": _lacks(p)},
+        "next": {"steps": steps},
+        "search": [("Budget", budget, ""), *method_facts(run)],
     }
 
 
 def overview(p: Population) -> dict[str, Any]:
-    """What a page and a notebook say alike: the sentence, counts by word, shares per group."""
-    seeded, close = p.run.get("seeded") is not False, close_calls(p)
+    """What a page and a notebook say alike: the sentence, and counts by word."""
+    close = close_calls(p)
     counts = [f"{SOLIDITY[word].sign} {count} {word}" for word, count in p.solidity.items() if count]
     counts += [f"{CLOSE_CALL.sign} {plural(close, 'close call')}, found or not"] if close else []
-    direct = "" if p.run.get("blind") else p.direct
     return {
         "sentence": p.sentence,
-        "direct": short(direct, 600),
-        "standing": ", ".join(counts) if p.found and seeded else "",
-        "sensitive": sensitive_of(p),
-        "checked": p.checked,
-        "groups": _groups(p, close is not None),
+        "direct": "" if p.run.get("blind") else short(p.direct, 600),
+        "standing": ", ".join(counts) if p.found and p.run.get("seeded") is not False else "",
     }
 
 
@@ -77,11 +64,7 @@ def close_calls(p: Population) -> int | None:
     return sum(bool(v.close_call) for v in known) if known else None
 
 
-def seeds_of(p: Population) -> int:
-    return max([v.fresh.seeds for v in p if v.fresh], default=p.run.get("fresh_seeds") or 0)
-
-
-def _stopped(p: Population) -> list[tuple[str, str]]:
+def _warnings(p: Population) -> list[tuple[str, str]]:
     left = sum(not v.complete for v in p)
     if not p.interrupted and not left:
         return []
@@ -96,7 +79,7 @@ def _stopped(p: Population) -> list[tuple[str, str]]:
     ]
 
 
-def _many_tiles(p: Population) -> list[tuple[str, Any]]:
+def _tiles(p: Population) -> list[tuple[str, Any]]:
     none = sum(v.status == "proven_none" for v in p.eligible)
     solid = len(p.solid) if p.checked or p.solid else "not known"
     tiles: list[tuple[str, Any]] = [
@@ -124,19 +107,19 @@ def _groups_intro(p: Population) -> Markup:
         if p.checked
         else f"have a counterfactual dataset. **{_unchecked(p)}**: these shares count finds that may hang on the seed."
     )
-    text = (
+    return marked(
         f"How many of the eligible people of each group ({{name}}) {counted} The 95 % interval says how far the share "
+        "could be off with this many people.",
+        name=sensitive_of(p),
     )
-    return marked(f"{text}could be off with this many people.", name=sensitive_of(p))
 
 
-def _groups(p: Population, close: bool) -> dict[str, Any]:
+def groups_of(p: Population) -> dict[str, Any]:
     """The table of shares per group: headings and rows."""
-    if not p.verdicts:
-        return {"heads": [], "rows": []}
     share, low, high = ("share_solid", "solid_low", "solid_high") if p.checked else ("share", "low", "high")
+    close = close_calls(p) is not None
     switched = any(v.switch_changes is not None for v in p)
-    heads = ["People", *(["Changed by a switch"] if switched else []), "Eligible", "Found"]
+    heads = [sensitive_of(p), "People", *(["Changed by a switch"] if switched else []), "Eligible", "Found"]
     heads += ["Solid", "Share solid"] if p.checked else ["Share found"]
     heads += ["95 % interval", *(["Close calls"] if close else []), "Median distance from the boundary"]
     rows = []
@@ -150,8 +133,23 @@ def _groups(p: Population, close: bool) -> dict[str, Any]:
     return {"heads": heads, "rows": rows}
 
 
-def _many_chance(p: Population) -> Markup:
-    seeds, left = seeds_of(p), p.solidity[NOT_CHECKED]
+def _difference(p: Population) -> dict[str, str]:
+    """How the two groups furthest apart compare, and what shuffling the attribute gave."""
+    if p.comparison is None:
+        return {"sentence": "", "said": p.uncompared}
+    shuffles = p.comparison.shuffles
+    if shuffles is None:
+        return {"sentence": p.comparison.sentence, "said": ""}
+    gaps = ", ".join(f"{100 * gap:.1f}" for gap in sorted(shuffles.shuffled))
+    return {
+        "sentence": p.comparison.sentence,
+        "said": f"The protected attribute was shuffled {plural(len(shuffles.shuffled), 'time')}, and the audit done "
+        f"again each time. Gap as it is: {100 * shuffles.gap:.1f} points. Gaps when shuffled, in points: {gaps}.",
+    }
+
+
+def _chance(p: Population) -> Markup:
+    seeds, left = p.run.get("fresh_seeds") or 0, p.solidity[NOT_CHECKED]
     if p.run.get("seeded") is False:
         return marked(f"**{UNSEEDED}.**")
     if not p.found:
@@ -166,95 +164,54 @@ def _many_chance(p: Population) -> Markup:
     )
 
 
-def curve(p: Population) -> dict[str, Any]:
+def _glossary(p: Population) -> list[tuple[str, str, int, str]]:
+    """Each word over seeds: its sign, title, how many have it, and what it means."""
+    if p.run.get("seeded") is False:
+        return []
+    return [
+        (words.sign, words.title, p.solidity.get(word, 0), f"{words.meaning[0].upper()}{words.meaning[1:]}.")
+        for word, words in [*SOLIDITY.items(), ("close call", CLOSE_CALL)]
+    ]
+
+
+def _budget(p: Population) -> dict[str, Any]:
     """The chart of how many labels it takes, and what it shows in words."""
     drawing = charts.distance_curve(p) if p.eligible else None
     if drawing is None:
-        found = f"{len(p.found)} of {plural(len(p.eligible), 'eligible person')}"
-        if not p.eligible or not p.found:
-            return {"svg": "", "said": "Nobody is eligible." if not p.eligible else "No decision was turned."}
-        if max(v.budget for v in p) == 1:
-            return {"svg": "", "said": f"The budget was one label: a single label turned the decision about {found}."}
-        return {"svg": "", "said": f"No set is solid; labels were found for {found}."}
-    exact = all(v.exact for v in p.found)
+        found = f"labels were found for {len(p.found)} of {plural(len(p.eligible), 'eligible person')}"
+        return {"svg": "", "said": f"No curve to draw: {found}, with a budget of {plural(p.run['budget'], 'label')}."}
     counted = "the solid sets" if p.checked else "all sets (" + _unchecked(p).lower() + ")"
-    least = (
-        "that none is smaller is proven" if exact else "smaller ones may exist: the lines are the least that is known"
-    )
+    exact = all(v.exact for v in p.found)
+    least = "that none is smaller is proven" if exact else "smaller ones may exist"
     ends = charts.turned_by(p)
     ends = ends[ends["labels"] == ends["labels"].max()]
     shares = [f"{shown(g, LONGEST)} {100 * s:.0f} %" for g, s in zip(ends["group"], ends["share"], strict=True)]
-    groups = len({v.group for v in p.eligible})
-    most = f"the {charts.MOST_CURVES} largest groups" if groups > charts.MOST_CURVES else "each group"
-    proven = {
-        None: "",
-        False: " That no more decisions can be turned by so few labels is proven: the line of everyone is exact.",
-        True: " The grey band is of everyone, from what was found to what proofs leave open: decisions above the "
-        "dotted line are proven to need more labels than that.",
-    }
     return {
         "svg": drawing.svg(f"Share of decisions turned by up to {ends['labels'].max()} labels: {'; '.join(shares)}"),
-        "said": f"The share of eligible people whose decision so many labels turn. Counted are {counted} that "
-        f"were found; {least}.",
-        "caption": f"The lines: everyone{f', and {most}' if groups > 1 else ''}; the light band is everyone's interval."
-        + proven[charts.left_open(p)],
+        "said": "The share of eligible people whose decision so many labels turn. Counted are "
+        f"{counted} that were found; {least}. {p.proven}",
+        "caption": f"The lines: everyone and the largest groups, up to {charts.MOST_CURVES}; the band is everyone's "
+        "interval.",
     }
 
 
-def _shuffled_words(p: Population) -> str:
-    null = p.comparison.shuffles if p.comparison else None
-    if p.comparison is None or null is None:
-        return ""
-    gaps = ", ".join(f"{100 * gap:.1f}" for gap in sorted(null.shuffled))
-    known = "" if null.sentence in p.comparison.sentence else f" {null.sentence}"
-    return (
-        f"The protected attribute was shuffled {plural(len(null.shuffled), 'time')}, and the audit done again each "
-        f"time.{known} Gap as it is: {100 * null.gap:.1f} points. Gaps when shuffled, in points: {gaps}."
-    )
-
-
-def _shuffled(p: Population) -> tuple[Markup, str] | None:
-    """Groups with the attribute shuffled, in a picture with a caption; None where that shows nothing."""
-    null = p.comparison.shuffles if p.comparison else None
-    drawing = charts.shuffled_curves(null.curves) if null and null.curves else None
-    if null is None or null.curves is None or drawing is None:
-        return None
-    ends = []
-    for group, shares in null.curves.real.items():
-        band = null.curves.band(group)
-        among = f"{100 * band[0][-1]:.0f} to {100 * band[1][-1]:.0f} %" if band else "never anybody's"
-        ends.append(f"{shown(group, LONGEST)} {100 * shares[-1]:.0f} %, shuffled {among}")
-    return (
-        drawing.svg(
-            f"Decisions turned by up to {null.curves.sizes[-1]} labels, as it is and shuffled: {'; '.join(ends)}"
-        ),
-        "Line: the share of the group's decisions that so many labels turn, by the first labels of the ranking. Band: "
-        f"the lowest and highest share of a group of that size and name in {plural(len(null.shuffled), 'shuffle')}. A "
-        "line inside its band is what shuffled groups have anyway.",
-    )
-
-
-def _many_shows(p: Population) -> Markup:
+def _shows(p: Population) -> Markup:
     if not p.eligible:
         return marked("Nobody asked about is eligible, so nobody was searched for: it shows nothing about anybody.")
     if not p.found:
-        return marked(
-            STATUS["proven_none" if all(v.status == "proven_none" for v in p.eligible) else "not_found"].shows
-        )
-    parts, mean = [], audited(p.run)
+        proven = all(v.status == "proven_none" for v in p.eligible)
+        return marked(STATUS["proven_none" if proven else "not_found"].shows)
     if p.run.get("seeded") is False:
-        parts.append("that the decisions about the people found hinge on the labels named")
-    elif p.solid:
-        called = f"about the {len(p.solid)} called solid, that the decision hinges on the labels named"
-        parts.append(f"{called} whatever the seed of training, by {plural(seeds_of(p), 'fresh seed')} each")
-    if p.run.get("seeded") is not False and len(p.found) > len(p.solid):
-        model = f"this ensemble of seeds ({mean})" if mean else "with this seed, training"
-        whom = "the others" if p.solid else "the people"
-        parts.append(f"about {whom} found, that with the labels flipped {model} gives the other decision")
-    return marked(f"{'; '.join(parts)}. {RETRAINED}")
+        return marked(f"that the decisions about the people found hinge on the labels named. {RETRAINED}")
+    solid = f"about the {len(p.solid)} called solid, that the decision hinges on the labels named whatever the seed; "
+    model = audited(p.run) or "the audited model"
+    return marked(
+        f"{solid if p.solid else ''}about everybody found, that with the labels flipped {model} gives the other "
+        f"decision. {RETRAINED}"
+    )
 
 
-def _many_lacks(p: Population) -> list[Markup]:
+def _lacks(p: Population) -> list[Markup]:
     if not p.eligible:
         return []
     lacks = [each.replace("this person or their", "a person or their") for each in LACKS] if p.found else []

@@ -23,7 +23,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from butfor._version import __version__
-from butfor.report import charts, overview, people, summary
+from butfor.report import overview, people, summary
 from butfor.report.drawing import THEME
 from butfor.report.standards import standards
 from butfor.report.text import LONGEST, plural, short, shown
@@ -32,53 +32,41 @@ from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS
 from butfor.standard.compare import Standards
 
-ROOM = 2_000_000
-"""Bytes for the sections about people of one page; where they need more, everybody is shown in less detail."""
 MOST_LABELS = 50
 """Doubted labels that a page shows."""
-SAMPLE = 8
-"""People whose sections tell how large all of them will be."""
-LEVELS: list[tuple[str, dict[str, int]]] = [
-    ("", {}),
-    ("without a chart", {}),
-    ("without a chart and with a short table", {"flips": 3, "lines": 8}),
-]
+SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
+"""How much of a table is shown where many people have one."""
 
 
 def person_page(verdict: Verdict, index: str = "") -> str:
     """The report about one person, a whole HTML document; with an `index`, the file of one of its people."""
-    v, run = verdict, verdict.run
     return _render(
         "person.html",
-        title=f"{STATUS[v.status].title}: {v.who}",
-        s=summary.person(v),
-        run=run,
-        table=summary.comparison(v),
-        parallel=_parallel(v) if v.found else "",
-        bar=_bar(v),
-        pulls=charts.pulls(v).svg(summary.pull_words(v)) if v.pulls is not None else "",
-        again=_again(run),
+        title=f"{STATUS[verdict.status].title}: {verdict.who}",
+        s=summary.person(verdict),
+        run=verdict.run,
+        table=summary.comparison(verdict),
+        again=_again(verdict.run),
         index=f"../{quote(index)}" if index else "",
     )
 
 
 def person_fragment(verdict: Verdict) -> str:
     """The short form for notebooks: a piece of HTML that brings its own style."""
-    s, table = summary.person(verdict), summary.comparison(verdict, 6, longest=summary.LONGEST)
-    return _render("fragment.html", kind="verdict", s=s, table=table, bar=_bar(verdict))
+    table = summary.comparison(verdict, SHORT["flips"], longest=SHORT["longest"])
+    return _render("fragment.html", kind="verdict", s=summary.person(verdict), table=table)
 
 
 def population_fragment(population: Population) -> str:
     """The short form of many for notebooks."""
-    return _render("fragment.html", kind="population", s=overview.overview(population))
+    s = overview.overview(population) | {"groups": overview.groups_of(population)}
+    return _render("fragment.html", kind="population", s=s)
 
 
 def audit_fragment(headline: str, facts: Sequence[tuple[str, Any]], hint: str) -> str:
     """An audit's settings for notebooks."""
-    lines = [(name, shown(value, LONGEST)) for name, value in facts]
-    return _render(
-        "fragment.html", kind="audit", s={"sentence": short(headline, LONGEST), "facts": lines, "hint": hint}
-    )
+    s = {"sentence": short(headline, LONGEST), "facts": [(name, shown(value)) for name, value in facts], "hint": hint}
+    return _render("fragment.html", kind="audit", s=s)
 
 
 def population_page(population: Population, folder: str = "") -> str:
@@ -86,21 +74,15 @@ def population_page(population: Population, folder: str = "") -> str:
     p = population
     named = list(zip(p.verdicts, people.anchors(p.verdicts), strict=True))
     addressed = [(v, f"{quote(folder)}/{a}.html" if folder else f"#{a}") for v, a in named]
-    sections, abridged = ([], "") if folder else _sections([n for n in named if n[0].status != "not_eligible"])
     return _render(
         "population.html",
         title=f"Label audit of {plural(len(p), 'person')}",
-        s=overview.population(p),
+        s=overview.population(p, addressed),
         run=p.run,
-        comparison=p.comparison,
-        uncompared=p.uncompared,
-        keystones=overview.keystones(p, addressed),
-        shares=charts.group_shares(p).svg("Shares per group, with 95 % intervals") if len(p) else "",
-        roster=people.roster(addressed, overview.sensitive_of(p), people.ROOM if folder else float("inf")),
+        roster=people.roster(addressed, overview.sensitive_of(p)),
         count=len(p),
-        sections=sections,
-        abridged=abridged,
-        left_out=[] if folder else [(v.sentence, a) for v, a in named if v.status == "not_eligible"],
+        sections=[] if folder else [_section(v, a) for v, a in named if v.eligible],
+        left_out=[] if folder else [(v.sentence, a) for v, a in named if not v.eligible],
         folder=folder,
         again=_again(p.run),
     )
@@ -111,10 +93,7 @@ def standard_page(found: Standards, table: str | None = None) -> str:
     frame = found.to_frame()
     doubted = frame[~found.is_favourable & (frame["doubt"] > 0.5).to_numpy()].sort_values("rank").head(MOST_LABELS)
     labels = [
-        {"name": shown(row), "group": shown(group), "label": label, "doubt": doubt}
-        for row, group, label, doubt in zip(
-            doubted.index, doubted["group"], doubted["label"], doubted["doubt"], strict=True
-        )
+        {"name": shown(row), **cells} for row, cells in zip(doubted.index, doubted.to_dict("records"), strict=True)
     ]
     return _render(
         "standard.html",
@@ -129,45 +108,17 @@ def standard_page(found: Standards, table: str | None = None) -> str:
     )
 
 
-def redacted_page(**given: Any) -> str:
+def _section(verdict: Verdict, anchor: str) -> Markup:
+    table, dots = summary.comparison(verdict, **SHORT), summary.seed_dots(verdict)
+    return Markup(_render("case.html", s=summary.brief(verdict), anchor=anchor, table=table, dots=dots))
+
+
+def public_page(record: dict[str, Any], groups: pd.DataFrame, few: int) -> str:
     """The page that may be handed over."""
-    return _render("redacted.html", title="Label audit", lines=run_lines(given["run"]), **given)
-
-
-def _sections(named: Sequence[tuple[Verdict, str]]) -> tuple[list[Markup], str]:
-    """Each person's section, all in as much detail as the page has room for, by a sample of them; and a sentence on
-    what was left out."""
-    less, cut = LEVELS[0]
-    sample = named[:: max(1, len(named) // SAMPLE)]
-    for less, cut in LEVELS:
-        sizes = [len(_section(verdict, anchor, not less, cut)) for verdict, anchor in sample]
-        if sum(sizes) * len(named) <= ROOM * len(sample):
-            break
-    sections = [_section(verdict, anchor, not less, cut) for verdict, anchor in named]
-    return sections, f"To keep this file small, people are shown {less}." if less else ""
-
-
-def _section(verdict: Verdict, anchor: str, charted: bool, cut: dict[str, int]) -> Markup:
-    return Markup(
-        _render(
-            "case.html",
-            s=summary.brief(verdict),
-            anchor=anchor,
-            table=summary.comparison(verdict, longest=summary.LONGEST, **cut),
-            bar=_bar(verdict),
-            parallel=_parallel(verdict) if charted and verdict.found else "",
-            dots=summary.seed_dots(verdict) if charted else None,
-        )
-    )
-
-
-def _parallel(verdict: Verdict) -> Markup:
-    drawing = charts.parallel_coordinates(verdict)
-    return drawing.svg(f"Parallel coordinates: {verdict.who} beside the flipped training rows")
-
-
-def _bar(verdict: Verdict) -> Markup:
-    return charts.logit_bar(verdict).svg(f"Logit {summary.logit_words(verdict)}")
+    heads = [str(column).replace("_", " ").capitalize() for column in groups]
+    rows = [(row[0], row[1:]) for row in groups.itertuples(index=False)]
+    lines, run = run_lines(record["run"]), record["run"]
+    return _render("public.html", title="Label audit", s=record, heads=heads, rows=rows, lines=lines, run=run, few=few)
 
 
 # --- how to run it again ----------------------------------------------------------------------------

@@ -10,9 +10,8 @@ from markupsafe import Markup, escape
 
 from butfor.rank.leaders import leader_words
 from butfor.report import charts
-from butfor.report.parallel import axes_words
-from butfor.report.text import columns_of, differs, label_names, plural, pulled, short, shown
-from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, FreshSeeds, exact_interval
+from butfor.report.text import differs, plural, short, shown
+from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, FreshSeeds, exact_interval
 from butfor.result.record import AFTER, BEFORE, signed
 from butfor.result.verdict import Verdict
 from butfor.result.words import (
@@ -23,14 +22,13 @@ from butfor.result.words import (
     STATUS,
     STRATEGIES,
     UNSEEDED,
-    Words,
     base_sentence,
     words_of,
 )
 
 LONGEST = 60
 """Characters of a value where there are many."""
-MOST_ROWS, MOST_SETS = 20, 10
+MOST_ROWS, MOST_SETS, MOST_PULLS = 20, 10, 12
 
 Facts = list[tuple[str, Any, Any]]
 """Each a name, what is said, and a line in small print or nothing."""
@@ -57,37 +55,30 @@ def badges(verdict: Verdict) -> list[tuple[str, str, str]]:
 
 
 def person(verdict: Verdict) -> dict[str, Any]:
-    """Everything that a page says of one person, but for the pictures."""
+    """Everything that a page says of one person."""
     v, run = verdict, verdict.run
     words, given = words_of(v.status, v.solidity, run.get("seeded") is not False or v.fresh is not None), _given(v)
     close = bool(v.close_call) and v.solidity != SEED_BOUND
-    steps = [*words.steps, *(CLOSE_CALL.steps if close else ())]
+    steps = [marked(each, **given) for each in (*words.steps, *(CLOSE_CALL.steps if close else ()))]
     return brief(v) | {
-        "note": (words.sign, words.title, marked(words.note, **given)) if words.note else None,
+        "note": words if v.solidity not in (None, SOLID) else None,
         "plain": marked(f"In plain words: {STATUS[v.status].plain}", **given),
         "asides": asides(run, v.sensitive),
         "tiles": _tiles(v),
-        "next": marked(f"{words.next}; {CLOSE_CALL.next}" if close else words.next, **given),
-        "chance": _chance(v, words) if v.found or v.base is not None else None,
-        "label_names": label_names(v),
-        "logit_words": logit_words(v),
+        "chance": _chance(v) if v.found or v.base is not None else None,
+        "label_names": v.label_names,
+        "pulls": _pulls(v) if v.pulls is not None else [],
         "facts": _search_facts(v) if v.status != "not_eligible" else [],
         "shows": marked(words.shows, **given),
         "lacks": [marked(each, **given) for each in words.lacks],
-        "steps": [marked(each, **given) for each in steps],
-        "axes_words": axes_words(v) if v.found else "",
+        "steps": steps,
     }
 
 
 def brief(verdict: Verdict) -> dict[str, Any]:
     """What is said of a person anywhere: badges, sentences, warnings."""
     v, who = verdict, short(verdict.who, 80)
-    warnings = []
-    if not v.complete:
-        early = f"The search for {who} was stopped before it was through; more attempts might have found something."
-        warnings.append(("Incomplete.", early))
-    if v.found and not v.confirmed:
-        warnings.append(("Not confirmed.", "Do not act on this result before `butfor replay` has confirmed it."))
+    early = f"The search for {who} was stopped before it was through; more attempts might have found something."
     end = "" if v.collateral is None else v.collateral.sentence
     return {
         "status": v.status,
@@ -97,10 +88,10 @@ def brief(verdict: Verdict) -> dict[str, Any]:
         "badges": badges(v),
         "sentence": v.sentence,
         "belief": " ".join(filter(None, (v.belief, end))),
-        "warnings": [(name, marked(text)) for name, text in warnings],
+        "warnings": [] if v.complete else [("Incomplete.", early)],
         "found": v.found,
         "flips": len(v.positions),
-        "short_facts": _short_facts(v),
+        "short_facts": f"{plural(v.attempts, 'attempt')}, {plural(v.flippable, 'flippable label')}",
     }
 
 
@@ -110,8 +101,7 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
     rows = verdict.flips.iloc[:flips]
     theirs = rows.to_dict("list") if len(rows) else {}
     every = []
-    for column in columns_of(verdict):
-        own = verdict.person[column]
+    for column, own in verdict.values.items():
         cells = [(shown(value, longest), differs(own, value)) for value in theirs.get(column, [])]
         every.append((shown(column, longest), shown(own, longest), cells))
     first = sorted(range(len(every)), key=lambda k: (not any(other for _, other in every[k][2]), k))[:lines]
@@ -190,7 +180,7 @@ def _tiles(v: Verdict) -> list[tuple[str, str]]:
     tiles = [("Labels flipped", f"{len(v.positions)} of {v.training_rows}")] if v.found else []
     tiles += [
         ("Decision", v.prediction + (f" → {v.counterfactual_prediction}" if v.found else "")),
-        (f"Logit (below 0: {label_names(v)[0]})", signed(v.logit) + after),
+        (f"Logit (below 0: {v.label_names[0]})", signed(v.logit) + after),
     ]
     if v.fresh:
         told = f"{v.fresh.with_flips} of {v.fresh.seeds}, unflipped {v.fresh.without_flips}"
@@ -202,38 +192,45 @@ def _tiles(v: Verdict) -> list[tuple[str, str]]:
     return tiles
 
 
-def _chance(v: Verdict, words: Words) -> dict[str, Any]:
+def _chance(v: Verdict) -> dict[str, Any]:
     """How far a find, or the decision itself, is more than chance."""
     said: list[Markup] = []
-    if v.found and v.fresh:
-        odd = " Most fresh seeds decide so with nothing flipped: the model audited is the odd one out."
-        said = [
-            marked("**{sentence}**", sentence=v.fresh.sentence),
+    if v.fresh:
+        said.append(marked("**{sentence}**", sentence=v.fresh.sentence))
+        said.append(
             marked(
                 "Training draws random numbers that a *seed* fixes. To see how much is chance, single models were "
                 "trained with {seeds}, which had no part in the search, each time with the flips and without any.",
                 seeds=plural(v.fresh.seeds, "fresh seed"),
-            ),
-        ]
-        meaning = f"{words.sign} {words.title}: {words.meaning}.{odd if v.fresh.base >= 0.5 else ''}"
-    elif v.found and v.solidity == NOT_CHECKED:
-        said = [marked("Not known: **{note}**", note=marked(words.note, **_given(v)))]
-        meaning = ""
-    else:
-        said, meaning = [marked(f"**{UNSEEDED}.**")] if v.found else [], ""
-    base = base_words(v) if v.close_call or not v.found else ""
-    if base and v.close_call:
+            )
+        )
+        if v.fresh.base >= 0.5:
+            said.append(marked("Most seeds decide so with nothing flipped: the model audited is the odd one out."))
+    elif v.solidity == NOT_CHECKED:
+        said.append(marked("Not known: **this finding was not put to fresh seeds**."))
+    elif v.found:
+        said.append(marked(f"**{UNSEEDED}.**"))
+    base = base_words(v)
+    if v.close_call:
         end = "That is more than one in ten: a single training should not decide about {who}."
         said.append(marked(f"**{CLOSE_CALL.sign} A close call:** {{base}}. {end}", base=base, who=short(v.who, 80)))
-    elif base:
+    elif base and not v.found:
         said.append(marked("{base}. Up to one in ten, it is no close call.", base=base))
     return {
         "said": said,
-        "meaning": meaning,
         "shares": share_rows(v.fresh) if v.fresh else [],
         "dots": seed_dots(v),
         "collateral": v.collateral.sentence if v.collateral else "",
     }
+
+
+def _pulls(v: Verdict) -> list[tuple[str, tuple[str, str]]]:
+    """The columns that pull this decision most, the strongest first: value and pull."""
+    rows = v.local_weights().head(MOST_PULLS).iterrows()
+    return [
+        (shown(name, LONGEST), (shown(row["value"], LONGEST) if name in v.values else "", signed(row["pull"])))
+        for name, row in rows
+    ]
 
 
 def seed_dots(v: Verdict) -> tuple[Markup, str] | None:
@@ -277,30 +274,6 @@ def base_words(v: Verdict) -> str:
     return f"{base_sentence(count, seeds)} ({share})"
 
 
-def logit_words(v: Verdict) -> str:
-    words = f"{signed(v.logit)} before"
-    if v.counterfactual_logit is not None:
-        words += f", {signed(v.counterfactual_logit)} after"
-    elif v.closest_logit is not None:
-        words += f", {signed(v.closest_logit)} at the closest"
-    return f"{words}; the boundary is 0"
-
-
-def pull_words(v: Verdict) -> str:
-    return "What pulls this decision which way: " + "; ".join(f"{bar.name} {signed(bar.pull)}" for bar in pulled(v))
-
-
-def _short_facts(v: Verdict) -> str:
-    facts = [plural(v.attempts, "attempt"), plural(v.flippable, "flippable label")]
-    if v.found:
-        facts += ["with a model trained for somebody else" if v.shared else "with a model of their own"]
-        facts += [f"shrunk from {plural(v.first_size, 'flip')}"] if v.first_size > len(v.positions) else []
-        facts += ["no single flip can be left out"] if v.minimal and len(v.positions) > 1 else []
-    if v.alternatives:
-        facts.append(f"{plural(len(v.alternatives), 'further flip set')} without a common row")
-    return ", ".join(facts)
-
-
 def _search_facts(v: Verdict) -> Facts:
     one = "One attempt: flip some labels, train the model again in exactly the same way, ask it about this person."
     stopped = "" if v.complete else ", then stopped before the end"
@@ -312,11 +285,7 @@ def _search_facts(v: Verdict) -> Facts:
     if v.found:
         other = "one that was first trained for somebody else; asked about this person, it decided otherwise too"
         own = f"one trained for this person, at attempt {v.attempts}"
-        facts += [
-            ("Which model", other if v.shared else own, ""),
-            ("Confirmed", "yes, by the reference trainer" if v.confirmed else "no", ""),
-        ]
-        facts += _size_facts(v)
+        facts += [("Which model", other if v.shared else own, ""), *_size_facts(v)]
     return facts + method_facts(v.run)
 
 
@@ -351,28 +320,21 @@ def _size_facts(v: Verdict) -> Facts:
 
 def method_facts(run: Mapping[str, Any]) -> Facts:
     """By which ranking, strategy and rules it was searched, and what that took."""
-    rank, strategy, facts = run.get("rank"), run.get("strategy"), []
-    if rank:
-        how = (
-            f"Which labels to try first: {RANKINGS[rank]}. Only retraining proves anything." if rank in RANKINGS else ""
-        )
-        facts.append(("Ranking", rank, how))
-    if strategy:
-        how = STRATEGIES.get(strategy, "")
-        facts.append(("Strategy", strategy, f"{how[:1].upper()}{how[1:]}." if how else ""))
+    rank, strategy = run["rank"], run["strategy"]
+    first = f"Which labels to try first: {RANKINGS[rank]}. Only retraining proves anything." if rank in RANKINGS else ""
+    how = STRATEGIES.get(strategy, "")
+    facts: Facts = [("Ranking", rank, first), ("Strategy", strategy, f"{how[0].upper()}{how[1:]}." if how else "")]
     if run.get("agreement"):
         facts.append(_agreement(run["agreement"]))
     for name, key in (("Who is audited (φ)", "phi"), ("Which labels may be flipped (ψ)", "psi")):
-        if run.get(key):
-            rules = dict.fromkeys(re.findall(r"[a-z_]+", run[key]))
-            meant = [f"`{rule}`: {RULES[rule]}" for rule in rules if rule in RULES]
-            facts.append((name, run[key], marked("; ".join(meant))))
+        rules = dict.fromkeys(re.findall(r"[a-z_]+", run[key]))
+        meant = [f"`{rule}`: {RULES[rule]}" for rule in rules if rule in RULES]
+        facts.append((name, run[key], marked("; ".join(meant))))
     if run.get("retrainings") is not None:
         engine = f", by the engine '{run['engine']}'" if run.get("engine") else ""
         recalled = f" ({run['recalled']} of them remembered by the ledger)" if run.get("recalled") else ""
-        more = (
-            f", and {run['confirmations']} more by the reference trainer to confirm" if run.get("confirmations") else ""
-        )
+        confirmed = run.get("confirmations")
+        more = f", and {confirmed} more by the reference trainer to confirm" if confirmed else ""
         small = "Every counterfactual dataset reported was retrained with the reference trainer."
         facts.append(("Retrainings", f"{run['retrainings']} in this run{engine}{recalled}{more}", small))
     return facts

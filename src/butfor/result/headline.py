@@ -17,14 +17,13 @@ def fresh_seeds_of(population: Population) -> int:
     return int(population.run.get("fresh_seeds", population.run.get("seeds")) or 0)
 
 
-def doubt(population: Population, *, counted: bool = True) -> str:
-    """Why it is not known which finds are solid, in words; empty where it is. `counted`: with how many."""
+def doubt(population: Population) -> str:
+    """Why it is not known which finds are solid, in words; empty where it is."""
     seeds = fresh_seeds_of(population)
     seedless = population.run.get("seeded") is False
     left = population.solidity[NOT_CHECKED]
     if left and (seeds or left < len(population.found)):
-        some = f"{left} of these {'was' if left == 1 else 'were'}" if counted else "some of these were"
-        return f"{some} not put to fresh seeds"
+        return f"{left} of these {'was' if left == 1 else 'were'} not put to fresh seeds"
     if left or not (seeds or seedless):
         return "whether it holds under other seeds was not checked"
     if seeds < LEAST and not seedless:
@@ -57,24 +56,6 @@ def sentence(population: Population) -> str:
     return (
         f"Of {_people(asked)}, {solid} ({percent(solid / asked)}) would have been decided otherwise had {at_most} been "
         f"different{whatever}.{_stopped(population)}"
-    )
-
-
-def round_sentence(population: Population, count: int | None, asked: int | None) -> str:
-    """The result for the public, by counts in tens; None is fewer than ten."""
-    if not population.verdicts:
-        return "Nobody was asked about."
-    budget, n = population.verdicts[0].budget, population.verdicts[0].training_rows
-    many = "fewer than ten" if count is None else f"about {count}"
-    share = "" if count is None or not asked else f" ({percent(round(count / asked, 2))})"
-    whole = "the eligible people" if asked is None else f"about {asked} eligible people"
-    seeds = ", whatever the seed" if population.checked and population.run.get("seeded") is not False else ""
-    doubt_ = doubt(population, counted=False)
-    rest = f" {doubt_[0].upper()}{doubt_[1:]}." if doubt_ else ""
-    rest += " Some searches were stopped early." if population.unfinished else ""
-    return (
-        f"Of {whole}, {many}{share} would have been decided otherwise had at most {budget} of the {n} training labels "
-        f"been different{seeds}.{rest}"
     )
 
 

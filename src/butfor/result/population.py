@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.data.bands import in_order
+from butfor.errors import SettingError
 from butfor.result import headline
 from butfor.result.fresh import SOLID, counted
 from butfor.result.groups import Comparison, Shuffles, compare
@@ -318,10 +319,13 @@ class Population(Sequence[Verdict]):
         return cls([Verdict.of(person, record.run) for person in record.people], record.run)
 
     def plot(self) -> Figure:
-        """The share found per group, with intervals."""
-        from butfor.report.charts import group_shares
+        """The share of decisions that so many labels turn, for everyone and per group."""
+        from butfor.report.charts import distance_curve
 
-        return group_shares(self).figure()
+        drawing = distance_curve(self)
+        if drawing is None:
+            raise SettingError("There is nothing to draw: no decision was turned, or the budget is one label.")
+        return drawing.figure()
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The self-contained report page, also written to `path` where one is given. Beyond 300 people the file at

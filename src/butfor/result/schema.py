@@ -191,7 +191,7 @@ def check_record(record: Any, where: str = "The record") -> Record:
         raise ReplayError(f"{where} is not an audit's record: it has no schema_version. {NAME_ONE}")
     if record.get("redacted"):
         raise ReplayError(
-            f"{where} was written with --privacy {record['redacted']}: it has nothing to train, review or gate with. "
+            f"{where} was written with --public: it has nothing to train, review or gate with. "
             "Name the full record of the same audit."
         )
     version = record["schema_version"]

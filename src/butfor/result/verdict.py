@@ -85,21 +85,22 @@ class Verdict(Person):
     @property
     def flips(self) -> pd.DataFrame:
         """The training rows to flip, after their label before and after."""
-        other = dict(zip(self._names, reversed(self._names), strict=True))
+        other = dict(zip(self.label_names, reversed(self.label_names), strict=True))
         rows = [{BEFORE: f.label, AFTER: other[f.label], **f.values} for f in self.flip_set]
         index = pd.Index([f.row for f in self.flip_set])
         return pd.DataFrame(rows, index=index, columns=[BEFORE, AFTER, *self.values])
 
     @property
     def prediction(self) -> str:
-        return self._names[int(self.logit > 0)]
+        return self.label_names[int(self.logit > 0)]
 
     @property
     def counterfactual_prediction(self) -> str | None:
-        return self._names[int(self.logit <= 0)] if self.found else None
+        return self.label_names[int(self.logit <= 0)] if self.found else None
 
     @property
-    def _names(self) -> tuple[str, str]:
+    def label_names(self) -> tuple[str, str]:
+        """The two labels' names, the one of negative logits first."""
         first, second = self.run["label_names"]
         return str(first), str(second)
 
@@ -362,10 +363,13 @@ class Verdict(Person):
         return cls.of(record.people[0], record.run)
 
     def plot(self) -> Figure:
-        """Parallel coordinates: the person beside the flipped rows."""
-        from butfor.report.charts import parallel_coordinates
+        """The logits of the fresh seeds, without the flips and with them."""
+        from butfor.report.charts import seed_logits
 
-        return parallel_coordinates(self).figure()
+        drawing = seed_logits(self)
+        if drawing is None:
+            raise SettingError("There is nothing to draw: no fresh seeds were asked about this person's find.")
+        return drawing.figure()
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The self-contained report page, also written to `path` where one is given."""

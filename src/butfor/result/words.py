@@ -39,15 +39,12 @@ LACKS = (
 
 @dataclass(frozen=True)
 class Words:
-    """A status in words. `note`: said at once, where there is something to beware of; `many`: the step to take where
-    people of a whole audit have this status."""
+    """A status in words. `many`: the step to take where people of a whole audit have this status."""
 
     sign: str
     title: str
     meaning: str = ""
-    note: str = ""
     plain: str = ""
-    next: str = ""
     shows: str = ""
     lacks: tuple[str, ...] = LACKS
     steps: tuple[str, ...] = ()
@@ -70,7 +67,6 @@ STATUS = {
         "Nothing found",
         plain=TRAINED + "{tried} A changed training table that turns the decision would be called a *counterfactual "
         "dataset*; none was found. " + NOT_FAIR,
-        next="do not read this as “fair”; search wider if the decision matters",
         shows="that none of the flip sets tried, within this budget, turns the decision.",
         lacks=(
             "that the decision is fair, that the labels are right, or that no counterfactual dataset exists. “Not "
@@ -90,7 +86,6 @@ STATUS = {
         "Proven: no such labels",
         plain=TRAINED + "It is proven, not only tried, that no set of up to {budget} of those that may be flipped "
         "would turn this decision: {takes}. " + NOT_FAIR,
-        next="do not read this as “fair”; look at the inputs and at other labels if the decision matters",
         shows="that no set of so few labels, of those that may be flipped, turns the decision of this model: that is "
         "proven.",
         lacks=(
@@ -109,7 +104,6 @@ STATUS = {
         plain="no training label was flipped for {who} ({group}), because the rule that says who is audited, called "
         "φ, leaves this person out. The model decides '{prediction}'. Being left out says nothing about whether that "
         "decision is fair.",
-        next="look at why this person was left out",
         shows="only that this person is outside the audit's question as it was put.",
         lacks=("that the decision is fair, nor that it is not.",),
         steps=(
@@ -126,7 +120,6 @@ SOLIDITY = {
         "Solid",
         meaning="with the flips made, at least 9 in 10 models decide otherwise, by the one-sided 95 % bound (of "
         f"{USUAL} fresh seeds, {USUAL - 1} must), and without them less than half do",
-        next="have {them} reviewed blind",
         shows="that the decision hinges on {them} whatever the seed of training: {counts}. " + RETRAINED,
         steps=(BLIND_REVIEW, CORRECT, KEYSTONES),
         many="**Have the labels behind solid findings reviewed blind**, those in most people's sets first: by someone "
@@ -139,16 +132,12 @@ SOLIDITY = {
         "Leaning",
         meaning="with the flips made, more than half of the models decide otherwise, and by that bound more than "
         f"without them; but not enough to be solid (which takes {LEAST} seeds at least)",
-        note="Under most fresh seeds the flips turn the decision, but not under nearly all, or many decide so without "
-        "any flip: it is not certain that it hinges on {them}.",
-        next="have {them} reviewed blind, but it is not certain that the decision hinges on that: more labels or more "
-        "seeds may settle it",
         shows=TURNED,
         lacks=("that it would be so whatever the seed: {counts};", *LACKS),
         steps=(
-            BLIND_REVIEW,
             "**Say that it is not certain.** More labels (a larger `--budget`) or more seeds (`--fresh-seeds`) may "
             "settle it.",
+            BLIND_REVIEW,
             CORRECT,
             KEYSTONES,
         ),
@@ -159,9 +148,6 @@ SOLIDITY = {
         "≈",
         "Seed-bound",
         meaning="the flips change nothing that could be told from the seed, or leave most models as they were",
-        note="Under fresh seeds of the very same training, the flips change nothing that could be told from the seed, "
-        "or leave most models as they were. What turned the decision here may be the seeds rather than {them}.",
-        next="do not hold {them} responsible; the decision is unsettled, let a human decide",
         shows=TURNED,
         lacks=("that the decision hinges on {them}: {counts};", *LACKS),
         steps=(
@@ -178,8 +164,6 @@ SOLIDITY = {
         "?",
         "Undecided",
         meaning="too few seeds to tell which of these it is",
-        note="The fresh seeds tried are too few to tell whether the decision hinges on {them} or on the seed.",
-        next="{settle} before you act on {them}",
         shows=TURNED,
         lacks=("how other seeds would decide: {counts}, too few to tell;", *LACKS),
         steps=(
@@ -193,9 +177,6 @@ SOLIDITY = {
         "◌",
         "Not checked",
         meaning="not put to fresh seeds: none were asked for, or the audit was stopped before",
-        note="This finding was not put to fresh seeds, so it is not known whether the decision hinges on {them} or on "
-        "the seed.",
-        next=f"run the audit again with {ENOUGH} before you act on {{them}}",
         shows=TURNED,
         lacks=("how other seeds would decide: that was not checked;", *LACKS),
         steps=(
@@ -225,7 +206,6 @@ CLOSE_CALL = Words(
     "Close call",
     meaning="more than one fresh seed in ten decides otherwise on the unchanged data, whether anything was found or "
     "not",
-    next="it is a close call, let a human look at it",
     steps=("**Let a human look at this close call** in any case: {base}.",),
     many="**Let a human look at the close calls**, found or not: more than one fresh seed in ten decides otherwise "
     "about them with nothing changed.",

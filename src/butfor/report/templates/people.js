@@ -4,30 +4,9 @@
   const place = document.getElementById("people-list");
   if (!place) return;
   const MOST = 300; // rows shown before "more" is asked for
-  // A long list waits as text, a line per person: of ten thousand rows only those that are shown are made.
-  const waiting = place.querySelector("noscript");
-  const START = "<tbody>\n", END = "\n</tbody>";
-  let lines = [];
-  if (waiting) {
-    const text = waiting.textContent, start = text.indexOf(START) + START.length;
-    lines = text.slice(start, text.indexOf(END, start)).split("\n");
-    place.innerHTML = text.slice(0, start) + "</tbody></table>";
-  }
   const table = place.querySelector("table");
   const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells], names = heads.map((head) => head.textContent);
-  const SIGNS = { "&amp;": "&", "&lt;": "<", "&gt;": ">", "&#34;": '"', "&#39;": "'" };
-  const plain = (cell) => cell.replace(/<[^>]*>/g, "").replace(/&(?:amp|lt|gt|#34|#39);/g, (sign) => SIGNS[sign]);
-  const people = waiting
-    ? lines.map((line, order) => ({ line, order, cells: line.split(/<t[hd]>/).slice(1).map(plain) }))
-    : [...body.rows].map((row, order) => ({ row, order, cells: [...row.cells].map((c) => c.textContent) }));
-  const rowOf = (one) => {
-    if (!one.row) {
-      const holder = document.createElement("tbody");
-      holder.innerHTML = one.line;
-      one.row = holder.rows[0];
-    }
-    return one.row;
-  };
+  const people = [...body.rows].map((row, order) => ({ row, order, cells: [...row.cells].map((c) => c.textContent) }));
 
   const tools = document.getElementById("people-tools"), count = document.getElementById("people-count");
   const part = (name) => tools.elements.namedItem(name);
@@ -46,14 +25,6 @@
     const values = new Set(people.flatMap((one) => one.cells[column].split(choice.dataset.apart || "\n")));
     for (const value of [...values].sort(byText)) choice.append(new Option(value || "(none)", value || "\n"));
   }
-  const columns = document.getElementById("people-columns");
-  names.forEach((name, k) => {
-    if (k === 0) return;
-    const box = made("input", "", { type: "checkbox", defaultChecked: true, value: String(k) });
-    const label = made("label", "");
-    label.append(box, " " + name);
-    columns.append(label);
-  });
 
   // --- sorting ---
   let sorted = -1, down = false, most = MOST;
@@ -95,7 +66,7 @@
   function show() {
     const chosen = people.filter(asked).sort(compare);
     const shown = chosen.slice(0, most);
-    body.replaceChildren(...shown.map(rowOf));
+    body.replaceChildren(...shown.map((one) => one.row));
     heads.forEach((head, k) => {
       if (k === sorted) head.setAttribute("aria-sort", down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
@@ -116,10 +87,7 @@
   more.addEventListener("click", () => { most += MOST; show(); });
   all.addEventListener("click", () => { most = Infinity; show(); });
   tools.addEventListener("submit", (event) => event.preventDefault());
-  const heed = (event) => {
-    if (event.target.type === "checkbox") table.classList.toggle("no-" + event.target.value, !event.target.checked);
-    else { most = MOST; show(); }
-  };
+  const heed = () => { most = MOST; show(); };
   tools.addEventListener("input", heed);
   // Not of text: leaving a field by a click on a row would move that row away from under the click.
   for (const choice of choices) choice.addEventListener("change", heed);
@@ -127,7 +95,6 @@
   tools.querySelector("[type=reset]").addEventListener("click", (event) => {
     event.preventDefault();
     tools.reset();
-    [...table.classList].filter((name) => name.startsWith("no-")).forEach((name) => table.classList.remove(name));
     sorted = -1;
     most = MOST;
     show();
@@ -138,9 +105,10 @@
   // #case-12 leads to that person, also where everybody has a file.
   const lead = () => {
     const name = decodeURIComponent(location.hash.slice(1));
-    const file = "/" + name + '.html"';
-    const own = name && !document.getElementById(name) && people.find((one) => one.line && one.line.includes(file));
-    if (own) location.replace(rowOf(own).querySelector("a").href);
+    const file = "/" + name + ".html";
+    const links = document.getElementById(name) ? [] : people.map((one) => one.row.querySelector("a"));
+    const own = name && links.find((link) => link.getAttribute("href").endsWith(file));
+    if (own) location.replace(own.href);
   };
   addEventListener("hashchange", lead);
   lead();

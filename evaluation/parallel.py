@@ -1,28 +1,25 @@
-"""Parallel coordinates: the person beside the flipped rows, one axis per column of the raw table.
+"""Parallel coordinates: a person beside flipped rows, one axis per column of the raw table.
 
-The axes lie on top of each other: column names read without turning the head, sixty columns need only more paper, and
-the chart fits a telephone. Where a few training rows lie far out, an axis ends before them; where the training rows are
-not at hand, such values stand in their order, evenly spaced. `axes_words` says so.
+The axes lie on top of each other: column names read without turning the head, and sixty columns need only more paper.
+Where a few training rows lie far out, an axis ends before them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from numbers import Real
 from typing import Any
-from weakref import WeakKeyDictionary
 
+import numpy as np
 import pandas as pd
 
-from butfor.errors import listed
 from butfor.learn.protocols import Table
 from butfor.report.drawing import Drawing, Point
-from butfor.report.text import columns_of, differs, is_number, missing, plural, short, shown
-from butfor.result.verdict import Verdict
+from butfor.report.text import differs, missing, short, shown
 
 # All in pixels at 72 dots per inch.
-WIDTH, TOP, PITCH = 620, 52, 30
+PITCH = 30
 LEFT, RIGHT, INSET = 172, 606, 30
 LETTER = 4.9
 """Width of a letter of a value's name in matplotlib's own, wide font; a browser's is narrower."""
@@ -30,50 +27,20 @@ MOST_NAMES, MOST_TICKS = 7, 40
 """Categorical axes with more values name only those that are shown, or mark none."""
 OUTERMOST, FAR_OUT = 0.01, 2.0
 """An axis leaves out this share of training rows on a side where they reach out this many times the rest's range."""
-FAR_APART = 10.0
-"""Times the range of all other values, from which on one of them leaves only their order to be shown."""
-CROWD = 6
-"""More lines than this are drawn thinner."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Where a column's values lie, and the names under them as (x, text, side). `kind`: "cut" where it ends before the
-    outermost values, "ranks" where only their order counts."""
+    """Where a column's values lie, and the names under them as (x, text, side)."""
 
     column: str
     differs: bool
     places: dict[Any, float]
     ticks: Sequence[float]
     names: Sequence[tuple[float, str, str]]
-    kind: str = ""
 
     def at(self, value: Any) -> float:
         return self.places.get(value, float("nan"))
-
-
-def parallel_coordinates(verdict: Verdict, flips: int | None = None) -> Drawing:
-    """The person (solid line, rings) beside the flipped training rows (dashed lines, squares), at most so many."""
-    rows = verdict.flips.iloc[:flips].to_dict("records")
-    columns = columns_of(verdict)
-    axes = axes_of(verdict.training, columns, _lines(verdict, flips))
-    drawing = Drawing(WIDTH, TOP + PITCH * len(columns))
-    heights = draw_axes(drawing, axes, TOP - 0.2 * PITCH)
-    thin = 1.2 if len(rows) < CROWD else 0.6
-    for row in reversed(rows):
-        places = [(axis.at(row[column]), y) for axis, column, y in zip(axes, columns, heights, strict=True)]
-        drawing.line(places, "flip", thin, dash=(4 * thin, 3 * thin))
-        drawing.marks(places, "s", 4.5, "flip", fill=True)
-    own = verdict.person
-    draw_person(drawing, [(axis.at(own[c]), y) for axis, c, y in zip(axes, columns, heights, strict=True)])
-    draw_person(drawing, [(14, 14), (44, 14)])
-    drawing.text(56, 14, short(verdict.who, 30), 9.5)
-    if rows:
-        drawing.line([(234, 14), (264, 14)], "flip", 1.2, dash=(4.8, 3.6))
-        drawing.marks([(234, 14), (264, 14)], "s", 4.5, "flip", fill=True)
-        drawing.text(276, 14, f"{plural(len(verdict.flips), 'flipped training row')}", 9.5)
-        drawing.text(RIGHT, 14, "≠ differs from the person", 9.5, "right")
-    return drawing
 
 
 def draw_person(drawing: Drawing, places: Sequence[Point]) -> None:
@@ -84,44 +51,20 @@ def draw_person(drawing: Drawing, places: Sequence[Point]) -> None:
 def draw_axes(drawing: Drawing, axes: Sequence[Axis], top: float) -> list[float]:
     """The axes below `top`, with the names of columns and values; their heights."""
     heights = [top + PITCH * (k + 0.5) for k in range(len(axes))]
-    rules: list[list[Point]] = []
     for axis, y in zip(axes, heights, strict=True):
-        rules += [[(LEFT, y), (RIGHT, y)], *([(x, y - 3), (x, y + 3)] for x in axis.ticks)]
+        for rule in ([(LEFT, y), (RIGHT, y)], *([(x, y - 3), (x, y + 3)] for x in axis.ticks)):
+            drawing.line(rule, "line")
         colour = "ink" if axis.differs else "muted"
         name = f"≠ {short(axis.column, 22)}" if axis.differs else short(axis.column, 26)
         drawing.text(LEFT - 14, y, name, 9.5, "right", colour=colour, bold=axis.differs)
         for x, text, side in axis.names:
             drawing.text(x, y + 12, text, 8, side, colour=colour)
-    drawing.lines(rules, "line")
     return heights
 
 
-def axes_of(training: Table | None, columns: Sequence[Hashable], lines: Sequence[Sequence[Any]]) -> list[Axis]:
-    """An axis per column for the person's line and those of rows; over the training rows' range where they are at
-    hand."""
+def axes_of(training: Table, columns: Sequence[Hashable], lines: Sequence[Sequence[Any]]) -> list[Axis]:
+    """An axis per column, over the training rows' range, for the person's line and those of rows."""
     return [_axis(training, column, values) for column, *values in zip(columns, *lines, strict=True)]
-
-
-def _lines(verdict: Verdict, flips: int | None = None) -> list[list[Any]]:
-    """The values of the person and of the flipped rows, by column."""
-    columns = columns_of(verdict)
-    rows = verdict.flips.iloc[:flips].to_dict("records")
-    return [[verdict.person[c] for c in columns], *([row[c] for c in columns] for row in rows)]
-
-
-def axes_words(verdict: Verdict) -> str:
-    """Which axes of the chart do not show all values to scale; empty where all do."""
-    axes = axes_of(verdict.training, columns_of(verdict), _lines(verdict))
-    cut, ranks = ([short(a.column, 40) for a in axes if a.kind == kind] for kind in ("cut", "ranks"))
-    words = ""
-    if cut:
-        words += (
-            f" A few training rows lie far out in {listed(cut)}: that axis ends at the mark ≤ or ≥, which leaves out "
-            "one row in a hundred on that side; values beyond lie at the end."
-        )
-    if ranks:
-        words += f" One value lies far out in {listed(ranks)}: that axis shows the order of values only."
-    return words
 
 
 @dataclass(frozen=True)
@@ -131,17 +74,6 @@ class Known:
 
     range: tuple[float, float, float, float] | None = None
     values: Sequence[Any] = ()
-
-
-_KNOWN: WeakKeyDictionary[Table, dict[Hashable, Known]] = WeakKeyDictionary()
-"""Looked up once for all people of a table."""
-
-
-def _known(table: Table, column: Hashable) -> Known:
-    found = _KNOWN.setdefault(table, {})
-    if column not in found:
-        found[column] = _known_of(table.X[column])
-    return found[column]
 
 
 def _known_of(cells: pd.Series) -> Known:
@@ -154,28 +86,21 @@ def _known_of(cells: pd.Series) -> Known:
 
 
 def _order(value: Any) -> tuple[bool, float, str]:
-    return (False, float(value), "") if is_number(value) else (True, 0.0, str(value))
+    return (False, float(value), "") if _is_number(value) else (True, 0.0, str(value))
 
 
-def _axis(training: Table | None, column: Hashable, values: Sequence[Any]) -> Axis:
-    known = _known(training, column) if training and column in training.X else Known()
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
+def _axis(training: Table, column: Hashable, values: Sequence[Any]) -> Axis:
+    known = _known_of(training.X[column])
     present = [v for v in values if not missing(v)]
     head = shown(column), any(differs(values[0], v) for v in values[1:])
-    if present and not known.values and all(is_number(v) for v in present):
-        return Axis(*head, *(_among(present, known.range) if known.range else _numeric(present)))
+    if known.range:
+        return Axis(*head, *_among(present, known.range))
     every = list(dict.fromkeys([*known.values, *sorted(present, key=_order)]))
     return Axis(*head, *_categorical(present, every))
-
-
-def _numeric(values: Sequence[Any]) -> tuple[Any, ...]:
-    """From the least to the largest; in equal steps where one of them lies far from all others."""
-    every = sorted({float(v) for v in values})
-    steps = [high - low for low, high in pairwise(every)]
-    if len(every) > 2 and max(steps) > FAR_APART * (sum(steps) - max(steps)):
-        step = (RIGHT - LEFT) / (len(every) - 1)
-        places = {v: LEFT + step * every.index(float(v)) for v in values}
-        return places, (LEFT, RIGHT), _ends(shown(every[0]), shown(every[-1])), "ranks"
-    return _spanned(values, every[0], every[-1])
 
 
 def _among(values: Sequence[Any], known: tuple[float, float, float, float]) -> tuple[Any, ...]:
@@ -195,7 +120,7 @@ def _spanned(values: Sequence[Any], low: float, high: float, before: bool = Fals
         return dict.fromkeys(values, middle), (), ((middle, shown(low), "center"),)
     places = {v: LEFT + (RIGHT - LEFT) * min(max((float(v) - low) / span, 0.0), 1.0) for v in values}
     ends = _ends(f"≤ {shown(low)}" if before else shown(low), f"≥ {shown(high)}" if after else shown(high))
-    return places, (LEFT, RIGHT), ends, "cut" if before or after else ""
+    return places, (LEFT, RIGHT), ends
 
 
 def _ends(low: str, high: str) -> tuple[tuple[float, str, str], ...]:
