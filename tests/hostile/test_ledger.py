@@ -124,7 +124,7 @@ def test_a_file_that_may_only_be_read_gets_a_sentence(tmp_path):
     content = bytearray(path.read_bytes())
     content[18] = 9  # the version from which on sqlite may only read, for it knows none so high
     path.write_bytes(content)
-    with pytest.raises(SettingError, match="cannot be used as a ledger .*readonly"):
+    with pytest.raises(SettingError, match=r"cannot be used as a ledger .*readonly"):
         Ledger(path)
 
 
@@ -133,7 +133,7 @@ def test_a_locked_one_gets_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 0.1)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(SettingError, match="cannot be used as a ledger .*locked"):
+    with pytest.raises(SettingError, match=r"cannot be used as a ledger .*locked"):
         Ledger(path)
     other.execute("ROLLBACK")
     assert len(recalled(path)) == 20
