@@ -24,8 +24,8 @@ BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 _PAIRS = (
     "φ phi ψ psi λ lambda σ sigma Δ Delta → -> − - – - — - × x · - … ... ≥ >= ≤ <= ± +- ∞ infinity "
     "\u2019 ' \u2018 ' “ \" ” \" ─ - ━ - │ | ╸ - ╺ - • * ✓ + ✗ x"
-).split()
-NEAREST = dict(zip(_PAIRS[::2], _PAIRS[1::2], strict=True)) | dict.fromkeys("\u2009\xa0", " ")
+)
+NEAREST = dict(zip(_PAIRS.split()[::2], _PAIRS.split()[1::2], strict=True)) | dict.fromkeys("\u2009\xa0", " ")
 
 
 def shown(text: str) -> str:
