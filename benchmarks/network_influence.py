@@ -29,7 +29,7 @@ from butfor import rank
 from butfor.errors import SettingError
 from butfor.learn.protocols import Floats, away
 from butfor.mlp.recipe import Network, Rows
-from butfor.rank.network import NetworkRanking
+from butfor.rank.numbers import NetworkRanking
 from butfor.rank.ranking import Ranking
 
 Array = NDArray[np.float64]

@@ -39,8 +39,7 @@ from butfor.rules import Allowed, as_phi, as_psi, eligible, flippable
 from butfor.run.compare import beside_ridge
 from butfor.run.conclude import Conclusions
 from butfor.run.runner import Runner
-from butfor.run.settings import Settings, check_settings
-from butfor.run.settings_record import record_of
+from butfor.run.settings import Settings, check_settings, record_of
 from butfor.search import as_strategy, budget_in_labels
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer

@@ -2,8 +2,7 @@
 
 Numeric columns are scaled; every other column (text, booleans, pandas categories) is categorical. Each raw column
 becomes one block of encoded columns. A missing value, and a category that training did not show, has a place of its
-own, or is refused where that is asked for. Numbers of any size are scaled, 1e-300 and 1e300 alike; those that scaling
-cannot help are refused with their column and row.
+own, or is refused where that is asked for. Numbers that scaling cannot help are refused with their column and row.
 """
 
 from __future__ import annotations
@@ -34,10 +33,6 @@ MISSING, OTHER = "missing", "other"
 """The categories that missing values, and rare ones together, become."""
 FAR = 1e15
 """Standard deviations (or what numbers are scaled to): beyond this a network's sums overflow."""
-SMALLEST = 5e-324
-"""What numbers are divided by whose deviation is too small to be told from 0."""
-EXTREME = 1e150
-"""Squares of larger numbers overflow."""
 EXACT = 2**53
 """Whole numbers up to here are different as floating-point numbers too."""
 NO_NUMBER = "leave the column out (--drop, or --id where it is an identifier), or make it text"
@@ -232,7 +227,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return _Block(slice(at, at + 2), marked, scale=np.inf, marked=True)
         fill = float(np.median(numbers[~absent]))
         shift, scale = self._scaling(np.where(absent, fill, numbers))
-        _refuse_merged(values, numbers, _scaled(numbers, shift, scale))
+        if not (np.isfinite(scale) and scale > 0):
+            worst = np.nan_to_num(np.abs(numbers)) == np.nanmax(np.abs(numbers))
+            what = "holds {value}, and the squares of such numbers are too large or too small to be computed"
+            _refuse(values, worst, what, "give the column in another unit, or correct it")
+        _refuse_merged(values, numbers, (numbers - shift) / scale)
         if absent.any():
             return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
         return _Block(slice(at, at + 1), (name,), shift, scale, fill)
@@ -258,14 +257,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         shift_of, scale_of = (np.mean, np.std) if self.numeric == "standard" else (np.min, np.ptp)
         with np.errstate(over="ignore", invalid="ignore"):
             shift, scale = shift_of(numbers), scale_of(numbers)
-        if not (np.isfinite(shift) and np.isfinite(scale) and scale > 0):  # their squares or their range overflow
-            unit = np.abs(numbers).max()
-            unit = 1.0 if unit == 0 else unit
-            shift, scale = (kept * unit for kept in (shift_of(numbers / unit), scale_of(numbers / unit)))
         # A constant column carries nothing: it becomes 0 everywhere it is unchanged. Its computed
         # deviation may be a rounding residue instead of an exact 0.
         constant = numbers.min() == numbers.max()
-        return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale) or SMALLEST)
+        return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale))
 
     def _refuse_too_many(self, values: pd.Series, categories: int, width: int) -> None:
         """An error with the figure, before anything of that size is made."""
@@ -350,20 +345,11 @@ def check_numbers(frame: pd.DataFrame) -> None:
             _numbers(frame.iloc[:, place])
 
 
-def _scaled(numbers: NDArray[np.float64], shift: float, scale: float) -> NDArray[np.float64]:
-    with np.errstate(over="ignore"):
-        if max(abs(shift), abs(scale)) > EXTREME:  # their difference may overflow
-            return numbers / scale - shift / scale
-        return (numbers - shift) / scale
-
-
 def _refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:
     """An error where one number is so far out that most of the others are the same once they are scaled."""
     present = ~np.isnan(numbers)
     if 2 * len(np.unique(scaled[present])) < len(np.unique(numbers[present])):
-        median = np.median(numbers[present])
-        with np.errstate(over="ignore"):
-            furthest = np.nan_to_num(np.abs(numbers / 2 - median / 2), nan=-1.0)
+        furthest = np.nan_to_num(np.abs(numbers - np.median(numbers[present])), nan=-1.0)
         what = "holds {value}, beside which the others can no longer be told apart"
         _refuse(values, furthest == furthest.max(), what, "correct it, or drop the row or the column")
 
@@ -389,7 +375,8 @@ def _encode(values: pd.Series, block: _Block, unknown: str) -> NDArray[np.float6
     if block.codes is None:
         numbers = _numbers(values)
         absent = np.isnan(numbers)
-        numbers = _scaled(np.where(absent, block.fill, numbers), block.shift, block.scale)
+        with np.errstate(over="ignore"):
+            numbers = (np.where(absent, block.fill, numbers) - block.shift) / block.scale
         far = np.abs(numbers) > FAR
         if far.any():
             what = "holds {value}, further from the training rows than a model can take"

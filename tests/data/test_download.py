@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from butfor.data import catalogue, catalogue_frame, download, load_dataset
+from butfor.data import catalogue, catalogue_frame, load, load_dataset
 from butfor.errors import DatasetError
 
 MEMBER = "bank-additional-full.csv"
@@ -128,7 +128,7 @@ def test_the_published_address() -> None:
 @pytest.mark.parametrize("length", [None, -1], ids=["length announced", "length unknown"])
 def test_the_file_is_found_and_kept(server: Server, tmp_path: Path, archive: bytes, length: int | None) -> None:
     folder = tmp_path / "new" / "cache"
-    path = download.fetch(MEMBER, SHA256, server.serve(archive, length=length), folder)
+    path = load.fetch(MEMBER, SHA256, server.serve(archive, length=length), folder)
     assert path == folder / MEMBER
     assert path.read_bytes() == CONTENT
     assert list(folder.iterdir()) == [path]
@@ -137,14 +137,14 @@ def test_the_file_is_found_and_kept(server: Server, tmp_path: Path, archive: byt
 damaged = bytearray(NESTED)
 damaged[len(damaged) // 2] ^= 0xFF
 REFUSED = {
-    "broken off": (NESTED[:-100], 200, len(NESTED), "broke off after"),
+    "broken off": (NESTED[:-100], 200, len(NESTED), "not an intact zip"),
     "truncated": (NESTED[: len(NESTED) // 2], 200, None, "not an intact zip archive"),
     "damaged": (bytes(damaged), 200, None, "not an intact zip archive"),
     "altered": (zipped({MEMBER: CONTENT + b"\n"}), 200, None, "not the published file"),
     "a page": (b"<html>Sign in to this network</html>", 200, None, "not an intact zip archive"),
     "empty": (b"", 200, None, "not an intact zip archive"),
     "other files": (zipped({"bank.csv": CONTENT}), 200, None, f"no file {MEMBER}"),
-    "not found": (b"gone", 404, None, "answered 404 Not Found"),
+    "not found": (b"gone", 404, None, "404: Not Found"),
 }
 
 
@@ -152,18 +152,18 @@ REFUSED = {
 def test_anything_else_is_refused_and_leaves_nothing(server: Server, tmp_path: Path, case: str) -> None:
     body, status, length, reason = REFUSED[case]
     with pytest.raises(DatasetError, match=reason):
-        download.fetch(MEMBER, SHA256, server.serve(body, status, length), tmp_path / "cache")
+        load.fetch(MEMBER, SHA256, server.serve(body, status, length), tmp_path / "cache")
     assert not list(tmp_path.iterdir())
 
 
 def test_an_endless_answer_is_given_up(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "MOST_BYTES", 1000)
+    monkeypatch.setattr(load, "MOST_BYTES", 1000)
     with pytest.raises(DatasetError, match="far more"):
-        download.fetch(MEMBER, SHA256, server.serve(b"x" * 5000, length=-1), tmp_path / "cache")
+        load.fetch(MEMBER, SHA256, server.serve(b"x" * 5000, length=-1), tmp_path / "cache")
     packed = zipped({MEMBER: b"0" * 100_000})
     assert len(packed) < 1000
     with pytest.raises(DatasetError, match="far too large"):
-        download.fetch(MEMBER, SHA256, server.serve(packed), tmp_path / "cache")
+        load.fetch(MEMBER, SHA256, server.serve(packed), tmp_path / "cache")
     assert not list(tmp_path.iterdir())
 
 
@@ -179,7 +179,7 @@ def test_an_interrupted_write_leaves_the_old_file(
     monkeypatch.setattr(os, "replace", interrupted)
     expected = DatasetError if isinstance(interruption, OSError) else KeyboardInterrupt
     with pytest.raises(expected):
-        download.fetch(MEMBER, SHA256, server.serve(NESTED), tmp_path)
+        load.fetch(MEMBER, SHA256, server.serve(NESTED), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [MEMBER]
     assert (tmp_path / MEMBER).read_bytes() == b"old"
 
@@ -189,7 +189,7 @@ def test_a_silent_server_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         with pytest.raises(DatasetError, match="timed out"):
-            download.fetch(MEMBER, SHA256, url, tmp_path / "cache", timeout=0.1)
+            load.fetch(MEMBER, SHA256, url, tmp_path / "cache", timeout=0.1)
 
 
 def test_first_use_downloads_and_the_next_reads_the_cache(
@@ -246,7 +246,7 @@ def test_no_network_and_no_file(cache: Path, tmp_path: Path, monkeypatch: pytest
 def test_progress_is_drawn_only_for_a_terminal(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    download.fetch(MEMBER, SHA256, server.serve(NESTED), tmp_path)
+    load.fetch(MEMBER, SHA256, server.serve(NESTED), tmp_path)
     assert capsys.readouterr() == ("", "")
 
     class Terminal(io.StringIO):
@@ -256,7 +256,7 @@ def test_progress_is_drawn_only_for_a_terminal(
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    download.fetch(MEMBER, SHA256, server.serve(NESTED), tmp_path)
+    load.fetch(MEMBER, SHA256, server.serve(NESTED), tmp_path)
     assert "Downloading" in terminal.getvalue()
     assert capsys.readouterr().out == ""
 
@@ -279,4 +279,4 @@ def test_cache_directory(
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, str(tmp_path / "there"))
-    assert download.cache_directory() == tmp_path / ending
+    assert load.cache_directory() == tmp_path / ending

@@ -25,13 +25,13 @@ STRANGE = {
     "some lists": [None, [1]] * 30,
     "periods": pd.period_range("2020-01", periods=60, freq="M"),
     "intervals": pd.interval_range(0, 60),
+    "times": [datetime.time(k % 24) for k in range(60)],
+    "durations": pd.to_timedelta(range(60), unit="h"),
 }
 FINE = {
     "decimals": [decimal.Decimal(k) / 10 for k in range(60)],
     "dates": [datetime.date(2024, 1, 1 + k % 28) for k in range(60)],
     "moments": pd.date_range("2024-01-01", periods=60, tz="Europe/Berlin"),
-    "times": [datetime.time(k % 24) for k in range(60)],
-    "durations": pd.to_timedelta(range(60), unit="h"),
     "truth": [True, False] * 30,
     "truth with gaps": [True, None] * 30,
     "nullable": pd.array([1, None] * 30, dtype="Int64"),

@@ -33,8 +33,8 @@ def test_a_resumed_audit_is_the_same_audit(tmp_path):
     """Recalled answers come back in the order asked for, not in the file's."""
     runs = []
     for ledger in (None, tmp_path / "l.sqlite", tmp_path / "l.sqlite"):
-        audit, data = fitted("german", 250, budget=4, ledger=ledger)
-        runs.append(audit.explain_all(data.X_test, cases=range(20)))
+        audit, data = fitted("german", 150, budget=4, ledger=ledger)
+        runs.append(audit.explain_all(data.X_test, cases=range(10)))
     assert runs[2].run["recalled"] == runs[1].run["retrainings"]
     for other in runs[1:]:
         assert [v.positions for v in other] == [v.positions for v in runs[0]]

@@ -17,8 +17,8 @@ from butfor.rules import Allowed
 from butfor.search import GuidedSearch
 from butfor.search.effects import Effects
 from butfor.search.guided import Learned
+from butfor.search.listed import Algorithm1
 from butfor.search.loop import Attempts, Loop
-from butfor.search.published import Algorithm1
 from butfor.search.shrink import Shrink
 from butfor.search.state import Listed
 from butfor.search.task import Task

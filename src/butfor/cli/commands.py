@@ -53,6 +53,7 @@ def audit(table: str, **options: Any) -> int:
     An embedded set is audited with its published settings, a file with settings that suit its size. More settings
     (encoding, early stopping, limits of the search) go into --config files: docs/data.md lists them.
     """
+    from butfor import check_table as concerns_about
     from butfor.files import make_folder
     from butfor.interrupt import held_back
     from butfor.progress import ConsoleWatcher, Watcher
@@ -70,7 +71,7 @@ def audit(table: str, **options: Any) -> int:
     for line in notes:
         watch.note(line)
     if o.strict:
-        wiring.refuse_odd_table(data)
+        wiring.refuse(concerns_about(data.X_train, data.y_train, data.X_test))
     labels = wiring.fitted_audit(data, o, watch)
     people = cases_in(o.cases, len(data.X_test))
     if not o.quiet:
@@ -81,12 +82,14 @@ def audit(table: str, **options: Any) -> int:
         drawing.start()  # while the search is at work
     population = wiring.explained(labels, data, people, o, begun, watch)
     if o.strict:
-        wiring.refuse_useless_model(population)
+        performance = population.performance
+        wiring.refuse([performance.concern] if performance and performance.concern else [])
     click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
     settings = wiring.settings_again(table, o, labels)
     more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
     if o.compare_ridge and not population.interrupted:
-        more["ridge"] = wiring.beside_ridge(labels, data, people)
+        X, y, groups = data.X_test, data.y_test, data.groups["test"].iloc[people] if data.groups else None
+        more["ridge"] = labels.compare_with_ridge(X.iloc[people], y.iloc[people], sensitive_features=groups)
     population = population.with_run(**more)
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -54,20 +54,10 @@ def groups_of(data: Dataset) -> Any:
     return data.sensitive if data.groups is None else data.groups["train"]
 
 
-def refuse_odd_table(data: Dataset) -> None:
-    """What --strict does before anything is trained."""
-    from butfor import check_table
-
-    found = check_table(data.X_train, data.y_train, data.X_test)
-    if found:
-        raise TableError(f"Refused, because of --strict: {' '.join(map(str, found))}")
-
-
-def refuse_useless_model(population: Population) -> None:
-    """What --strict does once the model has been audited."""
-    concern = population.performance.concern if population.performance else None
-    if concern:
-        raise TableError(f"Refused, because of --strict: {concern}")
+def refuse(concerns: Sequence[object]) -> None:
+    """What --strict does about a table, and about a model of it."""
+    if concerns:
+        raise TableError(f"Refused, because of --strict: {' '.join(map(str, concerns))}")
 
 
 def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudit:
@@ -116,12 +106,6 @@ def explained(
         watch=watch,
         stop=_stop(o, time.monotonic() - begun),
     )
-
-
-def beside_ridge(labels: LabelAudit, data: Dataset, people: list[int]) -> dict[str, Any]:
-    """What --compare-ridge adds: the audited model beside one whose decisions have exact proofs."""
-    groups = data.groups["test"].iloc[people] if data.groups else None
-    return labels.compare_with_ridge(data.X_test.iloc[people], data.y_test.iloc[people], sensitive_features=groups)
 
 
 @contextmanager

@@ -111,17 +111,19 @@ def _telling(columns: dict[str, _Column], labels: Codes) -> Iterator[Concern]:
         errors = _errors(column, labels)
         if errors == 0 and len(column.different) == 2 and column.present == len(labels):
             yield Concern(
-                "copy", (name,),
+                "copy",
+                (name,),
                 f"Column '{name}' is a copy of the label under other names: the model has nothing else to learn. Leave "
                 "it out (--drop).",
-            )  # fmt: skip
+            )
         elif errors <= TELLING * rarer:
             yield Concern(
-                "telling", (name,),
+                "telling",
+                (name,),
                 f"Column '{name}' alone tells the label of {_percent(1 - errors / len(labels))} of the training rows "
                 f"(the commoner label alone: {_percent(1 - rarer / len(labels))}). Was it known before the decision? "
                 "If not, leave it out (--drop).",
-            )  # fmt: skip
+            )
 
 
 def _errors(column: _Column, labels: Codes) -> int:
@@ -166,10 +168,11 @@ def _identifiers(columns: dict[str, _Column]) -> Iterator[Concern]:
             continue
         words = "a different value in every row" if alone else f"{different} different values in {present} rows"
         yield Concern(
-            "identifier", (name,),
+            "identifier",
+            (name,),
             f"Column '{name}' has {words}, as an identifier has: nothing about other people can be learned from it. "
             "Leave it out (--drop), or name the rows by it (--id).",
-        )  # fmt: skip
+        )
 
 
 def _counts_rows(column: _Column) -> bool:
@@ -205,11 +208,12 @@ def _sentinels(columns: dict[str, _Column]) -> Iterator[Concern]:
             count = int((column.codes == np.flatnonzero(column.different == mark)[0]).sum())
             rows = f"{count} training row{'s' * (count != 1)}"
             yield Concern(
-                "sentinel", (name,),
+                "sentinel",
+                (name,),
                 f"Column '{name}' holds {mark:.12g} in {rows}, which looks like a mark for a missing value (other "
                 f"values: {_span(numbers, mark)}). The model takes it for a number; if it is none, leave such cells "
                 "empty.",
-            )  # fmt: skip
+            )
 
 
 def _marks(numbers: NDArray[np.float64]) -> list[float]:
@@ -237,10 +241,11 @@ def _text_numbers(columns: dict[str, _Column]) -> Iterator[Concern]:
         share = np.bincount(column.codes[column.codes >= 0], minlength=len(strange))[strange].sum() / column.present
         if strange.any() and strange.sum() <= 5 and share <= 0.5:
             yield Concern(
-                "text numbers", (name,),
+                "text numbers",
+                (name,),
                 f"Column '{name}' holds numbers and {listed(column.different[strange])}, so that every number counts "
                 "as a category of its own. Leave those cells empty, and it is read as numbers.",
-            )  # fmt: skip
+            )
 
 
 # --- people who are training rows -----------------------------------------------------------------------
@@ -268,11 +273,12 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
         return []
     return [
         Concern(
-            "duplicates", (),
+            "duplicates",
+            (),
             f"{int(twins.sum())} of the {len(people)} people asked about equal a training row in every column: the "
             "model has seen them. Leave double rows out of the file, or keep them on one side of the split.",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _count(wanted: NDArray[np.uint64], among: NDArray[np.uint64]) -> Codes:

@@ -1,5 +1,5 @@
-"""What a column may hold: numbers, texts, truth values. Dates, decimals, times of day and durations become numbers, so
-that what is found replays from its record; whatever no record can hold is refused with its column."""
+"""What a column may hold: numbers, texts, truth values. Dates and decimals become numbers, so that what is found
+replays from its record; whatever else no record can hold is refused with its column."""
 
 from __future__ import annotations
 
@@ -16,18 +16,13 @@ from butfor.errors import TableError, listed
 
 Note = Callable[[str], None]
 
-SINGLE = (str, bytes, bool, int, float, np.generic, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
-NO_DTYPE = ("period", "interval", "complex", "Sparse")
+SINGLE = (str, bytes, bool, int, float, np.generic, decimal.Decimal, datetime.date)
+NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
 TURN = "turn it into numbers or text, or leave the column out"
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 DAY = pd.Timedelta(days=1)
 NUMBERS: dict[str, tuple[str, Callable[[pd.Series], pd.Series]]] = {
     "decimal": ("decimals: they count as floating-point numbers", lambda values: values.map(float)),
-    "time": (
-        "times of day: they count as seconds since midnight",
-        lambda values: values.map(lambda t: 3600 * t.hour + 60 * t.minute + t.second + t.microsecond / 1e6),
-    ),
-    "timedelta": ("durations: they count as days", lambda values: pd.to_timedelta(values) / DAY),
     "date": ("dates: they count as days since 1970-01-01", lambda values: _moments(values) / DAY),  # type: ignore[operator]
 }
 """By what a column holds: what is said of it, and how it becomes numbers."""
@@ -95,7 +90,7 @@ def _kind(values: pd.Series) -> str:
     kind = pd.api.types.infer_dtype(present) if len(present) else "empty"
     if kind == "string":
         return "date" if all(map(ISO_DATE.fullmatch, present)) else kind
-    return {"datetime": "date", "timedelta64": "timedelta"}.get(kind, kind)
+    return "date" if kind == "datetime" else kind
 
 
 def _counted(values: pd.Series, convert: Callable[[pd.Series], pd.Series]) -> pd.Series:

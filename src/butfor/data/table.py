@@ -59,14 +59,8 @@ def load_table(
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     if str(source) in DATASETS:
-        given: dict[str, Any] = {
-            "label": label,
-            "positive": positive,
-            "test": test,
-            "validation": validation,
-            "id": identifier,
-        }
-        given |= {"keep": keep or None, "names": names}
+        given: dict[str, Any] = {"label": label, "positive": positive, "test": test, "validation": validation}
+        given |= {"id": identifier, "keep": keep or None, "names": names}
         fixed = [f"--{name}" for name, value in given.items() if value is not None]
         if fixed:
             raise SettingError(

@@ -8,6 +8,8 @@ plain function with the signature of `score` is a ranking too, for every model.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import Model
@@ -15,10 +17,19 @@ from butfor.rank.ranking import Ranking, Scores, adapted, checked_scores
 
 __all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted"]
 
-NAMES = (
-    *("gradient", "combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "leaves"),
-    "chance",
-)
+_CLASSES = {
+    "gradient": "Gradient",
+    "combined": "Combined",
+    "surrogate": "Surrogate",
+    "surrogate-signed": "Surrogate",
+    "activation": "Activation",
+    "distance": "Distance",
+    "influence": "Influence",
+    "leaves": "Leaves",
+    "chance": "Chance",
+}
+"""Each in the file of its name, which is imported when it is used."""
+NAMES = tuple(_CLASSES)
 
 
 def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> Ranking:
@@ -37,27 +48,10 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> R
 
 
 def _named(name: str, seed: int) -> Ranking:
-    from butfor.rank.activation import Activation
-    from butfor.rank.chance import Chance
-    from butfor.rank.combined import Combined
-    from butfor.rank.distance import Distance
-    from butfor.rank.gradient import Gradient
-    from butfor.rank.influence import Influence
-    from butfor.rank.leaves import Leaves
-    from butfor.rank.surrogate import Surrogate
-
-    makers: dict[str, Callable[[], Ranking]] = {
-        "gradient": Gradient,
-        "combined": Combined,
-        "surrogate": Surrogate,
-        "surrogate-signed": lambda: Surrogate(signed=True),
-        "activation": Activation,
-        "distance": Distance,
-        "influence": Influence,
-        "leaves": Leaves,
-        "chance": lambda: Chance(seed),
-    }
-    return makers[name]()
+    home = import_module(f"butfor.rank.{name.removesuffix('-signed')}")
+    settings: dict[str, dict[str, Any]] = {"surrogate-signed": {"signed": True}, "chance": {"seed": seed}}
+    ranking: Ranking = getattr(home, _CLASSES[name])(**settings.get(name, {}))
+    return ranking
 
 
 def refuse_unaccepted(ranking: Ranking, model: Model, name: str) -> None:

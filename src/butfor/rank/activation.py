@@ -13,7 +13,7 @@ from butfor.errors import SettingError
 from butfor.learn.protocols import Floats, Model
 from butfor.mlp.linearize import active_neurons
 from butfor.mlp.recipe import Network, Rows
-from butfor.rank.network import NetworkRanking
+from butfor.rank.numbers import NetworkRanking
 
 
 class Activation(NetworkRanking):

@@ -27,8 +27,7 @@ from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, away
 from butfor.machine import available_cores, results
 from butfor.mlp.recipe import Network, Recipe, Rows
 from butfor.rank.combined import beaten
-from butfor.rank.network import NetworkRanking
-from butfor.rank.numbers import numbers_of
+from butfor.rank.numbers import NetworkRanking, numbers_of
 
 if TYPE_CHECKING:
     from butfor.mlp.sweeps import Sweep
@@ -190,14 +189,6 @@ class Agreement:
     flips: int
 
 
-@dataclass(frozen=True)
-class Smoothness:
-    """`overall`: the people's mean rank correlation, and one slope for all of them."""
-
-    overall: Agreement
-    by_person: tuple[Agreement, ...]
-
-
 def agreement(predicted: Numbers, real: Numbers) -> Agreement:
     """Compare effects, `[flips]` of one person or `[people × flips]`. With several people the rank correlation
     is the mean of theirs, since a search ranks for one person at a time; 0 where nothing varies."""
@@ -234,7 +225,7 @@ Retrain = Callable[[Sequence[FlipSet]], Numbers]
 """Flip sets → what the networks trained on them say about the people, `[sets × people]`."""
 
 
-def smoothness(retrain: Retrain, scores: Numbers, flips: FlipSet = (), *, count: int = 40, seed: int = 0) -> Smoothness:
+def smoothness(retrain: Retrain, scores: Numbers, flips: FlipSet = (), *, count: int = 40, seed: int = 0) -> Agreement:
     """Retrain with `count` sampled labels turned one at a time, on top of `flips`, and compare.
 
     `scores [people × n]` are predicted effects away from the class predicted at `flips`, as `Gradient.score`
@@ -243,6 +234,4 @@ def smoothness(retrain: Retrain, scores: Numbers, flips: FlipSet = (), *, count:
     singles = [tuple(sorted(set(flips) ^ {int(row)})) for row in tried]
     logits = retrain([flips, *singles])
     real = ((logits[1:] - logits[0]) * away(logits[0])).T
-    predicted = scores[:, tried]
-    each = tuple(agreement(*pair) for pair in zip(predicted, real, strict=True))
-    return Smoothness(agreement(predicted, real), each)
+    return agreement(scores[:, tried], real)

@@ -117,7 +117,7 @@ class Leaders(Ranking):
         if len(model.members) > 1:  # a dozen labels alone, in every member, would cost more than they tell
             return {"spearman": None, "slope": None, "flips": 0, "poor": False}
         predicted = self._first_scores(model, table, sample)
-        singles = smoothness(lambda flips: retrain(flips)[:, : len(sample)], predicted, count=FLIPS).overall
+        singles = smoothness(lambda flips: retrain(flips)[:, : len(sample)], predicted, count=FLIPS)
         return {
             "spearman": round(singles.spearman, 3),
             "slope": round(singles.slope, 3),

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.learn.protocols import Model, Numbers, Table
+from butfor.learn.protocols import Floats, Model, Numbers, Table
+from butfor.mlp.recipe import Network, Rows
+from butfor.rank.ranking import Ranking, Scores
 
 
 def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
@@ -36,3 +38,19 @@ def _encoder(X: pd.DataFrame) -> Any:
         (make_pipeline(SimpleImputer(), StandardScaler()), numeric),
         (OneHotEncoder(handle_unknown="ignore", sparse_output=False), others),
     )
+
+
+class NetworkRanking(Ranking):
+    """Of our network alone. Subclasses bring `score_network`, which sees the encoded rows and people."""
+
+    needs = "a butfor.MLP"
+
+    def accepts(self, model: Model) -> bool:
+        return model.network is not None
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+        _, encoded = numbers_of(model, table, people)
+        return self.score_network(model.network, model.rows, np.asarray(encoded, np.float32))
+
+    def score_network(self, network: Network, rows: Rows, people: Floats) -> Scores:
+        raise NotImplementedError

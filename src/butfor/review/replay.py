@@ -20,7 +20,7 @@ from butfor.result.record import brief, plain, signed, stored
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.run.reload import as_recorded, loaded, recorded_person
 from butfor.search import as_strategy
-from butfor.search.recorded import Recorded
+from butfor.search.listed import Recorded
 
 FINDS, BLOCK = 8, 256
 """Finds and people that are asked about together, before the next line is printed."""

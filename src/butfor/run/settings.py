@@ -1,16 +1,19 @@
-"""How an audit asks, and which settings cannot be."""
+"""How an audit asks: which settings cannot be, and what its record says of them so that it can be run again."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from butfor import __version__
 from butfor.errors import SettingError
 from butfor.learn.engines import check_engine
-from butfor.learn.ensemble import FRESH_FROM
+from butfor.learn.ensemble import FRESH_FROM, fresh_seeds
+from butfor.provenance import given_how, versions
 from butfor.rank import Ranking, as_ranking
+from butfor.rank.ranking import parameters
 from butfor.rules import Rule, as_phi, as_psi
 from butfor.search import Strategy, as_strategy, budget_in_labels
 
@@ -54,3 +57,61 @@ def check_settings(audit: LabelAudit) -> None:
 def _check_whole(name: str, value: object, least: int, most: int) -> None:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= most:
         raise SettingError(f"{name}={value!r} must be a whole number from {least} to {most}.")
+
+
+def record_of(audit: LabelAudit) -> dict[str, Any]:
+    """What is needed to run this audit again; `not_rebuildable` names what a record cannot carry."""
+    table = audit.table_
+    figures = {"sha256": audit.data_hash_, "training_rows": table.n, "set_aside": table.set_aside}
+    figures |= {"validated": table.validation is not None, "weighted": table.weight is not None}
+    return {
+        "butfor": __version__,
+        "versions": versions(),
+        "data": audit.origin_ | figures,
+        "sensitive": audit.sensitive_.name,
+        "sensitive_columns": list(audit.sensitive_.columns),
+        "sensitive_bands": audit.sensitive_.cuts,
+        "blind": audit.sensitive_.blind,
+        "label_names": list(audit.label_names_),
+        "learner": audit.learner_.record(),
+        "learner_name": audit.learner_.name,
+        "seeded": audit.seeded_,
+        "budget": audit.budget_,
+        "rank": audit.rank_.name,
+        "rank_parameters": audit.rank_.parameters(),
+        "strategy": audit.strategy_.name,
+        "strategy_parameters": parameters(audit.strategy_),
+        "phi": audit.phi_.text,
+        "psi": audit.psi_.text,
+        "members": audit.members_,
+        "fresh_seeds": audit.fresh_seeds,
+        "seed_ranges": _seed_ranges(audit),
+        "n_shuffles": audit.shuffles,
+        "random_state": audit.random_state,
+        "not_rebuildable": _not_rebuildable(audit),
+    }
+
+
+def _seed_ranges(audit: LabelAudit) -> dict[str, list[int]] | None:
+    """First and last seed of the members and of the fresh ones."""
+    if not audit.seeded_:
+        return None
+    own = audit.learner_.own_seed
+    fresh = fresh_seeds(audit.learner_, audit.fresh_seeds)
+    return {"members": [own, own + audit.members_ - 1], "fresh": [fresh[0], fresh[-1]] if fresh else []}
+
+
+def _not_rebuildable(audit: LabelAudit) -> list[str]:
+    lost = audit.learner_.gaps()
+    if audit.origin_["table"] is None:
+        lost.append(f"data: {given_how(audit.origin_)}")
+    if audit.table_.weight is not None:
+        lost.append("sample_weight: given in Python")
+    for name, rule in (("phi", audit.phi_), ("psi", audit.psi_)):
+        if not rule.rebuildable:
+            lost.append(f"{name}: {rule.text}, which is a function or a mask")
+    own = {"rank": not audit.rank_.rebuildable}
+    for name, thing in (("rank", audit.rank_), ("strategy", audit.strategy_)):
+        if type(thing).__module__.split(".")[0] != "butfor" or own.get(name):
+            lost.append(f"{name}: {thing.name}, which is the user's own code")
+    return lost

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from butfor.errors import SettingError
-from butfor.search.exhaustive import Exhaustive
 from butfor.search.guided import GuidedSearch
-from butfor.search.published import Algorithm1, Singles, TenAttempts
+from butfor.search.listed import Algorithm1, Exhaustive, Singles, TenAttempts
 from butfor.search.solid import SolidSearch
 from butfor.search.strategy import Strategy, budget_in_labels
 

@@ -71,11 +71,6 @@ class Trainer:
         """How many flip sets the engine likes to train side by side."""
         return max(1, self.engine.width // self.members)
 
-    @property
-    def at_once(self) -> int:
-        """Trainings that are worth asking for in one call; what is found does not depend on it."""
-        return self.engine.at_once
-
     def room(self, members: int | None = None) -> float:
         """Flip sets that may still be trained."""
         return self.stopper.room(self.trained, members or self.members)
@@ -90,7 +85,7 @@ class Trainer:
                 self._train([Training(())])
                 times.append(time.perf_counter() - started)
             each = times[-1] if len(times) == 2 else min(times[0], by_definition or times[0])
-            self._seconds_each = each / min(self.at_once, self.n_jobs)
+            self._seconds_each = each / min(self.engine.at_once, self.n_jobs)
         return self._seconds_each
 
     # --- flip sets ----------------------------------------------------------------------------------

@@ -1,13 +1,20 @@
-"""The strategies of the paper: Algorithm 1, and the two that its evaluation uses."""
+"""Strategies that go through a list: the three of the paper, every label alone, and sets that are known already."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from butfor.learn.protocols import FlipSet
-from butfor.search.state import Ranked, flip_set
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError
+from butfor.learn.protocols import FlipSet, away
+from butfor.rules import Allowed
+from butfor.search.loop import Attempts
+from butfor.search.state import Listed, PersonSearch, Ranked, flip_set
 from butfor.search.strategy import Strategy
+from butfor.search.task import Task
 
 
 class Algorithm1(Strategy):
@@ -72,3 +79,50 @@ class TenAttempts(Strategy):
         """a·k with the smallest a such that there are more than ten ways to choose k rows from it."""
         a = next(a for a in range(1, cls.TRIES + 2) if math.comb(a * k, k) > cls.TRIES)
         return a * k
+
+
+class Exhaustive(Strategy):
+    """All sets of one label: what is not found within one label is proven not to exist."""
+
+    name = "exhaustive"
+    shares = True
+
+    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+        self.count(person.flippable, person.budget)
+        return ((int(row),) for row in person.order)
+
+    def count(self, flippable: int, budget: int) -> int:
+        if budget > 1:
+            raise SettingError(
+                f"strategy 'exhaustive' tries every label alone, and a budget of {budget} labels would take more "
+                "retrainings than anyone can wait for; use a budget of 1, or another strategy."
+            )
+        return flippable
+
+    def enumerates(self, flippable: int, budget: int) -> bool:
+        return True
+
+    def expected_sets(self, flippable: Sequence[int], budget: int, members: int) -> float:
+        return max(flippable, default=0)  # models are shared
+
+
+class Recorded(Strategy):
+    """`sets`: per position among the people, the flip sets to retrain in turn until one turns the decision. Nothing is
+    searched for."""
+
+    name = "recorded"
+
+    def __init__(self, sets: Mapping[int, Sequence[FlipSet]]) -> None:
+        super().__init__()
+        self.sets = sets
+
+    def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
+        directions = away(task.situation.logits)
+        searches = [
+            Attempts(int(person), float(directions[person]), plan=Listed(self.sets.get(int(person), ())), settled=True)
+            for person in people
+        ]
+        return self.confirm(task, psi, searches)
+
+    def count(self, flippable: int, budget: int) -> int:
+        return 1
