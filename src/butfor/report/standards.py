@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from butfor.report.drawing import Drawing, Frame, nice_ticks, whole_ticks
+from butfor.report.drawing import Drawing
 from butfor.report.text import short
 from butfor.standard.compare import ASSUMPTION, BINS, Comparison
 
-LABELS, RIGHT, ROW = 190.0, 620.0, 34.0
-"""Where names of groups end, where charts end, and the height of a group's row, in pixels."""
+LEFT, RIGHT, ROW, HIGH = 190.0, 620.0, 34.0, 140.0
+"""Where charts begin and end, the height of a group's row and of a chart of doubts, in pixels."""
+STEPS = (1, 2, 5, 10, 20, 50)
+"""Points between two numbers at an axis."""
 
 
 def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,38 +33,45 @@ def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 def differences(comparisons: Sequence[Comparison]) -> Drawing:
     """A row per group: the difference with its interval, on the range that chance makes."""
-    drawing = Drawing(RIGHT + 30, 44 + ROW * len(comparisons))
-    reach = [0.01]
-    for c in comparisons:
-        reach += [abs(100 * at) for at in (c.difference, *(c.interval or ()), *(c.by_chance or ()))]
-    limit = 1.08 * max(reach)
-    frame = Frame(drawing, (LABELS, 8, RIGHT, 8 + ROW * len(comparisons)), (-limit, limit), (0, len(comparisons)))
+    bottom = 8 + ROW * len(comparisons)
+    drawing = Drawing(RIGHT + 30, bottom + 36)
+    reach = [value for c in comparisons for value in (c.difference, *(c.interval or ()), *(c.by_chance or ()))]
+    limit = max(1.0, 108 * max(map(abs, reach)))
+
+    def x(points: float) -> float:
+        return LEFT + (RIGHT - LEFT) * (points + limit) / (2 * limit)
+
+    drawing.line([(x(0), 8), (x(0), bottom)], "muted", dash=(3, 3))
     for k, c in enumerate(comparisons):
-        y = len(comparisons) - k - 0.5
+        y = 8 + ROW * (k + 0.5)
         if c.by_chance and c.interval:
-            (low, high), (left, right) = c.by_chance, c.interval
-            drawing.line([frame.at(100 * low, y), frame.at(100 * high, y)], "line", 12)
-            drawing.line([frame.at(100 * left, y), frame.at(100 * right, y)], "person", 2)
-        drawing.marks([frame.at(100 * c.difference, y)], "o", 9, "flip" if c.differs else "person", fill=True)
-        drawing.text(LABELS - 10, frame.at(0, y)[1], short(c.name, 32), 10, "right")
-    drawing.line([frame.at(0, 0), frame.at(0, len(comparisons))], "muted", dash=(3, 3))
-    ticks = nice_ticks(-limit, limit)
-    names = [f"{tick:+g}".replace("-", "−") if tick else "0" for tick in ticks]
-    frame.x_axis(ticks, names, "points of the favourable label that the group is short of (right) or beyond (left)")
+            drawing.line([(x(100 * at), y) for at in c.by_chance], "line", 12)
+            drawing.line([(x(100 * at), y) for at in c.interval], "person", 2)
+        drawing.marks([(x(100 * c.difference), y)], "o", 9, "flip" if c.differs else "person", fill=True)
+        drawing.text(LEFT - 10, y, short(c.name, 32), 10, "right")
+    drawing.line([(LEFT, bottom), (RIGHT, bottom)], "line")
+    step = next((step for step in STEPS if limit / step <= 4), STEPS[-1])
+    for tick in range(-int(limit // step) * step, int(limit) + 1, step):
+        drawing.text(x(tick), bottom + 11, f"{tick:+d}".replace("-", "−") if tick else "0", 9, "center", colour="muted")
+    said = "points of the favourable label that the group is short of (right) or beyond (left)"
+    drawing.text((LEFT + RIGHT) / 2, bottom + 27, said, 9, "center", colour="muted")
     return drawing
 
 
 def doubts(c: Comparison) -> Drawing:
     """How many adverse labels have which doubt, beside the mean over shuffled tables."""
-    drawing = Drawing(RIGHT + 30, 190)
-    most = max([1, *c.doubts, *c.shuffled_doubts])
-    frame = Frame(drawing, (60, 12, RIGHT, 150), (0, 1), (0, 1.05 * most))
-    edges = [float(edge) for edge in BINS]
-    counts = [*map(float, c.doubts), float(c.doubts[-1])]
-    frame.band(edges, [0.0] * len(edges), counts, "flip", 0.35)
+    drawing, most, left = Drawing(RIGHT + 30, HIGH + 40), max([1.0, *c.doubts, *c.shuffled_doubts]), 60.0
+
+    def steps(counts: Sequence[float]) -> list[tuple[float, float]]:
+        corners = [(BINS[k + side], count) for k, count in enumerate(counts) for side in (0, 1)]
+        return [(left + (RIGHT - left) * at, HIGH - (HIGH - 12) * count / most) for at, count in corners]
+
+    drawing.line([(left, HIGH), *steps(c.doubts), (RIGHT, HIGH)], "flip", fill=True, opacity=0.35)
     if c.shuffled_doubts:
-        drawing.line(frame.steps(edges, [*c.shuffled_doubts, c.shuffled_doubts[-1]]), "ink", 1.5, dash=(4, 3))
-    frame.x_axis([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"], "doubt")
-    ticks = whole_ticks(int(most), 4)
-    frame.y_axis(ticks, [str(tick) for tick in ticks])
+        drawing.line(steps(c.shuffled_doubts), "ink", 1.5, dash=(4, 3))
+    drawing.line([(left, 12), (left, HIGH), (RIGHT, HIGH)], "line")
+    for tick in (0, 0.25, 0.5, 0.75, 1):
+        drawing.text(left + (RIGHT - left) * tick, HIGH + 11, f"{tick:g}", 9, "center", colour="muted")
+    drawing.text((left + RIGHT) / 2, HIGH + 27, "doubt", 9, "center", colour="muted")
+    drawing.text(left - 5, 12, f"{most:.0f}", 9, "right", colour="muted")
     return drawing
