@@ -21,7 +21,7 @@ from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.interrupt import held_back
 from butfor.learn.engines import choose_engine, definition_of
-from butfor.learn.ensemble import Ensemble
+from butfor.learn.ensemble import Ensemble, fresh_seeds
 from butfor.learn.learners import as_learner, first_model, seed_matters
 from butfor.learn.named import usual_network
 from butfor.learn.protocols import BIAS, Learner, Model
@@ -31,6 +31,7 @@ from butfor.prove import Bracket, provable, prove
 from butfor.provenance import data_hash
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import suited
+from butfor.result.one_standard import OneStandard
 from butfor.result.performance import Performance
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE
@@ -38,12 +39,14 @@ from butfor.result.verdict import Verdict
 from butfor.rules import Allowed, as_phi, as_psi, eligible, flippable
 from butfor.run.compare import beside_ridge
 from butfor.run.conclude import Conclusions
+from butfor.run.one_standard import one_standard, standards_of
 from butfor.run.runner import Runner
 from butfor.run.settings import Settings, check_settings, record_of
 from butfor.search import as_strategy, budget_in_labels
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
+from butfor.standard.compare import Standards
 from butfor.stopping import Stop, Stopper
 from butfor.validate import as_labels, as_person, as_positions, as_table, as_weights, like_training, training_table
 
@@ -126,6 +129,7 @@ class LabelAudit(BaseEstimator):
         sensitive_bands: Cuts | None = None,
         sample_weight: Any = None,
         validation: tuple[Any, Any] | None = None,
+        adverse: Any = None,
         label_names: tuple[str, str] | None = None,
         watch: Watcher | None = None,
     ) -> LabelAudit:
@@ -134,7 +138,8 @@ class LabelAudit(BaseEstimator):
         `sensitive_features` names the protected column, or several, which stay in X; or it holds one value per row
         beside X, and the model is blind to it. One that is a number of more than 10 different values is cut into bands,
         at the cut points `sensitive_bands` ([25, 60], or by column {"age": [25, 60]}), else in thirds. `validation`
-        rows steer a network's early stopping; where a network is given none, a share of X is set aside for it."""
+        rows steer a network's early stopping; where a network is given none, a share of X is set aside for it.
+        `adverse` is the label that people would rather not have: with it, audits compare the groups' standards."""
         check_settings(self)
         X = as_table(X)
         y = as_labels(X, y)
@@ -153,6 +158,8 @@ class LabelAudit(BaseEstimator):
             self.classes_ = self.table_.classes
             names = label_names or y.attrs.get("label_names") or tuple(str(c) for c in self.classes_)
             self.label_names_: tuple[str, str] = (str(names[0]), str(names[1]))
+            self.adverse_ = None if adverse is None else self._label(adverse)
+            self._standards: Standards | None = None
             self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
             self.data_hash_ = data_hash(self.table_)
             self.budget_ = budget_in_labels(self.budget, self.table_.n)
@@ -215,6 +222,7 @@ class LabelAudit(BaseEstimator):
         concerns = check_people(self.table_.X, X)
         concerns += [performance.concern] if performance and performance.concern else []
         concerns = self.concerns_ + _noted(concerns, watch)
+        standards = self._compared(watch)
         situation = everyone.of(np.array(cases, dtype=np.int64))
         psi = flippable(self.psi_, situation)
         people = np.flatnonzero(eligible(self.phi_, situation))
@@ -237,14 +245,88 @@ class LabelAudit(BaseEstimator):
                     self._settings(), self.learner_, self.seeded_, situation, psi, people, trainer, self.fit_seconds_
                 )
                 runner.run(X, truth, list(cases))
+                one = None
+                if standards is not None and not (runner.interrupted or runner.out_of_time):
+                    one = self._one_standard(standards, everyone, truth, trainer, len(cases) == len(X))
                 ending.enter_context(held_back())  # also while the ledger is closed
             run = self._run_record(runner, X, time.monotonic() - begun) | {
                 "stop": {"seconds": stop.seconds, "retrainings": stop.retrainings} if stop else None,
                 "shuffles": runner.shuffles,
                 "performance": performance.to_dict() if performance else None,
                 "concerns": [concern.to_dict() for concern in concerns],
+                "standard": standards.to_dict() if standards else None,
+                "one_standard": one,
             }
-            return Population(Conclusions(runner, run).verdicts(cases), run, interrupted=runner.interrupted)
+            doubt = self._standards.doubt if self._standards else None
+            return Population(Conclusions(runner, run, doubt).verdicts(cases), run, interrupted=runner.interrupted)
+
+    @property
+    def standard_(self) -> Standards:
+        """Each group's labels beside the standard of the others; computed when it is first asked for."""
+        self._check_fitted()
+        if self.adverse_ is None:
+            raise SettingError("Which label would people rather not have? Name it: fit(X, y, adverse=…).")
+        if self._standards is None or not self._standards.shuffles:
+            self._standards = standards_of(self)
+        return self._standards
+
+    @property
+    def doubt_(self) -> NDArray[np.float64]:
+        """Per training row, the probability of the other label by the standard of the other groups."""
+        self._check_fitted()
+        if self._standards is None:
+            self._standards = standards_of(self, shuffles=0)
+        return self._standards.doubt
+
+    def one_standard(
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, watch: Watcher | None = None
+    ) -> list[OneStandard]:
+        """For every group that falls short of the others' standard: who of X is decided otherwise once its most doubted
+        adverse labels are flipped, as many as it falls short of, and what fresh seeds say of it."""
+        self._check_fitted()
+        X = as_table(X)
+        truth = None if y is None else as_labels(X, y).to_numpy() == self.classes_[1]
+        X = like_training(X, self.table_.X)
+        everyone = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
+        watch = watch or Watcher()
+        standards = self.standard_
+        with watch, single_threaded():
+            trainer = Trainer(self._engine(watch), self.learner_, self.table_, X, n_jobs=self.n_jobs, watch=watch)
+            return self._one_standard(standards, everyone, truth, trainer, True) or []
+
+    def _one_standard(
+        self, standards: Standards, everyone: Situation, truth: Any, trainer: Trainer, whole: bool
+    ) -> list[OneStandard] | None:
+        """`whole`: the trainer asks about everyone. None where it was stopped."""
+        assert self.adverse_ is not None
+        try:
+            if not whole:
+                trainer = Trainer(trainer.engine, self.learner_, self.table_, everyone.people, watch=trainer.watch)
+            seeds = fresh_seeds(self.learner_, self.fresh_seeds) if self.seeded_ else []
+            return one_standard(standards, self.adverse_, everyone, truth, trainer, seeds, self.seeded_)
+        except KeyboardInterrupt:
+            trainer.watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
+            return None
+
+    def _compared(self, watch: Watcher) -> Standards | None:
+        """The comparison of standards, where an adverse label is named and groups can be compared."""
+        if self.adverse_ is None:
+            return None
+        try:
+            if self._standards is None or not self._standards.shuffles:
+                self._standards = standards_of(self, watch=watch)
+        except (TableError, SettingError) as error:
+            watch.note(f"Note: standards are not compared. {error}")
+            return None
+        return self._standards
+
+    def _label(self, given: Any) -> int:
+        """0 or 1, from a label's name or value."""
+        names = [self.label_names_, tuple(name.rpartition(" = ")[2] for name in self.label_names_)]
+        for known in [*names, tuple(map(str, self.classes_))]:
+            if str(given) in known:
+                return known.index(str(given))
+        raise SettingError(f"adverse='{given}' is not a label; the labels are {listed(self.label_names_)}.")
 
     def _run_record(self, runner: Runner, X: pd.DataFrame, seconds: float) -> dict[str, Any]:
         """Settings and what became of them, for the record."""
@@ -425,7 +507,7 @@ class LabelAudit(BaseEstimator):
     def _situation(self, people: pd.DataFrame, groups: NDArray[np.object_]) -> Situation:
         return Situation(
             model=self.model_, table=self.table_, people=people, sensitive=self.sensitive_, groups=groups,
-            label_names=self.label_names_, training_logits=self.training_logits_,
+            label_names=self.label_names_, training_logits=self.training_logits_, doubts=lambda: self.doubt_,
         )  # fmt: skip
 
     def _performance(self, everyone: Situation, truth: NDArray[np.bool_]) -> Performance:

@@ -211,6 +211,18 @@ def correctly_predicted(s: Situation) -> Mask:
 
 
 @_rule
+def doubted(s: Situation, least: float = 0.5) -> Mask:
+    """The training row is of the person's group, labelled as the person is decided, and the standard of the other
+    groups doubts that label: it gives the other one a probability above `least`."""
+    if not isinstance(least, (int, float)) or not 0 <= least < 1:
+        raise SettingError(f"Rule doubted: {least!r} must be a probability from 0 up, below 1.")
+    if s.doubts is None:
+        raise SettingError("Rule doubted: nothing is known here about the labels of other groups.")
+    ours = s.groups[:, None] == s.sensitive.values[None, :]
+    return np.asarray(ours & (s.table.zero_one[None, :] == s.predictions[:, None]) & (s.doubts() > least)[None, :])
+
+
+@_rule
 def everything(s: Situation) -> Mask:
     """No condition on the training row."""
     return np.ones((len(s.people), s.table.n), dtype=bool)
@@ -229,7 +241,7 @@ PHI: dict[str, Callable[..., Rule]] = {
     rule.__name__: rule for rule in (stable_under_switch, in_group, predicted, everyone)
 }
 PSI: dict[str, Callable[..., Rule]] = {"published": published_psi} | {
-    rule.__name__: rule for rule in (same_group, labelled_as_predicted, correctly_predicted, everything)
+    rule.__name__: rule for rule in (same_group, labelled_as_predicted, correctly_predicted, doubted, everything)
 }
 
 

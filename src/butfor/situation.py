@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -28,6 +28,8 @@ class Situation:
     groups: NDArray[np.object_]
     label_names: tuple[str, str]
     training_logits: Floats = field(repr=False)
+    doubts: Callable[[], Floats] | None = field(default=None, repr=False)
+    """Gives the doubt about each training label, for rules that ask for it."""
 
     def of(self, people: NDArray[np.int64]) -> Situation:
         """The same for some of the people."""

@@ -90,6 +90,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudi
         sensitive_features=groups_of(data),
         sensitive_bands=bands_in(o.bands),
         validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
+        adverse=None if o.adverse is None and data.adverse is None else adverse_label(data, o.adverse),
         watch=watch,
     )
 

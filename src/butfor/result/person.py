@@ -16,12 +16,14 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Flip:
-    """A training row whose label is flipped: its position among them, its index label, its label before, its values."""
+    """A training row whose label is flipped: its position among them, its index label, its label before, its values;
+    and the probability of the other label by the other groups' standard, where standards were compared."""
 
     position: int
     row: Cell
     label: str
     values: dict[str, Cell]
+    doubt: float | None = None
 
     def __post_init__(self) -> None:
         check_counts(self, "position")

@@ -19,8 +19,10 @@ import msgspec
 from msgspec import Meta
 
 from butfor.errors import ReplayError
+from butfor.result.one_standard import OneStandard
 from butfor.result.person import Cell, Person
 from butfor.result.record import SCHEMA_VERSION, Run, checksum
+from butfor.standard.compare import Comparison
 
 LARGEST_FILE = 2 * 1024**3
 """Bytes. A record of ten thousand people has about a hundred million."""
@@ -92,6 +94,16 @@ class Concern(TypedDict):
     sentence: str
 
 
+class StandardsBlock(TypedDict):
+    attribute: str
+    adverse: str
+    favourable: str
+    model: str
+    shuffles: Count
+    left_out: list[str]
+    groups: list[Comparison]
+
+
 class Settings(TypedDict):
     """The `run` block: what readers need, and of the rest the type."""
 
@@ -99,6 +111,9 @@ class Settings(TypedDict):
     data: Data
     sensitive: str
     label_names: Names
+    adverse: NotRequired[str | None]
+    standard: NotRequired[StandardsBlock | None]
+    one_standard: NotRequired[list[OneStandard] | None]
     learner: dict[str, Any]
     seeded: bool
     budget: Positive

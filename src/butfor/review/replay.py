@@ -176,6 +176,8 @@ class _Again:
         """Retrain what was found of these people, side by side, and compare."""
         people = pd.concat([self._person(v) for v in verdicts])
         groups = self._groups(verdicts, people)
+        if any(flip.doubt is not None for v in verdicts for flip in v.flip_set) and not self.without_groups:
+            self.audit.doubt_  # noqa: B018  computed now, for the flips to carry it
         with as_recorded("run.learner cannot be asked again"):
             now = self._ask(verdicts, people, groups, {k: [v.positions] for k, v in enumerate(verdicts) if v.found})
             others = [

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from butfor.learn.protocols import Floats
 from butfor.result.person import Cell, Flip, Person, Search
 from butfor.result.record import Run, plain
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
@@ -22,7 +24,8 @@ DECIMALS = 6
 class Conclusions:
     """The verdicts of one runner."""
 
-    def __init__(self, runner: Runner, run: Mapping[str, Any]) -> None:
+    def __init__(self, runner: Runner, run: Mapping[str, Any], doubt: Floats | None = None) -> None:
+        self.doubt = doubt
         self.runner, self.situation, self.settings = runner, runner.situation, runner.settings
         self.run = Run({**run, "phi_reason": self.settings.phi.reason(self.situation)})
         self._flip = lru_cache(maxsize=None)(self._flip_at)
@@ -85,7 +88,8 @@ class Conclusions:
     def _flip_at(self, position: int) -> Flip:
         table = self.situation.table
         label = self.situation.label_names[int(table.zero_one[position])]
-        return Flip(int(position), plain(table.X.index[position]), label, _cells(table.X, position))
+        doubt = None if self.doubt is None or np.isnan(self.doubt[position]) else round(float(self.doubt[position]), 4)
+        return Flip(int(position), plain(table.X.index[position]), label, _cells(table.X, position), doubt)
 
 
 def _search(search: PersonSearch) -> Search:

@@ -73,6 +73,7 @@ def record_of(audit: LabelAudit) -> dict[str, Any]:
         "sensitive_bands": audit.sensitive_.cuts,
         "blind": audit.sensitive_.blind,
         "label_names": list(audit.label_names_),
+        "adverse": None if audit.adverse_ is None else audit.label_names_[audit.adverse_],
         "learner": audit.learner_.record(),
         "learner_name": audit.learner_.name,
         "seeded": audit.seeded_,

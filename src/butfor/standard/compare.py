@@ -235,10 +235,14 @@ def compare_standards(
     if not isinstance(shuffles, (int, np.integer)) or shuffles < 0:
         raise SettingError(f"shuffles={shuffles!r} must be a whole number from 0 up.")
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
+    attributes = attributes_of(sensitive, X)
+    if sensitive.blind and isinstance(sensitive_features, pd.DataFrame) and sensitive_features.shape[1] > 1:
+        alone = [Sensitive.of(sensitive_features[name], X, sensitive_bands) for name in sensitive_features]
+        attributes = [*alone, sensitive]
     return compare(
         X,
         favourable_labels(y, adverse),
-        attributes(sensitive, X, sensitive_features, sensitive_bands),
+        attributes,
         names=label_names(y, adverse),
         standard=standard,
         shuffles=shuffles,
@@ -265,13 +269,13 @@ def favourable_labels(y: pd.Series, adverse: Any) -> Mask:
     return np.array([str(value) != str(adverse) for value in y], bool)
 
 
-def attributes(sensitive: Sensitive, X: pd.DataFrame, given: Any, cuts: Cuts | None) -> list[Sensitive]:
-    """The attribute whose groups rows belong to, last; before it, where it joins several, each of them alone."""
-    several = len(sensitive.columns) > 1 or (isinstance(given, pd.DataFrame) and given.shape[1] > 1)
-    if not several:
+def attributes_of(sensitive: Sensitive, X: pd.DataFrame) -> list[Sensitive]:
+    """The attribute whose groups rows belong to, last; before it, where it joins several columns, each of them."""
+    if len(sensitive.columns) < 2:
         return [sensitive]
-    names = list(sensitive.columns) or list(given.columns)
-    return [Sensitive.of(name if sensitive.columns else given[name], X, cuts) for name in names] + [sensitive]
+    cuts = {str(name): bands.cuts for name, bands in sensitive.bands.items()}
+    alone = [Sensitive.of(c, X, {str(c): cuts[str(c)]} if str(c) in cuts else None) for c in sensitive.columns]
+    return [*alone, sensitive]
 
 
 @dataclass(frozen=True, eq=False)
