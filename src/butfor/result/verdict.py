@@ -118,14 +118,6 @@ class Verdict(Person):
     def budget(self) -> int:
         return int(self.run["budget"])
 
-    @property
-    def rank(self) -> str:
-        return str(self.run["rank"])
-
-    @property
-    def strategy(self) -> str:
-        return str(self.run["strategy"])
-
     # --- the search ---------------------------------------------------------------------------------
 
     @property
