@@ -165,8 +165,8 @@ class _Again:
         people = pd.concat([self._person(v) for v in verdicts])
         groups = self._groups(verdicts, people)
         with as_recorded("run.learner cannot be asked again"):
-            found = {k: v.positions for k, v in enumerate(verdicts) if v.found}
-            now = self._ask(people, groups, found, self._overlooked(verdicts, people, groups))
+            finds = {k: v.positions for k, v in enumerate(verdicts) if v.found}
+            now = self._ask(people, groups, finds, self._overlooked(verdicts, people, groups))
             others = []
             for place in range(max(len(v.alternatives) for v in verdicts)):
                 sets = {k: v.alternatives[place] for k, v in enumerate(verdicts) if place < len(v.alternatives)}
