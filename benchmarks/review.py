@@ -25,8 +25,8 @@ from butfor.audit import LabelAudit
 from butfor.data import load_dataset
 from butfor.data.table import load_table
 from butfor.learn.named import model_named
+from butfor.result.population import Population
 from butfor.review.answers import Outcome
-from butfor.review.audited import read_audit
 from butfor.review.select import make_review
 
 PLANTED = 20
@@ -50,7 +50,7 @@ def _row(folder: Path, psi: str, seed: int, people: int) -> dict[str, Any]:
     audit.fit(data.X_train, data.y_train, sensitive_features="sex")
     population = explain(audit, data.X_test[:people], y=data.y_test[:people])
     population.to_json(folder / "audit.json")
-    made = make_review(read_audit(folder / "audit.json"), seed=seed)
+    made = make_review(Population.from_json(folder / "audit.json"), seed=seed)
     first, second = made.label_names
     other = {first: second, second: first}
     answers = {task.id: other[task.label] if task.row in planted else task.label for task in made.tasks}

@@ -52,8 +52,9 @@ def draw_axes(drawing: Drawing, axes: Sequence[Axis], top: float) -> list[float]
     """The axes below `top`, with the names of columns and values; their heights."""
     heights = [top + PITCH * (k + 0.5) for k in range(len(axes))]
     for axis, y in zip(axes, heights, strict=True):
-        for rule in ([(LEFT, y), (RIGHT, y)], *([(x, y - 3), (x, y + 3)] for x in axis.ticks)):
-            drawing.line(rule, "line")
+        drawing.line([(LEFT, y), (RIGHT, y)], "line")
+        for x in axis.ticks:
+            drawing.line([(x, y - 3), (x, y + 3)], "line")
         colour = "ink" if axis.differs else "muted"
         name = f"≠ {short(axis.column, 22)}" if axis.differs else short(axis.column, 26)
         drawing.text(LEFT - 14, y, name, 9.5, "right", colour=colour, bold=axis.differs)

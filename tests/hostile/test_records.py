@@ -23,7 +23,6 @@ from butfor.result.person import Person
 from butfor.result.population import Population
 from butfor.result.record import sealed
 from butfor.result.schema import Settings, read_record
-from butfor.review.audited import read_audit
 
 
 def small_table(rows: int = 90) -> pd.DataFrame:
@@ -103,7 +102,7 @@ def refused(capsys, content: str | dict[str, Any], folder: Path, *named: str) ->
     for name in named:
         assert name in err, err
     with pytest.raises(ReplayError):
-        read_audit(folder / "audit.json")
+        Population.from_json(folder / "audit.json")
 
 
 def test_a_genuine_record_agrees(genuine, network, capsys, tmp_path):
@@ -427,7 +426,7 @@ def test_whatever_is_changed_is_refused_by_those_who_do_not_retrain(genuine, tmp
     put(record, path[:cut], value)
     (tmp_path / "a.json").write_text(json.dumps(record))
     with pytest.raises(ReplayError):
-        read_audit(tmp_path / "a.json")
+        Population.from_json(tmp_path / "a.json")
 
 
 def test_what_is_written_is_strict_json(genuine, tmp_path):

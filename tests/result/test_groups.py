@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import convert
 from scipy.stats import fisher_exact
 
 import butfor
@@ -65,7 +66,7 @@ def test_shuffles_decide_what_is_claimed():
         "may be chance. By who is turned by the first set of the whole budget, groups are up to 60.0 points"
         in few.sentence
     )
-    assert Shuffles.from_dict(json.loads(json.dumps(stored(more.shuffles)))) == more.shuffles
+    assert convert(json.loads(json.dumps(stored(more.shuffles))), Shuffles) == more.shuffles
 
 
 def test_groups_that_would_share_a_name_are_refused():

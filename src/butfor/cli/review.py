@@ -13,7 +13,7 @@ from butfor.errors import SettingError
 from butfor.terminal import say
 
 if TYPE_CHECKING:
-    from butfor.review.audited import AuditFile
+    from butfor.result.population import Population
 
 FILE = click.Path(path_type=Path)
 
@@ -37,9 +37,9 @@ def review(file: Path, out: Path | None, answers: Path | None, key: Path | None,
     FILE is the JSON of 'butfor audit'. The first command writes the labels in the flip sets of solid finds, and as many
     decoys; the second compares what reviewers say about them.
     """
-    from butfor.review.audited import read_audit
+    from butfor.result.population import Population
 
-    audit = read_audit(file)
+    audit = Population.from_json(file)
     if answers is not None:
         given = [name for name, value in choice.items() if value]
         if given:
@@ -53,7 +53,7 @@ def review(file: Path, out: Path | None, answers: Path | None, key: Path | None,
 
 
 def _hand_out(
-    audit: AuditFile, out: Path, key: Path | None, *, hide: str | None, random_state: int | None, **choice: Any
+    audit: Population, out: Path, key: Path | None, *, hide: str | None, random_state: int | None, **choice: Any
 ) -> None:
     from butfor.review.select import make_review
     from butfor.review.tasks import write_review
@@ -63,17 +63,18 @@ def _hand_out(
     say(made.sentence)
     say(f"For the reviewer: the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
     say(
-        f"Not for the reviewer: {' and '.join(map(str, kept))}, which tell what the labels are and which matter. "
-        "Keep the key: answers cannot be read without it."
+        f"Not for the reviewer: {kept}, which tells what the labels are and which matter. Keep it: answers cannot be "
+        "read without it."
     )
 
 
-def _compare(audit: AuditFile, answers: Path, key: Path | None, out: Path | None) -> None:
+def _compare(audit: Population, answers: Path, key: Path | None, out: Path | None) -> None:
     from butfor.files import make_folder, save_table
+    from butfor.result.record import checksum
     from butfor.review.answers import read_answers
     from butfor.review.tasks import key_for, read_key
 
-    tasks = read_key(key or key_for(answers), audit.sha256)
+    tasks = read_key(key or key_for(answers), checksum(audit.to_dict()))
     first, second = audit.run["label_names"]
     outcome = read_answers(answers, tasks, (str(first), str(second)))
     say(outcome.sentence)
@@ -102,8 +103,8 @@ def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | N
     FILE is the JSON of 'butfor audit'. A limit that cannot be measured, as without fresh seeds, is not kept.
     """
     from butfor.files import save_text
+    from butfor.result.population import Population
     from butfor.review import gate as limits
-    from butfor.review.audited import read_audit
 
     texts = {name: text for name, text in given.items() if text is not None}
     shares = {name: limits.share_in(text, f"--{name.replace('_', '-')}") for name, text in texts.items()}
@@ -111,7 +112,7 @@ def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | N
         raise SettingError(
             "Give at least one limit: --max-solid 5%, --max-gap 10pp, --max-close-calls 30% or --max-switch 1%."
         )
-    checks = limits.check(read_audit(file).population, **shares)
+    checks = limits.check(Population.from_json(file), **shares)
     for check in checks:
         say(check.line)
     if markdown:

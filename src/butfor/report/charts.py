@@ -104,8 +104,8 @@ def distance_curve(population: Population) -> Drawing | None:
     step = math.ceil(budget / 12)
     for labels in sorted({1, *range(step, budget + 1, step)}):
         drawing.text(at(labels, 0)[0], lower + 11, str(labels), 9, "center", colour="muted")
-    step = next(share for share in (0.01, 0.02, 0.05, 0.1, 0.2) if top / share <= 5)
-    for share in np.arange(0, top + 1e-9, step):
+    gap = next(share for share in (0.01, 0.02, 0.05, 0.1, 0.2) if top / share <= 5)
+    for share in np.arange(0, top + 1e-9, gap):
         drawing.text(left - 5, at(0, share)[1], f"{100 * share:.3g} %", 9, "right", colour="muted")
     drawing.text(
         (left + right) / 2, lower + 27, "training labels flipped together, at most", 9, "center", colour="muted"

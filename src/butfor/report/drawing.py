@@ -118,9 +118,8 @@ class Drawing:
                 dashes: Any = (0, [length / shape.width for length in shape.dash]) if shape.dash else "-"
                 axes.plot(x, y, color=colour, lw=shape.width, ls=dashes)
         for t in self.texts:
-            weight = "bold" if t.bold else "normal"
-            look = {"ha": t.side, "va": "center_baseline", "size": t.size, "color": LIGHT[t.colour], "weight": weight}
-            axes.text(t.x, t.y, t.text, parse_math=False, **look)
+            look: dict[str, Any] = {"ha": t.side, "va": "center_baseline", "size": t.size, "color": LIGHT[t.colour]}
+            axes.text(t.x, t.y, t.text, parse_math=False, weight="bold" if t.bold else "normal", **look)
         return figure
 
 

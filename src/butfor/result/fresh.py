@@ -238,18 +238,6 @@ def _score(b: int, c: int, n: int, difference: float) -> float:
     return away / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, away) if away else 0.0
 
 
-def close_call(base: float | None) -> bool:
-    """Whether the unchanged data already decides otherwise under more than one seed in ten."""
-    return base is not None and base > CLOSE
-
-
-def standing(fresh: FreshSeeds | None, seeded: bool | None) -> str:
-    """How a find stands over seeds; where no seed changes anything, it is solid without asking."""
-    if fresh is not None:
-        return fresh.word
-    return SOLID if seeded is False else NOT_CHECKED
-
-
 def counted(words: Sequence[str]) -> dict[str, int]:
     """How often each word occurs, in their order."""
     return {word: sum(each == word for each in words) for word in WORDS}

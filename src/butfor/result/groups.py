@@ -9,7 +9,7 @@ audit again with the protected attribute shuffled, which asks whether the attrib
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -20,8 +20,6 @@ STRATA = 3
 """Bands of equal size by distance from the boundary, within which people are compared."""
 DRAWS = 4999
 LEVEL = 0.05
-
-
 MOST_SIZES = 24
 """Points of a curve that a record keeps."""
 
@@ -51,17 +49,6 @@ class Curves:
         ]
         return cls(sizes, lines[0], tuple(lines[1:]))
 
-    def band(self, group: str) -> tuple[list[float], list[float]] | None:
-        """The lowest and the highest share of a group at each size over the shuffles that give it to somebody eligible;
-        None where none does."""
-        shares = np.array([lines[group] for lines in self.shuffled if group in lines])
-        return (list(shares.min(axis=0)), list(shares.max(axis=0))) if len(shares) else None
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Curves:
-        lines = [{g: tuple(shares) for g, shares in each.items()} for each in (record["real"], *record["shuffled"])]
-        return cls(tuple(record["sizes"]), lines[0], tuple(lines[1:]))
-
 
 def _are(groups: NDArray[np.object_], group: Any) -> NDArray[np.bool_]:
     return np.array([each == group for each in groups], dtype=bool)
@@ -83,11 +70,6 @@ class Shuffles:
     @property
     def _as_large(self) -> int:
         return sum(gap >= self.gap - 1e-12 for gap in self.shuffled)
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Shuffles:
-        curves = record.get("curves")
-        return cls(record["gap"], tuple(record["shuffled"]), Curves.from_dict(curves) if curves else None)
 
     @property
     def sentence(self) -> str:
@@ -128,20 +110,15 @@ class Comparison:
     @property
     def conclusion(self) -> str:
         if self.p_value > LEVEL:
-            return " ".join(
-                ["With this many people that may be chance.", *([self.shuffles.sentence] if self.shuffles else [])]
-            )
+            shuffled = f" {self.shuffles.sentence}" if self.shuffles else ""
+            return f"With this many people that may be chance.{shuffled}"
         if self.shuffles is None:
             return (
                 "That is more than chance, but groups of other sizes and labels differ anyway: whether the attribute "
                 "itself has to do with it only shuffling it can tell (--shuffles 19)."
             )
-        if self.shuffles.p_value > LEVEL:
-            return f"{self.shuffles.sentence} So groups differ as groups of these sizes do anyway."
-        return f"{self.shuffles.sentence} So groups differ more than groups of these sizes do anyway."
-
-    def to_dict(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "shuffles"}
+        how = "as" if self.shuffles.p_value > LEVEL else "more than"
+        return f"{self.shuffles.sentence} So groups differ {how} groups of these sizes do anyway."
 
 
 def compare(

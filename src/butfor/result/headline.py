@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def fresh_seeds_of(population: Population) -> int:
-    """Fresh seeds that judged; the first schema called them by another name."""
-    return int(population.run.get("fresh_seeds", population.run.get("seeds")) or 0)
+    """Fresh seeds that judged."""
+    return int(population.run.get("fresh_seeds") or 0)
 
 
 def doubt(population: Population) -> str:

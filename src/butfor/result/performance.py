@@ -57,20 +57,19 @@ class Performance:
         if self.accuracy > self.majority:
             return None
         return Concern(
-            "majority", (),
+            "majority",
+            (),
             f"The model is right about {percent(self.accuracy)} of {self.people} people, no more than the commoner "
             f"label alone ({percent(self.majority)}): what turns its decisions says little about the labels.",
-        )  # fmt: skip
+        )
 
     def to_dict(self) -> dict[str, Any]:
         rows = [
             {"group": plain(group)} | {column: plain(value) for column, value in row.items()}
             for group, row in self.rates.astype(object).iterrows()
         ]
-        return {
-            "people": self.people, "accuracy": self.accuracy, "majority": self.majority, "positive": self.positive,
-            "sensitive": str(self.rates.index.name), "by_group": rows,
-        }  # fmt: skip
+        shares = {"people": self.people, "accuracy": self.accuracy, "majority": self.majority}
+        return shares | {"positive": self.positive, "sensitive": str(self.rates.index.name), "by_group": rows}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Performance:

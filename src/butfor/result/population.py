@@ -124,35 +124,12 @@ class Population(Sequence[Verdict]):
             return sum(bool(v.course) and (v.course[0][1] > 0) != (v.logit > 0) for v in self.found)
         return sum(v.attempts == 1 and not v.shared for v in self.found)
 
-    @property
-    def doubt(self) -> str:
-        """Why it is not known which finds are solid, in words; empty where it is."""
-        return headline.doubt(self)
-
-    @property
-    def sentence(self) -> str:
-        """The result in one sentence."""
-        return headline.sentence(self)
-
-    @property
-    def details(self) -> str:
-        """What it took, in one sentence."""
-        return headline.details(self)
-
-    @property
-    def direct(self) -> str:
-        """How far the model depends on the protected attribute itself, in a sentence; empty where that is not known."""
-        return headline.direct(self)
-
-    @property
-    def uncompared(self) -> str:
-        """Why groups are not compared, in a sentence; empty where they are."""
-        return headline.uncompared(self)
-
-    @property
-    def proven(self) -> str:
-        """What is proven from the other side, in a sentence; empty where nothing is."""
-        return headline.proven(self)
+    doubt = property(headline.doubt)
+    sentence = property(headline.sentence)
+    details = property(headline.details)
+    direct = property(headline.direct)
+    uncompared = property(headline.uncompared)
+    proven = property(headline.proven)
 
     @property
     def distances(self) -> pd.Series:
@@ -164,8 +141,9 @@ class Population(Sequence[Verdict]):
         """The share of decisions that k labels turn, for every k up to the budget: per group and for all, with its 95 %
         (Wilson) interval. Solid sets count or, where none was put to fresh seeds, all that were found. `proven`: the
         share that is not proven to need more than k."""
+        columns = ["group", "labels", "people", "share", "low", "high", "proven"]
         if not self.eligible:
-            return pd.DataFrame(columns=["group", "labels", "people", "share", "low", "high", "proven"])
+            return pd.DataFrame(columns=columns)
         groups = [(ALL, self.eligible)]
         groups += [(beside_all(group), [v for v in self.eligible if v.group == group]) for group in self.groups]
         rows = []
@@ -175,11 +153,9 @@ class Population(Sequence[Verdict]):
                 turned = sum(size is not None and size <= k for size in map(self._size, people))
                 low, high = wilson(turned, len(people), stopped)
                 open_ = sum(v.at_least is None or v.at_least <= k for v in people)
-                rows.append({
-                    "group": group, "labels": k, "people": len(people), "share": turned / (len(people) or math.nan),
-                    "low": low, "high": high, "proven": open_ / (len(people) or math.nan),
-                })  # fmt: skip
-        return pd.DataFrame(rows)
+                n = len(people) or math.nan
+                rows.append((group, k, len(people), turned / n, low, high, open_ / n))
+        return pd.DataFrame(rows, columns=columns)
 
     def _size(self, verdict: Verdict) -> int | None:
         return verdict.distance if self.checked else verdict.at_most
@@ -268,8 +244,9 @@ class Population(Sequence[Verdict]):
     @property
     def shuffles(self) -> Shuffles | None:
         """The gap between groups with the protected attribute shuffled; None where that was not asked for."""
-        record = self.run.get("shuffles")
-        return Shuffles.from_dict(record) if record else None
+        from msgspec import convert
+
+        return convert(self.run.get("shuffles"), Shuffles | None)
 
     @property
     def _compared(self) -> pd.Series:

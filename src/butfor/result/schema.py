@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from butfor.errors import ReplayError
+from butfor.result.groups import Shuffles
 from butfor.result.one_standard import OneStandard
 from butfor.result.person import Cell, Person
 from butfor.result.record import SCHEMA_VERSION, Run, checksum
@@ -32,7 +33,6 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Names = Annotated[list[str], Meta(min_length=2, max_length=2)]
-Lines = dict[str, list[float]]
 
 
 class Data(TypedDict):
@@ -57,18 +57,6 @@ class Data(TypedDict):
     hold_out: NotRequired[bool]
     identifier: NotRequired[str | None]
     given: NotRequired[str]
-
-
-class Curves(TypedDict):
-    sizes: list[Positive]
-    real: Lines
-    shuffled: list[Lines]
-
-
-class Shuffles(TypedDict):
-    gap: float
-    shuffled: list[float]
-    curves: NotRequired[Curves | None]
 
 
 class Rates(TypedDict):
@@ -248,9 +236,13 @@ def _check_together(file: _File) -> None:
 
 
 KINDS = {
-    "int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false", "null": "null",
-    "array": "a list", "object": "an object",
-}  # fmt: skip
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
 
 
 def _sentence(error: str) -> str:

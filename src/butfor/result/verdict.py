@@ -16,7 +16,7 @@ import pandas as pd
 
 from butfor.errors import ReplayError, SettingError
 from butfor.learn.protocols import Table
-from butfor.result.fresh import SOLID, close_call, standing
+from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
 from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, Run, as_json, file_of, percent, signed, stored, written
 from butfor.result.words import base_sentence
@@ -118,14 +118,6 @@ class Verdict(Person):
     def budget(self) -> int:
         return int(self.run["budget"])
 
-    @property
-    def rank(self) -> str:
-        return str(self.run["rank"])
-
-    @property
-    def strategy(self) -> str:
-        return str(self.run["strategy"])
-
     # --- the search ---------------------------------------------------------------------------------
 
     @property
@@ -172,7 +164,11 @@ class Verdict(Person):
     @property
     def solidity(self) -> str | None:
         """How a find stands over seeds: solid, leaning, seed-bound, undecided or not checked. None without a find."""
-        return standing(self.fresh, self.run.get("seeded")) if self.found else None
+        if not self.found:
+            return None
+        if self.fresh:
+            return self.fresh.word
+        return SOLID if self.run.get("seeded") is False else NOT_CHECKED
 
     @property
     def hold(self) -> float | None:
@@ -194,33 +190,24 @@ class Verdict(Person):
     @property
     def close_call(self) -> bool | None:
         """Whether more than one fresh seed in ten decides otherwise without any flip; None where that is not known."""
-        return None if self.base is None else close_call(self.base)
+        return None if self.base is None else self.base > CLOSE
 
     # --- in words -----------------------------------------------------------------------------------
 
     @property
     def belief(self) -> str:
         """What fresh seeds say of the person and of a find, in a sentence; also where they say nothing."""
-        return " ".join(part for part in (self._standing, self._closeness) if part)
-
-    @property
-    def _standing(self) -> str:
-        if not self.found:
-            return ""
+        said = ""
         if self.fresh:
-            return self.fresh.sentence
-        if self.run.get("seeded") is False:
-            return "Solid: this learner has no seed noise, the same labels always give the same model."
-        return "Not checked under fresh seeds."
-
-    @property
-    def _closeness(self) -> str:
-        if not self.close_call:
-            return ""
-        count, seeds = self.without_flips, self.run.get("fresh_seeds")
-        if self.fresh:
-            count, seeds = self.fresh.without_flips, self.fresh.seeds
-        return f"A close call: {base_sentence(count or 0, seeds or 0)}."
+            said = self.fresh.sentence
+        elif self.solidity == SOLID:
+            said = "Solid: this learner has no seed noise, the same labels always give the same model."
+        elif self.found:
+            said = "Not checked under fresh seeds."
+        if self.close_call and self.base is not None:
+            seeds = self.fresh.seeds if self.fresh else self.run["fresh_seeds"]
+            said += f" A close call: {base_sentence(round(self.base * seeds), seeds)}."
+        return said.strip()
 
     @property
     def who(self) -> str:

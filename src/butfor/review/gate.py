@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-import pandas as pd
-
 from butfor.errors import SettingError
 from butfor.result.fresh import LEAST
 from butfor.result.groups import points
@@ -81,24 +79,18 @@ def _gap(population: Population) -> tuple[float | None, str]:
     unknown = _unknown(population) or _unchecked(population)
     if unknown:
         return None, unknown
-    shares = _shares(population)
-    if len(shares) < 2:
-        return None, "eligible people are all of one group, so there is no difference to measure."
-    if population.unfinished:
-        return None, (
-            f"the search for {population.unfinished} of {len(population.eligible)} eligible people was stopped early, "
-            "so that groups cannot be compared; give it more time or retrainings."
-        )
-    gap = float(shares.max() - shares.min())
-    small = [warning for warning in population.warnings if any(f"'{g}'" in warning for g in _furthest(population))]
+    comparison = population.comparison
+    if comparison is None:
+        return None, population.uncompared
+    furthest = [f"'{comparison.most}'", f"'{comparison.least}'"]
+    small = [warning for warning in population.warnings if any(group in warning for group in furthest)]
     shuffled = (
         population.shuffles.sentence
         if population.shuffles
         else "The attribute was not shuffled (--shuffles 19), so this may be what groups of these sizes have anyway."
     )
-    names = " and ".join(f"'{group}'" for group in _furthest(population))
-    sentence = f"the shares of solid finds of {names} differ by {points(gap)}."
-    return gap, " ".join([sentence, *small, shuffled])
+    sentence = f"the shares of solid finds of {' and '.join(furthest)} differ by {points(comparison.difference)}."
+    return comparison.difference, " ".join([sentence, *small, shuffled])
 
 
 def _close(population: Population) -> tuple[float | None, str]:
@@ -135,17 +127,6 @@ def _switch(population: Population) -> tuple[float | None, str]:
         f"{changed} of {len(known)} decisions ({shown(changed / len(known))}) change when the protected attribute "
         "alone is switched."
     )
-
-
-def _shares(population: Population) -> pd.Series:
-    """Of solid finds, per group; where nothing was found nothing is solid, whether seeds were asked or not."""
-    return population.by_group["share_solid" if population.checked else "share"].dropna()
-
-
-def _furthest(population: Population) -> list[str]:
-    """The groups with the largest and the smallest share of solid finds."""
-    shares = _shares(population).sort_values(ascending=False, kind="stable")
-    return [str(shares.index[0]), str(shares.index[-1])]
 
 
 def _unknown(population: Population) -> str:

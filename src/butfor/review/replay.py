@@ -22,18 +22,18 @@ from butfor.run.reload import as_recorded, loaded, recorded_person
 from butfor.search import as_strategy
 from butfor.search.listed import Recorded
 
-FINDS, BLOCK = 8, 256
-"""Finds and people that are asked about together, before the next line is printed."""
+BLOCK = 32
+"""People who are asked about together, before the next lines are printed."""
 CLOSE = 0.01
 """How far a logit may be from the recorded one, of 1 or of itself where that is more: another machine adds up in
 another order."""
 EXACT = 1e-12
-COMPARED = {
-    "row": EXACT, "values": EXACT, "group": EXACT, "eligible": EXACT, "flippable": EXACT, "logit": CLOSE,
-    "prediction": EXACT, "counterfactual_logit": CLOSE, "flip_set": EXACT, "at_least": EXACT, "proof": EXACT,
-    "switch_changes": EXACT, "pulls": CLOSE,
-}  # fmt: skip
-"""What is compared, and how exactly."""
+COMPARED = (
+    *("row", "values", "group", "eligible", "flippable", "logit", "prediction", "counterfactual_logit", "flip_set"),
+    *("at_least", "proof", "switch_changes", "pulls"),
+)
+LOGITS = ("logit", "counterfactual_logit", "pulls")
+"""What is compared, and of that what need only be close."""
 OF_RUN = ("label_names", "sensitive", "sensitive_columns", "sensitive_bands", "blind", "budget", "members", "seeded")
 
 
@@ -91,20 +91,8 @@ def replay_all(
     if not verdicts:
         return
     again = _Again(verdicts[0].run, training or verdicts[0].training, model, audit, fresh)
-    for some in _portions(verdicts):
-        yield from again.check(some)
-
-
-def _portions(verdicts: Sequence[Verdict]) -> Iterator[list[Verdict]]:
-    """So many at once that few finds are among them."""
-    some: list[Verdict] = []
-    for verdict in verdicts:
-        some.append(verdict)
-        if sum(v.found for v in some) == FINDS or len(some) == BLOCK:
-            yield some
-            some = []
-    if some:
-        yield some
+    for start in range(0, len(verdicts), BLOCK):
+        yield from again.check(verdicts[start : start + BLOCK])
 
 
 class _Again:
@@ -179,10 +167,12 @@ class _Again:
         if any(flip.doubt is not None for v in verdicts for flip in v.flip_set) and not self.without_groups:
             self.audit.doubt_  # noqa: B018  computed now, for the flips to carry it
         with as_recorded("run.learner cannot be asked again"):
-            now = self._ask(verdicts, people, groups, {k: [v.positions] for k, v in enumerate(verdicts) if v.found})
-            others = [
-                self._others(verdicts, people, groups, k) for k in range(max(len(v.alternatives) for v in verdicts))
-            ]
+            finds = {k: v.positions for k, v in enumerate(verdicts) if v.found}
+            now = self._ask(people, groups, finds, self._overlooked(verdicts, people, groups))
+            others = []
+            for place in range(max(len(v.alternatives) for v in verdicts)):
+                sets = {k: v.alternatives[place] for k, v in enumerate(verdicts) if place < len(v.alternatives)}
+                others.append(self._ask(people, groups, sets))
             allowed = self.audit.flippable(people, sensitive_features=groups)
         for k, (recorded, again) in enumerate(zip(verdicts, now, strict=True)):
             differs = [*self.differs, *self._differences(recorded, again)]
@@ -193,20 +183,13 @@ class _Again:
                     differs.append(f"alternatives[{place}] does not turn the decision")
             yield _outcome(recorded, again, tuple(dict.fromkeys(differs)))
 
-    def _others(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any, place: int) -> list[Verdict]:
-        sets = {k: [v.alternatives[place]] for k, v in enumerate(verdicts) if place < len(v.alternatives)}
-        return self._ask(verdicts, people, groups, sets)
-
-    def _ask(
-        self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any, sets: Mapping[int, list[FlipSet]]
-    ) -> list[Verdict]:
+    def _ask(self, people: pd.DataFrame, groups: Any, *sets: Mapping[int, FlipSet]) -> list[Verdict]:
         """What the audit says now, with these flip sets tried and no others."""
-        known = {k: [tuple(sorted(flips)) for flips in each] for k, each in sets.items()}
-        strategy = Recorded({**self._overlooked(verdicts, people, groups), **known})
-        asked = self.audit.searching(strategy=strategy)
+        tried = {k: [tuple(sorted(flips))] for some in sets for k, flips in some.items()}
+        asked = self.audit.searching(strategy=Recorded(tried))
         return list(asked.explain_all(people, sensitive_features=groups))
 
-    def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, list[FlipSet]]:
+    def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:
         """The sets that proofs name for those of whom nothing is said to be found, by a search that asks for proofs."""
         open_ = [k for k, v in enumerate(verdicts) if v.status == "not_found" and v.complete]
         if not open_ or not self.proves:
@@ -216,7 +199,7 @@ class _Again:
         except SettingError:  # nothing can be proven about this learner
             return {}
         witnesses = {k: brackets[k].witness for k in open_}
-        return {k: [flips] for k, flips in witnesses.items() if flips and len(flips) <= self.run["budget"]}
+        return {k: flips for k, flips in witnesses.items() if flips and len(flips) <= self.run["budget"]}
 
     def _proves(self) -> bool:
         """Whether the recorded search takes proven answers."""
@@ -266,8 +249,9 @@ class _Again:
         elif recorded.proof in (ONE_LABEL, ENUMERATION) or now.proof in (ONE_LABEL, ENUMERATION):
             skipped |= {"at_least", "proof"}
             yield from _searched(recorded, now)
-        for name, slack in COMPARED.items():
+        for name in COMPARED:
             if name not in skipped:
+                slack = CLOSE if name in LOGITS else EXACT
                 yield from unlike(name, stored(getattr(recorded, name)), stored(getattr(now, name)), slack)
         if self.fresh and recorded.base is not None and now.base is not None:
             yield from _other_counts(recorded, now)

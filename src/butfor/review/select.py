@@ -22,8 +22,7 @@ from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, listed
 from butfor.learn.protocols import Table
 from butfor.result.population import Population
-from butfor.result.record import plain
-from butfor.review.audited import AuditFile
+from butfor.result.record import checksum, plain
 from butfor.run.reload import loaded
 
 ID, LABEL = "id", "label"
@@ -59,8 +58,6 @@ class Review:
     """In the order in which they are shown."""
     shown: pd.DataFrame
     """What the reviewer sees: one row per task, by its id."""
-    scores: pd.DataFrame
-    """Every training row as cleanlab has label issues."""
     label_names: tuple[str, str]
     audit_sha256: str
     seed: int
@@ -87,19 +84,18 @@ class Review:
 
 
 def make_review(
-    audit: AuditFile, *, every: bool = False, most: int | None = None, hide: Sequence[str] = (), seed: int = 0
+    population: Population, *, every: bool = False, most: int | None = None, hide: Sequence[str] = (), seed: int = 0
 ) -> Review:
     """The tasks of an audit: the flip sets of its solid finds, or of `every` find; the `most` of these rows that are in
     most people's sets. `hide` names columns that are not shown, beside the protected ones."""
-    population = audit.population
     people = hinging(population, every)
     if not people:
         raise SettingError(_nothing(population, every))
     if most is not None and most < 1:
         raise SettingError(f"--most {most}: at least one label must be reviewed.")
-    table, groups, dates = _training(audit.run)
+    table, groups, dates = _training(population.run)
     rng = np.random.default_rng(seed)
-    names = (str(audit.run["label_names"][0]), str(audit.run["label_names"][1]))
+    names = population[0].label_names
     labels = np.array(names, dtype=object)[table.zero_one.astype(int)]
     keystones = sorted(people, key=lambda position: (-people[position], position))[:most]
     keystone_of = matched(keystones, _untouched(population, table.n), labels, groups, rng)
@@ -118,10 +114,10 @@ def make_review(
         for at in order
     ]
     shuffled = tuple(tasks[k] for k in rng.permutation(len(tasks)))
-    shown = table.X.drop(columns=_hidden(audit.run, table.X, hide)).iloc[[task.position for task in shuffled]]
+    shown = table.X.drop(columns=_hidden(population.run, table.X, hide)).iloc[[task.position for task in shuffled]]
     shown = shown.assign(**{column: as_dates(shown[column]) for column in dates if column in shown})
     shown.index = pd.Index([task.id for task in shuffled], name=ID)
-    return Review(shuffled, shown, cleanlab_scores(people, labels), names, audit.sha256, seed)
+    return Review(shuffled, shown, names, checksum(population.to_dict()), seed)
 
 
 def hinging(population: Population, every: bool = False) -> Counter[int]:
@@ -151,16 +147,6 @@ def matched(
             if alike.get(kind[keystone]):
                 decoys[alike[kind[keystone]].pop()] = keystone
     return decoys
-
-
-def cleanlab_scores(people: Mapping[int, int], labels: NDArray[np.object_]) -> pd.DataFrame:
-    """Every training row with the columns of cleanlab's label issues, for tools that read these.
-
-    `label_score` is 1 / (1 + people whose flip sets it is in): 1 for a row that nothing hinges on and, as cleanlab has
-    it, the lower the more worth reviewing. It is no probability that the label is wrong."""
-    counts = np.array([people.get(position, 0) for position in range(len(labels))])
-    columns = {"is_label_issue": counts > 0, "label_score": 1 / (1 + counts), "given_label": labels}
-    return pd.DataFrame(columns).rename_axis("position")
 
 
 def _training(run: Mapping[str, Any]) -> tuple[Table, NDArray[np.object_] | None, tuple[str, ...]]:

@@ -5,7 +5,6 @@ tasks/tasks.json           the same for Label Studio, with
 tasks/label_config.xml     the project's labelling interface
 tasks/instructions.txt     what to do, in a few lines
 tasks.key.json             which task is which row, its recorded label, keystone or decoy
-tasks.cleanlab.csv         every training row as cleanlab has label issues
 """
 
 from __future__ import annotations
@@ -25,16 +24,15 @@ from butfor.result.record import plain
 from butfor.review.select import ID, LABEL, Review, Task
 
 
-def write_review(review: Review, folder: Path, key: Path | None = None) -> tuple[list[Path], list[Path]]:
-    """Write what the reviewer gets into `folder` and the rest next to it; returns both lists of files. What is there
+def write_review(review: Review, folder: Path, key: Path | None = None) -> tuple[list[Path], Path]:
+    """Write what the reviewer gets into `folder` and the key next to it; returns the files and the key. What is there
     already is not written over: it may be somebody's work."""
     folder = folder.resolve()
     key = key_of(folder) if key is None else key.resolve()
     if folder == key.parent or folder in key.parents:
         raise SettingError(f"--key {key} lies in the folder for the reviewer, who must not see it; put it elsewhere.")
-    scores = key.with_name(key.name.removesuffix(".json").removesuffix(".key") + ".cleanlab.csv")
     shown = [folder / name for name in ("tasks.csv", "tasks.json", "label_config.xml", "instructions.txt")]
-    there = [path for path in (*shown, key, scores) if path.exists()]
+    there = [path for path in (*shown, key) if path.exists()]
     if there:
         raise SettingError(f"'{there[0]}' is there already and may belong to a review under way; name another folder.")
     make_folder(folder)
@@ -45,8 +43,7 @@ def write_review(review: Review, folder: Path, key: Path | None = None) -> tuple
     save_text(instructions, INSTRUCTIONS.format(*review.label_names))
     make_folder(key.parent)
     save_text(key, json.dumps(key_record(review), indent=1, ensure_ascii=False))
-    save_table(scores, review.scores)
-    return shown, [key, scores]
+    return shown, key
 
 
 def key_of(folder: Path) -> Path:
