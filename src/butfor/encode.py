@@ -8,7 +8,7 @@ own, or is refused where that is asked for. Numbers that scaling cannot help are
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -279,14 +279,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
     """The table with the training table's columns, in its order."""
-    missing = [c for c in columns if c not in frame.columns]
-    if missing:
-        raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
+    refuse_lacking(frame, columns)
     known = set(columns)
     extra = [c for c in frame.columns if c not in known]
     if extra:
         raise TableError(f"Column {listed(extra)} was not there in training; drop it.")
     return frame if list(frame.columns) == columns else frame[columns]
+
+
+def refuse_lacking(frame: pd.DataFrame, columns: Iterable[Hashable]) -> None:
+    """An error where a column of the training table is not there."""
+    missing = [c for c in columns if c not in frame.columns]
+    if missing:
+        raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
 
 
 def refuse_twice(columns: pd.Index) -> None:

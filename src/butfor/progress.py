@@ -89,7 +89,7 @@ class ConsoleWatcher(Watcher):
         self._now = phase
         self._begin()
         if self._bars and phase.task is None:
-            phase.task = self._bars.add_task("", total=phase.total, count="")
+            phase.task = self._bars.add_task("", total=phase.total)
         self._draw(phase)
 
     def advance(self, count: int) -> None:
@@ -128,9 +128,8 @@ class ConsoleWatcher(Watcher):
         if self.console.is_terminal:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-            columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24))
-            counts = (TextColumn("{task.fields[count]}"), TimeElapsedColumn(), TimeRemainingColumn())
-            self._bars = Progress(*columns, *counts, console=self.console, transient=True)
+            words, times = TextColumn("{task.description}", markup=False), (TimeElapsedColumn(), TimeRemainingColumn())
+            self._bars = Progress(words, BarColumn(bar_width=24), *times, console=self.console, transient=True)
             self._bars.start()
         else:
             self._over = threading.Event()
@@ -150,15 +149,16 @@ class ConsoleWatcher(Watcher):
         left = ""
         if phase.total and phase.total / 20 <= phase.done < phase.total:  # the first ones tell little
             left = f", about {duration(elapsed / phase.done * (phase.total - phase.done))} left"
-        found = "" if self._found is None else f"; {self._found} found"
-        self.note(f"{phase} in {duration(elapsed)}{left}{found}")
+        self.note(f"{phase} in {duration(elapsed)}{left}{self._finds}")
 
     def _draw(self, phase: _Phase) -> None:
         if self._bars and phase.task is not None:
-            total = f"/{phase.total}" if phase.total is not None else ""
-            count = f"{phase.done}{total} {phase.unit}" if phase.done or total else ""
-            count += "" if self._found is None else f", {self._found} found"
-            self._bars.update(phase.task, completed=phase.done, total=phase.total, description=phase.name, count=count)
+            words = f"{phase}{self._finds}"
+            self._bars.update(phase.task, completed=phase.done, total=phase.total, description=words)
+
+    @property
+    def _finds(self) -> str:
+        return "" if self._found is None else f"; {self._found} found"
 
 
 def announcement(people: int, seconds: float) -> str:

@@ -404,11 +404,6 @@ class Allowed:
         """How many labels may be flipped for each person."""
         return self.masks.sum(axis=1)[self.kind]
 
-    @property
-    def different(self) -> Mask:
-        """The masks that somebody has, each once."""
-        return self.masks[np.unique(self.kind)]
-
     def of_people(self, people: People) -> Allowed:
         return Allowed(self.masks, self.kind[people if isinstance(people, slice) else list(people)])
 

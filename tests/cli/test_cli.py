@@ -273,7 +273,7 @@ def bad_tables(tmp_path):
         ("good.csv L S --model knn --rank gradient", "needs a butfor.MLP"),
         ("good.csv L S --model knn --engine fused", "does not train KNeighborsClassifier"),
         ("good.csv L S --positive maybe", "'maybe' is not a value"),
-        ("good.csv L S --bands 25", "'région' holds none"),
+        ("good.csv L S --bands 25", "of 'région' 0 hold numbers"),
         ("good.csv L --sensitive Income_(k€),_net --bands 60,25", "from small to large"),
         ("good.csv L S --cases 4000", "There is no person 4000"),
         ("good.csv L S --cases 9:3", "a range goes from"),

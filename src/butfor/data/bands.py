@@ -93,14 +93,10 @@ def _by_name(frame: pd.DataFrame, given: Cuts | None) -> dict[str, Sequence[floa
             )
         return {str(name): cuts for name, cuts in given.items()}
     numeric = [str(name) for name in frame.columns if is_numeric(frame[name])]
-    if not numeric:
+    if len(numeric) != 1:
         raise SettingError(
-            f"Bands cut a protected attribute that is a number; {listed(frame.columns)} holds none. Leave them out."
-        )
-    if len(numeric) > 1:
-        raise SettingError(
-            f"Bands are given without a name, and {listed(numeric)} hold numbers. Name the column: --bands "
-            f"{numeric[0]}=25,60, or sensitive_bands={{'{numeric[0]}': [25, 60]}}."
+            f"Bands cut a protected attribute that is a number; of {listed(frame.columns)} {len(numeric)} hold numbers."
+            " Leave them out, or name the column: --bands age=25,60, or sensitive_bands={'age': [25, 60]}."
         )
     return {numeric[0]: given}
 

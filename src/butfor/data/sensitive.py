@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.bands import Bands, Cuts, banded, bands_of
-from butfor.encode import MISSING
+from butfor.encode import MISSING, refuse_lacking
 from butfor.errors import SettingError, TableError, brief, listed
 
 MOST_GROUPS = 20
@@ -58,9 +58,7 @@ class Sensitive:
     def of_people(self, people: pd.DataFrame, given: Any = None) -> NDArray[np.object_]:
         """The people's groups: from their own columns, or from what is given beside them."""
         if not self.blind:
-            missing = [c for c in self.columns if c not in people.columns]
-            if missing:
-                raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
+            refuse_lacking(people, self.columns)
             return joined(banded(people[list(self.columns)], self.bands))
         if given is None:
             raise SettingError(

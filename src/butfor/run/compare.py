@@ -99,18 +99,17 @@ def _right(
     today: NDArray[np.int64], ridge: NDArray[np.int64], truth: NDArray[np.bool_] | None
 ) -> dict[str, dict[str, float | None]] | None:
     """Accuracy and balanced accuracy of both, and of always saying the larger class."""
+    from sklearn.metrics import balanced_accuracy_score
+
     if truth is None or not len(truth):
         return None
+    both = truth.any() and not truth.all()
     majority = np.full(len(truth), truth.mean() > 0.5)
     each = {"today": today > 0, "ridge": ridge > 0, "majority": majority}
     return {
-        name: {"accuracy": float((said == truth).mean()), "balanced": _balanced(said, truth)}
+        name: {
+            "accuracy": float((said == truth).mean()),
+            "balanced": float(balanced_accuracy_score(truth, said)) if both else None,
+        }
         for name, said in each.items()
     }
-
-
-def _balanced(said: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float | None:
-    """The mean of the shares of each class that are recognised; None where the people have one class only."""
-    if truth.all() or not truth.any():
-        return None
-    return float(((said == truth)[truth].mean() + (said == truth)[~truth].mean()) / 2)
