@@ -43,7 +43,7 @@ from butfor.encode import TableEncoder, is_numeric
 from butfor.learn.engines import choose_engine
 from butfor.learn.learners import as_learner
 from butfor.learn.named import model_named
-from butfor.learn.protocols import FlipSet, Floats, Learner, Table, Training
+from butfor.learn.protocols import FlipSet, Learner, Table, Training
 from butfor.machine import available_cores, single_threaded
 from butfor.standard.compare import Standards, compare
 
@@ -61,6 +61,7 @@ SMALL = ("german", "compas", "student")
 """Where people are asked about one by one."""
 
 Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
@@ -206,7 +207,7 @@ def keystone_counts(planted: Planted, model: str) -> Floats:
     audit, people, groups = fitted_audit(planted, model, "published")
     counts = np.zeros(len(planted.labels))
     for verdict in audit.explain_all(people, sensitive_features=groups):
-        counts[list(verdict.flip_positions)] += 1
+        counts[list(verdict.positions)] += 1
     return counts
 
 
@@ -287,7 +288,7 @@ def signs(planted: Planted, model: str) -> list[Row]:
 def distances(audit: LabelAudit, people: pd.DataFrame, groups: Any) -> Floats:
     """How many labels it takes; one more than the budget where no set was found."""
     verdicts = audit.explain_all(people, sensitive_features=groups)
-    return np.array([len(v.flip_positions) if v.found else audit.budget_ + 1 for v in verdicts], float)
+    return np.array([len(v.positions) if v.found else audit.budget_ + 1 for v in verdicts], float)
 
 
 def spread(jobs: int, tasks: Sequence[Any]) -> list[Row]:

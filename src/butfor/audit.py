@@ -34,7 +34,7 @@ from butfor.rank.averaged import suited
 from butfor.result.one_standard import OneStandard
 from butfor.result.performance import Performance
 from butfor.result.population import Population
-from butfor.result.record import AFTER, BEFORE
+from butfor.result.record import AFTER, BEFORE, DOUBT
 from butfor.result.verdict import Verdict
 from butfor.rules import Allowed, as_phi, as_psi, eligible, flippable
 from butfor.run.compare import beside_ridge
@@ -143,7 +143,7 @@ class LabelAudit(BaseEstimator):
         check_settings(self)
         X = as_table(X)
         y = as_labels(X, y)
-        taken = [name for name in (BEFORE, AFTER, BIAS) if name in X.columns]
+        taken = [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]
         if taken:
             raise TableError(f"Column {listed(taken)} has a name that verdicts use for something else; rename it.")
         sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)

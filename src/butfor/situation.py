@@ -28,7 +28,7 @@ class Situation:
     groups: NDArray[np.object_]
     label_names: tuple[str, str]
     training_logits: Floats = field(repr=False)
-    doubts: Callable[[], Floats] | None = field(default=None, repr=False)
+    doubts: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False)
     """Gives the doubt about each training label, for rules that ask for it."""
 
     def of(self, people: NDArray[np.int64]) -> Situation:

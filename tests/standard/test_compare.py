@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 import butfor
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.progress import Watcher
-from butfor.standard.compare import Comparison
+from butfor.standard.compare import GroupStandard
 
 
 def loans(rows=400, wronged=0.0, seed=0):
@@ -126,7 +126,7 @@ def test_a_frame_per_group_and_the_labels_by_rank():
     assert list(found.by_group.index) == [("group", "a"), ("group", "b")]
     frame = found.to_frame()
     assert frame["doubt"].idxmax() == frame["rank"].idxmin()
-    assert Comparison.of(found.to_dict()["groups"][0]) == found.comparisons[0]
+    assert GroupStandard.of(found.to_dict()["groups"][0]) == found.comparisons[0]
 
 
 class Impatient(Watcher):

@@ -81,7 +81,8 @@ def write_files(
 
 def print_verdict(verdict: Verdict) -> None:
     """One person: the sentences, and the person beside the flipped rows."""
-    for line in (verdict.sentence, verdict.belief, verdict.collateral.sentence if verdict.collateral else ""):
+    others = verdict.collateral.sentence if verdict.collateral else ""
+    for line in (verdict.sentence, verdict.belief, verdict.doubt_sentence, others):
         if line:
             say(line)
     if verdict.found:
@@ -92,6 +93,11 @@ def print_verdict(verdict: Verdict) -> None:
 def print_population(population: Population) -> None:
     """Many people: the sentences, a table of the groups, and the labels to review first."""
     performance, comparison = population.performance, population.comparison
+    if population.standards:
+        favourable = population.run["standard"]["favourable"]
+        groups = [group.sentence(favourable) for group in population.standards]
+        for line in (population.standards_answer, *groups, *(one.sentence for one in population.one_standard)):
+            say(line)
     for line in (population.sentence, population.direct, population.details, population.proven):
         if line:
             say(line)

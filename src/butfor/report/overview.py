@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from butfor.report import charts
+from butfor.report.standards import one_standard, standards
 from butfor.report.summary import LONGEST, asides, audited, marked, method_facts, settle
 from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST, NOT_CHECKED, SEED_BOUND, UNDECIDED, WORDS
@@ -30,6 +31,9 @@ def population(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[
     return {
         "answer": overview(p)
         | {"warnings": _warnings(p), "asides": asides(run, sensitive_of(p)), "tiles": _tiles(p), "next": steps[0]},
+        "standards": standards(run["standard"]) | {"answer": p.standards_answer, "one": one_standard(p, addressed)}
+        if run.get("standard")
+        else None,
         "groups": groups | {"intro": _groups_intro(p), "few": p.warnings} if groups["rows"] else None,
         "difference": _difference(p),
         "ridge": ridge_sentence(run["ridge"]) if run.get("ridge") else "",

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from butfor.report.drawing import Drawing
-from butfor.report.text import short
-from butfor.standard.compare import ASSUMPTION, BINS, Comparison
+from butfor.report.text import short, shown
+from butfor.result.population import Population
+from butfor.result.verdict import Verdict
+from butfor.standard.compare import ASSUMPTION, BINS, GroupStandard
 
 LEFT, RIGHT, ROW, HIGH = 190.0, 620.0, 34.0, 140.0
 """Where charts begin and end, the height of a group's row and of a chart of doubts, in pixels."""
@@ -17,7 +19,7 @@ STEPS = (1, 2, 5, 10, 20, 50)
 
 def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """What a template shows of a record's comparison of standards."""
-    comparisons = [Comparison.of(group) for group in recorded["groups"]]
+    comparisons = [GroupStandard.of(group) for group in recorded["groups"]]
     charted = [c for c in comparisons if sum(c.doubts)]
     return {
         "sentences": [c.sentence(recorded["favourable"]) for c in comparisons],
@@ -31,7 +33,30 @@ def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def differences(comparisons: Sequence[Comparison]) -> Drawing:
+def one_standard(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> list[dict[str, Any]]:
+    """Per group that falls short: the sentence, how rates move, and everybody turned with the address of more."""
+    addresses = {v.case: address for v, address in addressed}
+    differing = {(c.attribute, c.group): c.differs for c in p.standards}
+    return [
+        {
+            "sentence": one.sentence,
+            "chance": not differing.get((one.attribute, one.group), False),
+            "rates": [(short(group, 60), *map(_percent, rates)) for group, rates in one.rates.items()],
+            "accuracy": [_percent(share) for share in one.accuracy or ()],
+            "turned": [
+                (f"{person.case}", shown(person.group), one.word(person), addresses.get(person.case, ""))
+                for person in one.turned
+            ],
+        }
+        for one in p.one_standard
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
     """A row per group: the difference with its interval, on the range that chance makes."""
     bottom = 8 + ROW * len(comparisons)
     drawing = Drawing(RIGHT + 30, bottom + 36)
@@ -58,7 +83,7 @@ def differences(comparisons: Sequence[Comparison]) -> Drawing:
     return drawing
 
 
-def doubts(c: Comparison) -> Drawing:
+def doubts(c: GroupStandard) -> Drawing:
     """How many adverse labels have which doubt, beside the mean over shuffled tables."""
     drawing, most, left = Drawing(RIGHT + 30, HIGH + 40), max([1.0, *c.doubts, *c.shuffled_doubts]), 60.0
 

@@ -12,7 +12,7 @@ from butfor.rank.leaders import leader_words
 from butfor.report import charts
 from butfor.report.text import differs, plural, short, shown
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, FreshSeeds, exact_interval
-from butfor.result.record import AFTER, BEFORE, signed
+from butfor.result.record import AFTER, BEFORE, DOUBT, signed
 from butfor.result.verdict import Verdict
 from butfor.result.words import (
     CLOSE_CALL,
@@ -87,7 +87,7 @@ def brief(verdict: Verdict) -> dict[str, Any]:
         "group": f"{v.sensitive}: {shown(v.group)}",
         "badges": badges(v),
         "sentence": v.sentence,
-        "belief": " ".join(filter(None, (v.belief, end))),
+        "belief": " ".join(filter(None, (v.belief, v.doubt_sentence, end))),
         "warnings": [] if v.complete else [("Incomplete.", early)],
         "found": v.found,
         "flips": len(v.positions),
@@ -109,6 +109,7 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
     return {
         "lines": [every[k] for k in sorted(first)],
         "flips": [tuple(shown(each, longest) for each in label) for label in labels],
+        "doubts": [f"{doubt:.2f}" for doubt in rows[DOUBT]] if DOUBT in rows else [],
         "more_rows": len(verdict.flips) - len(rows),
         "more_columns": len(every) - len(first),
         "decision": verdict.prediction + (f" → {verdict.counterfactual_prediction}" if verdict.found else ""),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from butfor.result.fresh import SOLID, FreshSeeds, standing
+from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
 from butfor.result.person import Cell
 
 
@@ -55,7 +55,9 @@ class OneStandard:
 
     def word(self, person: Turned) -> str:
         """Solid, leaning, … as for any find."""
-        return standing(person.fresh, self.seeded)
+        if person.fresh:
+            return person.fresh.word
+        return NOT_CHECKED if self.seeded else SOLID
 
     @property
     def sentence(self) -> str:
@@ -67,6 +69,6 @@ class OneStandard:
             f"({len(self.flips)} of {self.labels} labels), {len(ours)} of {self.people} decisions about them would be "
             "otherwise"
         )
-        if ours and (not self.seeded or all(person.fresh for person in ours)):
+        if ours and self.seeded and all(person.fresh for person in ours):
             text += f", {solid} of them whatever the seed"
         return f"{text}, and {others} about others." if others else f"{text}."

@@ -19,9 +19,11 @@ from butfor.errors import SettingError
 from butfor.result import headline
 from butfor.result.fresh import SOLID, counted
 from butfor.result.groups import Comparison, Shuffles, compare
+from butfor.result.one_standard import OneStandard
 from butfor.result.performance import Performance
 from butfor.result.record import Run, as_json, file_of, written
 from butfor.result.verdict import Verdict
+from butfor.standard.compare import GroupStandard, answer_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +34,8 @@ SMALL_GROUP = 10
 ALL = "everyone"
 FRAME_COLUMNS = (
     "case row group status prediction switch_changes logit counterfactual_prediction counterfactual_logit flips "
-    "at_least proof flipped_rows minimal solidity distance hold base close_call attempts flippable closest_logit "
-    "confirmed shared complete"
+    "at_least proof flipped_rows doubted minimal solidity distance hold base close_call attempts flippable "
+    "closest_logit confirmed shared complete"
 )
 GROUP_COLUMNS = (
     "people eligible found share low high solid share_solid solid_low solid_high close_calls switch_changes "
@@ -167,7 +169,7 @@ class Population(Sequence[Verdict]):
     def to_frame(self) -> pd.DataFrame:
         """One row per person."""
         other = {"flips": lambda v: v.at_most, "flipped_rows": lambda v: apart(flip.row for flip in v.flip_set)}
-        columns, whole = FRAME_COLUMNS.split(), dict.fromkeys(("flips", "at_least", "distance"), "Int64")
+        columns, whole = FRAME_COLUMNS.split(), dict.fromkeys(("flips", "at_least", "doubted", "distance"), "Int64")
         rows = [[other[c](v) if c in other else getattr(v, c) for c in columns] for v in self.verdicts]
         return pd.DataFrame(rows, columns=columns).astype(whole)
 
@@ -268,6 +270,21 @@ class Population(Sequence[Verdict]):
         frame.insert(0, "people", [len(cases) for cases in people.values()])
         frame.insert(1, "cases", [" ".join(map(str, cases)) for cases in people.values()])
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
+
+    @property
+    def standards(self) -> list[GroupStandard]:
+        """Each group beside the standard of the others; none where no adverse label was named."""
+        return [GroupStandard.of(group) for group in (self.run.get("standard") or {}).get("groups", [])]
+
+    @property
+    def one_standard(self) -> list[OneStandard]:
+        """Per group that falls short: who is decided otherwise once it does not."""
+        return [OneStandard.of(group) for group in self.run.get("one_standard") or []]
+
+    @property
+    def standards_answer(self) -> str:
+        """In one sentence: is every group held to one standard?"""
+        return answer_of(self.standards)
 
     def to_dict(self) -> dict[str, Any]:
         """The record: the settings once, and what was measured about each person."""

@@ -17,7 +17,7 @@ import pandas as pd
 from butfor.files import save_text
 
 SCHEMA_VERSION = 4
-BEFORE, AFTER = "label before", "label after"
+BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 CHECKSUM = "checksum"
 
 

@@ -18,7 +18,7 @@ from butfor.errors import ReplayError, SettingError
 from butfor.learn.protocols import Table
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
 from butfor.result.person import Person
-from butfor.result.record import AFTER, BEFORE, Run, as_json, file_of, percent, signed, stored, written
+from butfor.result.record import AFTER, BEFORE, DOUBT, Run, as_json, file_of, percent, signed, stored, written
 from butfor.result.words import base_sentence
 
 if TYPE_CHECKING:
@@ -84,11 +84,28 @@ class Verdict(Person):
 
     @property
     def flips(self) -> pd.DataFrame:
-        """The training rows to flip, after their label before and after."""
+        """The training rows to flip, after their label before and after and, where standards were compared, how far
+        the other groups' standard doubts it."""
         other = dict(zip(self.label_names, reversed(self.label_names), strict=True))
-        rows = [{BEFORE: f.label, AFTER: other[f.label], **f.values} for f in self.flip_set]
+        rows = [{BEFORE: f.label, AFTER: other[f.label], DOUBT: f.doubt, **f.values} for f in self.flip_set]
         index = pd.Index([f.row for f in self.flip_set])
-        return pd.DataFrame(rows, index=index, columns=[BEFORE, AFTER, *self.values])
+        doubt = [] if self.doubted is None else [DOUBT]
+        return pd.DataFrame(rows, index=index, columns=[BEFORE, AFTER, *doubt, *self.values])
+
+    @property
+    def doubted(self) -> int | None:
+        """How many of the flipped labels the other groups' standard would have given otherwise; None where standards
+        were not compared."""
+        known = [flip.doubt for flip in self.flip_set if flip.doubt is not None]
+        return sum(doubt > 0.5 for doubt in known) if known else None
+
+    @property
+    def doubt_sentence(self) -> str:
+        if self.doubted is None:
+            return ""
+        count, of = self.doubted or "none", len(self.flip_set)
+        labels = "this label" if of == 1 and self.doubted else f"{count} of these {of} labels"
+        return f"The standard of the other groups would have given {labels} otherwise."
 
     @property
     def prediction(self) -> str:

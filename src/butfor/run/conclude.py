@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from butfor.learn.protocols import Floats
 from butfor.result.person import Cell, Flip, Person, Search
 from butfor.result.record import Run, plain
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
@@ -24,7 +24,7 @@ DECIMALS = 6
 class Conclusions:
     """The verdicts of one runner."""
 
-    def __init__(self, runner: Runner, run: Mapping[str, Any], doubt: Floats | None = None) -> None:
+    def __init__(self, runner: Runner, run: Mapping[str, Any], doubt: NDArray[np.float64] | None = None) -> None:
         self.doubt = doubt
         self.runner, self.situation, self.settings = runner, runner.situation, runner.settings
         self.run = Run({**run, "phi_reason": self.settings.phi.reason(self.situation)})

@@ -79,14 +79,15 @@ def one_standard(
 
 def _turned(everyone: Situation, after: Floats, base: Floats | None, fresh: Floats | None) -> tuple[Turned, ...]:
     found = []
-    for k in np.flatnonzero(np.isfinite(after) & ((after > 0) != (everyone.logits > 0))):
+    turned = np.isfinite(after) & ((after > 0) != (everyone.logits > 0))
+    for k in map(int, np.flatnonzero(turned)):
         seeds = None
         if base is not None and fresh is not None:
             decision = int(everyone.predictions[k])
             without, with_ = (decides_otherwise(logits[:, k], decision) for logits in (base, fresh))
             seeds = FreshSeeds.of(without, with_)
         row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
-        found.append(Turned(int(k), row, group, float(everyone.logits[k]), float(after[k]), seeds))
+        found.append(Turned(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
     return tuple(found)
 
 

@@ -1,5 +1,5 @@
 """One standard for all: are a group's labels what a model of the other groups' rows would have given?"""
 
-from butfor.standard.compare import ASSUMPTION, Comparison, Standards, compare_standards
+from butfor.standard.compare import ASSUMPTION, GroupStandard, Standards, compare_standards
 
-__all__ = ["ASSUMPTION", "Comparison", "Standards", "compare_standards"]
+__all__ = ["ASSUMPTION", "GroupStandard", "Standards", "compare_standards"]

@@ -36,7 +36,7 @@ ASSUMPTION = (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class GroupStandard:
     """One group beside the others' standard; shares are of the favourable label."""
 
     attribute: str
@@ -52,7 +52,7 @@ class Comparison:
     """The same in the mean over shuffles."""
 
     @classmethod
-    def of(cls, recorded: Mapping[str, Any]) -> Comparison:
+    def of(cls, recorded: Mapping[str, Any]) -> GroupStandard:
         """As a record holds it."""
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in recorded.items()}
         return cls(**values)
@@ -127,7 +127,7 @@ class Standards:
     adverse: str
     favourable: str
     model: str
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[GroupStandard, ...]
     left_out: tuple[str, ...]
     groups: NDArray[np.object_]
     is_favourable: Mask
@@ -156,7 +156,7 @@ class Standards:
         ]
         return pd.DataFrame(rows).set_index(["attribute", "group"])
 
-    def of_group(self, group: Any) -> Comparison | None:
+    def of_group(self, group: Any) -> GroupStandard | None:
         """The comparison of one group of rows; None where it was left out."""
         found = [c for c in self.comparisons if c.attribute == self.attribute and c.group == str(group)]
         return found[0] if found else None
@@ -183,13 +183,7 @@ class Standards:
 
     @property
     def answer(self) -> str:
-        """In one sentence: who is held to another standard."""
-        short = [f"{c.name} (by {100 * c.difference:.1f} points)" for c in self.comparisons if c.differs and c.missing]
-        if short:
-            return f"Labels fall short of the others' standard where {'; '.join(short)}."
-        if not self.shuffles:
-            return "Without shuffles nothing says which differences are more than chance."
-        return "No group's labels fall short of the others' standard by more than chance makes."
+        return answer_of(self.comparisons)
 
     def __str__(self) -> str:
         return "\n".join([*self.sentences(), ASSUMPTION])
@@ -208,6 +202,16 @@ class Standards:
                 for c in self.comparisons
             ],
         }
+
+
+def answer_of(comparisons: Sequence[GroupStandard]) -> str:
+    """In one sentence: who is held to another standard."""
+    short = [f"{c.name} (by {100 * c.difference:.1f} points)" for c in comparisons if c.differs and c.missing]
+    if short:
+        return f"Labels fall short of the others' standard where {'; '.join(short)}."
+    if not any(c.shuffled for c in comparisons):
+        return "Without shuffles nothing says which differences are more than chance."
+    return "No group's labels fall short of the others' standard by more than chance makes."
 
 
 def compare_standards(
@@ -329,7 +333,7 @@ def compare(
         if group.attribute == whole.name:
             doubt[group.rows] = found
     comparisons = tuple(
-        Comparison(
+        GroupStandard(
             group.attribute,
             group.value,
             int(group.rows.sum()),
