@@ -320,7 +320,7 @@ def test_a_ranking_of_ones_own_is_recorded_by_name():
         return np.tile(np.arange(table.n, dtype=float), (len(people), 1))
 
     audit, data = fitted("salary", rank=newest_first, strategy="singles")
-    assert audit.explain(data.X_test.iloc[[4]]).rank == "newest_first"
+    assert audit.explain(data.X_test.iloc[[4]]).run["rank"] == "newest_first"
 
 
 @pytest.mark.parametrize(

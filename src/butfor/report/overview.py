@@ -248,8 +248,8 @@ def keystones(people: Population, addressed: Sequence[tuple[Verdict, str]]) -> d
     who: dict[Any, list[tuple[str, str]]] = {}
     for verdict, address in addressed:
         name = str(verdict.case) if verdict.case is not None else f"row {shown(verdict.row, LONGEST)}"
-        for row in verdict.flips.index:
-            who.setdefault(row, []).append((name, address))
+        for flip in verdict.flip_set:
+            who.setdefault(flip.row, []).append((name, address))
     columns = [c for c in frame.columns if c not in ("people", "cases", BEFORE, AFTER)]
     columns = sorted(columns, key=lambda c: str(c) != sensitive_of(people))[:MOST_KEYSTONE_COLUMNS]
     rows = [

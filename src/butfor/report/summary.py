@@ -12,7 +12,7 @@ from butfor.rank.leaders import leader_words
 from butfor.report import charts
 from butfor.report.text import differs, plural, short, shown
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, FreshSeeds, exact_interval
-from butfor.result.record import AFTER, BEFORE, DOUBT, signed
+from butfor.result.record import signed
 from butfor.result.verdict import Verdict
 from butfor.result.words import (
     CLOSE_CALL,
@@ -98,19 +98,19 @@ def brief(verdict: Verdict) -> dict[str, Any]:
 def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:
     """The person beside the flipped rows; at most so many of them, and so many columns: those that differ first.
     `lines` has a column's name, the person's value, and each row's with whether it differs."""
-    rows = verdict.flips.iloc[:flips]
-    theirs = rows.to_dict("list") if len(rows) else {}
+    rows, names = verdict.flip_set[:flips], verdict.label_names
     every = []
     for column, own in verdict.values.items():
-        cells = [(shown(value, longest), differs(own, value)) for value in theirs.get(column, [])]
+        cells = [(shown(row.values[column], longest), differs(own, row.values[column])) for row in rows]
         every.append((shown(column, longest), shown(own, longest), cells))
     first = sorted(range(len(every)), key=lambda k: (not any(other for _, other in every[k][2]), k))[:lines]
-    labels = zip(rows.index, rows[BEFORE], rows[AFTER], strict=True) if len(rows) else ()
     return {
         "lines": [every[k] for k in sorted(first)],
-        "flips": [tuple(shown(each, longest) for each in label) for label in labels],
-        "doubts": [f"{doubt:.2f}" for doubt in rows[DOUBT]] if DOUBT in rows else [],
-        "more_rows": len(verdict.flips) - len(rows),
+        "flips": [
+            tuple(shown(each, longest) for each in (row.row, row.label, names[row.label == names[0]])) for row in rows
+        ],
+        "doubts": [] if verdict.doubted is None else ["" if r.doubt is None else f"{r.doubt:.2f}" for r in rows],
+        "more_rows": len(verdict.flip_set) - len(rows),
         "more_columns": len(every) - len(first),
         "decision": verdict.prediction + (f" → {verdict.counterfactual_prediction}" if verdict.found else ""),
     }
@@ -132,7 +132,7 @@ def _given(v: Verdict) -> dict[str, Any]:
         "other": v.counterfactual_prediction,
         "flipped": "the label of one" if one else f"the labels of {len(v.positions)}",
         "them": "this label" if one else "these labels",
-        "rows": f"training row{'s' * (not one)} {', '.join(shown(row) for row in v.flips.index)}",
+        "rows": f"training row{'s' * (not one)} {', '.join(shown(flip.row) for flip in v.flip_set)}",
         "counts": f"in {fresh.with_flips} of {fresh.seeds} fresh seeds a single model decides otherwise with the "
         f"flips, in {fresh.without_flips} without any"
         if fresh
