@@ -148,17 +148,17 @@ class SklearnLearner(Learner):
         return other
 
     def record(self) -> dict[str, Any]:
-        encoder = describe.describe(self.encoder) if isinstance(self.encoder, BaseEstimator) else self.encoder
         return {
-            "kind": self.kind, "estimator": describe.describe(self.estimator), "encoder": encoder,
-            "torch_seed": self.torch_seed, "margin": self.margin,
-        }  # fmt: skip
+            "kind": self.kind,
+            "estimator": describe.describe(self.estimator),
+            "encoder": describe.describe(self.encoder),
+            "torch_seed": self.torch_seed,
+            "margin": self.margin,
+        }
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> SklearnLearner:
-        encoder = record["encoder"]
-        encoder = describe.rebuild(encoder) if isinstance(encoder, dict) else encoder
-        return cls(describe.rebuild(record["estimator"]), encoder, record["torch_seed"])
+        return cls(describe.rebuild(record["estimator"]), describe.rebuild(record["encoder"]), record["torch_seed"])
 
     def remedy(self) -> str:
         unset = [name for name, value in self.estimator.get_params().items() if _is_seed(name) and value is None]
@@ -394,24 +394,16 @@ def _check(estimator: Any) -> None:
                 f"{name} is a torch module, which does not say how it is trained; wrap it in "
                 "skorch.NeuralNetClassifier, or use butfor.MLP."
             )
-        raise LearnerError(
-            f"model={estimator!r} is neither a scikit-learn classifier nor a learner (fit, reseeded, record)."
-        )
+        raise LearnerError(f"model={estimator!r} is neither a scikit-learn classifier nor a learner (butfor.Learner).")
     try:
         decides = is_classifier(estimator)
     except Exception as error:
         raise LearnerError(f"{name} does not say what kind of estimator it is: {_first_line(error)}") from error
     if not decides:
-        wrap = (
-            f" A regression on 0 and 1 decides as butfor.ThresholdedRegressor({name}(…))."
-            if _regresses(estimator)
-            else ""
-        )
-        raise LearnerError(f"{name} is not a classifier; an audit is about decisions between two classes.{wrap}")
-
-
-def _regresses(estimator: Any) -> bool:
-    return isinstance(estimator, BaseEstimator) and is_regressor(estimator)
+        sentence = f"{name} is not a classifier; an audit is about decisions between two classes."
+        if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
+            sentence += f" A regression on 0 and 1 decides as butfor.ThresholdedRegressor({name}(…))."
+        raise LearnerError(sentence)
 
 
 def _is_seed(parameter: str) -> bool:
