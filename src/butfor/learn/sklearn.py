@@ -99,10 +99,6 @@ class SklearnLearner(Learner):
         record = self.record()
         return [*describe.gaps(record["estimator"]), *describe.gaps(record["encoder"], "encoder")]
 
-    @property
-    def takes_weights(self) -> bool:
-        return has_fit_parameter(last_step(self.estimator), "sample_weight")
-
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
         estimator, data = clone(self.estimator), self._encoded(table)
         X = table.X if data is None else data.X
@@ -179,7 +175,7 @@ class SklearnLearner(Learner):
     def _weights(self, table: Table) -> dict[str, Any]:
         if table.weight is None:
             return {}
-        if not self.takes_weights:
+        if not has_fit_parameter(last_step(self.estimator), "sample_weight"):
             raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
         name, estimator = "sample_weight", self.estimator
         while isinstance(estimator, Pipeline):
