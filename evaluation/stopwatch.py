@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from benchmarks.work import WrappedEngine
-from butfor.learn.own import BoundFunction
-from butfor.learn.protocols import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
+from butfor.learn.protocols import Bound, BoundFunction, Engine, Floats, Learner, Model, Progress, Table, Training
 from butfor.machine import available_cores, processor
 from butfor.progress import Watcher, announcement
 from butfor.rank import Ranking, Scores

@@ -37,7 +37,7 @@ def test_limits_join_and_a_deadline_ends_work_once():
     assert Stopper().room(trained=10**9, members=1) == float("inf")
 
 
-class Slow:
+class Slow(butfor.Engine):
     """An engine that takes its time, between two looks at the clock."""
 
     name, by_definition, width = "slow", False, 1

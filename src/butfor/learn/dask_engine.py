@@ -23,7 +23,18 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import ButforError, EngineError, SettingError
-from butfor.learn.dask_worker import Packed, Reply, Work, answers, calls, models, run_chunk, versions_here
+from butfor.learn.dask_worker import (
+    SAME,
+    Packed,
+    Reply,
+    Work,
+    answers,
+    calls,
+    difference,
+    models,
+    run_chunk,
+    versions_here,
+)
 from butfor.learn.engines import NAMES, is_device
 from butfor.learn.linear_engine import LinearEngine
 from butfor.learn.protocols import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
@@ -154,12 +165,16 @@ class DaskEngine(Engine):
         return [done[k] for k in range(len(parts))]
 
     def admit(self) -> None:
-        """Wait for the first worker."""
+        """Wait for the first worker, and refuse the cluster where one has other versions."""
         deadline = time.monotonic() + self.patience
         while not self._look():
             if time.monotonic() > deadline:
                 raise self._nobody()
             time.sleep(0.1)
+        for worker, has in self.client.get_versions(packages=list(SAME))["workers"].items():
+            sentence = difference(worker, versions_here(), has["packages"])
+            if sentence:
+                raise EngineError(sentence)
 
     def run(self, work: Work, shared: Sequence[Any], items: Sequence[Any], pace: Pace) -> Iterator[tuple[range, Any]]:
         """What comes of the items, chunk by chunk: which they were, and their results, in whatever order."""

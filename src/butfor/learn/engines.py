@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from butfor.errors import EngineError, SettingError
-from butfor.learn.own import as_engine
 from butfor.learn.protocols import Engine, Learner
 from butfor.learn.registry import load
 from butfor.machine import available_cores
@@ -34,7 +33,7 @@ def choose_engine(
     check_engine(engine, n_jobs)
     learner = learner.single
     if not isinstance(engine, str):
-        chosen = as_engine(engine)
+        chosen = engine
     elif is_cluster(engine):
         chosen = load(CLUSTER)(engine, n_jobs)
     elif engine == "auto" or is_device(engine):
@@ -51,7 +50,7 @@ def definition_of(engine: str | Engine, n_jobs: int | None = None) -> Any:
     if isinstance(engine, str):
         own = load(CLUSTER)(engine, n_jobs).definition if is_cluster(engine) else None
     else:
-        own = as_engine(engine).definition
+        own = engine.definition
     return own or engine_named("joblib", n_jobs=n_jobs)
 
 
@@ -85,7 +84,8 @@ def _fastest(learner: Learner, device: str | None, n_jobs: int | None, note: Not
 def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
     """Refuse what no engine is, a device that is not here, and a number of jobs that cannot be."""
     if not isinstance(engine, str):
-        as_engine(engine)
+        if not isinstance(engine, Engine):
+            raise SettingError(f"engine={engine!r} is neither an engine's name nor a butfor.Engine.")
     elif is_device(engine):
         if engine != "cpu":
             load("butfor.mlp.stacked:present")(engine)

@@ -10,7 +10,6 @@ import numpy as np
 from butfor.errors import LearnerError, ReplayError, SettingError
 from butfor.learn import describe
 from butfor.learn.ensemble import Ensemble
-from butfor.learn.own import OwnLearner, is_own_learner
 from butfor.learn.protocols import Learner, MakesLearner, Model, Table
 from butfor.learn.registry import load
 from butfor.learn.sklearn import SklearnLearner
@@ -22,16 +21,15 @@ OTHER_SEED = 40_961
 
 
 def as_learner(model: Any, encoder: Any = None) -> Learner:
-    """A learner from our MLP, from any scikit-learn classifier, or from an object with a learner's methods."""
+    """A learner from our MLP or from any scikit-learn classifier; one of the user's own as it is."""
     if isinstance(model, MakesLearner):
         made: Learner = load(model.made_by)(model, encoder)
         return made
-    if not isinstance(model, Learner) and not is_own_learner(model):
+    if not isinstance(model, Learner):
         return SklearnLearner(model, encoder)
-    learner = model if isinstance(model, Learner) else OwnLearner(model)
     if encoder is not None:
-        raise SettingError(f"{learner.name} is a learner, which encodes for itself; leave encoder out.")
-    return learner
+        raise SettingError(f"{model.name} is a learner, which encodes for itself; leave encoder out.")
+    return model
 
 
 def learner_of(record: dict[str, Any]) -> Learner:
@@ -50,16 +48,12 @@ def learner_of(record: dict[str, Any]) -> Learner:
 
 def given_learner(model: Any, record: dict[str, Any]) -> Learner:
     """A model handed over for a replay, behind the encoder and under the seed that the record names."""
-    ours = isinstance(model, (MakesLearner, Learner)) or is_own_learner(model)
     if record.get("kind") == Ensemble.kind:
         learner = given_learner(model, record["learner"])
         return learner if learner.single is not learner else Ensemble(learner, int(record["members"]))
-    if ours or record.get("kind") != SklearnLearner.kind:
+    if isinstance(model, (MakesLearner, Learner)) or record.get("kind") != SklearnLearner.kind:
         return as_learner(model)
-    encoder = record["encoder"]
-    return SklearnLearner(
-        model, describe.rebuild(encoder) if isinstance(encoder, dict) else encoder, record["torch_seed"]
-    )
+    return SklearnLearner(model, describe.rebuild(record["encoder"]), record["torch_seed"])
 
 
 def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
@@ -68,6 +62,8 @@ def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
     learner.warm_up(table)
     started = time.perf_counter()
     model = learner.fit(table, table.labels())
+    if not isinstance(model, Model):
+        raise LearnerError(f"{learner.name} made a {type(model).__name__}; its fit must return a butfor.Model.")
     logits = model.logits(table.X)
     if np.shape(logits) != (table.n,):
         raise LearnerError(f"{learner.name} gave logits of shape {np.shape(logits)} for {table.n} rows.")

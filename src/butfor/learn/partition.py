@@ -62,11 +62,6 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         self.n_features_in_ = X.shape[1]
         return self
 
-    @property
-    def copy_name_(self) -> str:
-        """What each copy is."""
-        return type(self.blank()).__name__
-
     def votes(self, X: Any) -> NDArray[np.int64]:
         """Each copy's decision, 0 or 1, `[rows × parts]`."""
         check_is_fitted(self)

@@ -7,7 +7,7 @@
     Engine     trains many of them for a learner it accepts; the data travels once, when it is bound
 
 A learner's own `fit` is the definition of L: it confirms every find, whatever an engine says. The user's pipeline is
-a learner, our network is one, and so is anything with the three methods below; nothing else knows what a network is.
+a learner, our network is one, and so is anything derived from `Learner`; nothing else knows what a network is.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Table:
 
 class Model:
     """One trained f. `logits` must be there; everything else says what more it can do, for rankings, proofs and pages
-    that need it. A user's own class need not derive from this one: whatever has `logits` is a model."""
+    that need it."""
 
     encoder: Any = None
     """The fitted `TableEncoder` in front of it, where there is one."""
@@ -159,8 +159,7 @@ class Model:
 class Learner:
     """L, everything fixed. `fit` twice on the same labels must give the same answers.
 
-    A learner of one's own has a `name`, `seeded`, `fit`, `reseeded` and `record`, and need not derive from this class;
-    `as_learner` gives it the rest."""
+    A learner of one's own brings `name`, `fit` and `record`, and `seeded` and `reseeded` where it has a seed."""
 
     kind = "own"
     """What a record calls this sort of learner."""
@@ -272,12 +271,25 @@ class Bound:
             yield range(start, start + len(some)), self(some, progress)
 
 
+class BoundFunction(Bound):
+    """A plain function as one."""
+
+    def __init__(self, function: Callable[..., Floats]) -> None:
+        self.function = function
+
+    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+        return self.function(trainings, progress)
+
+
+def as_bound(given: Callable[..., Floats]) -> Bound:
+    return given if isinstance(given, Bound) else BoundFunction(given)
+
+
 class Engine:
     """Trains many flip sets of a learner. `width`: how many it likes to train side by side. `by_definition`: it
     calls the learner's own `fit`, so that its answers need no confirmation.
 
-    An engine of one's own has `name`, `width`, `by_definition`, `accepts` and `bind`, and need not derive from this
-    class; `as_engine` gives it the rest."""
+    An engine of one's own brings `name`, `accepts` and `bind`."""
 
     name: str
     by_definition = False

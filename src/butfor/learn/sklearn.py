@@ -99,10 +99,6 @@ class SklearnLearner(Learner):
         record = self.record()
         return [*describe.gaps(record["estimator"]), *describe.gaps(record["encoder"], "encoder")]
 
-    @property
-    def takes_weights(self) -> bool:
-        return has_fit_parameter(last_step(self.estimator), "sample_weight")
-
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
         estimator, data = clone(self.estimator), self._encoded(table)
         X = table.X if data is None else data.X
@@ -148,17 +144,17 @@ class SklearnLearner(Learner):
         return other
 
     def record(self) -> dict[str, Any]:
-        encoder = describe.describe(self.encoder) if isinstance(self.encoder, BaseEstimator) else self.encoder
         return {
-            "kind": self.kind, "estimator": describe.describe(self.estimator), "encoder": encoder,
-            "torch_seed": self.torch_seed, "margin": self.margin,
-        }  # fmt: skip
+            "kind": self.kind,
+            "estimator": describe.describe(self.estimator),
+            "encoder": describe.describe(self.encoder),
+            "torch_seed": self.torch_seed,
+            "margin": self.margin,
+        }
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> SklearnLearner:
-        encoder = record["encoder"]
-        encoder = describe.rebuild(encoder) if isinstance(encoder, dict) else encoder
-        return cls(describe.rebuild(record["estimator"]), encoder, record["torch_seed"])
+        return cls(describe.rebuild(record["estimator"]), describe.rebuild(record["encoder"]), record["torch_seed"])
 
     def remedy(self) -> str:
         unset = [name for name, value in self.estimator.get_params().items() if _is_seed(name) and value is None]
@@ -179,7 +175,7 @@ class SklearnLearner(Learner):
     def _weights(self, table: Table) -> dict[str, Any]:
         if table.weight is None:
             return {}
-        if not self.takes_weights:
+        if not has_fit_parameter(last_step(self.estimator), "sample_weight"):
             raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
         name, estimator = "sample_weight", self.estimator
         while isinstance(estimator, Pipeline):
@@ -394,24 +390,16 @@ def _check(estimator: Any) -> None:
                 f"{name} is a torch module, which does not say how it is trained; wrap it in "
                 "skorch.NeuralNetClassifier, or use butfor.MLP."
             )
-        raise LearnerError(
-            f"model={estimator!r} is neither a scikit-learn classifier nor a learner (fit, reseeded, record)."
-        )
+        raise LearnerError(f"model={estimator!r} is neither a scikit-learn classifier nor a learner (butfor.Learner).")
     try:
         decides = is_classifier(estimator)
     except Exception as error:
         raise LearnerError(f"{name} does not say what kind of estimator it is: {_first_line(error)}") from error
     if not decides:
-        wrap = (
-            f" A regression on 0 and 1 decides as butfor.ThresholdedRegressor({name}(…))."
-            if _regresses(estimator)
-            else ""
-        )
-        raise LearnerError(f"{name} is not a classifier; an audit is about decisions between two classes.{wrap}")
-
-
-def _regresses(estimator: Any) -> bool:
-    return isinstance(estimator, BaseEstimator) and is_regressor(estimator)
+        sentence = f"{name} is not a classifier; an audit is about decisions between two classes."
+        if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
+            sentence += f" A regression on 0 and 1 decides as butfor.ThresholdedRegressor({name}(…))."
+        raise LearnerError(sentence)
 
 
 def _is_seed(parameter: str) -> bool:

@@ -11,9 +11,17 @@ from sklearn.pipeline import Pipeline
 from butfor.learn.thresholded import ThresholdedRegressor
 
 LABEL_BLIND = (
-    "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder",
-    "SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold",
-)  # fmt: skip
+    "StandardScaler",
+    "MinMaxScaler",
+    "MaxAbsScaler",
+    "RobustScaler",
+    "OneHotEncoder",
+    "OrdinalEncoder",
+    "SimpleImputer",
+    "PolynomialFeatures",
+    "TableEncoder",
+    "VarianceThreshold",
+)
 """Preprocessing that looks at no label, so that it is the same for all flip sets."""
 DIRECT = ("auto", "cholesky", "svd")
 """Solvers of ridge that end at the minimum itself."""

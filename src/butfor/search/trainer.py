@@ -12,8 +12,7 @@ import pandas as pd
 
 from butfor.learn.engines import definition_of
 from butfor.learn.ensemble import together
-from butfor.learn.own import as_bound
-from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training
+from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, as_bound
 from butfor.progress import Watcher
 from butfor.search.ledger import Ledger, Page
 from butfor.stopping import Stopper
