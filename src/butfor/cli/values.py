@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Sequence
@@ -19,18 +18,6 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 def names_in(text: str | None) -> list[str]:
     """Names separated by commas."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]
-
-
-def column_names(text: str | None) -> list[str] | None:
-    """The columns' names, one CSV line, or "numbers" for none."""
-    if text is None:
-        return None
-    if text.strip() == "numbers":
-        return []
-    found = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
-    if not found or not all(found):
-        raise SettingError(f"--names '{text}': give a name for every column, separated by commas, or 'numbers'.")
-    return found
 
 
 def bands_in(given: Sequence[str]) -> Cuts | None:

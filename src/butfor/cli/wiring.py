@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from butfor.cli.values import bands_in, batch_in, budget_in, column_names, layers_in, names_in, seconds_in
+from butfor.cli.values import bands_in, batch_in, budget_in, layers_in, names_in, seconds_in
 from butfor.errors import SettingError, TableError, listed
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ def load(table: str, o: SimpleNamespace, note: Any) -> Dataset:
         hold_out=getattr(o, "model", "mlp") == "mlp",
         identifier=o.id,
         keep=names_in(o.keep),
-        names=column_names(o.names),
         note=note,
     )
 
