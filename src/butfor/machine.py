@@ -37,17 +37,6 @@ def processor() -> str:
     return named[0] if named else platform.processor() or platform.machine()
 
 
-def available_memory() -> int:
-    """Bytes that this process may still take."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            free = min(free, *(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), free)
-    except OSError:
-        pass  # not Linux: all there is
-    return free
-
-
 def single_threaded() -> ExitStack:
     """BLAS, OpenMP and torch on one thread each. Whole trainings are what is spread over the cores; and the small
     matrices of a search take ten times as long where threads wait for each other."""
