@@ -19,7 +19,6 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from butfor.errors import SettingError, TableError, listed
-from butfor.machine import available_memory
 
 if TYPE_CHECKING:
     from butfor.learn.protocols import Table
@@ -38,6 +37,8 @@ EXACT = 2**53
 NO_NUMBER = "leave the column out (--drop, or --id where it is an identifier), or make it text"
 MANY = 100
 """A column of more categories is grouped also where nobody asks for it."""
+MOST_CATEGORIES = 1000
+"""More would fill the memory."""
 ABSENT, UNKNOWN = -2, -1
 """Instead of a code: the value is missing, or training did not show it."""
 
@@ -193,8 +194,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if getattr(self, name) not in values:
                 raise SettingError(f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}.")
         most = self.max_categories
-        if most is not None and (not isinstance(most, (int, np.integer)) or most < 2):
-            raise SettingError(f"max_categories={most!r} must be a whole number, at least 2.")
+        if most is not None and (not isinstance(most, (int, np.integer)) or not 2 <= most <= MOST_CATEGORIES):
+            raise SettingError(f"max_categories={most!r} must be a whole number from 2 to {MOST_CATEGORIES}.")
 
     def _fit_column(self, values: pd.Series, at: int) -> _Block:
         if is_numeric(values):
@@ -205,7 +206,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         categories, codes, rare = self._vocabulary(values)
         count = len(categories)
         width = {"onehot": count, "embed": (count + 1) // 2, "ordinal": 1}[self.categorical]
-        self._refuse_too_many(values, count, width)
         names, table = (name,) if width == 1 else tuple(f"{name}[{k}]" for k in range(width)), None
         if self.categorical == "onehot":
             names = tuple(f"{name}={category}" for category in categories)
@@ -261,17 +261,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         # deviation may be a rounding residue instead of an exact 0.
         constant = numbers.min() == numbers.max()
         return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale))
-
-    def _refuse_too_many(self, values: pd.Series, categories: int, width: int) -> None:
-        """An error with the figure, before anything of that size is made."""
-        beside = categories * width * 8 if self.categorical == "embed" else 0
-        needed, there = len(values) * width * 12 + beside, available_memory()
-        if needed > there / 2:
-            raise TableError(
-                f"Column '{values.name}' has {categories} categories: as {self.categorical} columns {len(values)} rows "
-                f"take {needed / 1e9:.1f} GB, and {there / 1e9:.1f} GB of memory are free; group them "
-                f"(--max-categories {MANY}), or leave the column out (--drop, or --id where it is an identifier)."
-            )
 
     def _aligned(self, frame: pd.DataFrame) -> pd.DataFrame:
         return same_columns(frame, list(self.blocks_))

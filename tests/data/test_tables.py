@@ -553,49 +553,10 @@ def test_records_without_the_new_words_still_load(tmp_path):
     pd.testing.assert_frame_equal(data.X_train, pd.read_csv(path)[["income", "job", "sex"]].loc[data.X_train.index])
 
 
-@pytest.fixture
-def bare(tmp_path):
-    """A file whose first line is a row like any other."""
+def test_a_file_without_names_is_refused(tmp_path, capsys):
     rng = np.random.default_rng(0)
     people = zip(rng.normal(0, 1, 90), rng.choice(["f", "m"], 90), strict=True)
     lines = [f"{a:.2f}, Not in universe, {s}, Not in universe, {'yes' if a > 0 else 'no'}" for a, s in people]
     (tmp_path / "bare.csv").write_text("\n".join(lines))
-    return tmp_path / "bare.csv"
-
-
-def test_a_file_without_names_gets_them(bare, tmp_path, capsys):
-    asked = ["--sensitive", "sex", "--label", "the label", "--model", "logistic", "--budget", "2", "--cases", "0:4"]
-    named = ["audit", str(bare), "--names", 'a,b,sex,"d, e",the label', *asked, "--out", str(tmp_path / "out")]
-    assert main(named) == 0
-    record = json.loads((tmp_path / "out" / "audit.json").read_text(encoding="utf-8"))
-    assert record["run"]["data"]["training_rows"] == 54
-    assert record["people"][0]["values"].keys() == {"a", "b", "sex", "d, e"}
-    assert main(["replay", str(tmp_path / "out" / "audit.json")]) == 0
-    assert main(["audit", "--config", str(tmp_path / "out" / "audit.toml"), "--quiet"]) == 0
-    assert main(shlex.split(record["run"]["command"])[1:] + ["--quiet"]) == 0
-    numbered = load_table(bare, label="column 5", sensitive="column 3", names=[])
-    assert list(numbered.X_train.columns) == [f"column {k}" for k in range(1, 5)]
-    capsys.readouterr()
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (None, "give the names with --names if the first line is a row like any other."),
-        ("a,b,sex,label", "--names has 4 names, but '{file}' has 5 columns."),
-        ("a,b,sex,a,label", "--names has 'a' more than once."),
-        ("a,,sex,d,label", "give a name for every column, separated by commas, or 'numbers'."),
-    ],
-)
-def test_names_that_do_not_fit(bare, capsys, names, said):
-    given = [] if names is None else ["--names", names]
-    assert main(["check-table", str(bare), *given, "--label", "label", "--sensitive", "sex"]) == 2
-    assert said.format(file=bare) in capsys.readouterr().err
-
-
-def test_names_are_for_text_files(tmp_path, capsys):
-    pd.DataFrame({"a": [1, 2], "b": [3, 4]}).to_feather(tmp_path / "t.feather")
-    with pytest.raises(SettingError, match="--names is for CSV files"):
-        read_file(tmp_path / "t.feather", names=["a", "b"])
-    assert main(["audit", "german", "--names", "numbers"]) == 2
-    assert "leave out --names" in capsys.readouterr().err
+    assert main(["check-table", str(tmp_path / "bare.csv"), "--label", "label", "--sensitive", "sex"]) == 2
+    assert "write a line of names above if the first line is a row like any other." in capsys.readouterr().err

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from butfor.cli.commands import cli
-from butfor.errors import FULL, ButforError, OutputError
+from butfor.errors import FULL, ButforError, OutputError, SettingError
 from butfor.terminal import one_line, prepare, say
 
 INTERRUPTED, NO_ROOM, BAD_INPUT = 130, 3, 2
@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells that it found no place for a cache of its own
     try:
         with _sigterm_as_interrupt(), _lost_interrupts_again():
+            _refuse_nul(arguments or ())
             return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
     except (KeyboardInterrupt, click.Abort):
         say("Stopped.", err=True)
@@ -84,6 +85,13 @@ def end_processes() -> None:
 def _fail(message: str, code: int = BAD_INPUT) -> int:
     say(f"Error: {one_line(message)}", err=True)
     return code
+
+
+def _refuse_nul(arguments: Sequence[str]) -> None:
+    """No file and no column can be called so; from Python, an argument can."""
+    for argument in arguments:
+        if "\0" in argument:
+            raise SettingError(f"The argument '{argument}' holds a NUL byte; leave it out.")
 
 
 def _out_of_memory(error: Exception) -> bool:

@@ -19,7 +19,6 @@ from butfor.cli.config import written_config
 from butfor.cli.options import CONFIG, MODEL, OUTPUT, QUESTION, TABLE, AuditCommand
 from butfor.cli.review import gate, review
 from butfor.cli.standard import standard
-from butfor.cli.values import bands_in, cases_in
 from butfor.errors import OutputError
 from butfor.terminal import one_line, say, shown_json
 
@@ -73,7 +72,7 @@ def audit(table: str, **options: Any) -> int:
     if o.strict:
         wiring.refuse(concerns_about(data.X_train, data.y_train, data.X_test))
     labels = wiring.fitted_audit(data, o, watch)
-    people = cases_in(o.cases, len(data.X_test))
+    people = wiring.cases_in(o.cases, len(data.X_test))
     if not o.quiet:
         for line in printing.introduction(data, labels, len(people)):
             watch.note(line)
@@ -146,7 +145,7 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
 
     o, notes = SimpleNamespace(**options), list[str]()
     data = wiring.load(table, o, notes.append)
-    attribute = Sensitive.of(wiring.groups_of(data), data.X_train, bands_in(o.bands))
+    attribute = Sensitive.of(wiring.groups_of(data), data.X_train, wiring.bands_in(o.bands))
     found = concerns_about(data.X_train, data.y_train, data.X_test)
     code = 2 if found and strict else 0
     if json:

@@ -90,7 +90,6 @@ TABLE = together(
         ),
     ),
     setting("--positive"),
-    setting("--names"),
     names("--keep", hidden=True),
     setting("--validation", type=ROWS),
     setting("--split-seed", type=click.IntRange(0, 2**32 - 1)),

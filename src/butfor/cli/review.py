@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from cloup import argument, command, option
 
-from butfor.cli.values import names_in
+from butfor.cli.wiring import names_in
 from butfor.errors import SettingError
 from butfor.terminal import say
 

@@ -10,7 +10,6 @@ from cloup import argument, command, option, option_group
 
 from butfor.cli import wiring
 from butfor.cli.options import CONFIG, FOLDER, TABLE
-from butfor.cli.values import bands_in
 from butfor.terminal import one_line, say, shown_json
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def standard(table: str, **options: Any) -> int:
         X,
         y,
         sensitive_features=groups,
-        sensitive_bands=bands_in(o.bands),
+        sensitive_bands=wiring.bands_in(o.bands),
         adverse=wiring.adverse_label(data, o.adverse),
         standard=None if o.model is None else model_named(o.model),
         shuffles=o.shuffles,

@@ -13,16 +13,16 @@ import re
 import stat
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
 
 from butfor.data.catalogue import DATASETS
 from butfor.data.kinds import Note
-from butfor.errors import ButforError, SettingError, TableError, listed
+from butfor.errors import ButforError, TableError, listed
 
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx": "excel"}
@@ -31,17 +31,14 @@ MOST_BYTES = 2 * 1024**3
 MOST_COLUMNS = 10_000
 
 
-def read_file(path: str | Path, note: Note | None = None, names: Sequence[str] | None = None) -> pd.DataFrame:
+def read_file(path: str | Path, note: Note | None = None) -> pd.DataFrame:
     """A file as a frame, rows numbered from 0: CSV (comma, semicolon or tab, also .gz; "-" is standard input), Parquet,
-    Feather or Excel. `names`: of the columns of a CSV whose first line is a row like any other; none of them: they are
-    numbered."""
+    Feather or Excel."""
     note, name = note or silent, called(path)
     refuse_absent(path)
     kind = FILES.get(Path(path).suffix.lower(), "text")
-    if kind != "text" and names is not None:
-        raise SettingError(f"--names is for CSV files without a line of names; leave it out for '{name}'.")
     try:
-        frame = _read_text(path, note, names) if kind == "text" else _read_binary(Path(path), kind, note)
+        frame = _read_text(path, note) if kind == "text" else _read_binary(Path(path), kind, note)
     except ImportError as error:
         extra = "excel" if kind == "excel" else "parquet"
         raise TableError(
@@ -130,7 +127,7 @@ def _without_na(values: pd.Series) -> pd.Series:
 # --- text -----------------------------------------------------------------------------------------------
 
 
-def _read_text(path: str | Path, note: Note, names: Sequence[str] | None) -> pd.DataFrame:
+def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     name = called(path)
     content = _standard_input(name) if str(path) == STANDARD_INPUT else Path(path).read_bytes()
     if content.startswith(b"\x1f\x8b"):
@@ -140,14 +137,10 @@ def _read_text(path: str | Path, note: Note, names: Sequence[str] | None) -> pd.
     first_line = text.lstrip().partition("\n")[0]
     separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first_line).count)
     header = _check_lines(text, separator, name)
-    how: dict[str, Any] = {"sep": separator, "skipinitialspace": True, "low_memory": False, "index_col": False}
-    if names is not None:
-        how |= {"header": None, "names": _given_names(names, len(header), name)}
-    else:
-        _refuse_twice(header, name)
-        if not header[0].strip():
-            note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id take it out).")
-    return pd.read_csv(io.StringIO(text), **how)
+    _refuse_twice(header, name)
+    if not header[0].strip():
+        note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id take it out).")
+    return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
 
 
 def _standard_input(name: str) -> bytes:
@@ -228,23 +221,13 @@ def _refuse_swallowed(values: list[str], columns: int, separator: str, line: int
             )
 
 
-def _given_names(names: Sequence[str], columns: int, name: str) -> list[str]:
-    """The names of a file's columns where it has none itself."""
-    if names and len(names) != columns:
-        raise SettingError(f"--names has {len(names)} names, but '{name}' has {columns} columns.")
-    twice = sorted({column for column in names if list(names).count(column) > 1})
-    if twice:
-        raise SettingError(f"--names has {listed(twice)} more than once.")
-    return list(names) or [f"column {k}" for k in range(1, columns + 1)]
-
-
 def _refuse_twice(header: Iterable[str], name: str) -> None:
     names = pd.Series([column.strip() for column in header if column.strip()], dtype=object)
     twice = names[names.duplicated()].unique()
     if len(twice):
         raise TableError(
-            f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one, or give "
-            "the names with --names if the first line is a row like any other."
+            f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one, or write "
+            "a line of names above if the first line is a row like any other."
         )
 
 

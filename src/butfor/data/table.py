@@ -44,7 +44,6 @@ def load_table(
     hold_out: bool = True,
     identifier: str | None = None,
     keep: Sequence[str] = (),
-    names: Sequence[str] | None = None,
     note: Note | None = None,
 ) -> Dataset:
     """The table `source` names, split. A file needs `label` and `sensitive`; an embedded set has its own.
@@ -53,14 +52,13 @@ def load_table(
     their rows out; a row without a label is always left out. `test` and `validation` are files of the same columns;
     with a test file, `hold_out` says whether validation rows are split off where there is no file with them.
     `identifier` names the column whose values become the rows' labels, `keep` those that are shown but not learned
-    from; `names` those of all columns of a CSV whose first line is a row like any other (an empty list numbers them).
-    `note` hears what was done to the file."""
+    from. `note` hears what was done to the file."""
     note = note or silent
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     if str(source) in DATASETS:
         given: dict[str, Any] = {"label": label, "positive": positive, "test": test, "validation": validation}
-        given |= {"id": identifier, "keep": keep or None, "names": names}
+        given |= {"id": identifier, "keep": keep or None}
         fixed = [f"--{name}" for name, value in given.items() if value is not None]
         if fixed:
             raise SettingError(
@@ -74,7 +72,7 @@ def load_table(
         refuse_absent(source)
         raise SettingError(f"For a table of your own give {' and '.join(absent)} (a column's name).")
     files = {part: file for part, file in ((TRAIN, source), (VAL, validation), (TEST, test)) if file is not None}
-    frame, parts = _together({part: read_file(file, note, names) for part, file in files.items()}, files)
+    frame, parts = _together({part: read_file(file, note) for part, file in files.items()}, files)
     named = [] if identifier is None else [identifier]
     _check_columns(frame, {"--label": [label], "--keep": keep, "--id": named})
     protected = _protected(frame, _several(sensitive, frame), [*drop, *keep])
@@ -116,8 +114,6 @@ def load_table(
     origin |= {"drop": list(drop), "split_seed": seed, "missing": missing, "test": test and str(test)}
     origin |= {"validation": validation and str(validation), "hold_out": hold_out}
     origin |= {"identifier": identifier, "keep": list(keep)}
-    if names is not None:
-        origin["names"] = list(names)
     if str(source) == STANDARD_INPUT:
         origin |= {"table": None, "given": called(source)}
     return _remember(data, origin)
