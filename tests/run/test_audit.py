@@ -107,7 +107,7 @@ def test_every_find_is_confirmed_by_the_reference():
         name = "liar"
         width = 4
 
-        def fit_many(self, recipe, rows, flip_sets, people, progress=None, seeds=None):
+        def fit_many(self, recipe, rows, flip_sets, people, progress=None, seeds=None, weights=True):
             fits = fit_many(recipe, rows, flip_sets, people)
             base = fit_many(recipe, rows, [()], people)
             return dataclasses.replace(fits, logits=np.where(base.logits > 0, -1.0, 1.0) * np.ones_like(fits.logits))
@@ -134,7 +134,7 @@ def test_an_interrupted_search_keeps_what_is_done(monkeypatch):
     class Interrupted(NetworkEngine):
         name, width, calls = "interrupted", 1, 0
 
-        def fit_many(self, recipe, rows, flip_sets, people, progress=None, seeds=None):
+        def fit_many(self, recipe, rows, flip_sets, people, progress=None, seeds=None, weights=True):
             self.calls += 1
             if self.calls == 7:
                 raise KeyboardInterrupt

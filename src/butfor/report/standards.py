@@ -36,11 +36,9 @@ def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
 def one_standard(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> list[dict[str, Any]]:
     """Per group that falls short: the sentence, how rates move, and everybody turned with the address of more."""
     addresses = {v.case: address for v, address in addressed}
-    differing = {(c.attribute, c.group): c.differs for c in p.standards}
     return [
         {
             "sentence": one.sentence,
-            "chance": not differing.get((one.attribute, one.group), False),
             "rates": [(short(group, 60), *map(_percent, rates)) for group, rates in one.rates.items()],
             "accuracy": [_percent(share) for share in one.accuracy or ()],
             "turned": [

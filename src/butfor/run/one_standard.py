@@ -50,9 +50,9 @@ def one_standard(
     seeds: Sequence[int],
     seeded: bool,
 ) -> list[OneStandard]:
-    """For every group that falls short: its missing labels flipped, trained by the definition and under fresh seeds.
-    `trainer` asks about everyone."""
-    short = [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing]
+    """For every group that falls short by more than chance: its missing labels flipped, trained by the definition and
+    under fresh seeds. `trainer` asks about everyone."""
+    short = [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
     sets = {c.group: tuple(sorted(map(int, standards.missing_labels(c.group)))) for c in short}
     trainer.watch.phase("one standard for all", len(sets) * (trainer.members + len(seeds)) + len(seeds) * bool(sets))
     trainer.confirm(list(sets.values()))
