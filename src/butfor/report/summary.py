@@ -64,6 +64,7 @@ def person(verdict: Verdict) -> dict[str, Any]:
         "note": words if v.solidity not in (None, SOLID) else None,
         "plain": marked(f"In plain words: {STATUS[v.status].plain}", **given),
         "asides": asides(run, v.sensitive),
+        "doubt": v.doubt_sentence,
         "tiles": _tiles(v),
         "chance": _chance(v) if v.found or v.base is not None else None,
         "label_names": v.label_names,

@@ -1,0 +1,159 @@
+"""One standard for all: the labels that a group falls short of, flipped; and verdicts that know doubt."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import butfor
+from butfor.errors import ReplayError, SettingError
+from butfor.progress import Watcher
+from butfor.report.page import person_page, population_page
+from butfor.result.one_standard import OneStandard
+from butfor.result.schema import read_record
+
+
+def loans(rows, wronged, seed):
+    """Loans by income and debts; of group b's granted ones a share is refused all the same."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"group": rng.choice(["a", "b"], rows), "income": rng.normal(size=rows)})
+    X["debts"] = rng.normal(size=rows)
+    granted = X["income"] - X["debts"] + 0.3 * rng.normal(size=rows) > 0
+    wrong = granted & (X["group"] == "b") & (rng.random(rows) < wronged)
+    return X, pd.Series(np.where(granted & ~wrong, "yes", "no"))
+
+
+TABLE, LABELS = loans(400, 0.4, 0)
+PEOPLE, TRUTH = loans(80, 0.0, 1)
+
+
+@pytest.fixture(scope="module")
+def audit():
+    audit = butfor.LabelAudit(LogisticRegression(), budget=12, n_jobs=1)
+    return audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+
+
+@pytest.fixture(scope="module")
+def population(audit):
+    return audit.explain_all(PEOPLE, TRUTH)
+
+
+def test_who_is_turned_is_what_the_models_own_fit_says_on_the_flipped_labels(audit):
+    (one,) = audit.one_standard(PEOPLE, TRUTH)
+    flips = list(one.flips)
+    assert one.group == "b"
+    assert len(flips) == audit.standard_.of_group("b").missing > 20
+    assert (TABLE["group"].to_numpy()[flips] == "b").all()
+    assert (LABELS.to_numpy()[flips] == "no").all()
+    adverse = np.flatnonzero((TABLE["group"] == "b") & (LABELS == "no"))
+    assert audit.doubt_[flips].min() >= audit.doubt_[np.setdiff1d(adverse, flips)].max()
+    encoder = butfor.TableEncoder("onehot", dtype="float64").fit(TABLE)
+    y = (LABELS == "yes").to_numpy()
+    flipped = y.copy()
+    flipped[flips] = True
+    before, after = (LogisticRegression().fit(encoder.transform(TABLE), labels) for labels in (y, flipped))
+    decisions = [model.predict(encoder.transform(PEOPLE)) for model in (before, after)]
+    assert [person.case for person in one.turned] == list(np.flatnonzero(decisions[0] != decisions[1]))
+    assert len(one.turned) > 3
+    ours = (PEOPLE["group"] == "b").to_numpy()
+    assert one.rates["b"] == pytest.approx([decided[ours].mean() for decided in decisions])
+    assert one.accuracy == pytest.approx([(decided == (TRUTH == "yes")).mean() for decided in decisions])
+    assert one.people == ours.sum()
+    assert f"({len(flips)} of 400 labels), {len(one.of_group)} of {ours.sum()} decisions" in one.sentence
+
+
+def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path):
+    (one,) = population.one_standard
+    population.to_json(tmp_path / "audit.json")
+    record = read_record(tmp_path / "audit.json")
+    assert OneStandard.of(record.run["one_standard"][0]) == one
+    assert [group.name for group in population.standards] == ["group = a", "group = b"]
+    page = population_page(population)
+    assert page.index("Labels fall short of the others") < page.index("eligible people")
+    assert one.sentence in page
+    linked = [person.case for person in one.turned if f'href="#case-{person.case}"' in page]
+    assert linked == [person.case for person in one.turned]
+    assert "--psi doubted" in page
+    bent = json.loads((tmp_path / "audit.json").read_text())
+    bent["run"]["one_standard"][0]["turned"] = "nobody"
+    with pytest.raises(ReplayError, match="one_standard"):
+        read_record(json.dumps(bent), changed=True)
+
+
+def test_every_flip_carries_its_doubt_and_replays(audit, population):
+    found = [v for v in population if v.found]
+    assert found
+    for verdict in found[:3]:
+        for flip in verdict.flip_set:
+            assert flip.doubt == pytest.approx(audit.doubt_[flip.position], abs=1e-4)
+        assert verdict.doubted == sum(flip.doubt > 0.5 for flip in verdict.flip_set)
+        assert "The standard of the other groups would have given" in person_page(verdict)
+        assert butfor.replay(verdict).agrees
+    assert "doubt of label" in population.keystones
+    assert population.to_frame()["doubted"].notna().sum() == len(found)
+
+
+@pytest.mark.parametrize(("psi", "least"), [("doubted", 0.5), ("doubted(0.8)", 0.8)])
+def test_psi_doubted_allows_the_groups_doubted_labels_alone(audit, psi, least):
+    other = butfor.LabelAudit(LogisticRegression(), psi=psi, n_jobs=1).fit(TABLE, LABELS, sensitive_features="group")
+    allowed = other.flippable(PEOPLE[:20]).whole()
+    decided = np.where(other.model_.logits(PEOPLE[:20]) > 0, "yes", "no")
+    for mask, group, decision in zip(allowed, PEOPLE["group"], decided, strict=False):
+        by_hand = (TABLE["group"] == group) & (decision == LABELS) & (audit.doubt_ > least)
+        np.testing.assert_array_equal(mask, by_hand)
+    assert other._standards.shuffles == 0  # doubt alone needs none
+
+
+def test_finds_under_psi_doubted_replay_from_the_record(tmp_path):
+    path = tmp_path / "loans.csv"
+    TABLE.assign(granted=LABELS).to_csv(path, index=False)
+    from butfor.cli import main
+
+    out = tmp_path / "out"
+    asked = ["--label", "granted", "--sensitive", "group", "--model", "logistic", "--psi", "doubted", "--budget", "36"]
+    asked += ["--phi", "everyone"]
+    assert main(["audit", str(path), *asked, "--quiet", "--cases", "0:30", "--out", str(out)]) == 0
+    assert any(person.get("flip_set") for person in json.loads((out / "audit.json").read_text())["people"])
+    assert main(["replay", str(out / "audit.json")]) == 0
+
+
+def test_fresh_seeds_say_how_far_to_believe_it():
+    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=30, batch_size=32), members=2, fresh_seeds=3, n_jobs=1)
+    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    (one,) = audit.one_standard(PEOPLE)
+    assert one.seeded
+    assert one.turned
+    assert all(person.fresh.seeds == 3 for person in one.turned)
+    assert "whatever the seed" in one.sentence
+
+
+class Notes(Watcher):
+    def __init__(self):
+        self.lines = []
+
+    def note(self, line):
+        self.lines.append(line)
+
+
+def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
+    audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
+    audit.fit(TABLE, LABELS, sensitive_features="group")
+    with pytest.raises(SettingError, match="Name it: fit"):
+        audit.standard_  # noqa: B018
+    plain = audit.explain_all(PEOPLE[:3])
+    assert plain.run["standard"] is None
+    assert plain.standards == plain.one_standard == []
+    with pytest.raises(SettingError, match="adverse='maybe' is not a label"):
+        audit.fit(TABLE, LABELS, sensitive_features="group", adverse="maybe")
+    notes = Notes()
+    audit.fit(TABLE[:50], LABELS[:50], sensitive_features="group", adverse="no")
+    small = audit.explain_all(PEOPLE[:3], watch=notes)
+    assert small.run["standard"] is None
+    assert any("standards are not compared" in line for line in notes.lines)
+    for rule, why in {"doubted(2)": "must be a probability", "doubted('x')": "must be a probability"}.items():
+        with pytest.raises(SettingError, match=why):
+            butfor.LabelAudit(LogisticRegression(), psi=rule).fit(TABLE, LABELS, sensitive_features="group").flippable(
+                PEOPLE[:2]
+            )
