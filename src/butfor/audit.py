@@ -39,7 +39,7 @@ from butfor.result.verdict import Verdict
 from butfor.rules import Allowed, as_phi, as_psi, eligible, flippable
 from butfor.run.compare import beside_ridge
 from butfor.run.conclude import Conclusions
-from butfor.run.one_standard import one_standard, standards_of
+from butfor.run.one_standard import SHUFFLES, one_standard, standards_of
 from butfor.run.runner import Runner
 from butfor.run.settings import Settings, check_settings, record_of
 from butfor.search import as_strategy, budget_in_labels
@@ -222,7 +222,7 @@ class LabelAudit(BaseEstimator):
         concerns = check_people(self.table_.X, X)
         concerns += [performance.concern] if performance and performance.concern else []
         concerns = self.concerns_ + _noted(concerns, watch)
-        standards = self._compared(watch)
+        standards = self._compared(watch, alone=len(cases) == 1)
         situation = everyone.of(np.array(cases, dtype=np.int64))
         psi = flippable(self.psi_, situation)
         people = np.flatnonzero(eligible(self.phi_, situation))
@@ -308,17 +308,18 @@ class LabelAudit(BaseEstimator):
             trainer.watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
             return None
 
-    def _compared(self, watch: Watcher) -> Standards | None:
-        """The comparison of standards, where an adverse label is named and groups can be compared."""
+    def _compared(self, watch: Watcher, alone: bool) -> Standards | None:
+        """The comparison of standards, where an adverse label is named and groups can be compared. Of a person `alone`
+        only the doubt about labels is wanted."""
         if self.adverse_ is None:
             return None
         try:
-            if self._standards is None or not self._standards.shuffles:
-                self._standards = standards_of(self, watch=watch)
+            if self._standards is None or not (self._standards.shuffles or alone):
+                self._standards = standards_of(self, 0 if alone else SHUFFLES, watch)
         except (TableError, SettingError) as error:
             watch.note(f"Note: standards are not compared. {error}")
             return None
-        return self._standards
+        return self._standards if self._standards.shuffles else None
 
     def _label(self, given: Any) -> int:
         """0 or 1, from a label's name or value."""
