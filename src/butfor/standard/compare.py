@@ -27,6 +27,8 @@ from butfor.validate import as_labels, as_table, as_weights
 
 LEAST_ROWS = 30
 """A smaller group, or fewer others, say too little."""
+SPREAD = 3
+"""How much denser the more doubted labels are flipped: in proportion to doubt to this power."""
 BINS = np.linspace(0, 1, 21)
 """Of the doubts that are counted for charts."""
 ASSUMPTION = (
@@ -162,19 +164,23 @@ class Standards:
         return found[0] if found else None
 
     def missing_labels(self, group: Any) -> NDArray[np.int64]:
-        """The positions of the group's M most doubted adverse labels, the most doubted first."""
+        """The positions of the M adverse labels of the group that one standard flips: spread over all of them, the more
+        doubted the denser (`SPREAD`). The M most doubted alone would leave those near the boundary as they are, and
+        with them many of the people whom they hurt."""
         comparison = self.of_group(group)
         if comparison is None:
             raise SettingError(f"There is no comparison of '{group}'; {listed(c.name for c in self.comparisons)} are.")
         adverse = np.flatnonzero((self.groups.astype(str) == str(group)) & ~self.is_favourable)
-        order = np.argsort(-self.doubt[adverse], kind="stable")
-        return adverse[order[: comparison.missing]]
+        order = adverse[np.argsort(-self.doubt[adverse], kind="stable")]
+        return order[_spread(self.doubt[order] ** SPREAD, comparison.missing)]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per label: the label, the group, its doubt, and its rank by doubt (1: doubted most)."""
+        """One row per label: the label, the group, its doubt, and its rank: by doubt, groups that fall short first."""
         names = np.where(self.is_favourable, self.favourable, self.adverse)
         frame = pd.DataFrame({"label": names, "group": self.groups, "doubt": self.doubt}, index=self.index)
-        frame["rank"] = frame["doubt"].rank(ascending=False, method="first").astype("Int64")
+        short = [c.group for c in self.comparisons if c.attribute == self.attribute and c.missing]
+        first = frame["doubt"] + frame["group"].astype(str).isin(short)
+        frame["rank"] = first.rank(ascending=False, method="first").astype("Int64")
         return frame
 
     def sentences(self) -> list[str]:
@@ -202,6 +208,24 @@ class Standards:
                 for c in self.comparisons
             ],
         }
+
+
+def _spread(weight: Floats, count: int) -> Mask:
+    """`count` of the rows, evenly along their order, each as likely as its weight says but never more than once."""
+    if count >= len(weight):
+        return np.ones(len(weight), bool)
+    share, left = np.zeros(len(weight)), count
+    open_ = np.ones(len(weight), bool)
+    while left > 0:
+        share[open_] = weight[open_] * left / weight[open_].sum()
+        sure = open_ & (share >= 1)
+        if not sure.any():
+            break
+        share[sure], open_ = 1, open_ & ~sure
+        left = count - int((~open_).sum())
+    share[open_ & (left <= 0)] = 0
+    reached = np.floor(np.cumsum(share) + 0.5)
+    return np.diff(reached, prepend=0) > 0
 
 
 def answer_of(comparisons: Sequence[GroupStandard]) -> str:
