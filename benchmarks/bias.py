@@ -12,17 +12,19 @@ Wrong labels: of the first n/4 and n adverse labels of any group, n the number p
 doubt (the mean of two models, or one of them), by cleanlab (self-confidence and find_label_issues, by cross-validated
 probabilities of the audited model), by keystones, by chance. One standard: `hurt` are test people of the group whom
 the model of the clean table accepts and that of the planted table refuses; `turned` those whom the model accepts once
-the M most doubted adverse labels are flipped. Precision is the share of the turned who were hurt, recall the share of
+M of its adverse labels are flipped. Precision is the share of the turned who were hurt, recall the share of
 the hurt who are turned. No setting was chosen on these tables.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,7 @@ BUDGET = 0.02
 """Of audits: the share of labels that may be flipped."""
 REFUSED = 20
 """People asked about at the most, for keystones and distances."""
+SHUFFLES = 99
 SMALL = ("german", "compas", "student")
 """Where people are asked about one by one."""
 
@@ -259,7 +262,7 @@ def false_alarm(planted: Planted, models: Sequence[str]) -> list[Row]:
     attribute = rng.permutation(planted.data.X_train[planted.data.sensitive].astype(str).to_numpy())
     test = rng.permutation(planted.of_group(planted.data.X_test))
     with single_threaded():
-        standards = planted.standards(shuffles=99, attribute=attribute)
+        standards = planted.standards(shuffles=SHUFFLES, attribute=attribute)
         comparison = standards.of_group(planted.group)
         assert comparison is not None
         flips = tuple(sorted(map(int, standards.missing_labels(planted.group))))
@@ -354,6 +357,24 @@ SIGNS: Columns = {
 }
 
 
+def draw(results: Path, picture: Path) -> None:
+    """Bars of the wrong labels among those reviewed first, by way, from the rows of a JSON file."""
+    from matplotlib.figure import Figure
+
+    frame = pd.DataFrame(json.loads(results.read_text(encoding="utf-8"))["review"]).dropna(subset=["quarter"])
+    means = frame.groupby("way")[["quarter", "whole"]].mean().sort_values("quarter")
+    figure = Figure(figsize=(7, 3.4), layout="constrained")
+    axes = figure.subplots()
+    places = np.arange(len(means))
+    axes.barh(places + 0.2, means["quarter"], 0.38, color="#ad410b", label="among the first n/4")
+    axes.barh(places - 0.2, means["whole"], 0.38, color="#0b5a9e", label="among the first n")
+    axes.set_yticks(places, list(means.index))
+    axes.set_xlabel("share of reviewed labels that are wrong")
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(picture, metadata={"Date": None})
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = options(__doc__)
     parser.add_argument("--datasets", type=names, default=list(GROUPS))
@@ -364,9 +385,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keystones", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--null", type=int, help="tables without planted labels, over all sets")
     parser.add_argument("--signs", action="store_true")
+    parser.add_argument("--picture", nargs=2, type=Path, metavar=("RESULTS", "FILE"), help="draw what was measured")
     parser.add_argument("--n-jobs", type=int, default=available_cores())
     as_json, given = parse(parser, arguments)
     o = argparse.Namespace(**given)
+    if o.picture:
+        draw(*o.picture)
+        return 0
     if o.null is not None:
         each = -(-o.null // len(o.datasets))
         tables = [Planted(name, "uniform", 0.0, True, seed) for name in o.datasets for seed in range(each)]
