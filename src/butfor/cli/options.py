@@ -134,7 +134,11 @@ QUESTION = together(
             help="Labels that may be flipped at the most: a share (0.1%, rounded up) or a count (3). Default: 1%; with "
             "--members 1 the published 0.1%.",
         ),
-        option("--adverse", help="Ask only about people who get this decision, a value of the label."),
+        option(
+            "--adverse",
+            help="The label people would rather not have: standards are compared, and only people who get it are asked "
+            "about.",
+        ),
         option("--phi", default="stable_under_switch", show_default=True, help="Who may be asked about: {phi}."),
         option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}."),
         option("--strategy", help="How to search: {strategies}. Default: solid for an ensemble, guided for one model."),
