@@ -66,29 +66,29 @@ def together(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-TABLE = together(
-    option_group(
-        "Table",
-        option("--label", help="The label column (for a table of your own)."),
-        names("--sensitive", help="The column with the protected attribute, or several, separated by commas."),
-        names("--drop", help="Columns not to learn from. A dropped protected attribute still forms the groups."),
-        option("--id", help="The column that names the rows in the answers; it is not learned from."),
-        option(
-            "--test", type=ROWS, help="A file with the people to ask about. Without it the table is split 60/20/20."
-        ),
-        option(
-            "--missing",
-            type=click.Choice(["own", "refuse", "drop"]),
-            default="own",
-            show_default=True,
-            help="A missing value counts as a value of its own, is refused, or its row is left out.",
-        ),
-        option(
-            "--bands",
-            multiple=True,
-            help="Cut points of a protected attribute that is a number: 25,60 or age=25,60. Default: thirds.",
-        ),
+COLUMNS = (
+    option("--label", help="The label column (for a table of your own)."),
+    names("--sensitive", help="The column with the protected attribute, or several, separated by commas."),
+    names("--drop", help="Columns not to learn from. A dropped protected attribute still forms the groups."),
+    option("--id", help="The column that names the rows in the answers; it is not learned from."),
+    option(
+        "--missing",
+        type=click.Choice(["own", "refuse", "drop"]),
+        default="own",
+        show_default=True,
+        help="A missing value counts as a value of its own, is refused, or its row is left out.",
     ),
+    option(
+        "--bands",
+        multiple=True,
+        help="Cut points of a protected attribute that is a number: 25,60 or age=25,60. Default: thirds.",
+    ),
+)
+PEOPLE = option(
+    "--test", type=ROWS, help="A file with the people to ask about. Without it the table is split 60/20/20."
+)
+TABLE = together(
+    option_group("Table", *COLUMNS, PEOPLE),
     setting("--positive"),
     names("--keep", hidden=True),
     setting("--validation", type=ROWS),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloup import argument, command, option, option_group
 
 from butfor.cli import wiring
-from butfor.cli.options import CONFIG, FOLDER, TABLE
+from butfor.cli.options import COLUMNS, CONFIG, FOLDER
 from butfor.terminal import one_line, say, shown_json
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @command("standard")
 @argument("table")
-@TABLE
+@option_group("Table", *COLUMNS)
 @option_group(
     "Question",
     option("--adverse", help="The label that people would rather not have."),
@@ -52,7 +52,7 @@ def standard(table: str, **options: Any) -> int:
     from butfor.report.page import standard_page
     from butfor.standard import ASSUMPTION, compare_standards
 
-    o = SimpleNamespace(**options)
+    o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "positive", "split_seed", "keep")))
     if o.out is not None:
         make_folder(o.out)
     watch = Watcher() if o.quiet or o.json else ConsoleWatcher()
