@@ -28,7 +28,7 @@ from butfor.report.public import Public, refuse_other_files, tens
 from butfor.report.summary import comparison
 from butfor.report.text import differs, short, shown, without_middle
 from butfor.result.fresh import LEAST, USUAL, WORDS, Collateral, FreshSeeds
-from butfor.result.groups import Curves, Shuffles
+from butfor.result.groups import Shuffles
 from butfor.result.person import Flip, Search
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
@@ -640,15 +640,6 @@ def test_logits_over_seeds_are_two_rows_of_dots_kept_in_the_record():
     assert "1 diverged training without a mark." in seen
     assert charts.seed_logits(verdict(1, fresh=SOLID)) is None
     assert "a dot without any flip" not in outline(verdict(1, fresh=SOLID).to_html()).text
-
-
-def test_curves_of_shuffled_groups_are_counted_at_a_few_sizes():
-    groups = np.array(["a", "a", "b", "b"], dtype=object)
-    never = np.inf
-    curves = Curves.of([(groups, np.array([1, 3, never, 2])), (groups, np.array([never, never, 1, 1]))], 3)
-    assert curves.real == {"a": (0.5, 0.5, 1.0), "b": (0.0, 0.5, 0.5)}
-    assert curves.shuffled == ({"a": (0.0, 0.0, 0.0), "b": (1.0, 1.0, 1.0)},)
-    assert len(Curves.of([(groups, np.array([1.0, 2, 3, 4]))] * 2, 500).sizes) <= 24
 
 
 def test_a_page_of_few_seeds_says_so_and_not_that_nothing_was_checked():

@@ -20,38 +20,6 @@ STRATA = 3
 """Bands of equal size by distance from the boundary, within which people are compared."""
 DRAWS = 4999
 LEVEL = 0.05
-MOST_SIZES = 24
-"""Points of a curve that a record keeps."""
-
-Lines = dict[str, tuple[float, ...]]
-"""Per group, the share of decisions that so many labels turn, one share per size."""
-
-
-@dataclass(frozen=True)
-class Curves:
-    """How many labels it takes per group, with the attribute as it is and in every shuffle, at the same `sizes`."""
-
-    sizes: tuple[int, ...]
-    real: Lines
-    shuffled: tuple[Lines, ...]
-
-    @classmethod
-    def of(cls, runs: Sequence[tuple[NDArray[np.object_], NDArray[np.float64]]], budget: int) -> Curves:
-        """From each run's groups and the number of labels it took per person (infinite where none did); the first run
-        is the real one."""
-        sizes = tuple(int(k) for k in np.unique(np.linspace(1, budget, min(budget, MOST_SIZES)).round()))
-        lines = [
-            {
-                str(group): tuple(round(float((took[_are(groups, group)] <= k).mean()), 4) for k in sizes)
-                for group in sorted(set(groups), key=str)
-            }
-            for groups, took in runs
-        ]
-        return cls(sizes, lines[0], tuple(lines[1:]))
-
-
-def _are(groups: NDArray[np.object_], group: Any) -> NDArray[np.bool_]:
-    return np.array([each == group for each in groups], dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -60,7 +28,6 @@ class Shuffles:
 
     gap: float
     shuffled: tuple[float, ...]
-    curves: Curves | None = None
 
     @property
     def p_value(self) -> float:

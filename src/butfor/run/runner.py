@@ -21,7 +21,7 @@ from butfor.learn.protocols import FlipSet, Learner, away
 from butfor.progress import Watcher
 from butfor.prove import Bracket, prove
 from butfor.rank.leaders import leader_words
-from butfor.result.groups import Curves, Shuffles
+from butfor.result.groups import Shuffles
 from butfor.rules import Allowed, flippable
 from butfor.run.fresh_seeds import Found, base_logits, collaterals, decides_otherwise, judge
 from butfor.run.settings import Settings
@@ -252,26 +252,24 @@ class Runner:
     def shuffle(self) -> None:
         """The gap between groups as it is, and with the protected attribute shuffled among training rows and among
         people: the model and φ stay, ψ goes by the shuffled groups. What is counted is who is turned by the first set
-        of the whole budget and by how many of its labels, in every run alike."""
+        of the whole budget, in every run alike."""
         people, runs = self.eligible, self.settings.shuffles
         if not runs or len(people) < 2 or len(set(self.situation.groups[people])) < 2:
             return
         gaps: list[float] = []
-        sizes: list[tuple[NDArray[np.object_], NDArray[np.float64]]] = []
         rng = np.random.default_rng([self.settings.random_state, 1])
         try:
             for run in range(runs + 1):
                 situation = self.situation if run == 0 else self.situation.shuffled(rng)
                 self.watch.phase("shuffles")
-                labels = SolidSearch().first_sizes(self.task, people, flippable(self.settings.psi, situation))
-                sizes.append((situation.groups[people], np.array([labels.get(int(p), np.inf) for p in people])))
-                gaps.append(_gap(sizes[-1][0], np.isfinite(sizes[-1][1])))
+                turned = SolidSearch().turned_at_first(self.task, people, flippable(self.settings.psi, situation))
+                gaps.append(_gap(situation.groups[people], np.array([int(p) in turned for p in people])))
         except KeyboardInterrupt as stop:
             self._stopped(stop)
             if len(gaps) > 1:
                 self.watch.note(f"Stopped after {len(gaps) - 1} of {runs} shuffles: these count.")
         if len(gaps) > 1:
-            self.shuffles = Shuffles(gaps[0], tuple(gaps[1:]), Curves.of(sizes, self.settings.budget))
+            self.shuffles = Shuffles(gaps[0], tuple(gaps[1:]))
 
     # --- what it will cost --------------------------------------------------------------------------
 

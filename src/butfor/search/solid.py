@@ -94,12 +94,11 @@ class SolidSearch(Strategy):
         SizeSearch(task, psi, self).run(searches)
         return list(searches)
 
-    def first_sizes(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> dict[int, int]:
-        """How many labels turn the ensemble, by the first ranking alone; nothing is looked for again or confirmed.
-        People whom the whole budget does not turn are left out."""
+    def turned_at_first(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> set[int]:
+        """Whom the first ranking's whole budget turns; nothing is looked for again or confirmed."""
         searches = [Sizes.of(each) for each in task.ranked(people, psi, self.depth)]
-        SizeSearch(task, psi, SolidSearch(margin=0.0)).first_sizes(searches)
-        return {search.person: len(search.best) for search in searches if search.best}
+        SizeSearch(task, psi, SolidSearch(margin=0.0)).open(searches)
+        return {search.person for search in searches if search.best}
 
     def measures(self, budget: int, side_by_side: int, rows: int) -> bool:
         """Whether effects are measured, by an engine that trains so many side by side on so many rows."""
@@ -231,19 +230,15 @@ class SizeSearch:
         for search in searches:
             search.close()
 
-    def first_sizes(self, searches: Sequence[Sizes]) -> None:
-        """How many labels it takes by the first ranking alone, in `best`; nothing is confirmed."""
-        self._bisect([search for search in self._open(searches) if search.best])
-
     def _explore(self, searches: Sequence[Sizes]) -> None:
-        near = self._open(searches)
+        near = self.open(searches)
         self._bisect([search for search in near if search.best])
         if self.task.rank.rescores and self.strategy.ranks_again(self.task.budget):
             self._rank_again(near)
         if self.strategy.measures(self.task.budget, self.trainer.engine.width, self.trainer.table.n):
             self._measure_effects(near)
 
-    def _open(self, searches: Sequence[Sizes]) -> list[Sizes]:
+    def open(self, searches: Sequence[Sizes]) -> list[Sizes]:
         """The whole cap of everyone; returns those who come near the other decision."""
         asked = near = [search for search in searches if len(search.order)]
         self._try([(search, ()) for search in asked])
