@@ -52,6 +52,8 @@ from butfor.validate import as_labels, as_person, as_positions, as_table, as_wei
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """What `searching` leaves as it is."""
+STANDARDS_SHARE = 0.2
+"""The share of the time given that comparing standards may take."""
 LEAST_TIME = 0.1
 """The share of the time given that a search has, however long reading and training took."""
 
@@ -222,7 +224,7 @@ class LabelAudit(BaseEstimator):
         concerns = check_people(self.table_.X, X)
         concerns += [performance.concern] if performance and performance.concern else []
         concerns = self.concerns_ + _noted(concerns, watch)
-        standards = self._compared(watch, alone=len(cases) == 1)
+        standards = self._compared(watch, stop, alone=len(cases) == 1)
         situation = everyone.of(np.array(cases, dtype=np.int64))
         psi = flippable(self.psi_, situation)
         people = np.flatnonzero(eligible(self.phi_, situation))
@@ -244,6 +246,7 @@ class LabelAudit(BaseEstimator):
                 runner = Runner(
                     self._settings(), self.learner_, self.seeded_, situation, psi, people, trainer, self.fit_seconds_
                 )
+                runner.interrupted = standards is not None and standards.interrupted
                 runner.run(X, truth, list(cases))
                 one = None
                 if standards is not None and not (runner.interrupted or runner.out_of_time):
@@ -308,14 +311,15 @@ class LabelAudit(BaseEstimator):
             trainer.watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
             return None
 
-    def _compared(self, watch: Watcher, alone: bool) -> Standards | None:
+    def _compared(self, watch: Watcher, stop: Stop | None, alone: bool) -> Standards | None:
         """The comparison of standards, where an adverse label is named and groups can be compared. Of a person `alone`
-        only the doubt about labels is wanted."""
+        only the doubt about labels is wanted; where time is limited, a part of it is for this."""
+        seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
         if self.adverse_ is None:
             return None
         try:
             if self._standards is None or not (self._standards.shuffles or alone):
-                self._standards = standards_of(self, 0 if alone else SHUFFLES, watch)
+                self._standards = standards_of(self, 0 if alone else SHUFFLES, seconds, watch)
         except (TableError, SettingError) as error:
             watch.note(f"Note: standards are not compared. {error}")
             return None

@@ -137,6 +137,26 @@ class Notes(Watcher):
         self.lines.append(line)
 
 
+class Impatient(Watcher):
+    """Presses Ctrl-C after two tables of the comparison."""
+
+    left = 2
+
+    def advance(self, count):
+        self.left -= count
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_standards_are_compared_ends_the_audit():
+    audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
+    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    stopped = audit.explain_all(PEOPLE, watch=Impatient())
+    assert stopped.interrupted
+    assert len(stopped.standards[0].shuffled) == 1
+    assert not any(v.complete for v in stopped.eligible)
+
+
 def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
     audit.fit(TABLE, LABELS, sensitive_features="group")

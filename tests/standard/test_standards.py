@@ -9,9 +9,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import butfor
+from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.progress import Watcher
-from butfor.standard.compare import GroupStandard, _spread
+from butfor.standard.compare import GroupStandard, _spread, compare
 
 
 def loans(rows=400, wronged=0.0, seed=0):
@@ -183,3 +184,13 @@ def test_labels_are_spread_in_proportion_and_exactly_as_many(count):
     assert taken.sum() == min(count, 30)
     if 1 < count < 30:
         assert weight[taken].mean() > weight[~taken].mean()
+
+
+def test_limited_time_ends_the_shuffles():
+    X, y, _ = loans(200)
+    favourable = (y == "yes").to_numpy()
+    sensitive = Sensitive.of("group", X)
+    found = compare(X, favourable, [sensitive], names=("no", "yes"), shuffles=50, n_jobs=2, seconds=0.0)
+    assert found.shuffles == 0
+    assert not found.interrupted
+    assert np.isfinite(found.doubt).all()

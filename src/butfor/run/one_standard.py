@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 SHUFFLES = 99
 
 
-def standards_of(audit: LabelAudit, shuffles: int = SHUFFLES, watch: Watcher | None = None) -> Standards:
+def standards_of(
+    audit: LabelAudit, shuffles: int = SHUFFLES, seconds: float | None = None, watch: Watcher | None = None
+) -> Standards:
     """The training rows of an audit, group by group beside the others' standard. Doubt is the same whichever label is
     the adverse one; where none is named, the first counts as such."""
     adverse, table = audit.adverse_ or 0, audit.table_
@@ -37,6 +39,7 @@ def standards_of(audit: LabelAudit, shuffles: int = SHUFFLES, watch: Watcher | N
         weight=table.weight,
         n_jobs=audit.n_jobs,
         random_state=audit.random_state,
+        seconds=seconds,
         watch=watch,
     )
 

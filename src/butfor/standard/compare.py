@@ -7,6 +7,8 @@ is computed with the protected attribute shuffled among the rows, to see what di
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -335,9 +337,11 @@ def compare(
     weight: Floats | None = None,
     n_jobs: int | None = None,
     random_state: int = 0,
+    seconds: float | None = None,
     watch: Watcher | None = None,
 ) -> Standards:
-    """As `compare_standards`, of a table that was looked at before; rows belong to the groups of the last attribute."""
+    """As `compare_standards`, of a table that was looked at before; rows belong to the groups of the last attribute.
+    With `seconds` it ends after so long, with the shuffles that are done."""
     watch = watch or Watcher()
     whole = attributes[-1]
     protected = [column for attribute in attributes for column in attribute.columns]
@@ -350,7 +354,8 @@ def compare(
     asked = as_standard(standard, inputs)
     with watch:
         watch.phase("the others' standard", 1 + shuffles, "tables")
-        runs = _run(_Task(asked, groups, favourable, weight), shuffles, n_jobs, random_state, watch)
+        task = _Task(asked, groups, favourable, weight)
+        runs, interrupted = _run(task, shuffles, n_jobs, random_state, seconds, watch)
     first, rest = runs[0], runs[1:]
     doubt = np.full(len(X), np.nan)
     for group, found in zip(groups, first.doubt, strict=True):
@@ -381,7 +386,7 @@ def compare(
         doubt=doubt,
         index=X.index,
         shuffles=len(rest),
-        interrupted=len(rest) < shuffles,
+        interrupted=interrupted,
     )
 
 
@@ -449,17 +454,27 @@ class _Task:
         return self.standard.probabilities(~rows, rows, self.favourable, self.weight)
 
 
-def _run(task: _Task, shuffles: int, n_jobs: int | None, random_state: int, watch: Watcher) -> list[_Run]:
-    """The table as it is, then with the attribute shuffled; Ctrl-C ends it with the shuffles that are done."""
-    rows = len(task.favourable)
+def _run(
+    task: _Task, shuffles: int, n_jobs: int | None, random_state: int, seconds: float | None, watch: Watcher
+) -> tuple[list[_Run], bool]:
+    """The table as it is, then with the attribute shuffled. Ctrl-C ends it with the shuffles that are done, and it is
+    said; so does the time, where it is limited."""
+    rows, begun = len(task.favourable), time.monotonic()
     orders = [None, *(np.random.default_rng([random_state, k]).permutation(rows) for k in range(shuffles))]
     parallel = Parallel(n_jobs=n_jobs or min(available_cores(), len(orders)), return_as="generator")
+    found = parallel(delayed(task)(order) for order in orders)
     runs: list[_Run] = []
     try:
-        for run in parallel(delayed(task)(order) for order in orders):
+        for run in found:
             runs.append(run)
             watch.advance(1)
+            if seconds is not None and time.monotonic() - begun > seconds:
+                break
     except KeyboardInterrupt:
         if not runs:
             raise
-    return runs
+        return runs, True
+    finally:
+        with warnings.catch_warnings(action="ignore"):  # joblib tells what is thrown away
+            found.close()
+    return runs, False
