@@ -1,8 +1,8 @@
-"""What do one-hot inputs cost? A wide table, and a dense one with as many columns before they were encoded.
+"""What do one-hot inputs cost? A wide table by its entries, by whole rows, and a dense one with as many columns.
 
-The same networks are trained on 360 one-hot inputs (41 columns, each row with 41 ones) and on 41 dense inputs. The two
-take turns on one core; figures are medians of the processor time a training takes, so that what else the machine does
-counts little.
+The same networks are trained on 360 one-hot inputs (41 columns, each row with 41 ones) by the fused engine as it is, by
+the fused engine told to take rows whole, and on 41 dense inputs. The three take turns on one core; figures are medians
+of the processor time a training takes, so that what else the machine does counts little.
 
 On a GPU (`--device cuda`) the same, by the clock and for networks enough to fill it: one launch that takes the ones as
 bits, stacked tensors, and one launch on the dense inputs; and wider layers, by one launch, where they fit, and stacked.
@@ -25,25 +25,34 @@ from butfor.mlp.onelaunch import can_train
 from butfor.mlp.recipe import Recipe, Rows
 from butfor.mlp.stacked import StackedEngine
 
+NEVER = 10**9
+
 
 def wide(
     inputs: int = 360, columns: int = 41, rows: int = 4000, epochs: int = 40, rounds: int = 3, networks: int = 4
 ) -> Iterator[Row]:
-    """One row per table."""
+    """One row per way of training."""
     from butfor.mlp import fused  # compiled by numba, which a machine with a GPU need not have
 
     made = _tables(inputs, columns, rows)
     recipe = Recipe(hidden=(32, 32), max_epochs=epochs, batch_size=128, patience=epochs)
-    took: dict[str, list[float]] = {name: [] for name in made}
-    for turn in range(rounds + 1):
-        for name, given in made.items():
-            started = time.process_time()
-            fused.FusedEngine(1).fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50])
-            if turn:  # the first turn compiles and warms up
-                took[name].append((time.process_time() - started) / networks)
-    dense = median(took["dense"])
-    for name, seconds in took.items():
-        yield _row(name, "fused", made[name].d, rows, epochs, median(seconds), dense)
+    ways = [("one-hot", "by entries"), ("one-hot", "whole rows"), ("dense", "whole rows")]
+    took: dict[tuple[str, str], list[float]] = {way: [] for way in ways}
+    usual = fused.ZEROS_PER_ENTRY
+    try:
+        for turn in range(rounds + 1):
+            for table, way in ways:
+                fused.ZEROS_PER_ENTRY = usual if way == "by entries" else NEVER
+                given = made[table]
+                started = time.process_time()
+                fused.FusedEngine(1).fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50])
+                if turn:  # the first turn compiles and warms up
+                    took[table, way].append((time.process_time() - started) / networks)
+    finally:
+        fused.ZEROS_PER_ENTRY = usual
+    dense = median(took["dense", "whole rows"])
+    for (table, way), seconds in took.items():
+        yield _row(table, way, made[table].d, rows, epochs, median(seconds), dense)
 
 
 def wide_on_gpu(

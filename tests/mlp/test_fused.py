@@ -73,7 +73,7 @@ def test_any_shape_equals_reference(hidden, n, d, validation, batch_size):
 
 
 def one_hot_rows(n: int, columns: int, values: int, validation: int = 60, seed: int = 0) -> Rows:
-    """Rows of one-hot columns, a number that is hardly ever 0 before them, and one row of zeros."""
+    """Rows of one-hot columns, a number that is hardly ever 0 before them, and one row without any entry."""
     random = np.random.default_rng(seed)
     hot = np.eye(values, dtype=np.float32)[random.integers(0, values, (n + validation, columns))]
     X = np.column_stack([random.standard_normal(n + validation), hot.reshape(n + validation, -1)])
@@ -83,11 +83,31 @@ def one_hot_rows(n: int, columns: int, values: int, validation: int = 60, seed: 
 
 
 @pytest.mark.parametrize("batch_size", [None, 32, 200])
-def test_one_hot_rows_train_as_the_reference_trains_them(batch_size):
-    rows, recipe = one_hot_rows(300, 9, 13), Recipe(hidden=(32, 32), batch_size=batch_size, max_epochs=4)
-    fits = FusedEngine().fit_many(recipe, rows, [(), (2, 7)], rows.X_val)
+@pytest.mark.parametrize("hidden", [(), (5,), (32, 32), (100, 3)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_rows_of_mostly_zeros_are_taken_by_their_entries(activation, hidden, batch_size, monkeypatch):
+    rows = one_hot_rows(300, 9, 13)
+    assert fused.mostly_zero(rows.X)
+    assert not fused.mostly_zero(made_rows().X)
+    recipe = Recipe(hidden=hidden, activation=activation, batch_size=batch_size, max_epochs=4)
+    by_entries = FusedEngine().fit_many(recipe, rows, [(), (2, 7)], rows.X_val)
     for k, flips in enumerate([(), (2, 7)]):
-        assert_same_training(fits, k, train(recipe, rows, flips), rows.X_val, 1e-4)
+        assert_same_training(by_entries, k, train(recipe, rows, flips), rows.X_val, 1e-4)
+    monkeypatch.setattr(fused, "ZEROS_PER_ENTRY", 10**9)
+    whole = FusedEngine().fit_many(recipe, rows, [(), (2, 7)], rows.X_val)
+    if batch_size == 32:  # one tile a batch: every sum has the same terms in the same order
+        assert [bits(by_entries, k) for k in range(2)] == [bits(whole, k) for k in range(2)]
+
+
+def test_entries_are_the_rows():
+    X = one_hot_rows(40, 3, 5).X
+    found = fused.entries(X)
+    back = np.zeros_like(X)
+    for row in range(len(X)):
+        many = found.counts[row]
+        assert (np.diff(found.places[row, :many]) > 0).all()
+        back[row, found.places[row, :many]] = found.values[row, :many]
+    assert np.array_equal(back, X)
 
 
 @pytest.mark.parametrize("batch_size", [64, None])

@@ -27,11 +27,13 @@ from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Floats, Progress
 from butfor.machine import as_they_end, available_cores
 from butfor.mlp import kernels
-from butfor.mlp.kernels import LANES, TILE, Plan, Room, Table
+from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse, Table
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 
+ZEROS_PER_ENTRY = 3
+"""How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
 SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for all networks of a call, and for a next one with the same seeds; a training that
 outlives them draws its own."""
@@ -117,8 +119,9 @@ class Trainings:
         self.stop = threading.Event()
         self._layout = Layout(recipe, rows.d)
         self._starts = starts(recipe, rows.n, rows.d, frozenset(seeds))
-        self._training, self._people = table(rows.X, rows.y), table(people, rows.y[:0])
-        self._validation = table(rows.X_val, rows.y_val)
+        sparse = bool(recipe.hidden) and mostly_zero(rows.X)
+        self._training = table(rows.X, rows.y, sparse)
+        self._validation, self._people = table(rows.X_val, rows.y_val, sparse), table(people, rows.y[:0], sparse)
 
     def run(self, k: int, flips: FlipSet, seed: int) -> None:
         """Train the k-th network, unless told to stop between blocks of epochs."""
@@ -214,7 +217,8 @@ class Layout:
         weights, gradient, mean, square, kept = (aligned(self._parameters) for _ in range(5))
         gathered = behind_one(np.zeros((TILE, self._inputs), np.float32))
         turned, tile, logits, labels = (aligned(n) for n in (self._turned, self._tile, TILE, TILE))
-        room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels)
+        ids = np.zeros(TILE, np.int64)
+        room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels, ids)
         room.weights[self.places] = room.kept[self.places] = initial
         for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
             room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
@@ -243,6 +247,22 @@ def behind_one(X: Floats) -> Floats:
     return rows
 
 
-def table(X: Floats, y: Floats) -> Table:
+def table(X: Floats, y: Floats, sparse: bool) -> Table:
     """Rows as the compiled code takes them; arrays of our own, since it is compiled for ones that can be written."""
-    return Table(behind_one(X), np.array(y))
+    return Table(behind_one(X[:0] if sparse else X), entries(X if sparse else X[:0]), np.array(y))
+
+
+def mostly_zero(X: Floats) -> bool:
+    """Whether rows are better taken by their entries: those of one-hot columns are."""
+    return bool(np.count_nonzero(X) * ZEROS_PER_ENTRY <= X.size)
+
+
+def entries(X: Floats) -> Sparse:
+    """Rows by their inputs that are not 0."""
+    counts = np.count_nonzero(X, axis=1)
+    rows, columns = np.nonzero(X)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = np.zeros((len(X), counts.max(initial=0)), np.int32)
+    values = np.zeros(places.shape, np.float32)
+    places[rows, within], values[rows, within] = columns, X[rows, columns]
+    return Sparse(counts.astype(np.int64), places, values)

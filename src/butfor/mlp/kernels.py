@@ -9,6 +9,7 @@ Layout: rows (samples) one after the other, a row's numbers side by side. Every 
 and every hidden layer's weights `[inputs × outputs]` their bias in front: the bias is the weight
 of that 1, so its gradient is one more row of the same product. Outputs are padded with zero
 weights to whole vectors; rows and inputs need no padding. Addresses and distances are in bytes.
+Where most inputs are 0 (one-hot columns) the first layer works through the others alone.
 
 All compiled code is in this one file, because numba's cache looks for changes only in the file of
 the function it loads.
@@ -81,10 +82,20 @@ class Plan(NamedTuple):
     """From one row of outputs to the next."""
 
 
+class Sparse(NamedTuple):
+    """Rows by the inputs that are not 0, in their order; all three are empty where rows are better taken whole."""
+
+    counts: Ints
+    places: NDArray[np.int32]
+    """`[rows × most]`: which inputs, counted from 0."""
+    values: Floats
+
+
 class Table(NamedTuple):
-    """Rows and their labels."""
+    """Rows, whole or by their entries (the other is empty), and their labels."""
 
     X: Floats
+    sparse: Sparse
     y: Floats
 
 
@@ -103,6 +114,8 @@ class Room(NamedTuple):
     """The hidden outputs of a tile, later their errors."""
     logits: Floats
     labels: Floats
+    ids: Ints
+    """Which rows a tile holds, where these are taken by their entries."""
 
 
 # ── vector code ──────────────────────────────────────────────────────────────────────────────────
@@ -271,6 +284,85 @@ def _dots(builder: ir.IRBuilder, results: Any, a: Any, a_row: Any, b: Any, vecto
     builder.store(builder.fadd(sums[0], spread(builder, plus)), pointer(builder, results, INT(0)), align=4)
 
 
+FEW = 4
+"""Vectors of sums, or of errors, that stay in registers while a sparse row is worked through."""
+
+
+def _for_few(emit: Callable[[ir.IRBuilder, Given, int], None], name: str, names: tuple[str, ...]) -> Any:
+    """Compiled code with one case for every number `wide` ≤ FEW of vectors."""
+
+    def call(builder: ir.IRBuilder, *values: ir.Value) -> None:
+        kind = ir.FunctionType(ir.VoidType(), [INT] * len(names))
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        if function.is_declaration:
+            function.linkage = "internal"
+            function.attributes.add("noinline")
+            given = dict(zip(names, function.args, strict=True))
+            inner = ir.IRBuilder(function.append_basic_block())
+            done = function.append_basic_block()
+            cases = inner.switch(given["wide"], done)
+            for wide in range(1, FEW + 1):
+                _enter_case(inner, cases, wide)
+                emit(inner, given, wide)
+                inner.branch(done)
+            inner.position_at_end(done)
+            inner.ret_void()
+        builder.call(function, values)
+
+    return vector_code(types.void, *[types.int64] * len(names))(call)
+
+
+def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Of the index-th input that is not 0: the offset of its row of weights, and its value in every lane."""
+    offset = builder.mul(index, INT(4))
+    place = builder.load(builder.inttoptr(builder.add(given["places"], offset), INDEX.as_pointer()))
+    value = builder.load(builder.inttoptr(builder.add(given["values"], offset), FLOAT.as_pointer()))
+    return builder.mul(builder.sext(place, INT), given["row"]), spread(builder, value)
+
+
+def _sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+    before = builder.block
+    test, loop, after = (builder.function.append_basic_block() for _ in range(3))
+    builder.branch(test)
+    builder.position_at_end(test)
+    index = builder.phi(INT)
+    sums = [builder.phi(VECTOR) for _ in range(wide)]
+    builder.cbranch(builder.icmp_signed("<", index, given["count"]), loop, after)
+    builder.position_at_end(loop)
+    offset, value = _entry(builder, given, index)
+    totals = [plus_product(builder, sums[v], value, load(builder, given["b"], offset, v)) for v in range(wide)]
+    turned = [builder.add(index, INT(1)), *totals]
+    builder.branch(test)
+    for phi, start, turn in zip([index, *sums], [INT(0)] + [ZERO] * wide, turned, strict=True):
+        phi.add_incoming(start, before)
+        phi.add_incoming(turn, loop)
+    builder.position_at_end(after)
+    relu = builder.icmp_signed("==", given["finish"], INT(ADD_RELU))
+    for v, total in enumerate(sums):
+        value = builder.fadd(total, load(builder, given["start"], INT(0), v))
+        # Compared this way round, NaN stays NaN.
+        positive = builder.select(builder.fcmp_ordered("<", value, ZERO), ZERO, value)
+        builder.store(builder.select(relu, positive, value), pointer(builder, given["c"], INT(0), v), align=4)
+
+
+def _add_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+    errors = [load(builder, given["errors"], INT(0), v) for v in range(wide)]
+    with cgutils.for_range(builder, given["count"], intp=INT) as loop:
+        offset, value = _entry(builder, given, loop.index)
+        for v in range(wide):
+            there = pointer(builder, given["gradient"], offset, v)
+            builder.store(plus_product(builder, builder.load(there, align=4), value, errors[v]), there, align=4)
+
+
+# c = start + Σ value · b[place], of one row; and gradient[place] += value · errors for each of its entries.
+_sum_of_entries = _for_few(
+    _sum_entries, "butfor_sum_entries", ("c", "start", "places", "values", "count", "b", "row", "wide", "finish")
+)
+_spread_to_entries = _for_few(
+    _add_entries, "butfor_add_entries", ("gradient", "errors", "places", "values", "count", "row", "wide")
+)
+
+
 @vector_code(types.float32, types.int32)
 def _float_of_bits(builder: ir.IRBuilder, bits: Any) -> Any:
     return builder.bitcast(bits, FLOAT)
@@ -395,15 +487,54 @@ def _activate(outputs: Floats, activation: int) -> None:
 
 
 @njit(**OPTIONS)
-def forward(plan: Plan, weights: Floats, room: Room, source: int, source_row: int, rows: int) -> None:
-    """The logits of the rows at `source`; their hidden outputs stay in the tile."""
+def _sparse_product(plan: Plan, weights: Floats, room: Room, sparse: Sparse, rows: int, finish: int) -> None:
+    """The first layer's outputs for the rows that `room.ids` names."""
+    stride, vectors = plan.strides[0], plan.vectors[0]
+    outputs, bias, row = _address(room.tile, plan.tiles[0]), _address(weights, plan.weights[0]), 4 * LANES * vectors
+    all_places, all_values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
+    for r in range(rows):
+        count, at = sparse.counts[room.ids[r]], 4 * sparse.places.shape[1] * room.ids[r]
+        places, values = all_places + at, all_values + at
+        for first in range(0, vectors, FEW):
+            beside, wide = 4 * LANES * first, min(FEW, vectors - first)
+            to, start = outputs + r * 4 * stride + beside, bias + beside
+            _sum_of_entries(to, start, places, values, count, start + row, row, wide, finish)
+
+
+@njit(**OPTIONS)
+def _sparse_gradient(plan: Plan, room: Room, sparse: Sparse, rows: int) -> None:
+    """Add the first layer's gradient: of the weights through the entries, of the bias through every row."""
+    stride, vectors = 4 * plan.strides[0], plan.vectors[0]
+    bias, row, errors = (
+        _address(room.gradient, plan.weights[0]),
+        4 * LANES * vectors,
+        _address(room.tile, plan.tiles[0]),
+    )
+    # The 4 bytes before every row of outputs hold a 1.
+    product(bias, 0, bias, 0, errors - 4, 0, stride, errors, stride, 1, rows, vectors, ADD)
+    all_places, all_values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
+    for r in range(rows):
+        count, at = sparse.counts[room.ids[r]], 4 * sparse.places.shape[1] * room.ids[r]
+        places, values = all_places + at, all_values + at
+        for first in range(0, vectors, FEW):
+            beside, wide = 4 * LANES * first, min(FEW, vectors - first)
+            to, error = bias + row + beside, errors + r * stride + beside
+            _spread_to_entries(to, error, places, values, count, row, wide)
+
+
+@njit(**OPTIONS)
+def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int, source_row: int, rows: int) -> None:
+    """The logits of the rows at `source`, or of those that `room.ids` names; their hidden outputs stay in the tile."""
     last = len(plan.into) - 1
     relu = plan.activation == RELU
     finish = ADD_RELU if relu else ADD
     for layer in range(last):
         t, stride, into, vectors = plan.tiles[layer], plan.strides[layer], plan.into[layer], plan.vectors[layer]
         outputs, bias, row = _address(room.tile, t), _address(weights, plan.weights[layer]), 4 * LANES * vectors
-        product(outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row, rows, into, vectors, finish)
+        if layer == 0 and len(sparse.counts):
+            _sparse_product(plan, weights, room, sparse, rows, finish)
+        else:
+            product(outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row, rows, into, vectors, finish)
         if not relu:
             tile = room.tile[t - LANES : t - LANES + rows * stride].reshape(rows, stride)
             _activate(tile[:, LANES:], plan.activation)
@@ -416,7 +547,7 @@ def forward(plan: Plan, weights: Floats, room: Room, source: int, source_row: in
 
 
 @njit(**OPTIONS)
-def backward(plan: Plan, room: Room, source: int, source_row: int, rows: int) -> None:
+def backward(plan: Plan, room: Room, sparse: Sparse, source: int, source_row: int, rows: int) -> None:
     """Add the gradient of the rows `forward` has just seen; `room.logits` holds their errors now.
 
     A layer's outputs give way to its own errors as soon as the gradient above has used them.
@@ -435,6 +566,8 @@ def backward(plan: Plan, room: Room, source: int, source_row: int, rows: int) ->
             product(sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
             _last_bias(room.gradient, w + into, w + LANES * vectors, room.logits, rows)
             back = _address(room.weights, w)
+        elif layer == 0 and len(sparse.counts):
+            _sparse_gradient(plan, room, sparse, rows)
         else:
             product(sums, row, sums, row, below - 4, 4, below_row, errors, errors_row, into + 1, rows, vectors, ADD)
         if layer:
@@ -509,22 +642,34 @@ def _errors(logits: Floats, labels: Floats, rows: int, scale: f32) -> None:
 
 
 @njit(**OPTIONS)
+def _name_rows(room: Room, first: int, rows: int) -> None:
+    for r in range(rows):
+        room.ids[r] = first + r
+
+
+@njit(**OPTIONS)
 def _step(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int, step: int, rate: float) -> None:
     """Learn from one batch: the rows order[first : first + size], or all in place without an order."""
-    X, y = table.X, table.y
+    X, sparse, y = table.X, table.sparse, table.y
     row = 4 * X.shape[1]
     for begin in range(first, first + size, TILE):
         rows = min(TILE, first + size - begin)
         source = _address(X, begin * X.shape[1] + 1)
-        if len(order):
+        if len(sparse.counts):
+            _name_rows(room, begin, rows)
+            for r in range(rows):
+                if len(order):
+                    room.ids[r] = order[begin + r]
+                room.labels[r] = y[room.ids[r]]
+        elif len(order):
             _gather(room, X, y, order, begin, rows)
             source = _address(room.gathered, 1)
         else:
             for r in range(rows):
                 room.labels[r] = y[begin + r]
-        forward(plan, room.weights, room, source, row, rows)
+        forward(plan, room.weights, room, sparse, source, row, rows)
         _errors(room.logits, room.labels, rows, f32(1) / f32(size))
-        backward(plan, room, source, row, rows)
+        backward(plan, room, sparse, source, row, rows)
     _adam(room, step, rate)
     turn(plan, room)
 
@@ -548,7 +693,8 @@ def _validate(plan: Plan, room: Room, table: Table) -> f32:
     for first in range(0, len(y), TILE):
         labels = y[first : first + TILE]
         source = _address(X, first * X.shape[1] + 1)
-        forward(plan, room.weights, room, source, 4 * X.shape[1], len(labels))
+        _name_rows(room, first, len(labels))
+        forward(plan, room.weights, room, table.sparse, source, 4 * X.shape[1], len(labels))
         total += _total_loss(room.logits, labels)
     return f32(total / len(y))
 
@@ -594,6 +740,7 @@ def predict(plan: Plan, room: Room, table: Table, logits: Floats) -> None:
     X = table.X
     for first in range(0, len(logits), TILE):
         rows = min(TILE, len(logits) - first)
-        forward(plan, room.kept, room, _address(X, first * X.shape[1] + 1), 4 * X.shape[1], rows)
+        _name_rows(room, first, rows)
+        forward(plan, room.kept, room, table.sparse, _address(X, first * X.shape[1] + 1), 4 * X.shape[1], rows)
         for r in range(rows):
             logits[first + r] = room.logits[r]
