@@ -47,7 +47,8 @@ from butfor.learn.learners import as_learner
 from butfor.learn.named import model_named
 from butfor.learn.protocols import FlipSet, Learner, Table, Training
 from butfor.machine import available_cores, single_threaded
-from butfor.standard.compare import Standards, compare
+from butfor.standard.compare import compare
+from butfor.standard.groups import Standards
 
 GROUPS = {"german": "female", "compas": "non-White", "adult": "Female", "default": "2", "student": None}
 """The group whose labels are made adverse; of Student the smaller one."""

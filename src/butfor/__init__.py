@@ -41,8 +41,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor.search import GuidedSearch as GuidedSearch
     from butfor.search import SolidSearch as SolidSearch
     from butfor.search import Strategy as Strategy
-    from butfor.standard.compare import Standards as Standards
     from butfor.standard.compare import compare_standards as compare_standards
+    from butfor.standard.groups import Standards as Standards
     from butfor.stopping import max_retrainings as max_retrainings
     from butfor.stopping import max_seconds as max_seconds
 
@@ -72,7 +72,7 @@ _HOMES = {
     "GuidedSearch": "search",
     "SolidSearch": "search",
     "Strategy": "search",
-    "Standards": "standard.compare",
+    "Standards": "standard.groups",
     "compare_standards": "standard.compare",
     "max_retrainings": "stopping",
     "max_seconds": "stopping",

@@ -46,7 +46,7 @@ from butfor.search import as_strategy, budget_in_labels
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
-from butfor.standard.compare import Standards
+from butfor.standard.groups import Standards
 from butfor.stopping import Stop, Stopper
 from butfor.validate import as_labels, as_person, as_positions, as_table, as_weights, like_training, training_table
 

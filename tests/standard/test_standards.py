@@ -12,7 +12,8 @@ import butfor
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.progress import Watcher
-from butfor.standard.compare import GroupStandard, _spread, compare
+from butfor.standard.compare import compare
+from butfor.standard.groups import GroupStandard, _spread
 
 
 def loans(rows=400, wronged=0.0, seed=0):

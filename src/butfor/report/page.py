@@ -30,7 +30,7 @@ from butfor.report.text import LONGEST, plural, short, shown
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS
-from butfor.standard.compare import Standards
+from butfor.standard.groups import Standards
 
 MOST_LABELS = 50
 """Doubted labels that a page shows."""

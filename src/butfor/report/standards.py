@@ -9,7 +9,7 @@ from butfor.report.drawing import Drawing
 from butfor.report.text import short, shown
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
-from butfor.standard.compare import ASSUMPTION, BINS, GroupStandard
+from butfor.standard.groups import ASSUMPTION, BINS, GroupStandard
 
 LEFT, RIGHT, ROW, HIGH = 190.0, 620.0, 34.0, 140.0
 """Where charts begin and end, the height of a group's row and of a chart of doubts, in pixels."""

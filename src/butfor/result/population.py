@@ -23,7 +23,7 @@ from butfor.result.one_standard import OneStandard
 from butfor.result.performance import Performance
 from butfor.result.record import Run, as_json, file_of, written
 from butfor.result.verdict import Verdict
-from butfor.standard.compare import GroupStandard, answer_of
+from butfor.standard.groups import GroupStandard, answer_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

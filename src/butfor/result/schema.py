@@ -23,7 +23,7 @@ from butfor.result.groups import Shuffles
 from butfor.result.one_standard import OneStandard
 from butfor.result.person import Cell, Person
 from butfor.result.record import SCHEMA_VERSION, Run, checksum
-from butfor.standard.compare import GroupStandard
+from butfor.standard.groups import GroupStandard
 
 LARGEST_FILE = 2 * 1024**3
 """Bytes. A record of ten thousand people has about a hundred million."""

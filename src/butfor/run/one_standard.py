@@ -16,7 +16,8 @@ from butfor.result.record import plain
 from butfor.run.fresh_seeds import decides_otherwise
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
-from butfor.standard.compare import Standards, attributes_of, compare
+from butfor.standard.compare import attributes_of, compare
+from butfor.standard.groups import Standards
 
 if TYPE_CHECKING:
     from butfor.audit import LabelAudit

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -17,9 +16,8 @@ from sklearn.pipeline import Pipeline
 
 from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError
+from butfor.standard.groups import Floats, Mask
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 MANY_INPUTS = 1000
 """Beyond this the Hessian of a logistic regression costs more than it saves."""
 
