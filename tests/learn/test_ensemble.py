@@ -37,7 +37,7 @@ MEMBERS, FRESH = 5, 31
 @pytest.fixture(scope="module")
 def german():
     """An ensemble audit of a few people with a generous budget, so that something is solid."""
-    audit, data = fitted("german", members=MEMBERS, fresh_seeds=FRESH, budget=40, phi="everyone")
+    audit, data = fitted("german", 300, members=MEMBERS, fresh_seeds=FRESH, budget=30, phi="everyone")
     return audit, data, audit.explain_all(data.X_test, data.y_test, cases=range(12))
 
 
