@@ -55,7 +55,20 @@ def test_the_recorded_command_gives_the_same_record(capsys):
     import shlex
 
     _, out, _ = run(
-        capsys, "audit", "salary", "--cases", 4, "--members", 2, "--fresh-seeds", 2, "--budget", 2, "--json"
+        capsys,
+        "audit",
+        "salary",
+        "--cases",
+        4,
+        "--members",
+        2,
+        "--fresh-seeds",
+        2,
+        "--budget",
+        2,
+        "--epochs",
+        20,
+        "--json",
     )
     first = json.loads(out)
     _, out, _ = run(capsys, *shlex.split(first["run"]["command"])[1:], "--json")
@@ -178,7 +191,9 @@ def test_a_changed_table_does_not_replay(capsys, loans):
         "--sensitive",
         "région",
         "--cases",
-        "0:30",
+        "0:15",
+        "--epochs",
+        20,
         "--budget",
         6,
         "--members",
