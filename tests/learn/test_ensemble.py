@@ -461,7 +461,7 @@ def test_a_ledger_shares_members_with_single_models(tmp_path):
 
 def test_limited_retrainings_end_the_search():
     audit, data = fitted("salary", members=3, budget=3, phi="everyone")
-    population = audit.explain_all(data.X_test, cases=range(4), stop=butfor.max_retrainings(20))
+    population = audit.explain_all(data.X_test, stop=butfor.max_retrainings(20))
     assert population.run["retrainings"] <= 20
     assert not any(v.complete for v in population.eligible)
 
