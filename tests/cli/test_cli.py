@@ -55,7 +55,20 @@ def test_the_recorded_command_gives_the_same_record(capsys):
     import shlex
 
     _, out, _ = run(
-        capsys, "audit", "salary", "--cases", 4, "--members", 2, "--fresh-seeds", 2, "--budget", 2, "--json"
+        capsys,
+        "audit",
+        "salary",
+        "--cases",
+        4,
+        "--members",
+        2,
+        "--fresh-seeds",
+        2,
+        "--budget",
+        2,
+        "--epochs",
+        20,
+        "--json",
     )
     first = json.loads(out)
     _, out, _ = run(capsys, *shlex.split(first["run"]["command"])[1:], "--json")
@@ -178,7 +191,9 @@ def test_a_changed_table_does_not_replay(capsys, loans):
         "--sensitive",
         "région",
         "--cases",
-        "0:30",
+        "0:15",
+        "--epochs",
+        20,
         "--budget",
         6,
         "--members",
@@ -319,7 +334,8 @@ def test_a_category_unseen_in_training_is_named(capsys, tmp_path):
     for split in range(6):
         code, _, err = run(
             capsys, "audit", tmp_path / "rare.csv", "--label", "granted", "--sensitive", "protected group?",
-            "--split-seed", split, "--unknown", "refuse", "--members", 1, "--fresh-seeds", 0, "--quiet",
+            "--split-seed", split, "--unknown", "refuse", "--members", 1, "--fresh-seeds", 0, "--epochs", 2, "--quiet",
+            "--cases", "0:3",
         )  # fmt: skip
         said.add((code, "Column 'région', row 0 holds 'atlantis'" in err))
     assert said == {(0, False), (2, True)}

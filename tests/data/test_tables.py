@@ -537,6 +537,13 @@ def test_only_those_with_the_adverse_decision(capsys, tmp_path):
     assert "--adverse 'perhaps' is not a decision; the labels are 'no', 'yes'." in err
 
 
+def test_where_an_adverse_decision_is_named_standards_are_compared(capsys, tmp_path, all_shuffles):
+    path = saved(applicants(), tmp_path / "t.csv")
+    record, _ = audited(capsys, path, *LOGISTIC, "--adverse", "no", "--cases", "0")
+    assert record["run"]["standard"]["shuffles"] == 99
+    assert {len(group["shuffled"]) for group in record["run"]["standard"]["groups"]} == {99}
+
+
 def test_embedded_sets_have_their_own_rows():
     for option in ({"test": "x.csv"}, {"identifier": "age"}, {"keep": ["age"]}):
         with pytest.raises(SettingError, match=r"leave out --(test|id|keep)"):

@@ -37,7 +37,7 @@ MEMBERS, FRESH = 5, 31
 @pytest.fixture(scope="module")
 def german():
     """An ensemble audit of a few people with a generous budget, so that something is solid."""
-    audit, data = fitted("german", members=MEMBERS, fresh_seeds=FRESH, budget=40, phi="everyone")
+    audit, data = fitted("german", 300, members=MEMBERS, fresh_seeds=FRESH, budget=30, phi="everyone")
     return audit, data, audit.explain_all(data.X_test, data.y_test, cases=range(12))
 
 
@@ -431,8 +431,8 @@ def test_unseeded_learners_are_solid_by_nature():
     data = butfor.load_dataset("german")
     X, people = data.X_train.select_dtypes("number"), data.X_test.select_dtypes("number")
     audit = butfor.LabelAudit(LogisticRegression(max_iter=2000), budget=20, phi="everyone")
-    audit.fit(X, data.y_train, sensitive_features=data.X_train["sex"])
-    population = audit.explain_all(people, sensitive_features=data.X_test["sex"], cases=range(8))
+    audit.fit(X[:200], data.y_train[:200], sensitive_features=data.X_train["sex"][:200])
+    population = audit.explain_all(people, sensitive_features=data.X_test["sex"], cases=range(5))
     assert population.solidity["solid"] == len(population.found) > 0
     assert all("no seed noise" in v.belief for v in population.found)
     assert population.checked
@@ -454,7 +454,7 @@ def test_an_ensemble_is_told_from_its_learner():
 def test_a_ledger_shares_members_with_single_models(tmp_path):
     settings = {"budget": 3, "phi": "everyone", "ledger": tmp_path / "l.db", "fresh_seeds": 0}
     audit, data = fitted("salary", members=3, **settings)
-    first, again = (audit.explain_all(data.X_test, cases=range(5)) for _ in range(2))
+    first, again = (audit.explain_all(data.X_test, cases=range(3)) for _ in range(2))
     assert again.run["recalled"] == first.run["retrainings"]
     assert [v.positions for v in again] == [v.positions for v in first]
 

@@ -24,7 +24,7 @@ from butfor.result.fresh import (
 from butfor.review.gate import check
 from conftest import fitted
 
-SEEDS = 3
+SEEDS = 2
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 
 import numpy as np
@@ -16,6 +14,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from butfor.cli import main
 from butfor.interrupt import ASKED, held_back
 from butfor.learn.protocols import Training
 from butfor.mlp import direct
@@ -90,35 +89,29 @@ def test_elsewhere_than_in_the_main_thread_nothing_is_held_back():
     ("where", "code"),
     [
         ("butfor.run.conclude.changed_by_switch", 0),
-        ("butfor.report.page.population_page", 0),
+        ("butfor.report.files.population_page", 0),
         ("butfor.run.runner.judge", 130),
     ],
 )
-def test_ctrl_c_after_the_search_loses_no_file(tmp_path, where, code):
+def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, where, code):
     module, name = where.rsplit(".", 1)
-    script = textwrap.dedent(f"""
-        import importlib, os, signal, sys
-        from butfor import cli
-        home = importlib.import_module({module!r})
-        real = getattr(home, {name!r})
-        def pressed(*given, **named):
-            os.kill(os.getpid(), signal.SIGINT)
-            return real(*given, **named)
-        setattr(home, {name!r}, pressed)
-        sys.exit(cli.main(sys.argv[1:]))
-    """)
+    real = getattr(importlib.import_module(module), name)
+
+    def pressed(*given, **named):
+        press()
+        return real(*given, **named)
+
+    monkeypatch.setattr(where, pressed)
     command = ["audit", "salary", "--budget", "2", "--cases", "0:4", "--quiet"]
     command += ["--members", "2", "--fresh-seeds", "2"] if name == "judge" else ["--model", "logistic"]
-    done = subprocess.run(
-        [sys.executable, "-c", script, *command, "--out", str(tmp_path / "out")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
+    ended = main([*command, "--out", str(tmp_path / "out")])
+    printed = capsys.readouterr()
+    assert ended == code, printed.err
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html",
     ]  # fmt: skip
-    assert "eligible" in done.stdout
-    assert (ASKED in done.stderr) == (code == 0)
+    assert "eligible" in printed.out
+    assert (ASKED in printed.err) == (code == 0)
 
 
 def test_ctrl_c_while_the_ledger_is_closed_loses_nothing(monkeypatch, tmp_path, capsys):
@@ -160,7 +153,7 @@ def test_a_limit_of_time_changes_nothing_but_the_order(monkeypatch):
     monkeypatch.setattr(Leaders, "prepare", prepare)
     found = []
     for seconds in (None, 600):
-        audit, data = fitted("german", members=2, fresh_seeds=0, budget=3, phi="everyone")
+        audit, data = fitted("german", 200, members=2, fresh_seeds=0, budget=3, phi="everyone")
         stop = butfor.max_seconds(seconds) if seconds else None
         found.append([v.positions for v in audit.explain_all(data.X_test, cases=range(12), stop=stop)])
     assert asked[0] == asked[1]

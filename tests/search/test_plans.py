@@ -183,7 +183,7 @@ def retrainings(audit, people):
 
 def test_whatever_moves_decisions_furthest_leads():
     audit, data = fitted("salary", strategy="guided")
-    people = data.X_test.iloc[:5]
+    people = data.X_test.iloc[:3]
     psi = Allowed.of(np.ones((len(people), audit.table_.n), bool))
     ranking = Leaders.of(audit.model_)
     given = (audit.model_, audit.table_, people)
