@@ -81,6 +81,22 @@ def test_the_search_stops_in_time_nearest_people_first(members, protocol):
     assert all(v.solidity == "not checked" for v in unchecked)
 
 
+def test_with_a_limit_those_nearest_to_the_other_decision_come_first(monkeypatch):
+    audit, data = fitted("salary", strategy="algorithm1", phi="everyone")
+    strategy, asked = type(audit.strategy_), []
+    real = strategy.search
+
+    def search(self, task, people, psi):
+        asked.append(list(people))
+        return real(self, task, people, psi)
+
+    monkeypatch.setattr(strategy, "search", search)
+    population = audit.explain_all(data.X_test, stop=max_seconds(600))
+    distances = [abs(population[int(person)].logit) for person in asked[0]]
+    assert len(distances) == len(population) > 2
+    assert distances == sorted(distances)
+
+
 def test_enough_time_changes_nothing(capsys):
     audit, data = fitted("salary", strategy="algorithm1")
     ours, theirs = audit.explain_all(data.X_test, stop=max_seconds(600)), audit.explain_all(data.X_test)
