@@ -673,7 +673,7 @@ def test_people_whose_search_was_stopped_may_have_been_found(tmp_path):
     for people, open_ in ((through, False), (stopped, True)):
         asked = Population(people, CHECKED)
         assert (asked.by_group["solid_low"] == 0).all()
-        for high in (asked.by_group["solid_high"], asked.distance_curve()["high"]):
+        for high in (asked.by_group["high"], asked.by_group["solid_high"], asked.distance_curve()["high"]):
             assert ((high > 0.99) == open_).all()
     assert Population(through, CHECKED).comparison is not None
     halted = Population(stopped, CHECKED | {"out_of_time": True})
