@@ -24,6 +24,7 @@ from butfor.report import charts, files, page
 from butfor.report import people as lists
 from butfor.report.drawing import Marks
 from butfor.report.page import run_lines, unbroken
+from butfor.report.people import roster
 from butfor.report.public import Public, refuse_other_files, tens
 from butfor.report.summary import comparison
 from butfor.report.text import differs, short, shown, without_middle
@@ -456,6 +457,14 @@ def test_incomplete_and_interrupted_are_flagged():
     assert "Incomplete." not in outline(verdict(1, "not_found").to_html()).text
     assert "Interrupted." in outline(population(interrupted=True).to_html()).text
     assert "Interrupted." not in outline(plain_page()).text
+
+
+def test_the_list_of_people_marks_searches_that_were_stopped():
+    people = [(verdict(k, "not_found", complete=complete), f"#{k}") for k, complete in enumerate((False, True))]
+    stopped, through = roster(people, "sex")[1].split("\n")
+    assert "not found, ⚠ incomplete" in stopped
+    assert "not found" in through
+    assert "incomplete" not in through
 
 
 def test_a_search_that_could_not_start_says_so():

@@ -6,6 +6,7 @@ import pytest
 
 import butfor
 from butfor.cli import main
+from butfor.cli.wiring import seconds_in
 from butfor.errors import SettingError
 from butfor.progress import Watcher
 from butfor.stopping import Stop, Stopper, TimeIsUp, max_retrainings, max_seconds
@@ -102,6 +103,11 @@ def test_enough_time_changes_nothing(capsys):
     ours, theirs = audit.explain_all(data.X_test, stop=max_seconds(600)), audit.explain_all(data.X_test)
     assert [v.positions for v in ours] == [v.positions for v in theirs]
     assert not ours.run["out_of_time"]
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("90", 90), ("90s", 90), ("1.5 m", 90), ("10m", 600), ("2h", 7200)])
+def test_times_are_read_in_their_unit(given, seconds):
+    assert seconds_in(given) == seconds
 
 
 @pytest.mark.parametrize("given", ["0", "-3", "ten", "5 d", "nan", "1e9", ""])
