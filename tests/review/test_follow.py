@@ -3,6 +3,7 @@
 import csv
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -562,6 +563,14 @@ def test_no_limit_is_a_usage_error(german, capsys):
     assert code == 2
     assert "Give at least one limit" in err
     assert not out
+
+
+def test_one_decision_of_forty_is_more_than_two_percent(german):
+    audit = Population.from_json(german)
+    people = [replace(verdict, switch_changes=k == 0) for k, verdict in enumerate(audit)]
+    population = Population(people, audit.run)
+    assert len(population) == 40
+    assert [check(population, max_switch=limit)[0].kept for limit in (0.02, 0.025, 0.03)] == [False, True, True]
 
 
 def test_a_limit_met_exactly_is_kept(german):
