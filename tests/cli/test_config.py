@@ -1,6 +1,7 @@
 """Settings files: the options by their names; the command line wins; every audit writes the one that repeats it."""
 
 import json
+import tomllib
 
 import numpy as np
 import pandas as pd
@@ -93,6 +94,17 @@ def test_every_audit_writes_the_file_that_repeats_it(capsys, here, extra):
     assert first["run"]["phi"] == second["run"]["phi"]
     assert (here / "first" / "audit.toml").read_text() == (here / "second" / "audit.toml").read_text()
     assert (here / "first" / "people.csv").read_text() == (here / "second" / "people.csv").read_text()
+
+
+def test_the_file_of_an_audit_has_every_option_that_was_given(here):
+    given = {
+        "positive": "no", "budget": "3", "cases": "1,4", "phi": "everyone", "psi": "same_group", "rank": "distance",
+        "split-seed": 2, "random-state": 4, "max-retrainings": 40, "strategy": "guided", "missing": "refuse",
+    }  # fmt: skip
+    options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    assert main(["audit", "--config", config(), "--out", "first", "--quiet", *options]) == 0
+    written = tomllib.loads((here / "first" / "audit.toml").read_text())
+    assert {name: written.get(name) for name in given} == given
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from torch import nn
 from butfor import MLP, TableEncoder, load_dataset
 from butfor.errors import ButforError, SettingError, TableError
 from butfor.mlp.linearize import linearize
+from butfor.mlp.mlp import split_off_validation
 from butfor.mlp.recipe import Recipe, Rows, pack, unpack
 from butfor.mlp.reference import train
 
@@ -137,6 +138,15 @@ def test_mlp_agrees_with_the_reference_and_with_itself():
     assert np.array_equal(logits, train(model.recipe(), rows).logits(X))
     assert np.array_equal(model.predict(X), (logits > 0).astype(float))
     assert model.predict_proba(X)[:, 1] == pytest.approx(1 / (1 + np.exp(-logits.astype(float))))
+
+
+def test_rows_set_aside_have_their_share_of_the_rarer_class():
+    X, y = np.arange(40, dtype=np.float32)[:, None], (np.arange(40) < 4).astype(np.float32)
+    for seed in range(8):
+        rows = split_off_validation(X, y, None, None, fraction=0.25, seed=seed)
+        assert (len(rows.y), len(rows.y_val)) == (30, 10)
+        assert (rows.y.sum(), rows.y_val.sum()) == (3, 1)
+        assert sorted([*rows.X[:, 0], *rows.X_val[:, 0]]) == list(range(40))
 
 
 def test_mlp_keeps_the_labels_as_given():

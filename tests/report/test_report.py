@@ -24,6 +24,7 @@ from butfor.report import charts, files, page
 from butfor.report import people as lists
 from butfor.report.drawing import Marks
 from butfor.report.page import run_lines, unbroken
+from butfor.report.people import roster
 from butfor.report.public import Public, refuse_other_files, tens
 from butfor.report.summary import comparison
 from butfor.report.text import differs, short, shown, without_middle
@@ -458,6 +459,14 @@ def test_incomplete_and_interrupted_are_flagged():
     assert "Interrupted." not in outline(plain_page()).text
 
 
+def test_the_list_of_people_marks_searches_that_were_stopped():
+    people = [(verdict(k, "not_found", complete=complete), f"#{k}") for k, complete in enumerate((False, True))]
+    stopped, through = roster(people, "sex")[1].split("\n")
+    assert "not found, ⚠ incomplete" in stopped
+    assert "not found" in through
+    assert "incomplete" not in through
+
+
 def test_a_search_that_could_not_start_says_so():
     who = verdict(1, "not_found", attempts=0, course=(), closest_logit=None, flippable=0)
     assert f"No attempt to turn the decision was made: {who.reason}" in outline(who.to_html()).text
@@ -664,7 +673,7 @@ def test_people_whose_search_was_stopped_may_have_been_found(tmp_path):
     for people, open_ in ((through, False), (stopped, True)):
         asked = Population(people, CHECKED)
         assert (asked.by_group["solid_low"] == 0).all()
-        for high in (asked.by_group["solid_high"], asked.distance_curve()["high"]):
+        for high in (asked.by_group["high"], asked.by_group["solid_high"], asked.distance_curve()["high"]):
             assert ((high > 0.99) == open_).all()
     assert Population(through, CHECKED).comparison is not None
     halted = Population(stopped, CHECKED | {"out_of_time": True})

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -136,6 +137,19 @@ def test_keystones_are_the_solid_flip_sets_and_decoys_are_like_them(german, task
     for task in key:
         assert task["label"] == data.label_names[data.y_train.iloc[task["position"]]]
         assert task["row"] == data.X_train.index[task["position"]]
+
+
+def test_rows_of_alternative_sets_are_no_decoys(german, tasks, tmp_path, capsys):
+    decoys = [task["position"] for task in key_of(tasks) if task["decoy"]]
+
+    def use_them(record: dict) -> None:
+        found = next(person for person in record["people"] if "flip_set" in person)
+        found["alternatives"] = [decoys[k : k + 6] for k in range(0, len(decoys), 6)]  # the budget is 6
+
+    other = changed(german, tmp_path / "other.json", use_them)
+    assert run(capsys, "review", other, "--out", tmp_path / "again", "--random-state", 3)[0] == 0
+    again = json.loads((tmp_path / "again.key.json").read_text())["tasks"]
+    assert not {task["position"] for task in again} & set(decoys)
 
 
 def test_a_seed_gives_the_same_tasks_and_another_others(german, tmp_path, capsys):
@@ -549,6 +563,14 @@ def test_no_limit_is_a_usage_error(german, capsys):
     assert code == 2
     assert "Give at least one limit" in err
     assert not out
+
+
+def test_one_decision_of_forty_is_more_than_two_percent(german):
+    audit = Population.from_json(german)
+    people = [replace(verdict, switch_changes=k == 0) for k, verdict in enumerate(audit)]
+    population = Population(people, audit.run)
+    assert len(population) == 40
+    assert [check(population, max_switch=limit)[0].kept for limit in (0.02, 0.025, 0.03)] == [False, True, True]
 
 
 def test_a_limit_met_exactly_is_kept(german):

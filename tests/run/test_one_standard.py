@@ -1,6 +1,7 @@
 """One standard for all: the labels that a group falls short of, flipped; and verdicts that know doubt."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from butfor.progress import Watcher
 from butfor.report.page import person_page, population_page
 from butfor.result.one_standard import OneStandard
 from butfor.result.schema import read_record
+from butfor.run.one_standard import standards_of
 
 
 def loans(rows, wronged, seed):
@@ -127,6 +129,17 @@ def test_fresh_seeds_say_how_far_to_believe_it():
     assert one.turned
     assert all(person.fresh.seeds == 3 for person in one.turned)
     assert "whatever the seed" in one.sentence
+
+
+def test_a_difference_that_may_be_chance_flips_nothing():
+    audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
+    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    found = standards_of(audit, shuffles=0)
+    by_chance = [replace(c, shuffled=(c.difference,) * 39) for c in found.comparisons]
+    audit._standards = replace(found, comparisons=tuple(by_chance), shuffles=39)
+    assert audit.standard_.of_group("b").missing > 20
+    assert not audit.standard_.of_group("b").differs
+    assert audit.one_standard(PEOPLE) == []
 
 
 class Notes(Watcher):

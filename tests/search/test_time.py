@@ -6,6 +6,7 @@ import pytest
 
 import butfor
 from butfor.cli import main
+from butfor.cli.wiring import seconds_in
 from butfor.errors import SettingError
 from butfor.progress import Watcher
 from butfor.stopping import Stop, Stopper, TimeIsUp, max_retrainings, max_seconds
@@ -81,11 +82,32 @@ def test_the_search_stops_in_time_nearest_people_first(members, protocol):
     assert all(v.solidity == "not checked" for v in unchecked)
 
 
+def test_with_a_limit_those_nearest_to_the_other_decision_come_first(monkeypatch):
+    audit, data = fitted("salary", strategy="algorithm1", phi="everyone")
+    strategy, asked = type(audit.strategy_), []
+    real = strategy.search
+
+    def search(self, task, people, psi):
+        asked.append(list(people))
+        return real(self, task, people, psi)
+
+    monkeypatch.setattr(strategy, "search", search)
+    population = audit.explain_all(data.X_test, stop=max_seconds(600))
+    distances = [abs(population[int(person)].logit) for person in asked[0]]
+    assert len(distances) == len(population) > 2
+    assert distances == sorted(distances)
+
+
 def test_enough_time_changes_nothing(capsys):
     audit, data = fitted("salary", strategy="algorithm1")
     ours, theirs = audit.explain_all(data.X_test, stop=max_seconds(600)), audit.explain_all(data.X_test)
     assert [v.positions for v in ours] == [v.positions for v in theirs]
     assert not ours.run["out_of_time"]
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("90", 90), ("90s", 90), ("1.5 m", 90), ("10m", 600), ("2h", 7200)])
+def test_times_are_read_in_their_unit(given, seconds):
+    assert seconds_in(given) == seconds
 
 
 @pytest.mark.parametrize("given", ["0", "-3", "ten", "5 d", "nan", "1e9", ""])

@@ -133,6 +133,23 @@ def test_a_frame_per_group_and_the_labels_by_rank():
     assert GroupStandard.of(found.to_dict()["groups"][0]) == found.comparisons[0]
 
 
+def test_labels_of_groups_that_fall_short_come_first_the_more_doubted_the_sooner():
+    X, y, _ = loans(300, wronged=0.4)
+    found = compared(X, y, standard=LogisticRegression())
+    assert found.of_group("b").missing > 0 == found.of_group("a").missing
+    ranked = found.to_frame().sort_values("rank")
+    assert ranked["group"].tolist() == ["b"] * found.of_group("b").rows + ["a"] * found.of_group("a").rows
+    for _, doubt in ranked.groupby("group")["doubt"]:
+        assert doubt.is_monotonic_decreasing
+
+
+@pytest.mark.parametrize("expected", [0.4, 0.6])
+def test_p_counts_differences_as_large_in_either_direction(expected):
+    shuffled = (0.2, -0.2, 0.05, 0.0)
+    group = GroupStandard("sex", "f", 100, 0.5, expected, shuffled, doubts=(), shuffled_doubts=())
+    assert group.p == 3 / 5
+
+
 class Impatient(Watcher):
     """Presses Ctrl-C after three tables."""
 

@@ -1,0 +1,42 @@
+"""What a log says of long work: how far it is, and when it will be over."""
+
+from types import SimpleNamespace
+
+from butfor import progress
+from butfor.progress import ConsoleWatcher, announcement
+
+
+def test_a_log_says_how_far_it_is_and_how_long_the_rest_takes(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with ConsoleWatcher() as watch:
+        watch.phase("fresh seeds", 100)
+        watch.found(3)
+        now[0] = 20.0
+        watch.advance(4)  # too soon for a line
+        now[0] = 40.0
+        watch.advance(6)
+        watch.advance(90)
+    said = capsys.readouterr().err
+    assert said == "fresh seeds: 10 of 100 trainings in 40 seconds, about 6 minutes left; 3 found\n"
+
+
+def test_the_first_few_trainings_promise_no_end(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with ConsoleWatcher() as watch:
+        watch.phase("search", 100)
+        now[0] = 60.0
+        watch.advance(4)
+    assert capsys.readouterr().err == "search: 4 of 100 trainings in 60 seconds\n"
+
+
+def test_what_it_will_cost_is_said_in_the_unit_a_person_would_say():
+    said = [announcement(people, seconds) for people, seconds in ((1, 1), (2, 89), (3, 600), (4, 7200), (5, 0))]
+    assert said == [
+        "1 person, about a second; Ctrl-C keeps what is done.",
+        "2 people, about 89 seconds; Ctrl-C keeps what is done.",
+        "3 people, about 10 minutes; Ctrl-C keeps what is done.",
+        "4 people, about 2.0 hours; Ctrl-C keeps what is done.",
+        "5 people, nothing to train.",
+    ]
