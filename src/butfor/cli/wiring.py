@@ -85,7 +85,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudi
         ledger=o.ledger,
         random_state=o.random_state,
     )
-    return labels.fit(
+    labels.fit(
         data.X_train,
         data.y_train,
         sensitive_features=groups_of(data),
@@ -94,6 +94,9 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudi
         adverse=None if o.adverse is None and data.adverse is None else adverse_label(data, o.adverse),
         watch=watch,
     )
+    if o.alternatives and labels.strategy is None:  # of the strategy that suits the model, known by now
+        return labels.searching(strategy=type(labels.strategy_)(alternatives=o.alternatives))
+    return labels
 
 
 def explained(
@@ -205,10 +208,9 @@ def _strategy(o: SimpleNamespace) -> Any:
         return GuidedSearch(o.tries, alternatives=o.alternatives)
     if o.margin is not None:
         return SolidSearch(o.margin, alternatives=o.alternatives)
-    if not o.alternatives or (o.strategy is not None and o.strategy not in STRATEGIES):
+    if not o.alternatives or o.strategy not in STRATEGIES:
         return o.strategy
-    name = o.strategy or ("guided" if o.members == 1 else "solid")
-    return STRATEGIES[name](alternatives=o.alternatives)
+    return STRATEGIES[o.strategy](alternatives=o.alternatives)
 
 
 def _budget(data: Dataset, o: SimpleNamespace) -> float:
