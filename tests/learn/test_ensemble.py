@@ -471,7 +471,7 @@ def test_people_far_away_are_looked_at_by_a_few_members_only():
     trainer = Trainer(FusedEngine(), audit.learner_, audit.table_, data.X_test.iloc[:30])
     directions = away(audit.model_.logits(data.X_test[:30]))
     hunts = [Sizes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
-    near = searching(trainer, 2.5)._open(hunts)
+    near = searching(trainer, 2.5).open(hunts)
     assert 0 < len(near) < 30
     assert {len(h.gains[h.prefix(1)]) for h in hunts if h not in near} <= {4, 10}
     assert any(len(h.gains[h.prefix(1)]) == 4 for h in hunts)
