@@ -98,7 +98,7 @@ COLUMNS: Columns = {
     "local s": "{local_seconds:.2f}",
     "cluster s": "{cluster_seconds:.2f}",
     "overhead": "{overhead:.1%}",
-    " over the rounds": "{overhead_of_rounds[0]:.1%} to {overhead_of_rounds[-1]:.1%}",
+    " over the rounds": lambda row: f"{row['overhead_of_rounds'][0]:.1%} to {row['overhead_of_rounds'][-1]:.1%}",
     "same answers": lambda row: "yes" if row["same_answers"] else "NO",
 }
 
