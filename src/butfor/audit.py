@@ -285,7 +285,7 @@ class LabelAudit(BaseEstimator):
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, watch: Watcher | None = None
     ) -> list[OneStandard]:
         """For every group that falls short of the others' standard by more than chance: who of X is decided otherwise
-        once its most doubted adverse labels are flipped, as many as it falls short of, and what fresh seeds say."""
+        once as many of its doubted adverse labels are flipped, and what fresh seeds say of it."""
         self._check_fitted()
         X = as_table(X)
         truth = None if y is None else as_labels(X, y).to_numpy() == self.classes_[1]

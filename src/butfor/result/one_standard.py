@@ -24,7 +24,7 @@ class Turned:
 
 @dataclass(frozen=True)
 class OneStandard:
-    """The M most doubted adverse labels of one group flipped together, and what becomes of it.
+    """M doubted adverse labels of one group flipped together, and what becomes of it.
 
     `people`: how many of those asked about are of the group. `rates`: per group, the share of favourable decisions
     before and after; `accuracy` likewise, where labels are known. `seeded`: whether a seed changes the model."""
