@@ -137,10 +137,10 @@ def test_result_depends_on_nothing_but_the_flip_set(batch_size):
     rows = made_rows()
     recipe = Recipe(hidden=(9, 20), batch_size=batch_size, max_epochs=20, patience=3)
     flip_sets = [(), (0,), (1, 2), (7,), (1, 2)]
-    together = FusedEngine(jobs=3).fit_many(recipe, rows, flip_sets, rows.X_val)
-    backwards = FusedEngine(jobs=1).fit_many(recipe, rows, flip_sets[::-1], rows.X_val)
+    together = FusedEngine(n_jobs=3).fit_many(recipe, rows, flip_sets, rows.X_val)
+    backwards = FusedEngine(n_jobs=1).fit_many(recipe, rows, flip_sets[::-1], rows.X_val)
     for k, flips in enumerate(flip_sets):
-        alone = FusedEngine(jobs=2).fit_many(recipe, rows, [flips], rows.X_val)
+        alone = FusedEngine(n_jobs=2).fit_many(recipe, rows, [flips], rows.X_val)
         assert bits(together, k) == bits(alone, 0) == bits(backwards, len(flip_sets) - 1 - k)
     assert bits(together, 2) == bits(together, 4)
     assert bits(together, 1) != bits(together, 0)
@@ -232,7 +232,7 @@ def test_read_only_arrays():
 
 def test_progress_counts_every_network():
     told: list[int] = []
-    FusedEngine(jobs=2).fit_many(
+    FusedEngine(n_jobs=2).fit_many(
         Recipe(hidden=(4,), max_epochs=1),
         made_rows(),
         [(k,) for k in range(7)],
@@ -251,7 +251,7 @@ def test_an_interrupt_cancels_the_rest():
 
     rows = made_rows(2000)
     with pytest.raises(KeyboardInterrupt):
-        FusedEngine(jobs=2).fit_many(
+        FusedEngine(n_jobs=2).fit_many(
             Recipe(max_epochs=50, patience=50), rows, [(k,) for k in range(1000)], rows.X_val, interrupt
         )
     assert finished == [1]
@@ -260,7 +260,7 @@ def test_an_interrupt_cancels_the_rest():
 def test_settings_that_cannot_be_used():
     rows = made_rows(20)
     with pytest.raises(SettingError, match="jobs=0"):
-        FusedEngine(jobs=0)
+        FusedEngine(n_jobs=0)
     for flips in ((20,), (-1,), (1, 99)):
         with pytest.raises(SettingError, match="0 to 19"):
             FusedEngine().fit_many(Recipe(), rows, [(), flips], rows.X_val)

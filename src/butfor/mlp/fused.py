@@ -44,18 +44,18 @@ _preparing = threading.Lock()
 
 
 class FusedEngine(NetworkEngine):
-    """Trains `jobs` networks at a time (default: one per core) in compiled code."""
+    """Trains `n_jobs` networks at a time (default: one per core) in compiled code."""
 
     name = "fused"
 
-    def __init__(self, jobs: int | None = None) -> None:
-        if jobs is not None and jobs < 1:
-            raise SettingError(f"jobs={jobs} must be at least 1, or None for one per core.")
-        self.jobs = jobs or available_cores()
+    def __init__(self, n_jobs: int | None = None) -> None:
+        if n_jobs is not None and n_jobs < 1:
+            raise SettingError(f"n_jobs={n_jobs} must be at least 1, or None for one per core.")
+        self.n_jobs = n_jobs or available_cores()
 
     @property
     def width(self) -> int:
-        return self.jobs
+        return self.n_jobs
 
     def train(
         self,
@@ -69,7 +69,7 @@ class FusedEngine(NetworkEngine):
     ) -> None:
         prepare()
         trainings = Trainings(recipe, rows, people, seeds, fits)
-        with ThreadPoolExecutor(self.jobs) as pool:
+        with ThreadPoolExecutor(self.n_jobs) as pool:
             try:
                 jobs = enumerate(zip(flip_sets, seeds, strict=True))
                 futures = [pool.submit(trainings.run, k, flips, seed) for k, (flips, seed) in jobs]
