@@ -19,9 +19,10 @@ from butfor.data.bands import Cuts, in_order
 from butfor.data.check import Concern, check_people, check_table
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
+from butfor.follow_up import FollowUp
 from butfor.interrupt import held_back
 from butfor.learn.engines import choose_engine, definition_of
-from butfor.learn.ensemble import Ensemble, fresh_seeds
+from butfor.learn.ensemble import Ensemble
 from butfor.learn.learners import as_learner, first_model, seed_matters
 from butfor.learn.named import usual_network
 from butfor.learn.protocols import BIAS, Learner, Model
@@ -31,7 +32,6 @@ from butfor.prove import Bracket, provable, prove
 from butfor.provenance import data_hash
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import suited
-from butfor.result.one_standard import OneStandard
 from butfor.result.performance import Performance
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, DOUBT
@@ -39,26 +39,24 @@ from butfor.result.verdict import Verdict
 from butfor.rules import Allowed, as_phi, as_psi, eligible, flippable
 from butfor.run.compare import beside_ridge
 from butfor.run.conclude import Conclusions
-from butfor.run.one_standard import SHUFFLES, one_standard, standards_of
+from butfor.run.flip_together import one_standard
 from butfor.run.runner import Runner
 from butfor.run.settings import Settings, check_settings, record_of
 from butfor.search import as_strategy, budget_in_labels
 from butfor.search.ledger import Ledger
+from butfor.search.listed import Recorded
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
-from butfor.standard.groups import Standards
 from butfor.stopping import Stop, Stopper
 from butfor.validate import as_labels, as_person, as_positions, as_table, as_weights, like_training, training_table
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """What `searching` leaves as it is."""
-STANDARDS_SHARE = 0.2
-"""The share of the time given that comparing standards may take."""
 LEAST_TIME = 0.1
 """The share of the time given that a search has, however long reading and training took."""
 
 
-class LabelAudit(BaseEstimator):
+class LabelAudit(FollowUp, BaseEstimator):
     """Which few training labels decide about a person?
 
     Parameters
@@ -161,7 +159,7 @@ class LabelAudit(BaseEstimator):
             names = label_names or y.attrs.get("label_names") or tuple(str(c) for c in self.classes_)
             self.label_names_: tuple[str, str] = (str(names[0]), str(names[1]))
             self.adverse_ = None if adverse is None else self._label(adverse)
-            self._standards: Standards | None = None
+            self._forget()
             self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
             self.data_hash_ = data_hash(self.table_)
             self.budget_ = budget_in_labels(self.budget, self.table_.n)
@@ -224,7 +222,8 @@ class LabelAudit(BaseEstimator):
         concerns = check_people(self.table_.X, X)
         concerns += [performance.concern] if performance and performance.concern else []
         concerns = self.concerns_ + _noted(concerns, watch)
-        standards = self._compared(watch, stop, alone=len(cases) == 1)
+        searches = not isinstance(self.strategy_, Recorded)
+        standards = self._compared(watch, stop, alone=len(cases) == 1) if searches else None
         situation = everyone.of(np.array(cases, dtype=np.int64))
         psi = flippable(self.psi_, situation)
         people = np.flatnonzero(eligible(self.phi_, situation))
@@ -248,82 +247,42 @@ class LabelAudit(BaseEstimator):
                 )
                 runner.interrupted = standards is not None and standards.interrupted
                 runner.run(X, truth, list(cases))
-                one = None
-                if standards is not None and not (runner.interrupted or runner.out_of_time):
-                    one = self._one_standard(standards, everyone, truth, trainer, len(cases) == len(X))
+                whole = trainer if len(cases) == len(X) else None
+                more = self._about_labels(runner, everyone, truth, whole) if len(cases) > 1 and searches else {}
                 ending.enter_context(held_back())  # also while the ledger is closed
-            run = self._run_record(runner, X, time.monotonic() - begun) | {
-                "stop": {"seconds": stop.seconds, "retrainings": stop.retrainings} if stop else None,
-                "shuffles": runner.shuffles,
-                "performance": performance.to_dict() if performance else None,
-                "concerns": [concern.to_dict() for concern in concerns],
-                "standard": standards.to_dict() if standards else None,
-                "one_standard": one,
-            }
+            run = (
+                self._run_record(runner, X, time.monotonic() - begun)
+                | {
+                    "stop": {"seconds": stop.seconds, "retrainings": stop.retrainings} if stop else None,
+                    "shuffles": runner.shuffles,
+                    "performance": performance.to_dict() if performance else None,
+                    "concerns": [concern.to_dict() for concern in concerns],
+                    "standard": standards.to_dict() if standards else None,
+                }
+                | more
+            )
             doubt = self._standards.doubt if self._standards else None
-            return Population(Conclusions(runner, run, doubt).verdicts(cases), run, interrupted=runner.interrupted)
+            verdicts = Conclusions(runner, run, doubt).verdicts(cases)
+            values = () if self._values is None else self.label_values()
+            return Population(verdicts, run, interrupted=runner.interrupted, labels=values)
 
-    @property
-    def standard_(self) -> Standards:
-        """Each group's labels beside the standard of the others; computed when it is first asked for."""
-        self._check_fitted()
-        if self.adverse_ is None:
-            raise SettingError("Which label would people rather not have? Name it: fit(X, y, adverse=…).")
-        if self._standards is None or not self._standards.shuffles:
-            self._standards = standards_of(self)
-        return self._standards
-
-    @property
-    def doubt_(self) -> NDArray[np.float64]:
-        """Per training row, the probability of the other label by the standard of the other groups."""
-        self._check_fitted()
-        if self._standards is None:
-            self._standards = standards_of(self, shuffles=0)
-        return self._standards.doubt
-
-    def one_standard(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, watch: Watcher | None = None
-    ) -> list[OneStandard]:
-        """For every group that falls short of the others' standard by more than chance: who of X is decided otherwise
-        once as many of its doubted adverse labels are flipped, and what fresh seeds say of it."""
-        self._check_fitted()
-        X = as_table(X)
-        truth = None if y is None else as_labels(X, y).to_numpy() == self.classes_[1]
-        X = like_training(X, self.table_.X)
-        everyone = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
-        watch = watch or Watcher()
-        standards = self.standard_
-        with watch, single_threaded():
-            trainer = Trainer(self._engine(watch), self.learner_, self.table_, X, n_jobs=self.n_jobs, watch=watch)
-            return self._one_standard(standards, everyone, truth, trainer, True) or []
-
-    def _one_standard(
-        self, standards: Standards, everyone: Situation, truth: Any, trainer: Trainer, whole: bool
-    ) -> list[OneStandard] | None:
-        """`whole`: the trainer asks about everyone. None where it was stopped."""
-        assert self.adverse_ is not None
+    def _about_labels(self, runner: Runner, everyone: Situation, truth: Any, trainer: Trainer | None) -> dict[str, Any]:
+        """One standard for all, and the value of reviews; as far as it was not stopped. `trainer` asks about everyone,
+        where there is one."""
+        found: dict[str, Any] = {}
+        self._values = None
+        if self._standards is None or runner.interrupted or runner.out_of_time:
+            return found
+        watch, engine = runner.watch, runner.trainer.engine
         try:
-            if not whole:
-                trainer = Trainer(trainer.engine, self.learner_, self.table_, everyone.people, watch=trainer.watch)
-            seeds = fresh_seeds(self.learner_, self.fresh_seeds) if self.seeded_ else []
-            return one_standard(standards, self.adverse_, everyone, truth, trainer, seeds, self.seeded_)
+            watch.phase("the value of reviews")
+            self._value(everyone.people, everyone.groups, engine)
+            if self._standards.shuffles:
+                trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, watch=watch)
+                found["one_standard"] = one_standard(self._standards, self._together(everyone, truth, trainer))
         except KeyboardInterrupt:
-            trainer.watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
-            return None
-
-    def _compared(self, watch: Watcher, stop: Stop | None, alone: bool) -> Standards | None:
-        """The comparison of standards, where an adverse label is named and groups can be compared. Of a person `alone`
-        only the doubt about labels is wanted; where time is limited, a part of it is for this."""
-        seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
-        if self.adverse_ is None:
-            return None
-        try:
-            if self._standards is None or not (self._standards.shuffles or alone):
-                self._standards = standards_of(self, 0 if alone else SHUFFLES, seconds, watch)
-        except (TableError, SettingError) as error:
-            watch.note(f"Note: standards are not compared. {error}")
-            return None
-        return self._standards if self._standards.shuffles else None
+            watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
+        return found
 
     def _label(self, given: Any) -> int:
         """0 or 1, from a label's name or value."""

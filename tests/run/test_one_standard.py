@@ -12,9 +12,9 @@ import butfor
 from butfor.errors import ReplayError, SettingError
 from butfor.progress import Watcher
 from butfor.report.page import person_page, population_page
-from butfor.result.one_standard import OneStandard
+from butfor.result.flipped import OneStandard
 from butfor.result.schema import read_record
-from butfor.run.one_standard import standards_of
+from butfor.follow_up import standards_of
 
 
 def loans(rows, wronged, seed):

@@ -89,6 +89,8 @@ def audit(table: str, **options: Any) -> int:
     if o.compare_ridge and not population.interrupted:
         X, y, groups = data.X_test, data.y_test, data.groups["test"].iloc[people] if data.groups else None
         more["ridge"] = labels.compare_with_ridge(X.iloc[people], y.iloc[people], sensitive_features=groups)
+    if o.close_gap and not population.interrupted:
+        more["close_gap"] = wiring.closed_gap(labels, data, o, watch)
     population = population.with_run(**more)
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
@@ -100,7 +102,9 @@ def audit(table: str, **options: Any) -> int:
             drawing.join()
             config = written_config(settings, __version__)
             written = (
-                public.write(o.out) if public else printing.write_files(result, population, o.out, config, data.kept)
+                public.write(o.out)
+                if public
+                else printing.write_files(result, population, labels, o.out, config, data.kept)
             )
     except OutputError as error:  # the answer is there: print it before saying so
         unwritten = error

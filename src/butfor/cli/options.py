@@ -156,6 +156,14 @@ QUESTION = together(
             show_default=True,
             help="Ask again so often with the protected attribute shuffled: do groups differ by more than chance?",
         ),
+        option(
+            "--close-gap",
+            is_flag=False,
+            flag_value="selection",
+            type=click.Choice(["selection", "true-positive"]),
+            help="Also find the fewest doubted labels that bring two groups' selection (or true-positive) rates within "
+            "a point of each other.",
+        ),
         option("--max-seconds", metavar="TIME", help="Stop in time (90s, 10m, 2h) and say what is left."),
     ),
     setting("--rank"),

@@ -60,9 +60,15 @@ def _seeds(labels: LabelAudit) -> str:
 
 
 def write_files(
-    result: Verdict | Population, population: Population, folder: Path, config: str, kept: pd.DataFrame | None
+    result: Verdict | Population,
+    population: Population,
+    labels: LabelAudit,
+    folder: Path,
+    config: str,
+    kept: pd.DataFrame | None,
 ) -> list[str]:
-    """The record, the page, a row per person (with what is kept of the test rows), the keystones, and the settings."""
+    """The record, the page, a row per person (with what is kept of the test rows), the keystones, every label with what
+    a review of it is worth, and the settings."""
     from butfor.cli.config import FILE
     from butfor.files import make_folder, save_table, save_text
 
@@ -74,9 +80,12 @@ def write_files(
         people = people.join(theirs.rename(columns={c: f"{c} (kept)" for c in theirs if c in people}))
     save_table(folder / "people.csv", people, index=False)
     save_table(folder / "keystones.csv", population.keystones)
+    valued = ["labels.csv"] if population.labels else []
+    if valued:
+        save_table(folder / "labels.csv", labels.review_frame(population).rename_axis("row"))
     result.to_html(folder / "report.html")
     save_text(folder / FILE, config)
-    return ["audit.json", "people.csv", "keystones.csv", "report.html", FILE]
+    return ["audit.json", "people.csv", "keystones.csv", *valued, "report.html", FILE]
 
 
 def print_verdict(verdict: Verdict) -> None:
@@ -110,10 +119,12 @@ def print_population(population: Population) -> None:
         from butfor.report.overview import ridge_sentence
 
         say(ridge_sentence(population.run["ridge"]))
-    top = population.keystones["people"].head(REVIEW_FIRST)
-    if len(top):
-        most = [f"row {row} ({int(people)})" for row, people in top.items()]
-        say(f"Labels in most flip sets, to review first: {', '.join(most)}.")
+    if population.closed_gap:
+        say(population.closed_gap.sentence)
+    top = population.labels[:REVIEW_FIRST]
+    if top:
+        first = [f"row {label.row} (doubt {label.doubt:.2f})" for label in top]
+        say(f"Labels to review first: {', '.join(first)}; 'butfor review' makes tasks of the first 100.")
 
 
 def print_public(view: Public) -> None:

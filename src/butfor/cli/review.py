@@ -20,22 +20,27 @@ FILE = click.Path(path_type=Path)
 
 @command()
 @argument("file", type=FILE)
-@option("--out", type=FILE, help="A new folder for the tasks; with --answers, the folder for corrections.csv.")
-@option("--all", "every", is_flag=True, help="The labels of every find, not of the solid ones alone.")
-@option("--most", type=int, help="At most so many labels, those in most people's flip sets first.")
+@option("--out", type=FILE, help="A new folder for the tasks; with --answers, the folder for what became of them.")
+@option("--labels", type=int, help="So many labels, those whose review is worth most. Default: 100.")
 @option("--hide", help="Further columns not to show, separated by commas. The protected ones never are.")
 @option("--random-state", type=int, help="Seed of decoys, order and ids. Default: 0.")
 @option("--answers", type=FILE, help="What reviewers answered: tasks.csv filled in, or Label Studio's JSON export.")
 @option("--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder.")
-def review(file: Path, out: Path | None, answers: Path | None, key: Path | None, **choice: Any) -> None:
-    """Have the labels that decisions hinge on reviewed by someone who does not know which they are.
+@option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
+def review(
+    file: Path, out: Path | None, answers: Path | None, key: Path | None, model: str | None, **choice: Any
+) -> None:
+    """Have the labels whose review is worth most reviewed by someone who does not know which they are, and see what the
+    corrections change.
 
     \b
     butfor review report/audit.json --out tasks/
-    butfor review report/audit.json --answers tasks/tasks.csv
+    butfor review report/audit.json --answers tasks/tasks.csv --out after/
+    butfor review after/review.json --out more-tasks/
 
-    FILE is the JSON of 'butfor audit'. The first command writes the labels in the flip sets of solid finds, and as many
-    decoys; the second compares what reviewers say about them.
+    FILE is the JSON of 'butfor audit', or of an earlier round. The first command writes the labels that are doubted and
+    that decisions rest on, and as many decoys. The second makes the corrections, trains the model anew, and writes who
+    is decided otherwise. The third asks about labels that were not reviewed yet.
     """
     from butfor.result.population import Population
 
@@ -43,9 +48,10 @@ def review(file: Path, out: Path | None, answers: Path | None, key: Path | None,
     if answers is not None:
         given = [name for name, value in choice.items() if value]
         if given:
-            flag = "all" if given[0] == "every" else given[0].replace("_", "-")
-            raise SettingError(f"--{flag} says what to review and goes with --out alone, not with --answers.")
-        _compare(audit, answers, key, out)
+            raise SettingError(
+                f"--{given[0].replace('_', '-')} says what to review and goes with --out alone, not with --answers."
+            )
+        _close(audit, answers, key, out, model)
     elif out is not None:
         _hand_out(audit, out, key, **choice)
     else:
@@ -53,14 +59,22 @@ def review(file: Path, out: Path | None, answers: Path | None, key: Path | None,
 
 
 def _hand_out(
-    audit: Population, out: Path, key: Path | None, *, hide: str | None, random_state: int | None, **choice: Any
+    audit: Population,
+    out: Path,
+    key: Path | None,
+    *,
+    labels: int | None,
+    hide: str | None,
+    random_state: int | None,
 ) -> None:
-    from butfor.review.select import make_review
+    from butfor.review.select import LABELS, review_of
     from butfor.review.tasks import write_review
 
-    made = make_review(audit, hide=names_in(hide), seed=random_state or 0, **choice)
+    most = min(LABELS, len(audit.labels)) if labels is None else labels
+    made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
     shown, kept = write_review(made, out, key)
     say(made.sentence)
+    say(made.expectation)
     say(f"For the reviewer: the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
     say(
         f"Not for the reviewer: {kept}, which tells what the labels are and which matter. Keep it: answers cannot be "
@@ -68,22 +82,36 @@ def _hand_out(
     )
 
 
-def _compare(audit: Population, answers: Path, key: Path | None, out: Path | None) -> None:
-    from butfor.files import make_folder, save_table
+def _close(audit: Population, answers: Path, key: Path | None, out: Path | None, model: str | None) -> None:
+    """Read the answers and, with a folder for it, make the corrections and train anew."""
+    from butfor.files import make_folder
+    from butfor.learn.named import model_named
+    from butfor.progress import ConsoleWatcher
     from butfor.result.record import checksum
+    from butfor.result.reviewed import disagreement
     from butfor.review.answers import read_answers
+    from butfor.review.close import close_review, write_after
     from butfor.review.tasks import key_for, read_key
 
     tasks = read_key(key or key_for(answers), checksum(audit.to_dict()))
     first, second = audit.run["label_names"]
     outcome = read_answers(answers, tasks, (str(first), str(second)))
-    say(outcome.sentence)
-    if outcome.lines:
-        say("\n  ".join(["Keystones whose label the reviewer would change:", *outcome.lines]))
-    if out is not None:
-        make_folder(out)
-        save_table(out / "corrections.csv", outcome.corrections(), index=False)
-        say(f"Wrote {out / 'corrections.csv'}.", err=True)
+    if out is None:
+        hit, told = outcome.counts(decoys=False)
+        say(f"Reviewers disagree with the recorded label of {hit} of {told} labels.")
+        say(disagreement((hit, told), outcome.counts(decoys=True)))
+        say("With --out FOLDER the corrections are made and the model is trained anew.")
+        return
+    make_folder(out)
+    given = None if model is None else model_named(model)
+    after = close_review(audit, outcome, given, ConsoleWatcher())
+    reviewed = after.population.reviewed
+    assert reviewed is not None
+    for line in (reviewed.sentence, *reviewed.lines):
+        say(line)
+    written = write_after(after, out)
+    say(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
+    say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
 
 
 @command()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from butfor.data.bands import Cuts
     from butfor.progress import Watcher
     from butfor.report.public import Public
+    from butfor.result.flipped import ClosedGap
     from butfor.stopping import Stop
 
 NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "public", "engine", "n_jobs")
@@ -111,6 +112,15 @@ def explained(
         watch=watch,
         stop=_stop(o, time.monotonic() - begun),
     )
+
+
+def closed_gap(labels: LabelAudit, data: Dataset, o: SimpleNamespace, watch: Watcher) -> ClosedGap:
+    """The fewest doubted labels that close the gap that --close-gap names."""
+    if labels.adverse_ is None:
+        raise SettingError("--close-gap: say with --adverse which label people would rather not have.")
+    groups = data.groups["test"] if data.groups else None
+    by = o.close_gap.replace("-", " ")
+    return labels.close_gap(data.X_test, data.y_test, by=by, sensitive_features=groups, watch=watch)
 
 
 @contextmanager

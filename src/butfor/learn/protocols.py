@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -97,6 +97,13 @@ class Table:
             y.iloc[at] = [other[value] for value in y.iloc[at]]
         return X, y
 
+    def corrected(self, positions: Sequence[int]) -> Table:
+        """The same rows with these labels turned for good; rows that were set aside stay so."""
+        y, at = self.y.copy(), list(positions)
+        if at:
+            y.iloc[at] = self.classes[1 - self.zero_one[at].astype(int)]
+        return replace(self, y=y, whole=None)
+
     def _coded(self, y: pd.Series) -> Floats:
         return (y.to_numpy() == self.classes[1]).astype(np.float32)
 
@@ -139,8 +146,11 @@ class Model:
         network is exactly linear around a person (section 2 of the paper)."""
         return None
 
-    def flip_effects(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
-        """The change of each person's margin if label i were flipped, `[people × n]`."""
+    def flip_effects(
+        self, table: Table, people: pd.DataFrame, weights: NDArray[Any] | None = None
+    ) -> NDArray[np.float64]:
+        """The change of each person's margin if label i were flipped, `[people × n]`; with `weights [sums × people]`,
+        which add up to 1, of weighted means of their margins, `[sums × n]`."""
         raise NotImplementedError
 
     def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:

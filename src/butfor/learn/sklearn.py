@@ -294,17 +294,24 @@ class SklearnModel(Model):
         rows, asked = self.inputs(table.X), self.inputs(people)
         return None if rows is None or asked is None else (rows, asked)
 
-    def flip_effects(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
-        if len(people) > TOGETHER and by_neighbours(self.estimator):
-            blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
-            return np.concatenate([self.flip_effects(table, block) for block in blocks])
+    def flip_effects(
+        self, table: Table, people: pd.DataFrame, weights: NDArray[Any] | None = None
+    ) -> NDArray[np.float64]:
         if type(self.final) is ThresholdedRegressor:
-            shares = self.final.share_of_labels(self.step_inputs(table.X), self.step_inputs(people), table.weight)
-            return shares * (1 - 2 * table.zero_one)[None, :]
+            size = TOGETHER if by_neighbours(self.estimator) or weights is not None else max(1, len(people))
+            places = [slice(k, k + size) for k in range(0, len(people), size)]
+            blocks = (self._share_of_labels(table, people.iloc[some]) for some in places)
+            if weights is None:
+                return np.concatenate(list(blocks))
+            return np.sum([weights[:, some] @ block for some, block in zip(places, blocks, strict=True)], axis=0)
         rows, asked = self.inputs(table.X), self.inputs(people)
         assert rows is not None
         assert asked is not None
-        return linear.flip_effects(self.final, rows, asked, table)
+        return linear.flip_effects(self.final, rows, asked if weights is None else weights @ asked, table)
+
+    def _share_of_labels(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        shares = self.final.share_of_labels(self.step_inputs(table.X), self.step_inputs(people), table.weight)
+        return np.asarray(shares * (1 - 2 * table.zero_one)[None, :])
 
     def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]

@@ -48,6 +48,8 @@ MEMORY_LIMIT = {"cpu": 2**30, "cuda": 2**34}
 """Bytes that a block of networks may take by default, its training states and what it computes with."""
 MOST_NETWORKS = {"cpu": 16, "cuda": 4096}
 """Networks in one block: more would only leave the caches."""
+SUMMED = 1024
+"""People whose gradients are held at a time where only sums of them are asked for."""
 MOST_DIRECTIONS = {"cpu": 32, "cuda": 4096}
 """Directions in one Hessian product: more would only push its sums out of the cache."""
 
@@ -88,11 +90,17 @@ class GradientResult:
 
 class Sweep(NamedTuple):
     """One network, by its seed and the labels turned, and the people whose logits are differentiated: positions
-    in the array of people."""
+    in the array of people. With `weights [sums × people]` sums of their logits take the place of the logits."""
 
     seed: int
     flips: FlipSet
     people: Positions
+    weights: Numbers | None = None
+
+    @property
+    def outcomes(self) -> int:
+        """How many numbers are differentiated."""
+        return len(self.people) if self.weights is None else len(self.weights)
 
 
 def sweep_many(
@@ -117,7 +125,7 @@ def sweep_many(
     results: dict[int, GradientResult] = {}
     with one_thread(), float32_products(), torch.no_grad():
         data = Data.of(rows, people, where, dtype)
-        for places in _blocks(recipe, data, [len(sweep.people) + epochs for sweep in sweeps], limit):
+        for places in _blocks(recipe, data, [sweep.outcomes + epochs for sweep in sweeps], limit):
             block = Block(recipe, data, rows, [sweeps[k] for k in places], limit, halt)
             results |= zip(places, block.walk_back(epochs), strict=True)
     return [results[k] for k in range(len(sweeps))]
@@ -201,6 +209,9 @@ class Block(Stack):
         state = len(State._fields) * self.p * data.X.element_size() * len(sweeps)
         self.tape = Tape(max(1, memory_limit // (4 * state)))
         self.course, self.members = [self.weights.clone()], [np.arange(len(sweeps))]
+        self.mixed: Tensor | None = None
+        if sweeps[0].weights is not None:  # then all of them have such sums, of the same people
+            self.mixed = torch.as_tensor(np.array([s.weights for s in sweeps]), dtype=data.X.dtype).to(data.X.device)
         for members, after in self.train(self.tape.record):
             self.course.append(after.w)
             self.members.append(members)
@@ -220,17 +231,16 @@ class Block(Stack):
         self.order = np.argsort(-self.last, kind="stable")
         self.place = np.argsort(self.order)
         people = self._people()
-        outcomes = logit_gradients(self.layers(self.weights), self.recipe.activation, people)
-        gradients, logits = self._walk(outcomes).cpu().numpy(), self._epoch_logits(people)
-        width, weights = people.shape[1], self.weights.cpu().numpy()
+        outcomes, logits = self._outcomes(people), self._epoch_logits(people)
+        gradients, width, weights = self._walk(outcomes).cpu().numpy(), outcomes.shape[1], self.weights.cpu().numpy()
         return [
             GradientResult(
                 labels=self.labels[s],
-                logits=logits[s, 0, : len(sweep.people)],
-                gradient=gradients[s, : len(sweep.people)],
+                logits=logits[s, 0, : sweep.outcomes],
+                gradient=gradients[s, : sweep.outcomes],
                 network=self._network(s, weights[s]),
                 epochs=tuple(each),
-                epoch_logits=logits[s, : len(each), : len(sweep.people)],
+                epoch_logits=logits[s, : len(each), : sweep.outcomes],
                 validation_losses=self.losses[s, each],
                 validation_gradients=gradients[s, width : width + len(each)],
             )
@@ -244,6 +254,17 @@ class Block(Stack):
             row[: len(sweep.people)] = sweep.people
         return self.data.people[self.index(at)]
 
+    def _outcomes(self, people: Tensor) -> Tensor:
+        """∂logit/∂w of each network's people after the kept epoch, or of the sums of them, `[S × outcomes × p]`."""
+        layers, mixed = self.layers(self.weights), self.mixed
+        if mixed is None:
+            return logit_gradients(layers, self.recipe.activation, people)
+        total = self.weights.new_zeros(len(people), mixed.shape[1], self.p)
+        for first in range(0, people.shape[1], SUMMED):
+            some = slice(first, first + SUMMED)
+            total += mixed[:, :, some] @ logit_gradients(layers, self.recipe.activation, people[:, some])
+        return total
+
     def _weights(self, epoch: int, networks: Positions) -> Tensor:
         """These networks' weights after an epoch, `[networks × p]`."""
         return self.course[epoch][self.index(np.searchsorted(self.members[epoch], networks))]
@@ -256,7 +277,7 @@ class Block(Stack):
             layers = self.layers(self._weights(epoch, networks))
             after = forward(layers, self.recipe.activation, people[self.index(networks)])[1]
             logits[networks, number] = after.cpu().numpy()
-        return logits
+        return logits if self.mixed is None else logits @ self.mixed.mT.cpu().numpy()
 
     def _network(self, s: int, packed: Numbers) -> Network:
         recipe, kept = replace(self.recipe, seed=self.sweeps[s].seed), self.kept[s]

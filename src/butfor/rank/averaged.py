@@ -45,6 +45,11 @@ class Averaged(Ranking):
             total += scores
         return total / len(members)
 
+    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
+        members = model.members[: self.ranking.enough]
+        found = np.array(list(self.ranking.total_members(members, table, people, weights, out)))
+        return trimmed_mean(found) if self.ranking.rough else np.asarray(found.mean(axis=0))
+
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
         return self.ranking.score_at(model, table, people, flips)
 

@@ -28,3 +28,7 @@ class Influence(Ranking):
         with single_threaded():
             effects = model.flip_effects(table, people)
         return effects * away(model.logits(people))[:, None]
+
+    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
+        with single_threaded():
+            return model.flip_effects(table, people, weights) * out

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import Model, Table
-from butfor.rank.ranking import Ranking
+from butfor.rank.ranking import Ranking, Scores
 
 
 class Leaves(Ranking):
@@ -28,3 +28,12 @@ class Leaves(Ranking):
         for mine, others in zip(ours.T, theirs.T, strict=True):
             shared += mine[:, None] == others[None, :]
         return shared / ours.shape[1]
+
+    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
+        ours, theirs = model.leaves(people), model.leaves(table.X)
+        total = np.zeros((len(weights), table.n))
+        for mine, others in zip(ours.T, theirs.T, strict=True):
+            names, places = np.unique(np.concatenate([mine, others]), return_inverse=True)
+            for sums, weight in zip(total, weights, strict=True):
+                sums += np.bincount(places[: len(mine)], weight, len(names))[places[len(mine) :]]
+        return total / ours.shape[1]

@@ -17,6 +17,8 @@ from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table
 from butfor.machine import available_cores, results
 
 Scores = NDArray[np.floating[Any]]
+BLOCK = 256
+"""People whose scores are held at a time where only their sum is asked for."""
 
 
 class Ranking:
@@ -46,6 +48,16 @@ class Ranking:
         """`[people × training rows]`, higher = flip first."""
         raise NotImplementedError
 
+    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
+        """Scores summed over people, `[sums × training rows]`: each row of `weights [sums × people]` adds up to 1 and
+        says how much people count in one sum. All of them are decided alike, and `out` is the direction out of that
+        decision: +1 towards class 1, −1 away from it."""
+        total = np.zeros((len(weights), table.n))
+        for first in range(0, len(people), BLOCK):
+            some = slice(first, first + BLOCK)
+            total += weights[:, some] @ checked_scores(self, model, table, people.iloc[some])
+        return total
+
     @property
     def enough(self) -> int | None:
         """Members of an ensemble to average over where all would take long."""
@@ -64,6 +76,12 @@ class Ranking:
         with ThreadPoolExecutor(cores) as pool:
             for first in range(0, len(members), cores):
                 yield from results([pool.submit(one, member) for member in members[first : first + cores]])
+
+    def total_members(
+        self, members: Sequence[Model], table: Table, people: pd.DataFrame, weights: Scores, out: int
+    ) -> Iterator[Scores]:
+        """The sums of several models in turn."""
+        return (self.total(member, table, people, weights, out) for member in members)
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
         """Scores for each person once their own `flips` are made."""

@@ -11,15 +11,18 @@ from typing import Any
 from markupsafe import Markup
 
 from butfor.report import charts
-from butfor.report.standards import one_standard, standards
+from butfor.report.standards import one_standard, standards, yield_curve
 from butfor.report.summary import LONGEST, asides, audited, marked, method_facts, settle
 from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST, NOT_CHECKED, SEED_BOUND, UNDECIDED, WORDS
+from butfor.result.labels import expectation
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, LACKS, RETRAINED, SOLIDITY, STATUS, UNSEEDED
 
+MOST_TASKS = 100
+"""Labels to review that a page speaks of."""
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 
 
@@ -39,6 +42,8 @@ def population(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[
         "ridge": ridge_sentence(run["ridge"]) if run.get("ridge") else "",
         "chance": {"said": _chance(p), "glossary": _glossary(p)},
         "budget": _budget(p),
+        "review": to_review(p, addressed),
+        "gap": p.closed_gap.sentence if p.closed_gap else "",
         "keystones": keystones(p, addressed),
         "meaning": {"shows": _shows(p), "lacks": _lacks(p)},
         "next": {"steps": steps},
@@ -242,8 +247,34 @@ def _steps(p: Population) -> list[Markup]:
     return [marked(step, **given) for step in steps]
 
 
+def to_review(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[str, Any] | None:
+    """The labels whose review is worth most, what to expect of it, and the people behind each."""
+    if not p.labels:
+        return None
+    behind: dict[int, list[tuple[str, str]]] = {}
+    for verdict, address in addressed:
+        for position in verdict.positions:
+            behind.setdefault(position, []).append((f"{verdict.case}", address))
+    return {
+        "expectation": expectation(p.labels[:MOST_TASKS]),
+        "chart": yield_curve(p.labels[:MOST_TASKS]).svg("Labels likely to be wrong against labels reviewed"),
+        "towards": p.run.get("adverse"),
+        "rows": [
+            (
+                shown(label.row, LONGEST),
+                shown(label.group),
+                label.label,
+                f"{label.doubt:.2f}",
+                f"{label.value:.2g}",
+                behind.get(label.position, [])[:MOST_KEYSTONE_PEOPLE],
+            )
+            for label in p.labels[:MOST_KEYSTONES]
+        ],
+    }
+
+
 def keystones(people: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[str, Any]:
-    """The labels to review first, with the people whose flip sets they are in."""
+    """The labels that flip sets consist of, with the people whose sets they are in."""
     frame = people.keystones
     who: dict[Any, list[tuple[str, str]]] = {}
     for verdict, address in addressed:

@@ -25,8 +25,9 @@ from markupsafe import Markup, escape
 from butfor._version import __version__
 from butfor.report import overview, people, summary
 from butfor.report.drawing import THEME
-from butfor.report.standards import standards
+from butfor.report.standards import differences, percent, standards
 from butfor.report.text import LONGEST, plural, short, shown
+from butfor.result.fresh import SOLID
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS
@@ -105,6 +106,46 @@ def standard_page(found: Standards, table: str | None = None) -> str:
         answer=found.answer,
         t=standards(found.to_dict()),
         labels=labels,
+    )
+
+
+def review_page(population: Population) -> str:
+    """What a review changed, before and after side by side."""
+    r, names = population.reviewed, [str(name) for name in population.run["label_names"]]
+    assert r is not None
+    groups = [(f"{group}: decided '{r.favourable}'", *map(percent, rates)) for group, rates in r.rates.items()]
+    standing = [(f"{name}: by the standard of the others", before, after) for name, before, after in r.differences]
+    right = [("Right about the test labels", *map(percent, r.accuracy))] if r.accuracy else []
+    people = [
+        (
+            f"{turned.case}",
+            shown(turned.row),
+            shown(turned.group),
+            *(names[int(logit > 0)] for logit in (turned.logit, turned.counterfactual_logit)),
+            r.word(turned),
+        )
+        for turned in r.turned
+    ]
+    charts = [
+        (name, differences(some).svg(f"Difference to the others' standard per group, {name.lower()}"))
+        for name, some in (("Before", r.before), ("After", r.after))
+        if some
+    ]
+    return _render(
+        "review.html",
+        title="After a review",
+        run=population.run,
+        table=population.run["data"].get("table"),
+        r=r,
+        tiles=[
+            ("Labels corrected", f"{len(r.flips)} of {r.labels}"),
+            ("People decided otherwise", str(len(r.turned))),
+            ("of them whatever the seed", str(sum(r.word(turned) == SOLID for turned in r.turned))),
+        ],
+        said=r.said,
+        rows=[*groups, *standing, *right],
+        charts=charts,
+        people=people,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from butfor.report.drawing import Drawing
 from butfor.report.text import short, shown
+from butfor.result.labels import LabelValue, expected_wrong
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
 from butfor.standard.groups import ASSUMPTION, BINS, GroupStandard
@@ -39,8 +40,8 @@ def one_standard(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> lis
     return [
         {
             "sentence": one.sentence,
-            "rates": [(short(group, 60), *map(_percent, rates)) for group, rates in one.rates.items()],
-            "accuracy": [_percent(share) for share in one.accuracy or ()],
+            "rates": [(short(group, 60), *map(percent, rates)) for group, rates in one.rates.items()],
+            "accuracy": [percent(share) for share in one.accuracy or ()],
             "turned": [
                 (f"{person.case}", shown(person.group), one.word(person), addresses.get(person.case, ""))
                 for person in one.turned
@@ -50,7 +51,7 @@ def one_standard(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> lis
     ]
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
@@ -78,6 +79,24 @@ def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
         drawing.text(x(tick), bottom + 11, f"{tick:+d}".replace("-", "−") if tick else "0", 9, "center", colour="muted")
     said = "points of the favourable label that the group is short of (right) or beyond (left)"
     drawing.text((LEFT + RIGHT) / 2, bottom + 27, said, 9, "center", colour="muted")
+    return drawing
+
+
+def yield_curve(labels: Sequence[LabelValue]) -> Drawing:
+    """How many of the first k labels are likely to be wrong, for every k."""
+    expected, left = expected_wrong(labels), 60.0
+    drawing, most, count = Drawing(RIGHT + 30, HIGH + 40), max(1.0, expected[-1]), len(expected)
+    points = [
+        (left + (RIGHT - left) * k / count, HIGH - (HIGH - 12) * each / most) for k, each in enumerate([0.0, *expected])
+    ]
+    drawing.line([*points, (RIGHT, HIGH)], "flip", fill=True, opacity=0.25)
+    drawing.line(points, "flip", 2)
+    drawing.line([(left, 12), (left, HIGH), (RIGHT, HIGH)], "line")
+    for share in (0.25, 0.5, 0.75, 1):
+        at = left + (RIGHT - left) * share
+        drawing.text(at, HIGH + 11, f"{round(count * share)}", 9, "center", colour="muted")
+    drawing.text((left + RIGHT) / 2, HIGH + 27, "labels reviewed", 9, "center", colour="muted")
+    drawing.text(left - 5, 12, f"{most:.0f}", 9, "right", colour="muted")
     return drawing
 
 

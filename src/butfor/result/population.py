@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,11 +18,13 @@ import pandas as pd
 from butfor.data.bands import in_order
 from butfor.errors import SettingError
 from butfor.result import headline
+from butfor.result.flipped import ClosedGap, OneStandard
 from butfor.result.fresh import SOLID, counted
 from butfor.result.groups import Comparison, Shuffles, compare
-from butfor.result.one_standard import OneStandard
+from butfor.result.labels import LabelValue
 from butfor.result.performance import Performance
-from butfor.result.record import Run, as_json, file_of, written
+from butfor.result.record import Run, as_json, file_of, stored, written
+from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
 from butfor.standard.groups import GroupStandard, answer_of
 
@@ -49,8 +52,16 @@ class Population(Sequence[Verdict]):
     A sequence: `population[3]` is the fourth verdict. The verdict about the person at position 182 of the table is
     `population.about(182)`."""
 
-    def __init__(self, verdicts: Sequence[Verdict], run: Mapping[str, Any], interrupted: bool = False) -> None:
+    def __init__(
+        self,
+        verdicts: Sequence[Verdict],
+        run: Mapping[str, Any],
+        interrupted: bool = False,
+        labels: Sequence[LabelValue] = (),
+    ) -> None:
         self.verdicts = tuple(verdicts)
+        self.labels = tuple(labels)
+        """The training labels that are worth a review, the most valuable first."""
         self.run = Run({**run, "interrupted": True}) if interrupted else Run(run)
 
     def __len__(self) -> int:
@@ -83,7 +94,7 @@ class Population(Sequence[Verdict]):
     def with_run(self, **more: Any) -> Population:
         """The same verdicts with more said of the run."""
         run = Run(self.run | more)
-        return Population([replace(verdict, run=run) for verdict in self.verdicts], run)
+        return Population([replace(verdict, run=run) for verdict in self.verdicts], run, labels=self.labels)
 
     @property
     def interrupted(self) -> bool:
@@ -272,6 +283,23 @@ class Population(Sequence[Verdict]):
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
 
     @property
+    def hinging(self) -> Counter[int]:
+        """Training rows by position, and how many people's flip sets they are in."""
+        return Counter(position for verdict in self.found for position in verdict.positions)
+
+    @property
+    def reviewed(self) -> Reviewed | None:
+        """What a review of these labels changed, where there was one."""
+        told = self.run.get("reviewed")
+        return Reviewed.of(told) if told else None
+
+    @property
+    def closed_gap(self) -> ClosedGap | None:
+        """The fewest doubted labels that close the gap between two groups, where that was asked for."""
+        told = self.run.get("close_gap")
+        return ClosedGap.of(told) if told else None
+
+    @property
     def standards(self) -> list[GroupStandard]:
         """Each group beside the standard of the others; none where no adverse label was named."""
         return [GroupStandard.of(group) for group in (self.run.get("standard") or {}).get("groups", [])]
@@ -288,7 +316,7 @@ class Population(Sequence[Verdict]):
 
     def to_dict(self) -> dict[str, Any]:
         """The record: the settings once, and what was measured about each person."""
-        return file_of(self.run, [v.measurements() for v in self.verdicts])
+        return file_of(self.run, [v.measurements() for v in self.verdicts], stored(self.labels))
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The record as JSON text, also written to `path` where one is given."""
@@ -310,7 +338,7 @@ class Population(Sequence[Verdict]):
     @classmethod
     def of(cls, record: Record) -> Population:
         """The population that follows from a record."""
-        return cls([Verdict.of(person, record.run) for person in record.people], record.run)
+        return cls([Verdict.of(person, record.run) for person in record.people], record.run, labels=record.labels)
 
     def plot(self) -> Figure:
         """The share of decisions that so many labels turn, for everyone and per group."""

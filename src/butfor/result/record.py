@@ -19,6 +19,8 @@ from butfor.files import save_text
 SCHEMA_VERSION = 4
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 CHECKSUM = "checksum"
+LISTS = ("people", "labels")
+"""What a record holds many of."""
 
 
 class Run(Mapping[str, Any]):
@@ -56,9 +58,10 @@ def stored(value: Any) -> Any:
     return plain(value)
 
 
-def file_of(run: Run, people: list[dict[str, Any]]) -> dict[str, Any]:
-    """The record of a run and its people."""
-    return {"schema_version": SCHEMA_VERSION, "run": dict(run), "people": people}
+def file_of(run: Run, people: list[dict[str, Any]], labels: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The record of a run, its people, and the labels that are worth a review."""
+    record = {"schema_version": SCHEMA_VERSION, "run": dict(run), "people": people}
+    return record | {"labels": labels} if labels else record
 
 
 def checksum(record: Mapping[str, Any]) -> str:
@@ -74,11 +77,14 @@ def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_json(record: dict[str, Any]) -> str:
-    """A record as the text of a file: strict JSON, sealed, one line per person."""
-    rest = {name: value for name, value in sealed(record).items() if name != "people"}
-    head = json.dumps(rest, indent=1, ensure_ascii=False, allow_nan=False)
-    people = ",\n".join(f"  {json.dumps(each, ensure_ascii=False, allow_nan=False)}" for each in record["people"])
-    return f'{head[:-2]},\n "people": [\n{people}\n ]\n}}\n'
+    """A record as the text of a file: strict JSON, sealed, one line per person and per label."""
+    rest = {name: value for name, value in sealed(record).items() if name not in LISTS}
+    text = json.dumps(rest, indent=1, ensure_ascii=False, allow_nan=False)[:-2]
+    for name in LISTS:
+        if name in record:
+            lines = (f"  {json.dumps(each, ensure_ascii=False, allow_nan=False)}" for each in record[name])
+            text += f',\n "{name}": [\n' + ",\n".join(lines) + "\n ]"
+    return f"{text}\n}}\n"
 
 
 def signed(logit: float) -> str:

@@ -3,7 +3,8 @@
 By msgspec: it imports in half the time of pydantic, decodes into our own dataclasses, and names the first fault by its
 path. Reading a file needs it; auditing and writing do not.
 
-    {"schema_version": 4, "run": settings, once, "people": [what was measured about each], "checksum": "sha256:…"}
+    {"schema_version": 4, "run": settings, once, "people": [what was measured about each],
+     "labels": [the training labels that are worth a review], "checksum": "sha256:…"}
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, NotRequired, TypedDict
 
@@ -19,10 +20,12 @@ import msgspec
 from msgspec import Meta
 
 from butfor.errors import ReplayError
+from butfor.result.flipped import ClosedGap, OneStandard
 from butfor.result.groups import Shuffles
-from butfor.result.one_standard import OneStandard
+from butfor.result.labels import LabelValue
 from butfor.result.person import Cell, Person
 from butfor.result.record import SCHEMA_VERSION, Run, checksum
+from butfor.result.reviewed import Reviewed
 from butfor.standard.groups import GroupStandard
 
 LARGEST_FILE = 2 * 1024**3
@@ -102,6 +105,8 @@ class Settings(TypedDict):
     adverse: NotRequired[str | None]
     standard: NotRequired[StandardsBlock | None]
     one_standard: NotRequired[list[OneStandard] | None]
+    close_gap: NotRequired[ClosedGap | None]
+    reviewed: NotRequired[Reviewed | None]
     learner: dict[str, Any]
     seeded: bool
     budget: Positive
@@ -144,6 +149,7 @@ class Settings(TypedDict):
 class _File:
     run: Settings
     people: list[Person]
+    labels: list[LabelValue] = field(default_factory=list)
     checksum: str = ""
 
 
@@ -153,6 +159,7 @@ class Record:
 
     run: Run
     people: list[Person]
+    labels: list[LabelValue]
     where: str
     sealed: bool
 
@@ -208,13 +215,20 @@ def check_record(record: Any, where: str = "The record") -> Record:
         _check_together(file)
     except msgspec.ValidationError as error:
         raise ReplayError(f"The record is bent: {_sentence(str(error))}.") from None
-    return Record(Run(record["run"]), file.people, where, file.checksum == checksum(record))
+    return Record(Run(record["run"]), file.people, file.labels, where, file.checksum == checksum(record))
 
 
 def _check_together(file: _File) -> None:
     """What people must have in common with the run."""
     rows, budget, names = file.run["data"]["training_rows"], file.run["budget"], file.run["label_names"]
     cases = [person.case for person in file.people]
+    reviewed = file.run.get("reviewed")
+    for name, positions in (
+        ("labels", [label.position for label in file.labels]),
+        ("run.reviewed", [*reviewed.answered, *reviewed.corrected] if reviewed else []),
+    ):
+        if any(not 0 <= at < rows for at in positions):
+            raise msgspec.ValidationError(f"{name} has a training row beyond the {rows} there are")
     for k, person in enumerate(file.people):
         place = f"people[{k}]"
         positions = [flip.position for flip in person.flip_set]

@@ -1,4 +1,4 @@
-"""What reviewers answered, and what it says about the labels that decisions hinge on."""
+"""What reviewers answered, checked: every task has an answer, and every answer is a label or "cannot tell"."""
 
 from __future__ import annotations
 
@@ -6,83 +6,85 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from butfor.errors import TableError
-from butfor.result.groups import LEVEL
-from butfor.result.record import percent
-from butfor.review.select import ID, LABEL, Task
+from butfor.errors import SettingError, TableError
+from butfor.review.select import CANNOT_TELL, ID, LABEL, Review, Task
 
-COLUMNS = ["row", "position", "recorded", "reviewed", "people", "kind"]
+COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "value", "people", "kind"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Tasks with their answers; those without an answer were not reviewed."""
+    """Tasks with their answers; `CANNOT_TELL` is one of them."""
 
     tasks: tuple[Task, ...]
     answers: dict[int, str]
 
-    def reviewed(self, decoys: bool) -> list[Task]:
-        return [task for task in self.tasks if task.decoy == decoys and task.id in self.answers]
+    def told(self, decoys: bool) -> list[Task]:
+        """Those about which a reviewer could tell."""
+        return [task for task in self.tasks if task.decoy == decoys and task.id not in self.unsure]
 
     def changed(self, decoys: bool) -> list[Task]:
-        """Those whose label the reviewer would change, most people's first."""
-        changed = [task for task in self.reviewed(decoys) if self.answers[task.id] != task.label]
-        return sorted(changed, key=lambda task: (-task.people, task.position))
+        """Those whose label the reviewer would change, the most valuable first."""
+        changed = [task for task in self.told(decoys) if self.answers[task.id] != task.label]
+        return sorted(changed, key=lambda task: (-(task.value or 0), task.position))
 
-    @property
-    def p_value(self) -> float | None:
-        """Fisher's exact test, one-sided: could keystones be disagreed with so much more often than decoys by chance?
-        None where either were not reviewed."""
-        from scipy.stats import fisher_exact
-
-        counts = [(len(self.changed(decoys)), len(self.reviewed(decoys))) for decoys in (False, True)]
-        if any(reviewed == 0 for _, reviewed in counts):
-            return None
-        return float(fisher_exact([[hit, n - hit] for hit, n in counts], alternative="greater")[1])
-
-    @property
-    def sentence(self) -> str:
-        counts = []
-        for decoys, word in ((False, "keystones"), (True, "decoys")):
-            hit, n = len(self.changed(decoys)), len(self.reviewed(decoys))
-            counts.append(f"of {hit} of {n} {word}{f' ({percent(hit / n)})' if n else ''}")
-        left = len(self.tasks) - len(self.answers)
-        rest = f" {left} of {len(self.tasks)} tasks were not reviewed." if left else ""
-        return f"Reviewers disagree with the recorded label {' and '.join(counts)}. {self._test}{rest}"
-
-    @property
-    def _test(self) -> str:
-        if self.p_value is None:
-            return "Without answers on both there is nothing to compare."
-        more = "Labels that decisions hinge on are disagreed with more often than labels like them."
-        chance = "With this many answers that may be chance."
-        shown = f"Fisher's exact test, one-sided: p = {self.p_value:.2g}."
-        return f"{shown} {chance if self.p_value > LEVEL else more}"
-
-    @property
-    def lines(self) -> list[str]:
-        """One per keystone whose label the reviewer would change."""
-        return [
-            f"row {task.row}: '{task.label}' → '{self.answers[task.id]}' (in the flip "
-            f"{'set of 1 person' if task.people == 1 else f'sets of {task.people} people'})"
-            for task in self.changed(decoys=False)
+    def counts(self, decoys: bool, keystones: bool = False) -> tuple[int, int]:
+        """How many are disagreed with, of how many; of `keystones` alone, those in somebody's flip set."""
+        some = [
+            [task for task in tasks if task.people or not keystones]
+            for tasks in (self.changed(decoys), self.told(decoys))
         ]
+        return len(some[0]), len(some[1])
+
+    @cached_property
+    def unsure(self) -> frozenset[int]:
+        """Ids of tasks about which no reviewer could tell."""
+        return frozenset(task.id for task in self.tasks if self.answers[task.id] == CANNOT_TELL)
+
+    @property
+    def positions(self) -> frozenset[int]:
+        """Of all training rows that were asked about."""
+        return frozenset(task.position for task in self.tasks)
+
+    @property
+    def corrected(self) -> tuple[int, ...]:
+        """Positions of the labels to correct: a wrong label is wrong on a decoy too."""
+        return tuple(sorted(task.position for decoys in (False, True) for task in self.changed(decoys)))
+
+    @property
+    def expected(self) -> tuple[float, bool]:
+        """How many of the chosen labels that were told were likely to be wrong, and whether that was calibrated."""
+        chosen = self.told(decoys=False)
+        calibrated = all(task.wrong is not None for task in chosen)
+        likely = (task.wrong if calibrated else task.doubt for task in chosen)
+        return float(sum(each or 0.0 for each in likely)), calibrated
 
     def corrections(self) -> pd.DataFrame:
-        """The labels the reviewer would change, keystones first: a wrong label is wrong on a decoy too."""
+        """The labels the reviewer would change, the chosen ones first."""
         rows = [
-            [task.row, task.position, task.label, self.answers[task.id], task.people, kind]
-            for decoys, kind in ((False, "keystone"), (True, "decoy"))
+            [task.row, task.position, task.label, self.answers[task.id], task.doubt, task.value, task.people, kind]
+            for decoys, kind in ((False, "chosen"), (True, "decoy"))
             for task in self.changed(decoys)
         ]
         return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def heard(answers: Mapping[int, Any] | Outcome, review: Review | None, names: tuple[str, str]) -> Outcome:
+    """Answers that were given in Python, checked."""
+    if isinstance(answers, Outcome):
+        return answers
+    if review is None:
+        raise SettingError("These answers have no tasks: call review_tasks() first.")
+    given = ((f"answers[{number}]", str(number), str(label)) for number, label in dict(answers).items())
+    return _checked(given, review.by_id, names, "The answers")
 
 
 def read_answers(path: Path, tasks: Mapping[int, Task], names: tuple[str, str]) -> Outcome:
@@ -93,6 +95,13 @@ def read_answers(path: Path, tasks: Mapping[int, Task], names: tuple[str, str]) 
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise TableError(f"The answers '{path}' cannot be read ({reason}).") from error
     given = _of_label_studio(text, path) if text.lstrip().startswith(("[", "{")) else _of_csv(text, path)
+    return _checked(given, tasks, names, str(path))
+
+
+def _checked(
+    given: Iterable[tuple[str, str, str]], tasks: Mapping[int, Task], names: tuple[str, str], path: str
+) -> Outcome:
+    """The answers, each to a task, none missing, all of them labels; refused otherwise."""
     answers: dict[int, str] = {}
     seen: dict[int, str] = {}
     for where, number, label in given:
@@ -102,13 +111,20 @@ def read_answers(path: Path, tasks: Mapping[int, Task], names: tuple[str, str]) 
         if task in seen:
             raise TableError(f"{path}, {where}: task {task} is answered already, in {seen[task]}; keep one answer.")
         seen[task] = where
-        if label and label not in names:
+        if label and label not in (*names, CANNOT_TELL):
             raise TableError(
-                f"{path}, {where} (task {task}): '{label}' is not a label; write '{names[0]}' or '{names[1]}', or "
-                "leave it empty."
+                f"{path}, {where} (task {task}): '{label}' is not a label; write '{names[0]}', '{names[1]}' or "
+                f"'{CANNOT_TELL}'."
             )
         if label:
             answers[task] = label
+    open_ = [task for task in tasks if task not in answers]
+    if open_:
+        where = f" ({seen[open_[0]]})" if open_[0] in seen else ""
+        raise TableError(
+            f"{path}: {len(open_)} of {len(tasks)} tasks have no answer, the first is task {open_[0]}{where}. Write a "
+            f"label or '{CANNOT_TELL}' for each."
+        )
     return Outcome(tuple(tasks.values()), answers)
 
 
@@ -129,15 +145,16 @@ def _of_csv(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _of_label_studio(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    """Entry, id and label of every exported task. Of several reviewers' answers the most frequent one counts; where
-    there is none, the task is not reviewed."""
+    """Entry, id and label of every exported task. Of several reviewers' answers the most frequent one counts; a tie and
+    a task that was skipped cannot be told, one that nobody opened is not reviewed."""
     try:
         exported = json.loads(text)
         for k, entry in enumerate(exported):
             number = str(entry["data"][ID])
             chosen = Counter(choice for annotation in entry["annotations"] for choice in _choices(annotation))
             first, second = (chosen.most_common(2) + [("", 0), ("", 0)])[:2]
-            yield f"entry {k + 1}", number, first[0].strip() if first[1] > second[1] else ""
+            tied = CANNOT_TELL if entry["annotations"] else ""
+            yield f"entry {k + 1}", number, first[0].strip() if first[1] > second[1] else tied
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TableError(
             f"The answers '{path}' are not an export of Label Studio ({error!r}); export with the format JSON."

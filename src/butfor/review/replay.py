@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from butfor.audit import LabelAudit
 from butfor.errors import ButforError, ReplayError, SettingError
-from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import FlipSet, Table
 from butfor.result.record import brief, plain, signed, stored
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
+from butfor.review.rebuild import rebuilt, without_groups
 from butfor.run.reload import as_recorded, loaded, recorded_person
 from butfor.search import as_strategy
 from butfor.search.listed import Recorded
@@ -108,7 +108,9 @@ class _Again:
             training, _, self.data = loaded(run)
         if audit is None:
             assert training is not None
-            audit = self._fitted(training, model)
+            fresh_seeds = run["fresh_seeds"] if fresh else 0
+            plain_run = {**run, "adverse": None}  # nothing is asked about standards
+            audit = rebuilt(plain_run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
         self.audit = audit
         self.from_command = "command" in run and self.data is not None
         """Then people are test rows, in the data's own words; in Python both may be anybody's."""
@@ -120,43 +122,9 @@ class _Again:
             if name in run and run[name] != now[name] and not (self.without_groups and name in OF_RUN[1:5])
         ]
 
-    def _fitted(self, training: Table, model: Any) -> LabelAudit:
-        run, record = self.run, self.run["learner"]
-        with as_recorded("run.learner cannot be made again"):
-            learner = learner_of(record) if model is None else given_learner(model, record)
-        known = not self.without_groups
-        kept = [name for name in ("phi", "psi") if known and name not in self.lost]
-        rules: dict[str, Any] = {"phi": "everyone", "psi": "everything"} | {name: run[name] for name in kept}
-        audit = LabelAudit(
-            learner.single,
-            members=len(learner.seeds),
-            budget=run["budget"],
-            fresh_seeds=run["fresh_seeds"] if self.fresh else 0,
-            engine="joblib",
-            **rules,
-        )
-        X, y = training.whole[:2] if training.whole else (training.X, training.y)
-        with as_recorded("run.learner cannot be trained again"):
-            return audit.fit(
-                X,
-                y,
-                sensitive_features=self._sensitive(X) if known else np.zeros(len(X)),
-                sensitive_bands=run.get("sensitive_bands") or None,
-                sample_weight=training.weight,
-                validation=None if training.whole else training.validation,
-                label_names=tuple(run["label_names"]),
-            )
-
     @cached_property
     def without_groups(self) -> bool:
-        """Whether the protected attribute cannot be brought back: it stood beside the table."""
-        return not self.run.get("sensitive_columns") and (self.data is None or self.data.groups is None)
-
-    def _sensitive(self, X: pd.DataFrame) -> Any:
-        columns = [c for c in X.columns if str(c) in map(str, self.run["sensitive_columns"])]
-        if columns or self.data is None or self.data.groups is None:
-            return columns
-        return self.data.groups["train"]
+        return without_groups(self.run, self.data)
 
     # --- asked again ----------------------------------------------------------------------------------
 

@@ -1,16 +1,16 @@
-"""Review, blind: the labels that decisions hinge on, among labels like them that nothing hinges on.
+"""Review, blind: the labels whose review is worth most, among labels like them that nobody doubts.
 
-Every keystone, a training row in a person's flip set, comes with a decoy: a row in no flip set, of the same recorded
-label and, as far as there are any, of the same group. The tasks show the row's values and nothing that tells keystones
-from decoys; the key, which does, stays with whoever asked. Disagreement on keystones means something only beside
-disagreement on decoys.
+Every chosen label comes with a decoy: a row in no flip set whose doubt is low, of the same recorded label and, as far
+as there are any, of the same group. The tasks show the row's values and nothing that tells chosen labels from decoys;
+the key, which does, stays with whoever asked. Disagreement on chosen labels means something only beside disagreement on
+decoys.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,18 @@ from butfor.data.kinds import as_dates
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, listed
 from butfor.learn.protocols import Table
+from butfor.result.labels import LabelValue, expectation
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
 from butfor.run.reload import loaded
+from butfor.standard.compare import attributes_of, compare
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table's own."""
+CANNOT_TELL = "cannot tell"
+"""What a reviewer may answer beside the labels."""
+LABELS = 100
+"""Labels to review where nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,15 @@ class Task:
     label: str
     """The recorded one."""
     people: int
-    """How many people's flip sets it is in; 0 for a decoy."""
+    """How many people's flip sets it is in: a keystone where it is in any."""
+    doubt: float | None = None
+    value: float | None = None
+    wrong: float | None = None
+    """Of a chosen label: see `LabelValue`."""
     beside: int | None = None
-    """Of a decoy: the task of the keystone it was chosen for."""
+    """Of a decoy: the task of the label it was chosen for."""
     same_group: bool = True
-    """Of a decoy: whether it has its keystone's group."""
+    """Of a decoy: whether it has that label's group."""
 
     @property
     def decoy(self) -> bool:
@@ -58,13 +68,15 @@ class Review:
     """In the order in which they are shown."""
     shown: pd.DataFrame
     """What the reviewer sees: one row per task, by its id."""
+    labels: tuple[LabelValue, ...]
+    """Those that were chosen, the most valuable first."""
     label_names: tuple[str, str]
     audit_sha256: str
     seed: int
 
-    @property
-    def keystones(self) -> list[Task]:
-        return [task for task in self.tasks if not task.decoy]
+    @cached_property
+    def by_id(self) -> dict[int, Task]:
+        return {task.id: task for task in self.tasks}
 
     @property
     def decoys(self) -> list[Task]:
@@ -73,115 +85,128 @@ class Review:
     @property
     def sentence(self) -> str:
         """What the tasks hold; for whoever keeps the key."""
-        keystones, decoys = len(self.keystones), len(self.decoys)
+        chosen, decoys = len(self.labels), len(self.decoys)
         other = sum(not task.same_group for task in self.decoys)
-        group = f", {other} of them of another group" if other else " and group"
-        short = f" There were no more rows of the same label: {keystones - decoys} keystones have no decoy."
+        group = f" ({other} of them of another group)" if other else " and group"
+        short = f" There were no more such rows: {chosen - decoys} labels have no decoy."
         return (
-            f"{len(self.tasks)} labels to review: {keystones} that decisions hinge on and {decoys} decoys of the same "
-            f"recorded label{group}, shuffled.{short if decoys < keystones else ''}"
+            f"{len(self.tasks)} labels to review, shuffled: {chosen} whose review is worth most, and {decoys} decoys, "
+            f"hardly doubted labels of the same kind{group}.{short if decoys < chosen else ''}"
         )
+
+    @property
+    def expectation(self) -> str:
+        """How many are likely to be wrong."""
+        return expectation(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The training rows, their groups, the doubt of each label, the protected columns, which no reviewer sees, those
+    that hold dates, and the positions of labels that were reviewed before."""
+
+    table: Table
+    groups: NDArray[np.object_]
+    doubt: NDArray[np.float64]
+    label_names: tuple[str, str]
+    protected: Sequence[Hashable] = ()
+    dates: tuple[str, ...] = ()
+    answered: Collection[int] = ()
+
+    @cached_property
+    def labels(self) -> NDArray[np.object_]:
+        return np.array(self.label_names, dtype=object)[self.table.zero_one.astype(int)]
 
 
 def make_review(
-    population: Population, *, every: bool = False, most: int | None = None, hide: Sequence[str] = (), seed: int = 0
+    values: Sequence[LabelValue],
+    rows: Rows,
+    population: Population | None = None,
+    *,
+    labels: int = LABELS,
+    hide: Sequence[str] = (),
+    seed: int = 0,
 ) -> Review:
-    """The tasks of an audit: the flip sets of its solid finds, or of `every` find; the `most` of these rows that are in
-    most people's sets. `hide` names columns that are not shown, beside the protected ones."""
-    people = hinging(population, every)
-    if not people:
-        raise SettingError(_nothing(population, every))
-    if most is not None and most < 1:
-        raise SettingError(f"--most {most}: at least one label must be reviewed.")
-    table, groups, dates = _training(population.run)
+    """The tasks: the first so many `labels` of those with a value, and decoys. `hide` names columns that are not shown,
+    beside the protected ones."""
+    if labels < 1:
+        raise SettingError(f"--labels {labels}: at least one label must be reviewed.")
+    if not values:
+        raise SettingError("There is no label to review: none is doubted, or all of them were reviewed.")
+    if CANNOT_TELL in rows.label_names:
+        raise SettingError(f"A label is called '{CANNOT_TELL}', as reviewers say it; call it otherwise.")
+    chosen, table = {each.position: each for each in values[:labels]}, rows.table
     rng = np.random.default_rng(seed)
-    names = population[0].label_names
-    labels = np.array(names, dtype=object)[table.zero_one.astype(int)]
-    keystones = sorted(people, key=lambda position: (-people[position], position))[:most]
-    keystone_of = matched(keystones, _untouched(population, table.n), labels, groups, rng)
-    order = [*keystones, *keystone_of]
+    label_of = matched(list(chosen), _unsuspected(rows, chosen, population), rows.labels, rows.groups, rng)
+    order = [*chosen, *label_of]
     ids = dict(zip(order, map(int, _numbers(len(order), rng)), strict=True))
+    people = population.hinging if population is not None else {}
     tasks = [
         Task(
             id=ids[at],
             position=at,
             row=plain(table.X.index[at]),
-            label=str(labels[at]),
-            people=0 if at in keystone_of else people[at],
-            beside=ids.get(keystone_of.get(at, -1)),
-            same_group=groups is None or groups[at] == groups[keystone_of.get(at, at)],
+            label=str(rows.labels[at]),
+            people=people.get(at, 0),
+            doubt=chosen[at].doubt if at in chosen else None,
+            value=chosen[at].value if at in chosen else None,
+            wrong=chosen[at].wrong if at in chosen else None,
+            beside=ids.get(label_of.get(at, -1)),
+            same_group=rows.groups[at] == rows.groups[label_of.get(at, at)],
         )
         for at in order
     ]
     shuffled = tuple(tasks[k] for k in rng.permutation(len(tasks)))
-    shown = table.X.drop(columns=_hidden(population.run, table.X, hide)).iloc[[task.position for task in shuffled]]
-    shown = shown.assign(**{column: as_dates(shown[column]) for column in dates if column in shown})
+    shown = table.X.drop(columns=_hidden(rows, hide)).iloc[[task.position for task in shuffled]]
+    shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
     shown.index = pd.Index([task.id for task in shuffled], name=ID)
-    return Review(shuffled, shown, names, checksum(population.to_dict()), seed)
-
-
-def hinging(population: Population, every: bool = False) -> Counter[int]:
-    """Training rows by position, and how many people's flip sets they are in: of solid finds, or of `every` find."""
-    finds = population.found if every else population.solid
-    return Counter(position for verdict in finds for position in verdict.positions)
+    sha256 = checksum(population.to_dict()) if population is not None else ""
+    return Review(shuffled, shown, tuple(chosen.values()), rows.label_names, sha256, seed)
 
 
 def matched(
-    keystones: Sequence[int],
-    untouched: NDArray[np.int64],
+    chosen: Sequence[int],
+    unsuspected: NDArray[np.int64],
     labels: NDArray[np.object_],
-    groups: NDArray[np.object_] | None,
+    groups: NDArray[np.object_],
     rng: np.random.Generator,
 ) -> dict[int, int]:
-    """Decoys, drawn without replacement from `untouched`, each with its keystone: of the same label and group where
-    there are enough such rows, then of the same label, then none."""
-    rows, decoys = [int(row) for row in rng.permutation(untouched)], dict[int, int]()
-    kinds = [list(labels)] if groups is None else [list(zip(labels, groups, strict=True)), list(labels)]
-    for kind in kinds:
+    """Decoys, drawn without replacement, each with its chosen label: of the same label and group where there are enough
+    such rows, then of the same label, then none."""
+    rows, decoys = [int(row) for row in rng.permutation(unsuspected)], dict[int, int]()
+    for kind in (list(zip(labels, groups, strict=True)), list(labels)):
         alike: dict[Any, list[int]] = {}
         for row in rows:
             if row not in decoys:
                 alike.setdefault(kind[row], []).append(row)
-        alone = [keystone for keystone in keystones if keystone not in decoys.values()]
-        for keystone in alone:
-            if alike.get(kind[keystone]):
-                decoys[alike[kind[keystone]].pop()] = keystone
+        alone = [at for at in chosen if at not in decoys.values()]
+        for at in alone:
+            if alike.get(kind[at]):
+                decoys[alike[kind[at]].pop()] = at
     return decoys
 
 
-def _training(run: Mapping[str, Any]) -> tuple[Table, NDArray[np.object_] | None, tuple[str, ...]]:
-    """The training rows of a run, their groups where it tells them, and the columns that hold dates."""
-    try:
-        table, beside, data = loaded(run)
-        columns = _protected(run, table.X)
-        given = columns if columns else beside
-        return table, None if given is None else Sensitive.of(given, table.X).values, data.dates
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
+def _unsuspected(rows: Rows, chosen: Mapping[int, Any], population: Population | None) -> NDArray[np.int64]:
+    """Rows that may be decoys: not chosen, not reviewed before, in no flip set of anybody, and doubted less than half of the rows of their
+    label and group are."""
+    finds = population.found if population is not None else []
+    touched = {at for v in finds for flips in (v.positions, *v.alternatives) for at in flips}
+    touched |= {*chosen, *rows.answered}
+    doubts = pd.Series(rows.doubt)
+    usual = doubts.groupby([rows.labels, rows.groups.astype(str)]).transform("median")
+    low = (doubts <= usual).to_numpy()
+    return np.array([at for at in np.flatnonzero(low) if int(at) not in touched], dtype=np.int64)
 
 
-def _protected(run: Mapping[str, Any], X: pd.DataFrame) -> list[Any]:
-    named = set(map(str, run.get("sensitive_columns", [run["sensitive"]])))
-    return [column for column in X.columns if str(column) in named]
-
-
-def _hidden(run: Mapping[str, Any], X: pd.DataFrame, hide: Sequence[str]) -> list[Any]:
+def _hidden(rows: Rows, hide: Sequence[str]) -> list[Any]:
+    X, protected = rows.table.X, set(map(str, rows.protected))
     unknown = [name for name in hide if name not in map(str, X.columns)]
     if unknown:
         raise TableError(f"--hide: there is no column {listed(unknown)}; the table has {listed(X.columns, 30)}.")
-    hidden = [*_protected(run, X), *(column for column in X.columns if str(column) in hide)]
-    if len(set(hidden)) == X.shape[1]:
+    hidden = [column for column in X.columns if str(column) in protected or str(column) in hide]
+    if len(hidden) == X.shape[1]:
         raise SettingError("--hide leaves nothing to show to the reviewer.")
     return hidden
-
-
-def _untouched(population: Population, rows: int) -> NDArray[np.int64]:
-    """Rows in no flip set at all, be it of a find that is not solid, or an alternative."""
-    sets = [flips for v in population.found for flips in (v.positions, *v.alternatives)]
-    touched = {position for flips in sets for position in flips}
-    if any(not 0 <= position < rows for position in touched):
-        raise ReplayError(f"The record flips a training row that is not there: the table has rows 0 to {rows - 1}.")
-    return np.array([row for row in range(rows) if row not in touched], dtype=np.int64)
 
 
 def _numbers(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -189,13 +214,29 @@ def _numbers(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     return 1000 + rng.choice(9 * max(1000, 10 * count), size=count, replace=False)
 
 
-def _nothing(population: Population, every: bool) -> str:
-    if not population.found:
-        return "The audit found no counterfactual dataset: there is no label to review."
-    if every:
-        return "No find of the audit flips any label."
-    unchecked = f" ({population.doubt})" if population.doubt else ""
-    return (
-        f"None of the {len(population.found)} finds is solid{unchecked}; --all reviews the labels of every find, of "
-        "which the decisions may hinge on the seed instead."
-    )
+def rows_of(run: Mapping[str, Any]) -> Rows:
+    """The training rows of a run, loaded again, and their doubts."""
+    try:
+        table, beside, data = loaded(run)
+        named = set(map(str, run.get("sensitive_columns", [run["sensitive"]])))
+        columns = [column for column in table.X.columns if str(column) in named]
+        sensitive = Sensitive.of(columns or beside, table.X, run.get("sensitive_bands") or None)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
+    first, second = map(str, run["label_names"])
+    favourable = table.zero_one != float(run.get("adverse") == second)
+    found = compare(table.X, favourable, attributes_of(sensitive, table.X), names=(first, second), shuffles=0)
+    answered = (run.get("reviewed") or {}).get("answered", ())
+    return Rows(table, sensitive.values, found.doubt, (first, second), columns, data.dates, answered)
+
+
+def review_of(population: Population, *, labels: int = LABELS, hide: Sequence[str] = (), seed: int = 0) -> Review:
+    """The tasks of an audit, or of a review's corrected table, from the record alone."""
+    if not population.labels:
+        raise SettingError(
+            "The record names no label to review: it is of one person, of an audit that was stopped, or of groups that "
+            "cannot be compared. Audit more people, or name the protected attribute of larger groups."
+        )
+    if labels > len(population.labels):
+        raise SettingError(f"--labels {labels}: the record names {len(population.labels)} labels to review.")
+    return make_review(population.labels, rows_of(population.run), population, labels=labels, hide=hide, seed=seed)

@@ -4,7 +4,7 @@ tasks/tasks.csv            one row per label, and an empty column to fill in
 tasks/tasks.json           the same for Label Studio, with
 tasks/label_config.xml     the project's labelling interface
 tasks/instructions.txt     what to do, in a few lines
-tasks.key.json             which task is which row, its recorded label, keystone or decoy
+tasks.key.json             which task is which row, its recorded label, chosen or decoy
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pandas as pd
 from butfor.errors import ReplayError, SettingError
 from butfor.files import make_folder, save_table, save_text
 from butfor.result.record import plain
-from butfor.review.select import ID, LABEL, Review, Task
+from butfor.review.select import CANNOT_TELL, ID, LABEL, Review, Task
 
 
 def write_review(review: Review, folder: Path, key: Path | None = None) -> tuple[list[Path], Path]:
@@ -64,7 +64,7 @@ Each row of tasks.csv describes one person. Please write into its column 'label'
     {0}
     {1}
 
-Leave it empty where you cannot tell. Judge every row by itself, in any order; do not look the person up.
+Write 'cannot tell' where you cannot. Judge every row by itself, in any order; do not look the person up.
 The numbers in the column 'id' mean nothing; leave them as they are.
 
 With Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
@@ -88,12 +88,12 @@ def studio_tasks(shown: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def label_config(names: tuple[str, str]) -> str:
-    """Label Studio's labelling interface: the row, and the two labels to choose from."""
+    """Label Studio's labelling interface: the row, and what to choose from."""
     view = ElementTree.Element("View")
     ElementTree.SubElement(view, "Header", value="Which label is right for this person?")
     ElementTree.SubElement(view, "Table", name="row", value="$row")
     choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName="row", choice="single")
-    for name in names:
+    for name in (*names, CANNOT_TELL):
         ElementTree.SubElement(choices, "Choice", value=name)
     ElementTree.indent(view)
     return ElementTree.tostring(view, encoding="unicode") + "\n"

@@ -51,11 +51,15 @@ def loaded(run: Mapping[str, Any]) -> tuple[Table, pd.DataFrame | None, Dataset]
             training = learner_of(run["learner"]).single.set_aside(training)
     elif run["data"].get("validated", True):
         training = replace(training, validation=(data.X_val, data.y_val))
+    kept = training.whole[2] if training.whole else None
     if data_hash(training) != run["data"]["sha256"]:
         raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
+    reviewed = run.get("reviewed")
+    if reviewed:
+        training = training.corrected(reviewed["corrected"])
     groups = data.groups["train"] if data.groups else None
-    if groups is not None and training.whole is not None:
-        groups = groups.iloc[training.whole[2]]
+    if groups is not None and kept is not None:
+        groups = groups.iloc[kept]
     return training, groups, data
 
 

@@ -1,0 +1,340 @@
+"""What an audit is asked beyond single decisions: standards, the value of reviews, what a review changes, gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.data.sensitive import Sensitive
+from butfor.errors import SettingError, TableError
+from butfor.learn.ensemble import fresh_seeds
+from butfor.learn.protocols import Floats, Learner, Model, Table
+from butfor.machine import single_threaded
+from butfor.progress import Watcher
+from butfor.provenance import data_hash
+from butfor.result.flipped import ClosedGap, OneStandard
+from butfor.result.labels import MOST_RECORDED, LabelValue
+from butfor.result.population import Population
+from butfor.result.record import plain
+from butfor.result.reviewed import Reviewed
+from butfor.run.flip_together import BY, Together, close_gap, one_standard
+from butfor.search.trainer import Trainer
+from butfor.situation import Situation
+from butfor.standard.compare import attributes_of, compare
+from butfor.standard.groups import GroupStandard, Standards
+from butfor.standard.value import Values, effects, knowing, valued
+from butfor.stopping import Stop
+from butfor.validate import as_labels, as_table, like_training
+
+if TYPE_CHECKING:
+    from butfor.review.answers import Outcome
+    from butfor.review.select import Review
+
+SHUFFLES = 99
+STANDARDS_SHARE = 0.2
+"""The share of the time given that comparing standards may take."""
+CORRECTED = "a review that corrected its labels"
+
+
+class FollowUp:
+    """The part of a `LabelAudit` that asks about labels and groups. What is computed once is kept until the next fit.
+
+    `answered_` and `corrected_`: positions of labels that were reviewed, and of those that were corrected; `review_`:
+    the tasks handed out last."""
+
+    answered_: frozenset[int]
+    corrected_: tuple[int, ...]
+    review_: Review | None
+    _standards: Standards | None
+    _values: Values | None
+
+    # what `LabelAudit` brings
+    table_: Table
+    learner_: Learner
+    model_: Model
+    sensitive_: Sensitive
+    classes_: NDArray[Any]
+    label_names_: tuple[str, str]
+    adverse_: int | None
+    seeded_: bool
+    members: int | None
+    members_: int
+    origin_: dict[str, Any]
+    data_hash_: str
+    training_logits_: Floats
+    fresh_seeds: int
+    n_jobs: int | None
+    random_state: int
+    _check_fitted: Callable[[], None]
+    _situation: Callable[[pd.DataFrame, NDArray[np.object_]], Situation]
+    _engine: Callable[[Watcher], Any]
+    _train: Callable[[Watcher], None]
+    _choose_search: Callable[[], None]
+
+    def _forget(self) -> None:
+        """Nothing is known yet of these labels."""
+        self.answered_, self.corrected_, self.review_ = frozenset(), (), None
+        self._standards = self._values = None
+
+    # --- standards ----------------------------------------------------------------------------------
+
+    @property
+    def standard_(self) -> Standards:
+        """Each group's labels beside the standard of the others; computed when it is first asked for."""
+        self._check_fitted()
+        self._adverse()
+        if self._standards is None or not self._standards.shuffles:
+            self._standards = standards_of(self)
+        return self._standards
+
+    @property
+    def doubt_(self) -> NDArray[np.float64]:
+        """Per training row, the probability of the other label by the standard of the other groups."""
+        self._check_fitted()
+        if self._standards is None:
+            self._standards = standards_of(self, shuffles=0)
+        return self._standards.doubt
+
+    def _adverse(self) -> int:
+        if self.adverse_ is None:
+            raise SettingError("Which label would people rather not have? Name it: fit(X, y, adverse=…).")
+        return self.adverse_
+
+    def _compared(self, watch: Watcher, stop: Stop | None, alone: bool) -> Standards | None:
+        """The comparison of standards, where groups can be compared. Of a person `alone`, and where no adverse label is
+        named, only the doubt about labels is wanted; where time is limited, a part of it is for this."""
+        if alone and self.adverse_ is None:
+            return None
+        seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
+        shuffles = 0 if alone or self.adverse_ is None else SHUFFLES
+        try:
+            if self._standards is None or (shuffles and not self._standards.shuffles):
+                self._standards = standards_of(self, shuffles, seconds, watch)
+        except (TableError, SettingError) as error:
+            if self.adverse_ is not None:
+                watch.note(f"Note: standards are not compared. {error}")
+            return None
+        return self._standards if self._standards.shuffles and self.adverse_ is not None else None
+
+    def one_standard(
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, watch: Watcher | None = None
+    ) -> list[OneStandard]:
+        """For every group that falls short of the others' standard by more than chance: who of X is decided otherwise
+        once as many of its doubted adverse labels are flipped, and what fresh seeds say of it."""
+        self._check_fitted()
+        standards, watch = self.standard_, watch or Watcher()
+        with watch, single_threaded():
+            return one_standard(standards, self._asking(X, y, sensitive_features, watch))
+
+    def _asking(self, X: Any, y: Any, sensitive_features: Any, watch: Watcher) -> Together:
+        """Flip sets to be tried on the people X."""
+        X = as_table(X)
+        truth = None if y is None else as_labels(X, y).to_numpy() == self.classes_[1]
+        X = like_training(X, self.table_.X)
+        everyone = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
+        trainer = Trainer(self._engine(watch), self.learner_, self.table_, X, n_jobs=self.n_jobs, watch=watch)
+        return self._together(everyone, truth, trainer)
+
+    def _together(self, everyone: Situation, truth: Any, trainer: Trainer) -> Together:
+        seeds = fresh_seeds(self.learner_, self.fresh_seeds) if self.seeded_ else []
+        favourable = 1 if self.adverse_ is None else 1 - self.adverse_
+        return Together(everyone, truth, trainer, seeds, self.seeded_, favourable)
+
+    # --- what a review is worth ---------------------------------------------------------------------
+
+    @property
+    def review_value_(self) -> NDArray[np.floating[Any]]:
+        """Per training row, what a review of its label is worth: doubt² × what flipping it does to the people of its
+        group who are decided as it says (adversely, where an adverse label is named). These are the people of the last
+        `explain_all`, before that the training rows."""
+        return self._valued().value
+
+    def _valued(self) -> Values:
+        self._check_fitted()
+        if self._values is None:
+            self._value(self.table_.X, self.sensitive_.values)
+        assert self._values is not None
+        return self._values
+
+    def _value(self, X: pd.DataFrame, groups: NDArray[np.object_], engine: Any = None) -> None:
+        self.doubt_  # noqa: B018  computed now
+        assert self._standards is not None
+        ranking = knowing(self.model_)
+        if engine is not None:
+            ranking.train_on(engine)
+        with single_threaded():
+            effect = effects(self.model_, self.table_, self.sensitive_.values, X, groups, self.adverse_, ranking)
+        self._values = valued(self._standards, self.table_, effect, self.adverse_)
+
+    def label_values(self, most: int = MOST_RECORDED) -> tuple[LabelValue, ...]:
+        """The labels that are worth a review, the most valuable first, without those that were reviewed already."""
+        values = self._valued()
+        assert self._standards is not None
+        left = [int(at) for at in values.order if int(at) not in self.answered_][:most]
+        return tuple(
+            LabelValue(
+                position=at,
+                row=plain(self.table_.X.index[at]),
+                group=plain(self.sensitive_.values[at]),
+                label=self.label_names_[int(self.table_.zero_one[at])],
+                doubt=round(float(self._standards.doubt[at]), 4),
+                value=float(f"{values.value[at]:.4g}"),
+                wrong=None if values.wrong is None else round(float(values.wrong[at]), 4),
+            )
+            for at in left
+        )
+
+    def review_frame(self, population: Population | None = None) -> pd.DataFrame:
+        """One row per training row: its label and group, doubt, value, how likely it is wrong, its rank among those to
+        review, and in how many people's flip sets of a population it is."""
+        values, names = self._valued(), self.label_names_
+        rank = pd.array([pd.NA] * self.table_.n, dtype="Int64")
+        rank[values.order] = range(1, len(values.order) + 1)
+        people = population.hinging if population is not None else {}
+        columns = {
+            "label": [names[int(label)] for label in self.table_.zero_one],
+            "group": self.sensitive_.values,
+            "doubt": self.doubt_.round(4),
+            "value": values.value,
+            "wrong": np.nan if values.wrong is None else values.wrong.round(4),
+            "rank": rank,
+            "people": [people.get(at, 0) for at in range(self.table_.n)],
+        }
+        return pd.DataFrame(columns, index=self.table_.X.index)
+
+    # --- a review -----------------------------------------------------------------------------------
+
+    def review_tasks(
+        self,
+        population: Population | None = None,
+        *,
+        labels: int = 100,
+        hide: Sequence[str] = (),
+        random_state: int = 0,
+    ) -> Review:
+        """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. With a population
+        the tasks know in how many people's flip sets each label is."""
+        from butfor.review.select import Rows, make_review
+
+        values, table = self.label_values(), self.table_
+        protected, answered = self.sensitive_.columns, self.answered_
+        rows = Rows(table, self.sensitive_.values, self.doubt_, self.label_names_, protected, answered=answered)
+        self.review_ = make_review(values, rows, population, labels=labels, hide=hide, seed=random_state)
+        return self.review_
+
+    def corrected(self, answers: Mapping[int, Any] | Outcome, watch: Watcher | None = None) -> Self:
+        """This audit on the table as reviewers corrected it, its model trained anew. `answers`: the label that is right
+        for each task of `review_tasks`, by its id, or "cannot tell". Labels that were not reviewed stay."""
+        from butfor.review.answers import heard
+
+        self._check_fitted()
+        outcome = heard(answers, self.review_, self.label_names_)
+        other, watch = copy(self), watch or Watcher()
+        other._forget()
+        other.table_ = self.table_.corrected(outcome.corrected)
+        other.answered_ = self.answered_ | outcome.positions
+        other.corrected_ = tuple(sorted({*self.corrected_, *outcome.corrected}))
+        other.origin_, other.data_hash_ = {"table": None, "given": CORRECTED}, data_hash(other.table_)
+        other.learner_, other.members = self.learner_.single, self.members_
+        with watch:
+            other._train(watch)
+        other.training_logits_ = other.model_.logits(other.table_.X)
+        other._choose_search()
+        return other
+
+    def after_review(
+        self,
+        answers: Mapping[int, Any] | Outcome,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        before: Sequence[GroupStandard] | None = None,
+        watch: Watcher | None = None,
+    ) -> tuple[Reviewed, Self]:
+        """What a review changes: who of X is decided otherwise once its corrections are made, rates, accuracy and
+        standards before and after; and the audit of the corrected table, for the next round. `before`: the groups
+        beside the others' standard, where that is known already."""
+        from butfor.review.answers import heard
+
+        self._check_fitted()
+        outcome, watch = heard(answers, self.review_, self.label_names_), watch or Watcher()
+        before = self._groups_beside_the_others() if before is None else before
+        with watch, single_threaded():
+            tried = self._asking(X, y, sensitive_features, watch)
+            watch.phase("the corrected labels", self.members_ + 2 * len(tried.seeds))
+            flipped = tried.flip(outcome.corrected)
+        after = self.corrected(outcome, watch)
+        after._value(tried.everyone.people, tried.everyone.groups)
+        reviewed = Reviewed(
+            favourable=self.label_names_[tried.favourable],
+            answered=tuple(sorted(after.answered_)),
+            corrected=after.corrected_,
+            chosen=outcome.counts(decoys=False),
+            decoys=outcome.counts(decoys=True),
+            keystones=outcome.counts(decoys=False, keystones=True),
+            unsure=len(outcome.unsure),
+            expected=outcome.expected,
+            before=tuple(before),
+            after=tuple(after._groups_beside_the_others()),
+            **flipped,
+        )
+        return reviewed, after
+
+    def _groups_beside_the_others(self) -> Sequence[GroupStandard]:
+        """Each group beside the others' standard; none where that cannot be compared."""
+        try:
+            return self.standard_.comparisons if self.adverse_ is not None else ()
+        except TableError:
+            return ()
+
+    # --- gaps ---------------------------------------------------------------------------------------
+
+    def close_gap(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        by: str = BY[0],
+        groups: Sequence[Any] | None = None,
+        within: float = 0.01,
+        sensitive_features: Any = None,
+        watch: Watcher | None = None,
+    ) -> ClosedGap:
+        """The fewest doubted labels, in order of their value, whose flipping brings two groups' rates about X within a
+        point of each other: `by` "selection" or "true positive" rates. `groups`: which two, else those furthest apart.
+        That the doubted labels do not suffice is an answer too."""
+        self._check_fitted()
+        self._adverse()
+        self.doubt_  # noqa: B018  computed now
+        assert self._standards is not None
+        watch = watch or Watcher()
+        with watch, single_threaded():
+            tried = self._asking(X, y, sensitive_features, watch)
+            order = self._valued().order
+            return close_gap([int(at) for at in order], self._standards, tried, by, groups, within)
+
+
+def standards_of(
+    audit: FollowUp, shuffles: int = SHUFFLES, seconds: float | None = None, watch: Watcher | None = None
+) -> Standards:
+    """The training rows of an audit, group by group beside the others' standard. Doubt is the same whichever label is
+    the adverse one; where none is named, the first counts as such."""
+    adverse, table = audit.adverse_ or 0, audit.table_
+    return compare(
+        table.X,
+        table.zero_one.astype(np.int64) != adverse,
+        attributes_of(audit.sensitive_, table.X),
+        names=(audit.label_names_[adverse], audit.label_names_[1 - adverse]),
+        shuffles=shuffles,
+        weight=table.weight,
+        n_jobs=audit.n_jobs,
+        random_state=audit.random_state,
+        seconds=seconds,
+        watch=watch,
+    )

@@ -1,0 +1,178 @@
+"""Many labels flipped together: trained by the definition and under fresh seeds, and who is decided otherwise then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError, TableError, listed
+from butfor.learn.protocols import FlipSet, Floats, Training
+from butfor.result.flipped import ClosedGap, OneStandard, Turned
+from butfor.result.fresh import FreshSeeds
+from butfor.result.record import plain
+from butfor.run.fresh_seeds import decides_otherwise
+from butfor.search.trainer import Trainer
+from butfor.situation import Situation
+from butfor.standard.groups import Standards
+
+BY = ("selection", "true positive")
+"""Rates whose gap can be closed: of favourable decisions, and of those about people whose label is favourable."""
+FEW = 10
+"""A group of fewer people has no rate to speak of."""
+DOUBTED = 0.5
+"""Doubt above which a label may be flipped to close a gap."""
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """What flip sets are tried on. `trainer` asks about everyone; `favourable` is the decision that people would rather
+    have; `truth`: their own labels, where they are known."""
+
+    everyone: Situation
+    truth: NDArray[np.bool_] | None
+    trainer: Trainer
+    seeds: Sequence[int]
+    seeded: bool
+    favourable: int
+
+    def flip(self, flips: FlipSet) -> dict[str, Any]:
+        """What a `Flipped` holds."""
+        after = self.confirmed(flips)
+        truth, before = self.truth, self.everyone.logits
+        return {
+            "flips": flips,
+            "labels": self.everyone.table.n,
+            "turned": self._turned(after, self.fresh(flips)),
+            "rates": {group: (self.rate(before, ours), self.rate(after, ours)) for group, ours in self.groups.items()},
+            "accuracy": None
+            if truth is None
+            else (float(((before > 0) == truth).mean()), float(((after > 0) == truth).mean())),
+            "seeded": self.seeded,
+        }
+
+    def confirmed(self, flips: FlipSet) -> Floats:
+        self.trainer.confirm([flips])
+        return self.trainer.confirmed_logits(flips)
+
+    def fresh(self, flips: FlipSet) -> Floats | None:
+        """What single models say under fresh seeds, `[seeds × people]`."""
+        return self.trainer.ask([Training(flips, seed) for seed in self.seeds]) if self.seeds else None
+
+    @cached_property
+    def _base(self) -> Floats | None:
+        return self.fresh(())
+
+    @cached_property
+    def groups(self) -> dict[str, NDArray[np.bool_]]:
+        named = self.everyone.groups.astype(str)
+        return {group: named == group for group in sorted(set(named))}
+
+    def rate(self, logits: Floats, people: NDArray[np.bool_]) -> float:
+        """The share of favourable decisions about these people."""
+        return float(((logits[people] > 0) == bool(self.favourable)).mean()) if people.any() else float("nan")
+
+    def _turned(self, after: Floats, fresh: Floats | None) -> tuple[Turned, ...]:
+        everyone, found = self.everyone, []
+        turned = np.isfinite(after) & ((after > 0) != (everyone.logits > 0))
+        for k in map(int, np.flatnonzero(turned)):
+            seeds = None
+            if fresh is not None and self._base is not None:
+                decision = int(everyone.predictions[k])
+                without, with_ = (decides_otherwise(logits[:, k], decision) for logits in (self._base, fresh))
+                seeds = FreshSeeds.of(without, with_)
+            row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
+            found.append(Turned(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
+        return tuple(found)
+
+
+def one_standard(standards: Standards, tried: Together) -> list[OneStandard]:
+    """For every group that falls short by more than chance: its missing labels flipped."""
+    short = [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
+    sets = {c.group: tuple(sorted(map(int, standards.missing_labels(c.group)))) for c in short}
+    seeds = len(tried.seeds)
+    tried.trainer.watch.phase("one standard for all", len(sets) * (tried.trainer.members + seeds) + seeds * bool(sets))
+    return [
+        OneStandard(
+            attribute=standards.attribute,
+            group=group,
+            people=int(tried.groups[group].sum()) if group in tried.groups else 0,
+            **tried.flip(flips),
+        )
+        for group, flips in sets.items()
+    ]
+
+
+def close_gap(
+    order: Sequence[int], standards: Standards, tried: Together, by: str, groups: Sequence[Any] | None, within: float
+) -> ClosedGap:
+    """The shortest prefix of the doubted labels of the group with the lower rate, in their `order`, that brings its
+    rate within so much of the other's: by bisection, since more such flips raise it further."""
+    counted = _counted(tried, by)
+    low, high = _two(tried, counted, groups)
+    doubted = [int(at) for at in order if standards.doubt[at] > DOUBTED and str(standards.groups[at]) == low]
+
+    def gap(logits: Floats) -> float:
+        return tried.rate(logits, counted[high]) - tried.rate(logits, counted[low])
+
+    def prefix(k: int) -> FlipSet:
+        return tuple(sorted(doubted[:k]))
+
+    def closed(k: int) -> bool:
+        return gap(tried.trainer.retrain([prefix(k)])[0]) <= within
+
+    before = gap(tried.everyone.logits)
+    steps = len(doubted).bit_length() + 2
+    tried.trainer.watch.phase("closing the gap", (steps * tried.trainer.members + 2 * len(tried.seeds)))
+    fewest = 0 if before <= within else len(doubted)
+    found = before <= within or (bool(doubted) and closed(fewest))
+    if found and fewest:
+        least = 0  # not enough
+        while fewest - least > 1:
+            middle = (least + fewest) // 2
+            least, fewest = (least, middle) if closed(middle) else (middle, fewest)
+    flips = prefix(fewest)
+    after = tried.confirmed(flips)
+    members = tried.trainer.member_logits(flips) if tried.trainer.holds(flips) else after[None]
+    fresh = tried.fresh(flips)
+    return ClosedGap(
+        by=by,
+        groups=(low, high),
+        within=within,
+        gap=(before, gap(after)),
+        closed=found and gap(after) <= within,
+        doubted=len(doubted),
+        members=(sum(gap(each) <= within for each in members), len(members)),
+        fresh=None if fresh is None else (sum(gap(each) <= within for each in fresh), len(fresh)),
+        **tried.flip(flips),
+    )
+
+
+def _counted(tried: Together, by: str) -> dict[str, NDArray[np.bool_]]:
+    """Per group, the people whose decisions count."""
+    if by not in BY:
+        raise SettingError(f"by={by!r}: a gap is closed between {' or '.join(BY)} rates.")
+    if by == BY[0]:
+        return tried.groups
+    if tried.truth is None:
+        raise SettingError("True positive rates need the people's own labels: give y.")
+    deserving = tried.truth == bool(tried.favourable)
+    return {group: ours & deserving for group, ours in tried.groups.items()}
+
+
+def _two(tried: Together, counted: dict[str, NDArray[np.bool_]], given: Sequence[Any] | None) -> tuple[str, str]:
+    """The two groups, that with the lower rate first: those named, else the furthest apart."""
+    large = [group for group, people in counted.items() if people.sum() >= FEW]
+    if given is not None:
+        named = list(dict.fromkeys(map(str, given)))
+        if len(named) != 2 or not set(named) <= set(counted):
+            raise SettingError(f"groups={listed(given)}: name two of {listed(counted)}.")
+        large = named
+    if len(large) < 2:
+        raise TableError(f"There is no gap to close: two groups of at least {FEW} people are needed.")
+    ranked = sorted(large, key=lambda group: tried.rate(tried.everyone.logits, counted[group]))
+    return ranked[0], ranked[-1]
