@@ -5,6 +5,7 @@ In the training rows of five data sets a share of one group's favourable labels 
 of one categorical column). The audited model sees the attribute, or is blind to it.
 
     python -m benchmarks.bias                wrong labels among those reviewed first; one standard for all
+    python -m benchmarks.bias --review       what reviews find and restore, label by label
     python -m benchmarks.bias --null 100     nothing planted, the attribute shuffled: false alarms
     python -m benchmarks.bias --signs        which numbers tell the people who are hurt from the others
 
@@ -14,6 +15,11 @@ probabilities of the audited model), by keystones, by chance. One standard: `hur
 the model of the clean table accepts and that of the planted table refuses; `turned` those whom the model accepts once
 M of its adverse labels are flipped. Precision is the share of the turned who were hurt, recall the share of
 the hurt who are turned. No setting was chosen on these tables.
+
+Reviews: a reviewer who knows the truth reviews the first n/8 … n adverse labels and corrects the wrong ones; `restored`
+is the share of the hurt who are accepted then. `erring`: the same where one answer in ten is wrong. Ways: the value of
+a review (doubt² × effect on the test people), doubt, the effect alone, cleanlab, keystones, chance. `expected`: the
+share of wrong ones that was foretold. How fast people count less with their margin was chosen on seeds 100 and 101.
 """
 
 from __future__ import annotations
@@ -43,12 +49,14 @@ from butfor.data import Dataset, load_dataset
 from butfor.data.sensitive import Sensitive
 from butfor.encode import TableEncoder, is_numeric
 from butfor.learn.engines import choose_engine
+from butfor.learn.ensemble import Ensemble
 from butfor.learn.learners import as_learner
 from butfor.learn.named import model_named
 from butfor.learn.protocols import FlipSet, Learner, Table, Training
 from butfor.machine import available_cores, single_threaded
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
+from butfor.standard.value import Values, effects, valued
 
 GROUPS = {"german": "female", "compas": "non-White", "adult": "Female", "default": "2", "student": None}
 """The group whose labels are made adverse; of Student the smaller one."""
@@ -65,6 +73,10 @@ REFUSED = 20
 SHUFFLES = 99
 SMALL = ("german", "compas", "student")
 """Where people are asked about one by one."""
+PARTS = (8, 4, 2, 1)
+"""Labels reviewed: the number planted, divided by these."""
+ERRING = 0.1
+"""Answers that are wrong, of a reviewer who errs."""
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -174,14 +186,11 @@ class Planted:
 
 
 def orders(planted: Planted, model: str, keystones: bool) -> Iterator[tuple[str, Floats]]:
-    """Ways to review labels: a number per training row, higher first."""
+    """Ways to review labels that others have, and chance: a number per training row, higher first."""
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
-    yield from planted.doubts.items()
-    rows = TableEncoder("onehot", dtype="float64").fit_transform(planted.inputs(planted.data.X_train))
-    labels = planted.labels.to_numpy()
-    probabilities = cross_val_predict(model_named(model), rows, labels, method="predict_proba")
+    labels, probabilities = planted.labels.to_numpy(), probabilities_of(planted, model)
     yield "cleanlab", 1 - get_label_quality_scores(labels, probabilities, method="self_confidence")
     issues = np.zeros(len(labels))
     ranked = find_label_issues(labels, probabilities, return_indices_ranked_by="self_confidence", n_jobs=1)
@@ -192,12 +201,69 @@ def orders(planted: Planted, model: str, keystones: bool) -> Iterator[tuple[str,
     yield "chance", np.random.default_rng(planted.seed).random(len(labels))
 
 
-def wrong_among(planted: Planted, order: Floats, count: int) -> float:
-    """Of the first `count` adverse labels, the share that was planted; ties in random order."""
+def probabilities_of(planted: Planted, model: str) -> Floats:
+    """Of both labels, cross-validated, by the audited kind of model."""
+    rows = TableEncoder("onehot", dtype="float64").fit_transform(planted.inputs(planted.data.X_train))
+    estimator = network(planted.data.setup) if model == "mlp" else model_named(model)
+    found = cross_val_predict(estimator, rows, planted.labels.to_numpy(), method="predict_proba")
+    return np.asarray(found, np.float64)
+
+
+def reviewed_first(planted: Planted, order: Floats, count: int) -> Rows:
+    """The first `count` adverse labels; ties in random order."""
     adverse = np.flatnonzero((planted.labels != planted.favourable).to_numpy())
     shuffled = np.random.default_rng(planted.seed).permutation(adverse)
-    first = shuffled[np.argsort(-np.nan_to_num(order[shuffled], nan=-1), kind="stable")][:count]
-    return float(np.isin(first, planted.rows).mean())
+    return np.asarray(shuffled[np.argsort(-np.nan_to_num(order[shuffled], nan=-1), kind="stable")][:count])
+
+
+def wrong_among(planted: Planted, order: Floats, count: int) -> float:
+    """Of the first `count` adverse labels, the share that was planted."""
+    return float(np.isin(reviewed_first(planted, order, count), planted.rows).mean())
+
+
+def values_of(planted: Planted, model: str) -> tuple[Values, Standards]:
+    """What a review of each label is worth, by the audited model's decisions about the test people."""
+    data, learner = planted.data, planted.learner(model)
+    table = Table(planted.inputs(data.X_train), planted.labels)
+    if model == "mlp":
+        table = Table(table.X, table.y, (planted.inputs(data.X_val), data.y_val))
+        learner = Ensemble(learner, MEMBERS)
+    row_groups, groups = (X[data.sensitive].astype(str).to_numpy(object) for X in (data.X_train, data.X_test))
+    adverse, standards, fitted = 1 - planted.favourable, planted.standards(), learner.fit(table, table.labels())
+    effect = effects(fitted, table, row_groups, planted.inputs(data.X_test), groups, adverse)
+    return valued(standards, table, effect, adverse), standards
+
+
+def restored(planted: Planted, model: str, keystones: bool) -> list[Row]:
+    """One row per way and number of labels reviewed."""
+    with single_threaded():
+        values, standards = values_of(planted, model)
+        place = np.full(len(values.value), -np.inf)
+        place[values.order] = -np.arange(len(values.order), dtype=float)
+        ways = {"value": place, "doubt": standards.doubt, "effect": values.effect}
+        ways |= dict(orders(planted, model, keystones))
+        n = len(planted.rows)
+        errs = np.random.default_rng([planted.seed, 11]).random(len(planted.labels)) < ERRING
+        cases, sets = [], [(), tuple(map(int, planted.rows))]
+        for way, order in ways.items():
+            for part in PARTS:
+                first = reviewed_first(planted, order, -(-n // part))
+                wrong = np.isin(first, planted.rows)
+                for erring in (False, True):
+                    changed = first[wrong ^ (errs[first] & erring)]
+                    sets.append(tuple(sorted(map(int, changed))))
+                expected = float(values.wrong[first].mean()) if values.wrong is not None and way == "value" else None
+                cases.append({"way": way, "part": part, "wrong": float(wrong.mean()), "expected": expected})
+        unique = list(dict.fromkeys(sets))
+        accepted = dict(zip(unique, planted.accepted(model, unique), strict=True))
+        before, true = accepted[()], accepted[sets[1]]
+        hurt = planted.of_group(planted.data.X_test) & true & ~before
+        about = {"set": planted.name, "kind": planted.kind, "share": planted.share, "blind": planted.blind}
+        about |= {"model": model, "seed": planted.seed, "n": n, "hurt": int(hurt.sum())}
+        for k, case in enumerate(cases):
+            for name, at in (("restored", 2 + 2 * k), ("erring", 3 + 2 * k)):
+                case[name] = float(accepted[sets[at]][hurt].mean()) if hurt.any() else None
+    return [about | case for case in cases]
 
 
 def fitted_audit(planted: Planted, model: str, psi: str) -> tuple[LabelAudit, pd.DataFrame, Any]:
@@ -233,7 +299,7 @@ def review_and_standard(planted: Planted, models: Sequence[str], keystones: bool
     with single_threaded():
         for model in [m for m in models if m != "mlp"]:
             asked = keystones and model == "logistic" and planted.name in SMALL
-            for way, order in orders(planted, model, asked):
+            for way, order in [*planted.doubts.items(), *orders(planted, model, asked)]:
                 quarter, whole = (
                     wrong_among(planted, order, k) for k in (-(-len(planted.rows) // 4), len(planted.rows))
                 )
@@ -341,6 +407,18 @@ REVIEW: Columns = {
     "precision": "{precision:.2f}",
     "recall": "{recall:.2f}",
 }
+RESTORED: Columns = {
+    "model   ": "{model}",
+    "way              ": "{way}",
+    "tables": "{tables}",
+    "reviewed": "n/{part}",
+    "wrong": "{wrong:.2f}",
+    "        ±": "{wrong_margin:.2f}",
+    "expected": "{expected:.2f}",
+    "restored": "{restored:.2f}",
+    "       ±": "{restored_margin:.2f}",
+    "erring": "{erring:.2f}",
+}
 ALARMS: Columns = {
     "set    ": "{set}",
     "model   ": "{model}",
@@ -356,6 +434,49 @@ SIGNS: Columns = {
     "tables": "{tables}",
     "  AUC": "{auc:.2f}",
 }
+
+
+def restored_summary(rows: Sequence[Row]) -> Iterator[Row]:
+    """Means over all tables, with 95 % intervals from the spread over seeds; for every model, and for all."""
+    frame = pd.DataFrame(rows)
+    for model in [ALL_MODELS, *dict.fromkeys(frame["model"])]:
+        ours = frame if model == ALL_MODELS else frame[frame["model"] == model]
+        for (way, part), some in ours.groupby(["way", "part"], sort=False):
+            row: Row = {"model": model, "way": way, "part": int(some["part"].iloc[0]), "tables": len(some)}
+            for name in ("wrong", "expected", "restored", "erring"):
+                if some[name].notna().any():
+                    seeds = some.groupby("seed")[name].mean()
+                    row[name] = float(some[name].mean())
+                    row[f"{name}_margin"] = float(1.96 * seeds.std() / np.sqrt(len(seeds))) if len(seeds) > 1 else None
+            yield row
+
+
+def draw_restored(results: Path, picture: Path) -> None:
+    """Curves of wrong labels found and decisions restored against labels reviewed, from the rows of a JSON file."""
+    from matplotlib.figure import Figure
+
+    frame = pd.DataFrame(json.loads(results.read_text(encoding="utf-8"))["restored"])
+    frame = frame[frame["model"] == ALL_MODELS]
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    for axes, (name, title) in zip(
+        figure.subplots(1, 2),
+        (("wrong", "share of reviewed labels that are wrong"), ("restored", "share of hurt people restored")),
+        strict=True,
+    ):
+        for way, some in frame.groupby("way", sort=False):
+            reviewed = [1 / part for part in some["part"]]
+            axes.plot(reviewed, some[name], marker="o", label=way, lw=3 if way == "value" else 1.2)
+            margin = some[f"{name}_margin"].fillna(0)
+            axes.fill_between(reviewed, some[name] - margin, some[name] + margin, alpha=0.12)
+        axes.set_xticks([1 / part for part in PARTS], ["n/8", "n/4", "n/2", "n"])
+        axes.set_xlabel("labels reviewed")
+        axes.set_title(title, fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(picture, metadata={"Date": None})
+
+
+ALL_MODELS = "all"
 
 
 def draw(results: Path, picture: Path) -> None:
@@ -386,12 +507,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keystones", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--null", type=int, help="tables without planted labels, over all sets")
     parser.add_argument("--signs", action="store_true")
+    parser.add_argument("--review", action="store_true")
     parser.add_argument("--picture", nargs=2, type=Path, metavar=("RESULTS", "FILE"), help="draw what was measured")
     parser.add_argument("--n-jobs", type=int, default=available_cores())
     as_json, given = parse(parser, arguments)
     o = argparse.Namespace(**given)
     if o.picture:
-        draw(*o.picture)
+        (draw_restored if o.review else draw)(*o.picture)
         return 0
     if o.null is not None:
         each = -(-o.null // len(o.datasets))
@@ -400,6 +522,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show(summary_of(rows, ("set", "model")), ALARMS, as_json)
         return 0
     tables = [Planted(*case) for case in product(o.datasets, o.kinds, o.shares, (False, True), o.seeds)]
+    if o.review:
+        work = [
+            delayed(restored)(table, model, o.keystones and model == "logistic" and table.name in SMALL)
+            for table, model in product(tables, o.models)
+            if model != "mlp" or table.name in NETWORKS
+        ]
+        show(restored_summary(spread(o.n_jobs, work)), RESTORED, as_json)
+        return 0
     if o.signs:
         some = [table for table in tables if table.name in SMALL]
         rows = spread(o.n_jobs, [delayed(signs)(table, "logistic") for table in some])

@@ -257,7 +257,7 @@ class LabelAudit(FollowUp, BaseEstimator):
                     "shuffles": runner.shuffles,
                     "performance": performance.to_dict() if performance else None,
                     "concerns": [concern.to_dict() for concern in concerns],
-                    "standard": standards.to_dict() if standards else None,
+                    "standard": standards.to_dict() if standards and standards.shuffles else None,
                 }
                 | more
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -107,19 +108,22 @@ class FollowUp:
 
     def _compared(self, watch: Watcher, stop: Stop | None, alone: bool) -> Standards | None:
         """The comparison of standards, where groups can be compared. Of a person `alone`, and where no adverse label is
-        named, only the doubt about labels is wanted; where time is limited, a part of it is for this."""
+        named, only the doubt about labels is wanted; where time is limited, a part of it is for this. Whether it was
+        interrupted is said once."""
         if alone and self.adverse_ is None:
             return None
         seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
         shuffles = 0 if alone or self.adverse_ is None else SHUFFLES
+        found = self._standards
         try:
-            if self._standards is None or (shuffles and not self._standards.shuffles):
-                self._standards = standards_of(self, shuffles, seconds, watch)
+            if found is None or (shuffles and not found.shuffles):
+                found = standards_of(self, shuffles, seconds, watch)
         except (TableError, SettingError) as error:
             if self.adverse_ is not None:
                 watch.note(f"Note: standards are not compared. {error}")
             return None
-        return self._standards if self._standards.shuffles and self.adverse_ is not None else None
+        self._standards = replace(found, interrupted=False)
+        return found
 
     def one_standard(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, watch: Watcher | None = None

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import butfor
-from benchmarks import accuracy, agreement, cluster, effectiveness, engines, models, proofs, review, scale, solid, wide
+from benchmarks import accuracy, agreement, cluster, effectiveness, engines, models, proofs, scale, solid, wide
 from benchmarks.__main__ import main as list_benchmarks
 from benchmarks.engines import Sizes, engines_bench, training_flop
 from benchmarks.enginetable import table
@@ -239,14 +239,6 @@ def test_proofs_hold_and_nothing_refutes_them(rows):
         assert row["refuted"] == 0
     (row,) = rows(proofs, *small, "--models", "ridge", "--refute", "--retrainings", 20)
     assert row["refuted"] == 0
-
-
-def test_a_review_counts_planted_labels(rows, monkeypatch):
-    monkeypatch.setattr(review, "PLANTED", 5)
-    monkeypatch.setattr(review, "BUDGET", 2)
-    (row,) = rows(review, "--rules", "everything", "--people", 40)
-    assert 0 <= row["planted_keystones"] <= row["keystones"]
-    assert row["planted"] == 5
 
 
 def test_scale_measures_each_point_in_a_process_of_its_own(rows):

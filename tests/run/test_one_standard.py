@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.errors import ReplayError, SettingError
+from butfor.follow_up import standards_of
 from butfor.progress import Watcher
 from butfor.report.page import person_page, population_page
 from butfor.result.flipped import OneStandard
 from butfor.result.schema import read_record
-from butfor.follow_up import standards_of
 
 
 def loans(rows, wronged, seed):

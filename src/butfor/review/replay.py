@@ -4,7 +4,7 @@ recorded people with the recorded flip sets. What it says now is compared with w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -220,9 +220,16 @@ class _Again:
         for name in COMPARED:
             if name not in skipped:
                 slack = CLOSE if name in LOGITS else EXACT
-                yield from unlike(name, stored(getattr(recorded, name)), stored(getattr(now, name)), slack)
+                yield from unlike(name, self._comparable(name, recorded), self._comparable(name, now), slack)
         if self.fresh and recorded.base is not None and now.base is not None:
             yield from _other_counts(recorded, now)
+
+    def _comparable(self, name: str, verdict: Verdict) -> Any:
+        """As a file holds it; what depends on groups that are not known is left out."""
+        value = getattr(verdict, name)
+        if name == "flip_set" and self.without_groups:
+            value = [replace(flip, doubt=None) for flip in value]
+        return stored(value)
 
 
 def _forbidden(recorded: Verdict, allowed: NDArray[np.bool_]) -> Iterator[str]:

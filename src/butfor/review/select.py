@@ -187,8 +187,8 @@ def matched(
 
 
 def _unsuspected(rows: Rows, chosen: Mapping[int, Any], population: Population | None) -> NDArray[np.int64]:
-    """Rows that may be decoys: not chosen, not reviewed before, in no flip set of anybody, and doubted less than half of the rows of their
-    label and group are."""
+    """Rows that may be decoys: not chosen, not reviewed before, in no flip set of anybody, and doubted less than half
+    of the rows of their label and group are."""
     finds = population.found if population is not None else []
     touched = {at for v in finds for flips in (v.positions, *v.alternatives) for at in flips}
     touched |= {*chosen, *rows.answered}
