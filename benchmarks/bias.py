@@ -63,6 +63,7 @@ GROUPS = {"german": "female", "compas": "non-White", "adult": "Female", "default
 KINDS = ("uniform", "hard", "region", "labeller")
 SHARES = (0.2, 0.1)
 MODELS = ("logistic", "boosting")
+BOTH = " and ".join(MODELS)
 NETWORKS = ("german", "compas")
 """Where the network is measured too."""
 MEMBERS = 8
@@ -408,7 +409,7 @@ REVIEW: Columns = {
     "recall": "{recall:.2f}",
 }
 RESTORED: Columns = {
-    "model   ": "{model}",
+    "model                ": "{model}",
     "way              ": "{way}",
     "tables": "{tables}",
     "reviewed": "n/{part}",
@@ -437,11 +438,11 @@ SIGNS: Columns = {
 
 
 def restored_summary(rows: Sequence[Row]) -> Iterator[Row]:
-    """Means over all tables, with 95 % intervals from the spread over seeds; for every model, and for all."""
+    """Means over all tables, with 95 % intervals from the spread over seeds; for two models together, and for each."""
     frame = pd.DataFrame(rows)
-    for model in [ALL_MODELS, *dict.fromkeys(frame["model"])]:
-        ours = frame if model == ALL_MODELS else frame[frame["model"] == model]
-        for (way, part), some in ours.groupby(["way", "part"], sort=False):
+    for model in [BOTH, *dict.fromkeys(frame["model"])]:
+        ours = frame[frame["model"].isin(MODELS if model == BOTH else [model])]
+        for (way, _), some in ours.groupby(["way", "part"], sort=False):
             row: Row = {"model": model, "way": way, "part": int(some["part"].iloc[0]), "tables": len(some)}
             for name in ("wrong", "expected", "restored", "erring"):
                 if some[name].notna().any():
@@ -456,7 +457,7 @@ def draw_restored(results: Path, picture: Path) -> None:
     from matplotlib.figure import Figure
 
     frame = pd.DataFrame(json.loads(results.read_text(encoding="utf-8"))["restored"])
-    frame = frame[frame["model"] == ALL_MODELS]
+    frame = frame[frame["model"] == BOTH]
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     for axes, (name, title) in zip(
         figure.subplots(1, 2),
@@ -466,7 +467,7 @@ def draw_restored(results: Path, picture: Path) -> None:
         for way, some in frame.groupby("way", sort=False):
             reviewed = [1 / part for part in some["part"]]
             axes.plot(reviewed, some[name], marker="o", label=way, lw=3 if way == "value" else 1.2)
-            margin = some[f"{name}_margin"].fillna(0)
+            margin = some[f"{name}_margin"].astype(float).fillna(0)
             axes.fill_between(reviewed, some[name] - margin, some[name] + margin, alpha=0.12)
         axes.set_xticks([1 / part for part in PARTS], ["n/8", "n/4", "n/2", "n"])
         axes.set_xlabel("labels reviewed")
@@ -474,9 +475,6 @@ def draw_restored(results: Path, picture: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(picture, metadata={"Date": None})
-
-
-ALL_MODELS = "all"
 
 
 def draw(results: Path, picture: Path) -> None:

@@ -38,6 +38,21 @@ def test_one_row_per_way_and_model_and_a_picture(capsys, tmp_path):
     assert (tmp_path / "bias.svg").read_text().startswith("<?xml")
 
 
+def test_reviews_are_measured_and_drawn(capsys, tmp_path):
+    asked = ["--review", "--datasets", "german", "--kinds", "region", "--seeds", "1", "--shares", "0.2"]
+    assert bias.main([*asked, "--models", "logistic", "--n-jobs", "1", "--no-keystones", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    by_way = {(row["way"], row["part"]): row for row in rows if row["model"] == "logistic"}
+    assert by_way["value", 1]["restored"] > by_way["cleanlab", 1]["restored"]
+    assert by_way["value", 4]["wrong"] > by_way["cleanlab", 4]["wrong"]
+    assert by_way["value", 1]["restored"] >= by_way["value", 8]["restored"]
+    assert by_way["value", 4]["expected"] == pytest.approx(by_way["value", 4]["wrong"], abs=0.4)
+    assert {way for way, _ in by_way} == {"value", "doubt", "effect", "cleanlab", "cleanlab, issues", "chance"}
+    (tmp_path / "rows.json").write_text(json.dumps({"restored": rows}))
+    assert bias.main(["--review", "--picture", str(tmp_path / "rows.json"), str(tmp_path / "review.svg")]) == 0
+    assert (tmp_path / "review.svg").read_text().startswith("<?xml")
+
+
 def test_false_alarms_and_signs(capsys, monkeypatch):
     monkeypatch.setattr(bias, "REFUSED", 6)
     monkeypatch.setattr(bias, "SHUFFLES", 4)

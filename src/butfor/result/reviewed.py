@@ -41,18 +41,20 @@ class Reviewed(Flipped):
 
     @property
     def sentence(self) -> str:
-        hit, asked = self.chosen
-        decoys = f" (and of {self.decoys[0]} of {self.decoys[1]} decoys)" if self.decoys[1] else ""
         people = f"{len(self.turned)} people are" if len(self.turned) != 1 else "1 person is"
         return (
-            f"Reviewers disagree with the recorded label of {hit} of {asked} labels{decoys}. With {len(self.flips)} of "
-            f"{self.labels} labels corrected, {people} decided otherwise{self.surely(self.turned)}."
+            f"With {len(self.flips)} of {self.labels} labels corrected, {people} decided otherwise"
+            f"{self.surely(self.turned)}."
         )
 
     @property
     def said(self) -> list[str]:
         """What the answers say, a sentence each."""
-        said = [disagreement(self.chosen, self.decoys)]
+        decoys = f" and of {self.decoys[0]} of {self.decoys[1]} decoys" if self.decoys[1] else ""
+        said = [
+            f"Reviewers disagree with the recorded label of {self.chosen[0]} of {self.chosen[1]} labels{decoys}.",
+            disagreement(self.chosen, self.decoys),
+        ]
         expected, calibrated = self.expected
         if self.chosen[1]:
             how = "calibrated" if calibrated else "the sum of doubts, not calibrated"
