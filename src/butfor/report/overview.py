@@ -19,7 +19,7 @@ from butfor.result.labels import expectation
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE
 from butfor.result.verdict import Verdict
-from butfor.result.words import CLOSE_CALL, LACKS, RETRAINED, SOLIDITY, STATUS, UNSEEDED
+from butfor.result.words import CLOSE_CALL, LACKS, RETRAINED, REVIEW, SOLIDITY, STATUS, UNSEEDED
 
 MOST_TASKS = 100
 """Labels to review that a page speaks of."""
@@ -233,7 +233,8 @@ def _steps(p: Population) -> list[Markup]:
     """What to do next, the first step first."""
     more = [v.fresh.would_do for v in p.found if v.fresh and v.solidity == UNDECIDED and v.fresh.would_do]
     given = {"sensitive": sensitive_of(p), "settle": settle(max(more, default=None))}
-    steps = [SOLIDITY[w].many for w in ("solid", NOT_CHECKED, "leaning", UNDECIDED, SEED_BOUND) if p.solidity[w]]
+    steps = [REVIEW] if p.labels else []
+    steps += [SOLIDITY[w].many for w in ("solid", NOT_CHECKED, "leaning", UNDECIDED, SEED_BOUND) if p.solidity[w]]
     steps += [CLOSE_CALL.many] if close_calls(p) else []
     if not p.eligible:
         steps.append("**Ask about other people**, or with another rule φ (`--phi`): nobody here was searched for.")

@@ -21,6 +21,11 @@ BLIND_REVIEW = (
     "**Have {them} reviewed blind** ({rows}): by someone who judges from the original file and knows neither the "
     "recorded label, nor the {sensitive} of the person concerned, nor this report."
 )
+REVIEW = (
+    "**Have labels reviewed blind**, the most valuable first (`butfor review audit.json --out tasks/`): by someone who "
+    "judges from the original file and knows neither the recorded label, nor the {sensitive} of the person concerned, "
+    "nor this report. `--answers` then makes the corrections, trains anew and says who is decided otherwise."
+)
 CORRECT = (
     "**If a label turns out wrong**, correct it, train again and decide anew about {who}. **If all stand**, record "
     "that the decision rests on so few labels, and let a human look at it."
@@ -122,10 +127,8 @@ SOLIDITY = {
         f"{USUAL} fresh seeds, {USUAL - 1} must), and without them less than half do",
         shows="that the decision hinges on {them} whatever the seed of training: {counts}. " + RETRAINED,
         steps=(BLIND_REVIEW, CORRECT, KEYSTONES),
-        many="**Have the labels behind solid findings reviewed blind**, those in most people's sets first: by someone "
-        "who judges from the original file and knows neither the recorded label, nor the {sensitive} of the person "
-        "concerned, nor this report. If labels turn out wrong, correct them, train again and decide anew; if they "
-        "stand, record that those decisions rest on a few labels, and let a human look at them.",
+        many="**Let a human look at the solid findings.** Those decisions rest on a few labels, right or wrong; record "
+        "it, and decide anew where a review corrects one of them.",
     ),
     "leaning": Words(
         "◐",
@@ -141,8 +144,8 @@ SOLIDITY = {
             CORRECT,
             KEYSTONES,
         ),
-        many="**Have the labels behind leaning findings reviewed blind** too, but say that they are not certain: more "
-        "labels (a larger `--budget`) or more seeds may settle it.",
+        many="**Say of leaning findings that they are not certain**: more labels (a larger `--budget`) or more seeds "
+        "may settle it.",
     ),
     "seed-bound": Words(
         "≈",

@@ -102,6 +102,7 @@ def _checked(
     given: Iterable[tuple[str, str, str]], tasks: Mapping[int, Task], names: tuple[str, str], path: str
 ) -> Outcome:
     """The answers, each to a task, none missing, all of them labels; refused otherwise."""
+    known = {name.rpartition(" = ")[2]: name for name in names} | {name: name for name in (*names, CANNOT_TELL)}
     answers: dict[int, str] = {}
     seen: dict[int, str] = {}
     for where, number, label in given:
@@ -111,13 +112,13 @@ def _checked(
         if task in seen:
             raise TableError(f"{path}, {where}: task {task} is answered already, in {seen[task]}; keep one answer.")
         seen[task] = where
-        if label and label not in (*names, CANNOT_TELL):
+        if label and label not in known:
             raise TableError(
                 f"{path}, {where} (task {task}): '{label}' is not a label; write '{names[0]}', '{names[1]}' or "
                 f"'{CANNOT_TELL}'."
             )
         if label:
-            answers[task] = label
+            answers[task] = known[label]
     open_ = [task for task in tasks if task not in answers]
     if open_:
         where = f" ({seen[open_[0]]})" if open_[0] in seen else ""
