@@ -54,9 +54,9 @@ from butfor.learn.learners import as_learner
 from butfor.learn.named import model_named
 from butfor.learn.protocols import FlipSet, Learner, Table, Training
 from butfor.machine import available_cores, single_threaded
+from butfor.run.value import Values, effects, valued
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
-from butfor.standard.value import Values, effects, valued
 
 GROUPS = {"german": "female", "compas": "non-White", "adult": "Female", "default": "2", "student": None}
 """The group whose labels are made adverse; of Student the smaller one."""

@@ -24,17 +24,17 @@ from butfor.result.population import Population
 from butfor.result.record import plain
 from butfor.result.reviewed import Reviewed
 from butfor.run.flip_together import BY, Together, close_gap, one_standard
+from butfor.run.value import Values, effects, knowing, valued
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.standard.compare import attributes_of, compare
 from butfor.standard.groups import GroupStandard, Standards
-from butfor.standard.value import Values, effects, knowing, valued
 from butfor.stopping import Stop
 from butfor.validate import as_labels, as_table, like_training
 
 if TYPE_CHECKING:
-    from butfor.review.answers import Outcome
-    from butfor.review.select import Review
+    from butfor.tasks.answers import Outcome
+    from butfor.tasks.select import Review
 
 SHUFFLES = 99
 STANDARDS_SHARE = 0.2
@@ -223,7 +223,7 @@ class FollowUp:
     ) -> Review:
         """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. With a population
         the tasks know in how many people's flip sets each label is."""
-        from butfor.review.select import Rows, make_review
+        from butfor.tasks.select import Rows, make_review
 
         values, table = self.label_values(), self.table_
         protected, answered = self.sensitive_.columns, self.answered_
@@ -234,7 +234,7 @@ class FollowUp:
     def corrected(self, answers: Mapping[int, Any] | Outcome, watch: Watcher | None = None) -> Self:
         """This audit on the table as reviewers corrected it, its model trained anew. `answers`: the label that is right
         for each task of `review_tasks`, by its id, or "cannot tell". Labels that were not reviewed stay."""
-        from butfor.review.answers import heard
+        from butfor.tasks.answers import heard
 
         self._check_fitted()
         outcome = heard(answers, self.review_, self.label_names_)
@@ -264,7 +264,7 @@ class FollowUp:
         """What a review changes: who of X is decided otherwise once its corrections are made, rates, accuracy and
         standards before and after; and the audit of the corrected table, for the next round. `before`: the groups
         beside the others' standard, where that is known already."""
-        from butfor.review.answers import heard
+        from butfor.tasks.answers import heard
 
         self._check_fitted()
         outcome, watch = heard(answers, self.review_, self.label_names_), watch or Watcher()

@@ -28,10 +28,10 @@ from butfor.learn.named import model_named
 from butfor.result.population import Population
 from butfor.result.record import sealed
 from butfor.result.reviewed import disagreement
-from butfor.review.answers import read_answers
 from butfor.review.gate import Check, check, junit, markdown, share_in
-from butfor.review.select import Task, matched, rows_of
-from butfor.standard.value import knowing, wrongness
+from butfor.run.value import knowing, wrongness
+from butfor.tasks.answers import read_answers
+from butfor.tasks.select import Task, matched, rows_of
 
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:

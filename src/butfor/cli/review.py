@@ -67,8 +67,8 @@ def _hand_out(
     hide: str | None,
     random_state: int | None,
 ) -> None:
-    from butfor.review.select import LABELS, review_of
-    from butfor.review.tasks import write_review
+    from butfor.tasks.select import LABELS, review_of
+    from butfor.tasks.write import write_review
 
     most = min(LABELS, len(audit.labels)) if labels is None else labels
     made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
@@ -89,9 +89,9 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
     from butfor.progress import ConsoleWatcher
     from butfor.result.record import checksum
     from butfor.result.reviewed import disagreement
-    from butfor.review.answers import read_answers
     from butfor.review.close import close_review, write_after
-    from butfor.review.tasks import key_for, read_key
+    from butfor.tasks.answers import read_answers
+    from butfor.tasks.write import key_for, read_key
 
     tasks = read_key(key or key_for(answers), checksum(audit.to_dict()))
     first, second = audit.run["label_names"]

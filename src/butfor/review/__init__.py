@@ -1,1 +1,1 @@
-"""What follows an audit: labels reviewed by people who do not know what hinges on them, and limits for builds."""
+"""What follows an audit: its record run again, the loop of a review closed, limits for builds."""

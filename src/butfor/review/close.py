@@ -18,8 +18,8 @@ import pandas as pd
 from butfor.files import save_table
 from butfor.progress import Watcher
 from butfor.result.population import Population
-from butfor.review.answers import Outcome
 from butfor.review.rebuild import audit_of
+from butfor.tasks.answers import Outcome
 
 
 @dataclass(frozen=True, eq=False)

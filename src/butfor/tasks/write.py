@@ -21,7 +21,7 @@ import pandas as pd
 from butfor.errors import ReplayError, SettingError
 from butfor.files import make_folder, save_table, save_text
 from butfor.result.record import plain
-from butfor.review.select import CANNOT_TELL, ID, LABEL, Review, Task
+from butfor.tasks.select import CANNOT_TELL, ID, LABEL, Review, Task
 
 
 def write_review(review: Review, folder: Path, key: Path | None = None) -> tuple[list[Path], Path]:

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.errors import SettingError, TableError
-from butfor.review.select import CANNOT_TELL, ID, LABEL, Review, Task
+from butfor.tasks.select import CANNOT_TELL, ID, LABEL, Review, Task
 
 COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "value", "people", "kind"]
 
