@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
 
-REVIEW_FIRST = 5
-RATES = ("base_rate", "selection_rate", "error_rate")
-RATES_CAPTION = (
-    "Share: of eligible people, those with such a find. Rates: of people with a known label, those labelled '{}', "
-    "decided so, and decided wrongly."
-)
+REVIEW_FIRST = 3
 
 
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
@@ -100,63 +95,37 @@ def print_verdict(verdict: Verdict) -> None:
 
 
 def print_population(population: Population) -> None:
-    """Many people: the sentences, a table of the groups, and the labels to review first."""
+    """Many people: the answer, a table of the groups, and what to do next."""
+    import pandas as pd
+
+    from butfor.report.overview import groups_of, ridge_sentence
+
     performance, comparison = population.performance, population.comparison
-    if population.standards:
-        favourable = population.run["standard"]["favourable"]
-        groups = [group.sentence(favourable) for group in population.standards]
-        for line in (population.standards_answer, *groups, *(one.sentence for one in population.one_standard)):
-            say(line)
-    for line in (population.sentence, population.direct, population.details, population.proven):
+    answer = [population.standards_answer] if population.standards else []
+    answer += [one.sentence for one in population.one_standard]
+    answer += [population.closed_gap.sentence] if population.closed_gap else []
+    for line in (*answer, population.sentence, population.direct, population.proven):
         if line:
             say(line)
     if performance is not None:
         say(performance.sentence)
-    print_table(_groups(population), RATES_CAPTION.format(performance.positive) if performance else None)
+    groups = groups_of(population)
+    print_table(pd.DataFrame([[name, *cells] for name, cells in groups["rows"]], columns=groups["heads"]))
     for line in (comparison.sentence if comparison else population.uncompared, *population.warnings):
-        say(line)
+        if line:
+            say(line)
     if population.run.get("ridge"):
-        from butfor.report.overview import ridge_sentence
-
         say(ridge_sentence(population.run["ridge"]))
-    if population.closed_gap:
-        say(population.closed_gap.sentence)
     top = population.labels[:REVIEW_FIRST]
     if top:
-        first = [f"row {label.row} (doubt {label.doubt:.2f})" for label in top]
-        say(f"Labels to review first: {', '.join(first)}; 'butfor review' makes tasks of the first 100.")
+        first = ", ".join(f"{label.row} (doubt {label.doubt:.2f})" for label in top)
+        say(f"Next: have labels reviewed, rows {first} first; 'butfor review' on the audit.json of --out makes tasks.")
 
 
 def print_public(view: Public) -> None:
     """No more than what is written."""
     say(view.sentence)
     print_table(view.shown())
-
-
-def _groups(population: Population) -> pd.DataFrame:
-    """Per group: finds, the share of eligible people who have one, and the model's rates."""
-    import pandas as pd
-
-    groups, checked = population.by_group.rename(index=str), population.checked
-    share, low, high = ("share_solid", "solid_low", "solid_high") if checked else ("share", "low", "high")
-    columns = {
-        "eligible": groups["eligible"],
-        "found": groups["found"],
-        "solid": groups["solid"] if checked else "–",
-        "share": groups[share].map(_percent),
-        "95 % interval": groups[low].map(_percent) + " to " + groups[high].map(_percent),
-        "close calls": groups["close_calls"].map("{:.0f}".format).replace("nan", "–"),
-    }
-    table = pd.DataFrame(columns, index=groups.index)
-    if population.performance is not None:
-        rates = population.performance.rates.rename(index=str)[list(RATES)].map(_percent)
-        table = table.join(rates.rename(columns=lambda name: name.replace("_", " ")))
-    name = str(groups.index.name)
-    return table.reset_index(names=f"'{name}'" if name in table else name)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share == share else "–"
 
 
 def print_table(frame: pd.DataFrame, caption: str | None = None) -> None:

@@ -11,15 +11,17 @@ from typing import Any
 from markupsafe import Markup
 
 from butfor.report import charts
+from butfor.report.examiner import by_group, examiner, favourable_of, impacts
 from butfor.report.standards import one_standard, standards, yield_curve
 from butfor.report.summary import LONGEST, asides, audited, marked, method_facts, settle
 from butfor.report.text import plural, short, shown
-from butfor.result.fresh import LEAST, NOT_CHECKED, SEED_BOUND, UNDECIDED, WORDS
-from butfor.result.labels import expectation
+from butfor.result.fresh import LEAST, NOT_CHECKED, SEED_BOUND, UNDECIDED
+from butfor.result.labels import expectation, expected_wrong
 from butfor.result.population import Population
-from butfor.result.record import AFTER, BEFORE
+from butfor.result.record import AFTER, BEFORE, percent
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, LACKS, RETRAINED, REVIEW, SOLIDITY, STATUS, UNSEEDED
+from butfor.standard.groups import GroupStandard
 
 MOST_TASKS = 100
 """Labels to review that a page speaks of."""
@@ -31,23 +33,30 @@ def population(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[
     about them."""
     run, steps, groups = p.run, _steps(p), groups_of(p)
     budget = f"at most {plural(run['budget'], 'label')} flipped together"
+    told = standards(run["standard"]) if run.get("standard") else None
     return {
         "answer": overview(p)
-        | {"warnings": _warnings(p), "asides": asides(run, sensitive_of(p)), "tiles": _tiles(p), "next": steps[0]},
-        "standards": standards(run["standard"]) | {"answer": p.standards_answer, "one": one_standard(p, addressed)}
-        if run.get("standard")
-        else None,
-        "groups": groups | {"intro": _groups_intro(p), "few": p.warnings} if groups["rows"] else None,
+        | {
+            "headline": p.standards_answer if told else p.sentence,
+            "warnings": _warnings(p),
+            "asides": asides(run, sensitive_of(p)),
+            "numbers": _numbers(p),
+            "next": steps[0],
+            "gap": p.closed_gap.sentence if p.closed_gap else "",
+        },
+        "standards": told,
+        "one": one_standard(p, addressed),
+        "groups": groups | {"few": p.warnings} if groups["rows"] else None,
         "difference": _difference(p),
         "ridge": ridge_sentence(run["ridge"]) if run.get("ridge") else "",
         "chance": {"said": _chance(p), "glossary": _glossary(p)},
         "budget": _budget(p),
         "review": to_review(p, addressed),
-        "gap": p.closed_gap.sentence if p.closed_gap else "",
         "keystones": keystones(p, addressed),
         "meaning": {"shows": _shows(p), "lacks": _lacks(p)},
         "next": {"steps": steps},
         "search": [("Budget", budget, ""), *method_facts(run)],
+        "examiner": examiner(p) if p.verdicts else None,
     }
 
 
@@ -88,18 +97,33 @@ def _warnings(p: Population) -> list[tuple[str, str]]:
     ]
 
 
-def _tiles(p: Population) -> list[tuple[str, Any]]:
-    none = sum(v.status == "proven_none" for v in p.eligible)
-    solid = len(p.solid) if p.checked or p.solid else "not known"
-    tiles: list[tuple[str, Any]] = [
-        ("Eligible (φ), of those asked", f"{len(p.eligible)} of {len(p)}"),
-        (f"{SOLIDITY['solid'].sign} Solid", solid),
-    ]
-    tiles += [(f"{SOLIDITY[w].sign} {SOLIDITY[w].title}", p.solidity[w]) for w in WORDS[1:] if p.solidity[w]]
-    tiles.append((f"{STATUS['not_found'].sign} Nothing found", len(p.eligible) - len(p.found) - none))
-    tiles += [(f"{STATUS['proven_none'].sign} Proven: none", none)] if none else []
-    close = close_calls(p)
-    return tiles + ([] if close is None else [(f"{CLOSE_CALL.sign} Close calls, found or not", close)])
+def _numbers(p: Population) -> list[tuple[str, Any]]:
+    """The three numbers of the first screen."""
+    asked, checked = len(p.eligible), p.checked or bool(p.solid)
+    turned = len(p.solid) if checked else len(p.found)
+    share = f" ({percent(turned / asked)})" if asked else ""
+    numbers: list[tuple[str, Any]] = []
+    short_of = [c for c in p.standards if c.differs and c.missing]
+    if short_of:
+        worst = max(short_of, key=lambda c: c.difference)
+        numbers.append(
+            (f"{short(worst.name, 40)}: short of the others' standard", f"{100 * worst.difference:.1f} points")
+        )
+    elif p.standards:
+        numbers.append(("Groups short of the others' standard", "none"))
+    labels = plural(p.run["budget"], "label")
+    numbers.append((f"Decisions that at most {labels} change", f"{turned} of {asked}{share}"))
+    close, likely = close_calls(p), expected_wrong(p.labels[:MOST_TASKS]) if p.labels and p.labels[0].wrong else []
+    if close is not None and p.run.get("seeded") is not False:
+        numbers.append(("Close calls: another seed may decide otherwise", f"{close} of {asked}"))
+    if likely:
+        numbers.append((f"Likely wrong among the first {len(likely)} labels to review", f"{likely[-1]:.0f}"))
+    changed = [v.switch_changes for v in p if v.switch_changes is not None]
+    if changed:
+        numbers.append(
+            (f"Decisions that switching {short(sensitive_of(p), 30)} changes", f"{sum(changed)} of {len(changed)}")
+        )
+    return numbers[:3]
 
 
 def _unchecked(p: Population) -> str:
@@ -108,38 +132,61 @@ def _unchecked(p: Population) -> str:
     return f"{how} checked under fresh seeds"
 
 
-def _groups_intro(p: Population) -> Markup:
-    always = "whatever the seed" if p.run.get("seeded") is not False else "always"
-    counted = (
-        "have a decision that a few labels turn: found is any set that turns the audited model, solid one that does so "
-        f"{always}."
-        if p.checked
-        else f"have a counterfactual dataset. **{_unchecked(p)}**: these shares count finds that may hang on the seed."
-    )
-    return marked(
-        f"How many of the eligible people of each group ({{name}}) {counted} The 95 % interval says how far the share "
-        "could be off with this many people.",
-        name=sensitive_of(p),
-    )
-
-
 def groups_of(p: Population) -> dict[str, Any]:
-    """The table of shares per group: headings and rows."""
+    """One table of the groups: headings, rows, and what the columns mean."""
     share, low, high = ("share_solid", "solid_low", "solid_high") if p.checked else ("share", "low", "high")
-    close = close_calls(p) is not None
-    switched = any(v.switch_changes is not None for v in p)
-    heads = [sensitive_of(p), "People", *(["Changed by a switch"] if switched else []), "Eligible", "Found"]
-    heads += ["Solid", "Share solid"] if p.checked else ["Share found"]
-    heads += ["95 % interval", *(["Close calls"] if close else []), "Median distance from the boundary"]
+    close, switched = close_calls(p) is not None, any(v.switch_changes is not None for v in p)
+    rates = by_group(impacts(p), str(p.run["sensitive"])) if p.verdicts else {}
+    wrong = {str(g["group"]): g["error_rate"] for g in (p.run.get("performance") or {}).get("by_group", [])}
+    below = {c.group: c for c in p.standards if c.attribute == p.run["sensitive"]}
+    decided = f"Decided '{short(favourable_of(p.run), 40)}'" if p.verdicts else ""
+    heads = [sensitive_of(p), "People", decided, "Impact ratio", *(["Decided wrongly"] if wrong else [])]
+    heads += ["Short of the others' standard"] if below else []
+    heads += ["Eligible", "Few labels change the decision", "95 % interval", *(["Close calls"] if close else [])]
+    heads += ["Changed by a switch"] if switched else []
     rows = []
     for group, g in p.by_group.iterrows():
-        cells: list[Any] = [int(g["people"]), *([int(g["switch_changes"])] if switched else [])]
-        cells += [int(g["eligible"]), int(g["found"]), *([int(g["solid"])] if p.checked else [])]
-        known = bool(g["eligible"])
-        cells += [f"{100 * g[share]:.1f} %", f"{100 * g[low]:.1f} – {100 * g[high]:.1f} %"] if known else ["–", "–"]
-        cells += ([f"{g['close_calls']:.0f}"] if g["close_calls"] == g["close_calls"] else ["–"]) if close else []
-        rows.append((shown(group, LONGEST), [*cells, f"{g['median_margin']:.2f}" if known else "–"]))
-    return {"heads": heads, "rows": rows}
+        name, known = str(group), bool(g["eligible"])
+        impact, standard = rates.get(name), below.get(name)
+        ratio = "–" if impact is None or impact.ratio is None else f"{impact.ratio:.2f}{' ⚠' * (impact.remark != '')}"
+        cells: list[Any] = [int(g["people"]), "–" if impact is None else f"{100 * impact.rate:.1f} %", ratio]
+        cells += [f"{100 * wrong[name]:.1f} %" if wrong.get(name) is not None else "–"] if wrong else []
+        cells += [_standing(standard)] if below else []
+        found = int(g["solid"] if p.checked else g["found"])
+        cells += [int(g["eligible"]), f"{found} ({100 * g[share]:.1f} %)" if known else "–"]
+        cells += [f"{100 * g[low]:.1f} – {100 * g[high]:.1f} %" if known else "–"]
+        cells += [f"{g['close_calls']:.0f}" if g["close_calls"] == g["close_calls"] else "–"] if close else []
+        rows.append((shown(group, LONGEST), [*cells, *([int(g["switch_changes"])] if switched else [])]))
+    return {"heads": heads, "rows": rows, "notes": _group_notes(p)}
+
+
+def _standing(c: GroupStandard | None) -> str:
+    if c is None:
+        return "–"
+    points = f"{100 * c.difference:+.1f} points".replace("-", "−")
+    return points if c.p is None else f"{points} (p = {c.p:.2f})"
+
+
+def _group_notes(p: Population) -> list[Markup]:
+    always = "whatever the seed" if p.run.get("seeded") is not False else "always"
+    counted = f"Counted are sets that turn the decision {always}." if p.checked else f"**{_unchecked(p)}**: these "
+    counted += "" if p.checked else "shares count finds that may hang on the seed."
+    known = p.performance
+    rates = (
+        f"Rates are of all {known.people} people whose label is known, other columns of the {len(p)} asked about."
+        if known
+        else f"All columns are of the {len(p)} people asked about."
+    )
+    return [
+        marked(
+            f"**Few labels change the decision**: eligible people for whom changing at most {p.run['budget']} labels "
+            f"does. {counted} The interval says how far the share could be off with this many people."
+        ),
+        marked(
+            f"**Impact ratio**: the rate of favourable decisions divided by the highest group's; ⚠ below four fifths, "
+            f"or too few people. {rates}"
+        ),
+    ]
 
 
 def _difference(p: Population) -> dict[str, str]:

@@ -44,9 +44,8 @@ class Public:
         doubt = "" if p.checked else " It is not known of all of them whether that holds under other seeds."
         stopped = " Some searches were stopped early." if p.unfinished else ""
         return (
-            f"Of {asked} eligible people, {many} would have been decided otherwise "
-            f"had at most {p.run['budget']} of the {p.run['data']['training_rows']} training labels been "
-            f"different{seeds}.{doubt}{stopped}"
+            f"For {many} of {asked} eligible people, changing at most {p.run['budget']} of the "
+            f"{p.run['data']['training_rows']} training labels changes the decision{seeds}.{doubt}{stopped}"
         )
 
     def groups(self) -> pd.DataFrame:

@@ -39,6 +39,7 @@ def one_standard(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> lis
     addresses = {v.case: address for v, address in addressed}
     return [
         {
+            "name": f"{one.attribute} = {short(one.group, 40)}",
             "sentence": one.sentence,
             "rates": [(short(group, 60), *map(percent, rates)) for group, rates in one.rates.items()],
             "accuracy": [percent(share) for share in one.accuracy or ()],

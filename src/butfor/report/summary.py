@@ -61,6 +61,7 @@ def person(verdict: Verdict) -> dict[str, Any]:
     close = bool(v.close_call) and v.solidity != SEED_BOUND
     steps = [marked(each, **given) for each in (*words.steps, *(CLOSE_CALL.steps if close else ()))]
     return brief(v) | {
+        "lay": lay(v),
         "note": words if v.solidity not in (None, SOLID) else None,
         "plain": marked(f"In plain words: {STATUS[v.status].plain}", **given),
         "asides": asides(run, v.sensitive),
@@ -74,6 +75,20 @@ def person(verdict: Verdict) -> dict[str, Any]:
         "lacks": [marked(each, **given) for each in words.lacks],
         "steps": steps,
     }
+
+
+def lay(v: Verdict) -> str:
+    """The answer for somebody who knows nothing of models: what was decided, and on which labels it hinges."""
+    decided = f"The model decides '{v.prediction}' about {short(v.who, 80)}."
+    rest = f"of the {v.training_rows} labels it learned from"
+    if v.found:
+        count, were = ("one", "was") if len(v.positions) == 1 else (str(len(v.positions)), "were")
+        return f"{decided} If {count} {rest} {were} the other way, it would decide '{v.counterfactual_prediction}'."
+    if v.status == "proven_none":
+        return f"{decided} Proven: changing up to {v.budget} {rest} cannot change that."
+    if v.status == "not_found":
+        return f"{decided} No change of up to {v.budget} {rest} was found that changes it."
+    return v.sentence
 
 
 def brief(verdict: Verdict) -> dict[str, Any]:

@@ -49,13 +49,13 @@ def sentence(population: Population) -> str:
     at_most = f"at most {budget} of the {n} training labels ({percent(budget / n)})"
     if not population.checked:
         return (
-            f"{found} of {_people(asked)} ({percent(found / asked)}) {'has' if found == 1 else 'have'} a "
-            f"counterfactual dataset of {at_most}{f'; {doubt(population)}' if found else ''}.{_stopped(population)}"
+            f"For {found} of {_people(asked)} ({percent(found / asked)}), changing {at_most} changes the decision"
+            f"{f'; {doubt(population)}' if found else ''}.{_stopped(population)}"
         )
     whatever = "" if population.run.get("seeded") is False else ", whatever the seed"
     return (
-        f"Of {_people(asked)}, {solid} ({percent(solid / asked)}) would have been decided otherwise had {at_most} been "
-        f"different{whatever}.{_stopped(population)}"
+        f"For {solid} of {_people(asked)} ({percent(solid / asked)}), changing {at_most} changes the decision"
+        f"{whatever}.{_stopped(population)}"
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.data.bands import in_order
-from butfor.errors import SettingError
+from butfor.errors import SettingError, listed
 from butfor.result import headline
 from butfor.result.flipped import ClosedGap, OneStandard
 from butfor.result.fresh import SOLID, counted
@@ -230,8 +230,10 @@ class Population(Sequence[Verdict]):
     def warnings(self) -> list[str]:
         """What to keep in mind when groups are compared."""
         small = [str(group) for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP]
-        few = f"has fewer than {SMALL_GROUP} eligible people: its share says very little."
-        return [f"Group '{group}' {few}" for group in small]
+        if not small:
+            return []
+        said = ("has", "its share says") if len(small) == 1 else ("have", "their shares say")
+        return [f"{listed(small)} {said[0]} fewer than {SMALL_GROUP} eligible people: {said[1]} very little."]
 
     def difference(self) -> float:
         """The largest difference between two groups' shares: of solid finds where fresh seeds were asked, else of all

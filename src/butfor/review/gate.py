@@ -70,8 +70,8 @@ def _solid(population: Population) -> tuple[float | None, str]:
     if open_:
         left = f" The search for {open_} of them was stopped early, so that it may be up to {found + open_}."
     return (found + open_) / asked, (
-        f"{found} of {asked} eligible people ({shown(found / asked)}) would have been decided otherwise had few "
-        f"labels been different{whatever}.{left}"
+        f"changing few labels changes the decision for {found} of {asked} eligible people ({shown(found / asked)})"
+        f"{whatever}.{left}"
     )
 
 

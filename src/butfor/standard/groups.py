@@ -218,9 +218,11 @@ def _spread(weight: Floats, count: int) -> Mask:
 
 def answer_of(comparisons: Sequence[GroupStandard]) -> str:
     """In one sentence: who is held to another standard."""
-    short = [f"{c.name} (by {100 * c.difference:.1f} points)" for c in comparisons if c.differs and c.missing]
+    short = [(c.name, f"{100 * c.difference:.1f} points") for c in comparisons if c.differs and c.missing]
+    if len(short) == 1:
+        return f"Labels of {short[0][0]} fall {short[0][1]} short of the other groups' standard."
     if short:
-        return f"Labels fall short of the others' standard where {'; '.join(short)}."
+        return f"Labels fall short of the other groups' standard: {', '.join(f'{n} by {by}' for n, by in short)}."
     if not any(c.shuffled for c in comparisons):
         return "Without shuffles nothing says which differences are more than chance."
-    return "No group's labels fall short of the others' standard by more than chance makes."
+    return "No group's labels fall short of the other groups' standard by more than chance."
