@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from butfor.cli import main
+from butfor.cli.printing import write_pdf
+from butfor.report import files
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.person import Flip, Search
 from butfor.result.population import Population
@@ -107,8 +110,12 @@ def in_view(browser: Any, anchor: str) -> bool:
 @pytest.mark.xdist_group("browser")
 def test_a_link_leads_to_the_person_and_back(browser, report):
     browser.get(report.as_uri())
-    for part in ("answer", "groups", "difference", "chance", "budget", "keystones", "people", "case-1", "case-2"):
+    for part in ("answer", "groups", "people", "case-1", "case-2", "examiner"):
         assert browser.find_element("id", part).is_displayed()
+    assert not browser.find_element("id", "next").is_displayed()
+    browser.find_element("css selector", "#answer a[href='#next']").click()
+    leads_to(browser, "next")
+    assert browser.find_element("id", "next").is_displayed(), "what is folded opens where a link leads"
     assert not in_view(browser, "case-25")
     browser.find_element("css selector", "#people a[href='#case-25']").click()
     leads_to(browser, "case-25")
@@ -286,6 +293,21 @@ def test_a_long_list_prints_whole(browser, long_report):
     assert browser.execute_script(rows) == chosen
     browser.execute_script("dispatchEvent(new Event('afterprint'))")
     assert browser.execute_script(rows) == 300
+
+
+@pytest.mark.xdist_group("browser")
+def test_the_page_becomes_a_pdf_where_a_browser_is_found(report, tmp_path, monkeypatch, capsys):
+    page = tmp_path / "report.html"
+    page.write_bytes(report.read_bytes())
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine; install one to run the browser test")
+    assert write_pdf(page) == ["report.pdf"]
+    assert page.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    monkeypatch.setattr(files, "BROWSERS", ("a browser that is not there",))
+    assert write_pdf(page) == []
+    assert "No Chromium was found" in capsys.readouterr().err
+    assert main(["audit", "german", "--pdf"]) == 2
+    assert "name a folder with --out" in capsys.readouterr().err
 
 
 @pytest.mark.xdist_group("browser")

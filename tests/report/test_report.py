@@ -23,6 +23,7 @@ from butfor.learn.protocols import Table
 from butfor.report import charts, files, page
 from butfor.report import people as lists
 from butfor.report.drawing import Marks
+from butfor.report.examiner import impacts
 from butfor.report.page import run_lines, unbroken
 from butfor.report.people import roster
 from butfor.report.public import Public, refuse_other_files, tens
@@ -32,6 +33,7 @@ from butfor.result.fresh import LEAST, USUAL, WORDS, Collateral, FreshSeeds
 from butfor.result.groups import Shuffles
 from butfor.result.person import Flip, Search
 from butfor.result.population import Population
+from butfor.result.record import checksum
 from butfor.result.verdict import Verdict
 from butfor.result.words import RANKINGS, RULES, SOLIDITY, STRATEGIES
 from conftest import changed
@@ -304,7 +306,7 @@ def test_the_audited_mean_is_named_near_the_top():
     mean = "the mean of 16 trainings that differ in the seed alone"
     for thing in (verdict(1, run=CHECKED, fresh=SOLID), checked({})):
         seen = outline(thing.to_html()).text
-        assert mean in seen[: seen.index("What to do next:")]
+        assert mean in seen[: seen.index("Groups" if isinstance(thing, Population) else "beside the flipped")]
     assert f"this ensemble of seeds ({mean}) gives the other" in outline(verdict(1, run=CHECKED).to_html()).text
     assert "the mean of" not in outline(verdict(1, run=RUN | {"members": 1}).to_html()).text
 
@@ -390,7 +392,8 @@ def test_a_population_counts_and_marks_every_word():
     seen = outline(html).text
     assert people.sentence in seen
     assert "● 1 solid, ◐ 1 leaning, ≈ 1 seed-bound, ? 1 undecided, ⇄ 5 close calls, found or not." in seen
-    assert "● Solid 1 ◐ Leaning 1 ≈ Seed-bound 1 ? Undecided 1 ○ Nothing found 4 ⇄ Close calls, found or not 5" in seen
+    assert "Decisions that at most 3 labels change 1 of 8 (12 %)" in seen
+    assert "Close calls: another seed may decide otherwise 5 of 8" in seen
     assert '<a class="badge seed-bound" href="#chance">' in html
     for word, words in SOLIDITY.items():
         assert words.meaning[1:] in seen
@@ -399,9 +402,8 @@ def test_a_population_counts_and_marks_every_word():
         assert counts.sentence in seen
     for _, group in people.by_group.iterrows():
         low, high = (f"{100 * group[k]:.1f}" for k in ("solid_low", "solid_high"))
-        shares = f"{100 * group['share_solid']:.1f} % {low} – {high} % {group['close_calls']:.0f}"
-        assert f"{group['found']:.0f} {group['solid']:.0f} {shares} {group['median_margin']:.2f}" in seen
-    assert "Median distance from the boundary" in seen
+        shares = f"({100 * group['share_solid']:.1f} %) {low} – {high} % {group['close_calls']:.0f}"
+        assert f"{group['eligible']:.0f} {group['solid']:.0f} {shares}" in seen
     assert people.warnings
     assert all(warning in seen for warning in people.warnings)
     table = Outline(
@@ -414,16 +416,15 @@ def test_a_population_counts_and_marks_every_word():
 def test_a_population_without_fresh_seeds_or_without_finds():
     seen = outline(plain_page())
     assert "Nothing was checked under fresh seeds" in seen.text
-    assert "● Solid not known ◌ Not checked 4" in seen.text
-    for absent in ("Share solid", "whatever the seed, by"):
-        assert absent not in seen.text
+    assert "Decisions that at most 3 labels change 4 of 8 (50 %)" in seen.text
+    assert "whatever the seed, by" not in seen.text
     some = Population([changed(v, fresh=SOLID if v.case == 0 else None, run=CHECKED) for v in population()], CHECKED)
     told = outline(some.to_html()).text
     assert "Not everything was checked under fresh seeds" in told
     assert "Not every finding was put to 59 fresh seeds" in told
     none = outline(Population([verdict(1, "not_found", run=CHECKED)], CHECKED).to_html()).text
     assert "nothing to put to fresh seeds" in none
-    assert "● Solid 0" in none
+    assert "Decisions that at most 3 labels change 0 of 1" in none
 
 
 def test_groups_are_compared_and_no_difference_is_claimed_without_shuffling():
@@ -441,6 +442,66 @@ def test_groups_are_compared_and_no_difference_is_claimed_without_shuffling():
     assert "--shuffles" not in shuffled
     alone = outline(Population([verdict(1)], RUN).to_html()).text
     assert "There are no two groups of eligible people to compare." in alone
+
+
+def decided(counts: dict[str, tuple[int, int]], name: str = "sex") -> Population:
+    """People of groups, so many of them, so many decided 'good credit'."""
+    people = []
+    for group, (size, good) in counts.items():
+        for k in range(size):
+            logit = 0.4 if k < good else -0.4
+            people.append(changed(verdict(len(people), "not_found", logit=logit), group=group))
+    return Population(people, RUN | {"sensitive": name, "adverse": "bad credit"})
+
+
+def test_impact_ratios_by_attribute_and_combination_with_the_four_fifths_line():
+    counts = {
+        "f · old": (40, 10),
+        "f · young": (50, 30),
+        "m · old": (60, 45),
+        "m · missing": (47, 40),
+        "x · old": (3, 3),
+    }
+    found = {(each.attribute, each.group): each for each in impacts(decided(counts, "sex × age"))}
+    assert [each for each in found if each[0] == "sex"] == [("sex", "f"), ("sex", "m"), ("sex", "x")]
+    women, men = found["sex", "f"], found["sex", "m"]
+    assert (women.people, women.rate) == (90, pytest.approx(40 / 90))
+    assert women.ratio == pytest.approx((40 / 90) / (85 / 107))
+    assert (women.remark, men.remark, men.ratio) == ("below four fifths", "", 1.0)
+    assert found["sex", "x"].remark == "under 2 % of the people", "and it sets no standard"
+    assert found["age", "missing"].remark == "unknown"
+    assert found["age", "missing"].ratio is None
+    assert found["sex × age", "f · old"].ratio == pytest.approx(0.25 / (40 / 47))
+    rates = [
+        {"group": g, "people": n, "selection_rate": 1 - k / n} for g, (n, k) in {"f": (50, 20), "m": (50, 40)}.items()
+    ]
+    run = RUN | {"adverse": "good credit", "performance": {"positive": "good credit", "by_group": rates}}
+    known = impacts(Population([verdict(0)], run))
+    assert [each.rate for each in known] == pytest.approx([0.4, 0.8]), "of the decision that is not adverse"
+
+
+def test_the_examiners_part_says_scope_ratios_governance_and_what_was_not_examined():
+    people = decided({"f": (40, 10), "m": (60, 45)})
+    seen = outline(people.to_html()).text
+    part = seen[seen.index("For an examiner") :]
+    for said in ("loans.csv", "100 asked about", "below four fifths", "0.33", "Labelling", "Not examined",
+                 "must not be given to a person as one", "Examined by", "python 3.11.7", "ab" * 32,
+                 checksum(people.to_dict())):  # fmt: skip
+        assert said in part, said
+    first = seen[: seen.index("Groups sex People")]
+    assert "no reason that may be given to a person" in first
+    assert first.index("What to do next:") < first.index("In plain words")
+
+
+def test_a_person_reads_what_was_decided_and_on_what_it_hinges():
+    heads = {
+        "found": "The model decides 'bad credit' about person 36. If 2 of the 600 labels it learned from were the "
+        "other way, it would decide 'good credit'.",
+        "not_found": "No change of up to 3 of the 600 labels it learned from was found that changes it.",
+    }
+    for status, said in heads.items():
+        html = verdict(36, status, flips=2).to_html()
+        assert said in outline(html[html.index("<h1>") : html.index("</h1>")] + "</h1>").text.replace("\u2019", "'")
 
 
 def test_keystones_are_ranked_only_where_people_share_one():
@@ -560,8 +621,8 @@ def test_the_notebook_fragment_is_no_document():
 def test_a_person_page_shows_what_pulls_and_a_page_about_many_does_not(status):
     who = verdict(1, status, pulls=PULLS)
     html = who.to_html()
-    section = html[html.index('<section id="logit">') :]
-    section = section[: section.index("</section>") + len("</section>")]
+    section = html[html.index('<div id="logit">') :]
+    section = section[: section.index("</details>")]
     seen = Outline(section).text
     assert "sex male −0.50 age 21 +0.25 ratio 0.333333 −0.12 (bias) −0.11 owner False +0.06" in seen
     assert "the linear function that the network is, exactly, around this person" in seen
@@ -725,11 +786,11 @@ def test_one_label_alone_is_nothing_to_be_proven():
 
 def test_one_person_is_spoken_of_as_one():
     alone = Population([verdict(0, "not_found")], RUN | {"seeded": False})
-    assert alone.sentence.startswith("Of 1 eligible person, 0 (0 %)")
+    assert alone.sentence.startswith("For 0 of 1 eligible person (0 %), ")
     alone = Population([verdict(0, "not_eligible")], RUN)
     assert alone.sentence.startswith("The one person asked about is not eligible")
     unchecked = Population([verdict(0, "found", fresh=None)], RUN | {"fresh_seeds": 0})
-    assert unchecked.sentence.startswith("1 of 1 eligible person (100 %) has a counterfactual dataset")
+    assert unchecked.sentence.startswith("For 1 of 1 eligible person (100 %), changing at most 3 of the 600")
     assert unchecked.details.startswith("1 person asked about; 40 flippable labels each;")
 
 
@@ -942,6 +1003,6 @@ def test_in_public_counts_are_tens_and_nothing_is_under_ten():
     handed = Public(Population(people, RUN | {"seeded": False}))
     assert [row["group"] for row in handed.to_dict()["by_group"]] == ["many"], "groups under ten are left out"
     assert handed.to_dict()["by_group"][0]["people"] == 60
-    assert handed.sentence.startswith("Of about 70 eligible people, about 20 would have been decided otherwise")
+    assert handed.sentence.startswith("For about 20 of about 70 eligible people, changing at most 3 of the 600")
     none = Public(Population([verdict(k, "not_found") for k in range(20)], RUN | {"seeded": False}))
-    assert "fewer than ten would have been decided otherwise" in none.sentence
+    assert none.sentence.startswith("For fewer than ten of ")

@@ -73,7 +73,7 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     assert OneStandard.of(record.run["one_standard"][0]) == one
     assert [group.name for group in population.standards] == ["group = a", "group = b"]
     page = population_page(population)
-    assert page.index("Labels fall short of the others") < page.index("eligible people")
+    assert page.index("Labels of group = b fall") < page.index("eligible people")
     assert one.sentence in page
     linked = [person.case for person in one.turned if f'href="#case-{person.case}"' in page]
     assert linked == [person.case for person in one.turned]

@@ -19,7 +19,7 @@ from butfor.cli.config import written_config
 from butfor.cli.options import CONFIG, MODEL, OUTPUT, QUESTION, TABLE, AuditCommand
 from butfor.cli.review import gate, review
 from butfor.cli.standard import standard
-from butfor.errors import OutputError
+from butfor.errors import OutputError, SettingError
 from butfor.terminal import one_line, say, shown_json
 
 FILE = click.Path(path_type=Path)
@@ -60,6 +60,8 @@ def audit(table: str, **options: Any) -> int:
     begun = time.monotonic()
     o = SimpleNamespace(**options)
     view = wiring.public_view(o)
+    if o.pdf and o.out is None:
+        raise SettingError("--pdf prints the page that --out writes: name a folder with --out.")
     if o.out is not None:
         make_folder(o.out)
     watch = Watcher() if o.quiet else ConsoleWatcher()
@@ -106,6 +108,8 @@ def audit(table: str, **options: Any) -> int:
                 if public
                 else printing.write_files(result, population, labels, o.out, config, data.kept)
             )
+            if o.pdf:
+                written += printing.write_pdf(o.out / "report.html")
     except OutputError as error:  # the answer is there: print it before saying so
         unwritten = error
     if o.json:

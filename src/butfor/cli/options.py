@@ -192,4 +192,5 @@ OUTPUT = together(
         option("--public", is_flag=True, help="Write and print round numbers per group, and nothing about any person."),
     ),
     setting("--strict", is_flag=True),
+    setting("--pdf", is_flag=True),
 )

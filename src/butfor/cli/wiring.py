@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from butfor.result.flipped import ClosedGap
     from butfor.stopping import Stop
 
-NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "public", "engine", "n_jobs")
+NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "public", "engine", "n_jobs", "pdf")
 """Options that do not change what an audit finds."""
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 OF_OUR_NETWORK = ("hidden", "batch_size", "epochs")

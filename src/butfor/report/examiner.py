@@ -114,7 +114,11 @@ def examiner(p: Population) -> dict[str, Any]:
         ],
         "unknown": sum(each.people for each in found if each.group == MISSING and each.attribute == run["sensitive"]),
         "governance": [
-            ("Origin", shown(data.get("table") or "a table given in Python", 300), f"SHA-256 {data['sha256']}"),
+            (
+                "Origin",
+                shown(data.get("table") or "a table given in Python", 300),
+                f"SHA-256 {data.get('sha256', 'not known')}",
+            ),
             ("Labelling", FILL_IN, "who gave the labels, when, and by which instructions: no table tells"),
             ("Assumptions", ASSUMPTION, ""),
             ("Gaps and shortcomings", " ".join([*p.concerns, *map(str, run.get("remarks", []))]) or "none found", ""),
@@ -129,7 +133,7 @@ def examiner(p: Population) -> dict[str, Any]:
 def _scope(p: Population) -> list[tuple[str, str, str]]:
     run, data = p.run, p.run["data"]
     split = f", {data['set_aside']} more set aside" if data.get("set_aside") else ""
-    seeds = "no seed changes it" if run.get("seeded") is False else f"{plural(run['members'], 'member')}"
+    seeds = "no seed changes it" if run.get("seeded") is False else plural(run.get("members") or 1, "member")
     return [
         ("Data", shown(data.get("table") or "a table given in Python", 300), ""),
         ("Period", FILL_IN, "to be filled in: no table tells"),

@@ -7,8 +7,12 @@ from an earlier run loses the people who are no longer in the report, and nothin
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import tempfile
 from pathlib import Path
 
+from butfor.errors import OutputError
 from butfor.files import make_folder, on_disk, save_text
 from butfor.report.page import person_page, population_page
 from butfor.report.people import anchors
@@ -17,6 +21,9 @@ from butfor.result.record import written
 
 MOST_IN_ONE = 300
 """People of a report that is one file."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+PATIENCE = 120.0
+"""Seconds that a browser has for printing."""
 OURS = re.compile(r"(case|person)-[\d.]+\.html")
 
 
@@ -40,6 +47,22 @@ def write_report(population: Population, path: Path) -> str:
     text = written(population_page(population, folder.name), path)
     _keep_only(folder, set(names))
     return text
+
+
+def write_pdf(page: Path) -> Path | None:
+    """The page printed by a Chromium, beside it; None where there is none."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        return None
+    pdf = page.with_suffix(".pdf")
+    with tempfile.TemporaryDirectory() as profile:
+        options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer")
+        command = [browser, *options, f"--user-data-dir={profile}", f"--print-to-pdf={pdf}", page.resolve().as_uri()]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise OutputError(pdf, error) from error
+    return pdf
 
 
 def _keep_only(folder: Path, names: set[str]) -> None:
