@@ -6,6 +6,7 @@
 
 # %%
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 import butfor
 
@@ -29,15 +30,13 @@ verdict.to_frame().T[["label before", "label after", "duration", "amount", "age"
 # it takes, `solidity` whether the find holds whatever the seed.
 
 # %%
-verdict.status, verdict.minimal, verdict.distance, verdict.solidity
+print(verdict.status, verdict.minimal, verdict.distance, verdict.solidity)
 
 # %% [markdown]
-# `dataset()` returns the counterfactual dataset, so that anyone can check the claim without butfor's search. The encoder
-# is the one that the audit put in front of the model.
+# `dataset()` returns the counterfactual dataset, so that anyone can check the claim without butfor's search. The
+# encoder is the one that the audit put in front of the model.
 
 # %%
-from sklearn.pipeline import make_pipeline
-
 X, flipped = verdict.dataset()
 person = data.X_test.iloc[[9]]
 for labels in (data.y_train, flipped):
@@ -52,6 +51,6 @@ for labels in (data.y_train, flipped):
 print(audit.explain(data.X_test.iloc[[6]]))
 
 # %% [markdown]
-# A find does not say that a label is wrong. It says that this decision depends on it: a reason to have it reviewed. What
-# the words of a verdict mean is said in [Can I believe it?](../trust.md); how many labels it takes at least is proven
-# for [some models](proofs.md).
+# A find does not say that a label is wrong. It says that this decision depends on it: a reason to have it reviewed.
+# What the words of a verdict mean is said in [Can I believe it?](../trust.md); how many labels it takes at least is
+# proven for [some models](proofs.md).

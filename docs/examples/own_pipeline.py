@@ -32,8 +32,8 @@ print(population)
 
 # %% [markdown]
 # Per group: how many were asked about, and for what share a flip set was found. Labels of the person's own group may
-# flip, so groups of other sizes have other shares by construction: a gap here is no finding by itself
-# ([are groups really different?](../trust.md#are-groups-really-different)).
+# flip, so groups of other sizes have other shares by construction: a gap here is no finding by itself ([are groups
+# really different?](../trust.md#are-groups-really-different)).
 
 # %%
 population.by_group[["people", "eligible", "share", "median_margin"]].round(2)
@@ -58,5 +58,5 @@ print(f"accuracy {population.performance.accuracy:.3f}, commoner label {populati
 population.performance.rates.round(2)
 
 # %% [markdown]
-# `population.to_html("report.html")` writes the page, `population.to_json("audit.json")` the record that `butfor replay`
-# retrains. What is accepted as a model: [any model](../models.md).
+# `population.to_html("report.html")` writes the page, `population.to_json("audit.json")` the record that `butfor
+# replay` retrains. What is accepted as a model: [any model](../models.md).

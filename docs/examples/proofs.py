@@ -5,6 +5,7 @@
 # least, and names a set that does it with as many.
 
 # %%
+import numpy as np
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -17,8 +18,9 @@ population = audit.explain_all(data.X_test, data.y_test, cases=range(40))
 print(population)
 
 # %% [markdown]
-# The margin of a ridge classifier is a sum over the labels. So the strongest labels, as many as it takes, are the fewest
-# that can turn a decision. `at_least` is proven; `at_most` is the set that was found and confirmed by retraining.
+# The margin of a ridge classifier is a sum over the labels. So the strongest labels, as many as it takes, are the
+# fewest that can turn a decision. `at_least` is proven; `at_most` is the set that was found and confirmed by
+# retraining.
 
 # %%
 for case in (0, 1, 3):
@@ -26,8 +28,8 @@ for case in (0, 1, 3):
     print(f"{case}: {verdict.status}; at least {verdict.at_least}, at most {verdict.at_most}, exact: {verdict.exact}")
 
 # %% [markdown]
-# `proven_none` says that no set within the budget exists, whatever anybody tries. It still does not mean fair. The share
-# of decisions that so many labels turn, per group:
+# `proven_none` says that no set within the budget exists, whatever anybody tries. It still does not mean fair. The
+# share of decisions that so many labels turn, per group:
 
 # %%
 population.plot()
@@ -37,8 +39,6 @@ population.plot()
 # these people?
 
 # %%
-import numpy as np
-
 people = data.X_test[:40]
 least = np.array([bracket.at_least for bracket in audit.brackets(people)])
 print("ridge:", "median", np.median(least), "smallest", least.min(), "largest", least.max())

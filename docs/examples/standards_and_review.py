@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Standards, and a review
 #
-# See whether a group's labels are held to another standard, have the labels reviewed whose review is worth most, and see
-# what the corrections change. The table is a part of the embedded Adult data (incomes in the US census of 1994) as it is,
-# nothing planted; the label says whether a person earns more than 50 000 dollars a year.
+# See whether a group's labels are held to another standard, have the labels reviewed whose review is worth most, and
+# see what the corrections change. The table is a part of the embedded Adult data (incomes in the US census of 1994) as
+# it is, nothing planted; the label says whether a person earns more than 50 000 dollars a year.
 
 # %%
 from sklearn.linear_model import LogisticRegression
@@ -20,8 +20,8 @@ audit.fit(X, y, sensitive_features="sex", adverse="<=50K")
 print(audit.standard_)
 
 # %% [markdown]
-# A model of the other group's rows says what labels a group would have got. The last sentence is the one to remember: the
-# difference is a suspicion with a number. Who would be decided otherwise, had the labels followed one standard?
+# A model of the other group's rows says what labels a group would have got. The last sentence is the one to remember:
+# the difference is a suspicion with a number. Who would be decided otherwise, had the labels followed one standard?
 
 # %%
 for group in audit.one_standard(X_test, y_test):
@@ -48,9 +48,9 @@ review.shown[["age", "education-num", "occupation", "hours-per-week"]].head(4)
 # %% [markdown]
 # ## Answers
 #
-# **These answers are made up by a rule, for the example alone:** more than 50K for whoever has 13 years of education and
-# works 40 hours a week, "cannot tell" under 25 years of age, else at most 50K. A real reviewer would look at the records
-# of each person.
+# **These answers are made up by a rule, for the example alone:** more than 50K for whoever has 13 years of education
+# and works 40 hours a week, "cannot tell" under 25 years of age, else at most 50K. A real reviewer would look at the
+# records of each person.
 
 
 # %%
