@@ -54,22 +54,23 @@ def run(code: str, names: dict[str, Any], script: Path) -> tuple[str, Any]:
 
 def render(script: Path, folder: Path) -> Path:
     """The page of a script, written to `folder` with its figures beside it."""
-    page, names, figures = [], {"__name__": "__main__"}, 0
-    pd.set_option("display.width", WIDTH, "display.max_columns", None)
+    page: list[str] = []
+    names: dict[str, Any] = {"__name__": "__main__"}
     for text, body in cells(script.read_text(encoding="utf-8")):
         if text:
             page.append(body)
             continue
         page.append(f"```python\n{body.strip()}\n```")
-        printed, value = run(body, names, script)
-        if isinstance(value, Figure):
-            figures += 1
-            picture, value = f"{script.stem}-{figures}.svg", value.savefig(folder / f"{script.stem}-{figures}.svg")
-            page.append(f"![Drawn by the code above]({picture})")
-        shown = printed + ("" if value is None else str(value))
-        lines = [part for line in shown.rstrip().splitlines() for part in wrap(line, WIDTH, tabsize=4) or [""]]
+        with pd.option_context("display.width", WIDTH, "display.max_columns", None):
+            printed, value = run(body, names, script)
+            shown = printed + ("" if value is None or isinstance(value, Figure) else str(value))
+        lines = [part for line in shown.rstrip().splitlines() for part in wrap(line, WIDTH) or [""]]
         if lines:
             page.append("\n".join(["```text", *lines, "```"]))
+        if isinstance(value, Figure):
+            picture = f"{script.stem}-{len(page)}.svg"
+            value.savefig(folder / picture)
+            page.append(f"![Drawn by the code above]({picture})")
     written = folder / f"{script.stem}.md"
     written.write_text("\n\n".join(page) + "\n", encoding="utf-8")
     return written
