@@ -9,7 +9,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 EXAMPLES = sorted(path for path in (DOCS / "examples").glob("*.py") if path.name != "build.py")
-PAGES = [*sorted(DOCS.glob("*.md")), *EXAMPLES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [
+    *sorted(DOCS.glob("*.md")),
+    *EXAMPLES,
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+]
 
 
 def text_of(page: Path) -> str:

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 
 HERE = Path(__file__).resolve().parent
 CELL = re.compile(r"^# %%(.*)\n", re.MULTILINE)
-WIDTH = 100
+WIDTH = 84
 """Characters of a line that is shown; longer ones are broken between words."""
 
 

@@ -54,8 +54,9 @@ population.keystones.head()[["people", "cases", "label before", "duration", "amo
 # How right the model is, beside always guessing the commoner label, and its rates per group:
 
 # %%
-print(f"accuracy {population.performance.accuracy:.3f}, commoner label {population.performance.majority:.3f}")
-population.performance.rates.round(2)
+performance = population.performance
+print(f"accuracy {performance.accuracy:.3f}, commoner label {performance.majority:.3f}")
+performance.rates[["selection_rate", "error_rate", "false_positive_rate", "false_negative_rate"]].round(2)
 
 # %% [markdown]
 # `population.to_html("report.html")` writes the page, `population.to_json("audit.json")` the record that `butfor
