@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: audit test check bench paper clean
+.PHONY: audit test check docs bench paper clean
 
 audit: .venv/installed
 	$(BIN)/butfor audit german --out butfor-audit
@@ -18,6 +18,10 @@ check: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/installed-docs
+	$(BIN)/python docs/examples/build.py
+	$(BIN)/mkdocs build --strict
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks.engines
@@ -35,5 +39,9 @@ paper: .venv/installed
 	$(PIP) --editable ".[net,test,check]"
 	@touch $@
 
+.venv/installed-docs: .venv/installed
+	$(PIP) --editable ".[net,docs]"
+	@touch $@
+
 clean:
-	rm -rf .venv butfor-audit
+	rm -rf .venv butfor-audit site

@@ -1,0 +1,122 @@
+# %% [markdown]
+# # Parts of your own
+#
+# Put a learner, a ranking, a strategy or an engine of your own into an audit: each is a few lines, shown here and run
+# on the embedded German credit data.
+
+# %%
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+import butfor
+
+data = butfor.load_dataset("german")
+logistic = LogisticRegression(solver="newton-cholesky")
+
+
+def ask(audit, cases=range(10)):
+    audit.fit(data.X_train, data.y_train, sensitive_features="sex")
+    print(audit.explain_all(data.X_test, data.y_test, cases=cases))
+
+
+# %% [markdown]
+# ## A learner
+#
+# Derive from `butfor.Learner` and `butfor.Model`. `table.X` is the raw training table; labels come as 0 and 1; a model
+# answers raw people with logits, above 0 for class 1. `seeded` is False unless the class says otherwise; a learner with
+# a seed also has `reseeded(seed)`. `record()` is what the ledger tells learners apart by.
+
+
+# %%
+class NearestAlong(butfor.Learner):
+    name = "nearest along one column"
+
+    def __init__(self, column):
+        self.column = column
+
+    def fit(self, table, labels):
+        return Fitted(self.column, table.X[self.column].to_numpy(), labels)
+
+    def record(self):
+        return {"kind": "nearest", "column": self.column}
+
+
+class Fitted(butfor.Model):
+    def __init__(self, column, values, labels):
+        self.column, self.values, self.labels = column, values, labels
+
+    def logits(self, people):
+        nearest = np.abs(people[self.column].to_numpy()[:, None] - self.values).argmin(axis=1)
+        return (2 * self.labels[nearest] - 1).astype(np.float32)
+
+
+ask(butfor.LabelAudit(NearestAlong("amount"), budget=1))
+
+# %% [markdown]
+# To replay such a verdict pass the learner again: `butfor.replay(record, training=verdict.training, model=learner)`.
+#
+# ## A ranking
+#
+# A function of the trained model, the training table and the people. It returns one row of scores per person, higher
+# meaning "flip first". An object with `score(model, table, people)` will do too; a subclass of `butfor.Ranking` can say
+# more (`accepts`, `needs`, `signed`, `predicts`, …).
+
+
+# %%
+def doubtful_first(model, table, people):
+    """Labels the model itself finds hard to believe, the same for everyone."""
+    logits = model.logits(table.X)
+    doubt = np.where(table.zero_one == 1, -logits, logits)
+    return np.tile(doubt, (len(people), 1))
+
+
+ask(butfor.LabelAudit(logistic, rank=doubtful_first, strategy="algorithm1", psi="same_group", budget=6))
+
+# %% [markdown]
+# ## A strategy
+#
+# Derive from `butfor.Strategy`, which turns one person's ranked labels into attempts. `person.order` holds the
+# flippable rows, best first, `person.budget` how many labels may flip. A person's search ends with the first attempt
+# that the model's own `fit` confirms. As class attributes, `shares = True` asks every trained model about everyone, and
+# `shrinks = True` makes finds smaller.
+
+
+# %%
+class Pairs(butfor.Strategy):
+    name = "pairs"
+
+    def attempts(self, person):
+        for k in range(0, min(10, len(person.order) - 1), 2):
+            yield tuple(sorted(int(row) for row in person.order[k : k + 2]))
+
+    def count(self, flippable, budget):
+        return 5  # attempts of one person at the most
+
+
+ask(butfor.LabelAudit(logistic, strategy=Pairs(), budget=2))
+
+# %% [markdown]
+# ## An engine
+#
+# Derive from `butfor.Engine`. An engine says whom it accepts, and trains lists of flip sets once it is bound to a
+# learner, a table and people. A training is (flips, seed); seed None is the learner's own. `by_definition` says that it
+# calls the learner's own `fit`.
+
+
+# %%
+class OneAfterTheOther(butfor.Engine):
+    name, by_definition = "one after the other", True
+
+    def accepts(self, learner):
+        return True
+
+    def bind(self, learner, table, people):
+        def train(trainings, progress=None):
+            learners = [learner if seed is None else learner.reseeded(seed) for _, seed in trainings]
+            fits = [one.fit(table, table.labels(t.flips)) for one, t in zip(learners, trainings, strict=True)]
+            return np.array([model.logits(people) for model in fits], np.float32)
+
+        return train
+
+
+ask(butfor.LabelAudit(logistic, engine=OneAfterTheOther(), budget=2), cases=range(4))

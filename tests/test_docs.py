@@ -1,0 +1,102 @@
+"""The documents: links lead somewhere, every page is in the site's table of contents, examples can be built."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+EXAMPLES = sorted(path for path in (DOCS / "examples").glob("*.py") if path.name != "build.py")
+PAGES = [
+    *sorted(DOCS.glob("*.md")),
+    *EXAMPLES,
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+]
+
+
+def text_of(page: Path) -> str:
+    """A page without its blocks of code; of an example, the text in its comments."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".py":
+        return "\n".join(line.removeprefix("#").removeprefix(" ") for line in text.splitlines() if line.startswith("#"))
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of the page may be called, on the site and on GitHub alike."""
+    headings = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def source(target: Path) -> Path:
+    """The page of an example is made from its script."""
+    return target.with_suffix(".py") if target.parent.name == "examples" and target.suffix == ".md" else target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+        if re.match(r"https?://", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = source((page.parent / path).resolve()) if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+        assert DOCS not in page.parents or DOCS in target.parents, f"{link} leads out of the site"
+
+
+def test_the_site_has_every_page_and_no_other():
+    listed = re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    there = [page.name for page in DOCS.glob("*.md")] + [f"examples/{example.stem}.md" for example in EXAMPLES]
+    assert sorted(listed) == sorted(there)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_an_example_is_a_script_that_begins_with_its_title(example):
+    script = example.read_text(encoding="utf-8")
+    compile(script, example, "exec")
+    assert script.startswith("# %% [markdown]\n# # ")
+
+
+TINY = """\
+# %% [markdown]
+# # Title
+#
+# Text.
+
+# %%
+from matplotlib.figure import Figure
+
+print("printed")
+1 + 1
+
+# %%
+Figure()
+"""
+
+
+def test_a_page_holds_text_code_output_and_figures(tmp_path):
+    build = builder()
+    (tmp_path / "tiny.py").write_text(TINY, encoding="utf-8")
+    page = build.render(tmp_path / "tiny.py", tmp_path).read_text(encoding="utf-8")
+    assert page.startswith("# Title\n\nText.\n\n```python\nfrom matplotlib")
+    assert "1 + 1\n```\n\n```text\nprinted\n2\n```\n" in page
+    (figure,) = re.findall(r"!\[.*\]\((.*)\)", page)
+    assert (tmp_path / figure).read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_an_example_that_fails_ends_the_build_and_names_its_line(tmp_path):
+    (tmp_path / "bad.py").write_text("# %%\nfine = 1\n\n# %%\nfine / 0\n", encoding="utf-8")
+    with pytest.raises(ZeroDivisionError) as failure:
+        builder().render(tmp_path / "bad.py", tmp_path)
+    assert (failure.traceback[-1].path.name, failure.traceback[-1].lineno + 1) == ("bad.py", 5)
+    assert not (tmp_path / "bad.md").exists()
+
+
+def builder():
+    spec = importlib.util.spec_from_file_location("build", DOCS / "examples" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
