@@ -156,7 +156,8 @@ class LabelAudit(FollowUp, BaseEstimator):
             self.table_, kept = training_table(self.learner_, X, y, validation, as_weights(X, sample_weight))
             self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
             self.classes_ = self.table_.classes
-            names = label_names or y.attrs.get("label_names") or tuple(str(c) for c in self.classes_)
+            coded = y.attrs.get("label_names") if list(self.classes_) == [0, 1] else None
+            names = label_names or coded or tuple(str(c) for c in self.classes_)
             self.label_names_: tuple[str, str] = (str(names[0]), str(names[1]))
             self.adverse_ = None if adverse is None else self._label(adverse)
             self._forget()

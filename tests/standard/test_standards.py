@@ -212,3 +212,15 @@ def test_limited_time_ends_the_shuffles():
     assert found.shuffles == 0
     assert not found.interrupted
     assert np.isfinite(found.doubt).all()
+
+
+def test_embedded_sets_are_spoken_of_by_their_labels_names():
+    data = butfor.load_dataset("german")
+    for adverse in ("bad credit", 0):
+        found = butfor.compare_standards(
+            data.X_train, data.y_train, sensitive_features="sex", adverse=adverse, shuffles=0, n_jobs=1
+        )
+        assert found.of_group("female").recorded == pytest.approx(
+            (data.y_train[data.X_train["sex"] == "female"] == 1).mean()
+        )
+        assert found.favourable == ("good credit" if adverse else "1")

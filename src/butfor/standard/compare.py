@@ -53,6 +53,9 @@ def compare_standards(
     """
     X = as_table(X)
     y = as_labels(X, y)
+    named = y.attrs.get("label_names")
+    if named and str(adverse) in map(str, named) and set(y.unique()) <= {0, 1}:
+        y = y.map(dict(enumerate(named)))
     if not isinstance(shuffles, (int, np.integer)) or shuffles < 0:
         raise SettingError(f"shuffles={shuffles!r} must be a whole number from 0 up.")
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
