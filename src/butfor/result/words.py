@@ -266,7 +266,7 @@ RULES = {
     "same_group": "the training row belongs to the person's own group",
     "labelled_as_predicted": "the training row's label is what the model decides about the person",
     "correctly_predicted": "the model decides about the training row what its label says",
-    "doubted": "the standard of the other groups doubts the training row's label, which is what the model decides about "
-    "the person, of the same group",
+    "doubted": "the standard of the other groups doubts the training row's label, which is of the person's own group "
+    "and what the model decides about the person",
     "everything": "no condition on the training row",
 }
