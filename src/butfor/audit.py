@@ -52,6 +52,8 @@ from butfor.validate import as_labels, as_person, as_positions, as_table, as_wei
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """What `searching` leaves as it is."""
+OF_THE_FIT = ("model", "encoder", "members", "budget", "rank", "strategy", "phi", "psi", "random_state")
+"""Settings that take effect when a model is fitted; the others do when people are asked about."""
 LEAST_TIME = 0.1
 """The share of the time given that a search has, however long reading and training took."""
 
@@ -436,6 +438,7 @@ class LabelAudit(FollowUp, BaseEstimator):
 
     def _choose_search(self) -> None:
         """Settings as the objects they name; the ranking must accept the model."""
+        self._fitted_with = {name: getattr(self, name) for name in OF_THE_FIT}
         usual = "solid" if self.members_ > 1 else "guided"
         self.strategy_ = as_strategy(usual if self.strategy is None else self.strategy)
         self.strategy_.check(self.members_)
@@ -466,6 +469,12 @@ class LabelAudit(FollowUp, BaseEstimator):
     def _check_fitted(self) -> None:
         if not hasattr(self, "model_"):
             raise SettingError("This audit has no model yet: call fit(X, y, sensitive_features=...) first.")
+        changed = [name for name, value in self._fitted_with.items() if not _same(value, getattr(self, name))]
+        if changed:
+            raise SettingError(
+                f"{listed(changed)} changed since fit: call fit again, or searching(rank=…, strategy=…) for another "
+                "search with the same model."
+            )
 
     # --- asking -------------------------------------------------------------------------------------
 
@@ -505,6 +514,11 @@ class LabelAudit(FollowUp, BaseEstimator):
                 f"{listed(self.learner_.gaps())}; leave it out."
             )
         return Ledger(self.ledger or "", note)
+
+
+def _same(before: Any, now: Any) -> bool:
+    """Whether a setting is as it was; of objects, whether it is the same one."""
+    return before is now or (isinstance(now, (str, int, float)) and bool(before == now))
 
 
 def _noted(concerns: list[Concern], watch: Watcher) -> list[Concern]:

@@ -1,6 +1,7 @@
 """Audits through the public door: what is found, that it is true, and that it can be run again."""
 
 import dataclasses
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -416,3 +417,12 @@ def test_a_replay_names_flips_that_psi_does_not_allow(salary, salary_population)
     outside = int(np.flatnonzero(~allowed)[0])
     bent = replace(verdict, flip_set=(replace(verdict.flip_set[0], position=outside),))
     assert any(f"position {outside}" in line and "does not allow" in line for line in butfor.replay(bent).differs)
+
+
+def test_settings_that_change_after_fit_are_not_ignored(salary):
+    audit, data = salary
+    changed = copy(audit).set_params(budget=2)
+    with pytest.raises(SettingError, match="'budget' changed since fit: call fit again"):
+        changed.explain(data.X_test.iloc[[0]])
+    assert changed.set_params(budget=audit.budget).flippable(data.X_test[:1])
+    assert audit.searching(strategy="singles").strategy_.name == "singles"
