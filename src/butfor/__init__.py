@@ -84,7 +84,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"butfor.{name}")
     if name in _HOMES:
-        return getattr(import_module(f"butfor.{_HOMES[name]}"), name)
+        from butfor.learn.registry import load
+
+        return load(f"butfor.{_HOMES[name]}:{name}")
     raise AttributeError(f"module 'butfor' has no attribute '{name}'")
 
 

@@ -24,7 +24,7 @@ from butfor.interrupt import held_back
 from butfor.learn.engines import choose_engine, definition_of
 from butfor.learn.ensemble import Ensemble
 from butfor.learn.learners import as_learner, first_model, seed_matters
-from butfor.learn.named import usual_network
+from butfor.learn.named import default_model
 from butfor.learn.protocols import BIAS, Learner, Model
 from butfor.machine import single_threaded
 from butfor.progress import Watcher
@@ -65,7 +65,7 @@ class LabelAudit(FollowUp, BaseEstimator):
     ----------
     model : what to audit: any scikit-learn classifier or pipeline, `butfor.MLP`, or a `butfor.Learner`. Its settings
         are the learning algorithm, everything fixed; it is cloned, whether fitted or not. None: a network that suits
-        the table.
+        the table or, without torch, boosting.
     encoder : how a table becomes numbers for a network or for an estimator without preprocessing of its own; a
         `TableEncoder` where None. "passthrough" hands the raw table to the estimator whatever it holds.
     members : trainings, under as many seeds, whose mean logit decides: the audited model is this ensemble. 1 is the
@@ -153,7 +153,7 @@ class LabelAudit(FollowUp, BaseEstimator):
         with watch:
             watch.phase("a look at the table")
             self.concerns_ = _noted(check_table(X, y), watch)
-            model = usual_network(len(X)) if self.model is None else self.model
+            model = default_model(len(X)) if self.model is None else self.model
             self.learner_: Learner = as_learner(model, self.encoder)
             self.table_, kept = training_table(self.learner_, X, y, validation, as_weights(X, sample_weight))
             self.sensitive_ = replace(sensitive, values=sensitive.values[kept])

@@ -10,6 +10,7 @@ class Missing:
         if name.split(".")[0] in ("torch", "numba", "llvmlite"):
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Missing())
+import tempfile, warnings
 import butfor
 from butfor.cli import main
 asked = ["audit", "salary", "--cases", "0:3", "--strategy", "exhaustive", "--budget", "1", "--quiet"]
@@ -18,14 +19,22 @@ assert main(asked) == 2
 assert main(["standard", "student", "--shuffles", "0", "--n-jobs", "1", "--quiet"]) == 0
 from sklearn.linear_model import LogisticRegression
 data = butfor.load_dataset("salary")
-for settings in ({}, {"model": LogisticRegression(), "engine": "stacked"}):
+fitted = butfor.LabelAudit(LogisticRegression(), engine="stacked")
+fitted.fit(data.X_train, data.y_train, sensitive_features="Sex")
+for wish in (lambda: butfor.MLP, lambda: butfor.FusedEngine, lambda: fitted.explain_all(data.X_test)):
     try:
-        audit = butfor.LabelAudit(**settings).fit(data.X_train, data.y_train, sensitive_features="Sex")
-        audit.explain_all(data.X_test)
+        wish()
     except butfor.errors.EngineError as error:
         assert 'pip install "butfor[net]"' in str(error), error
     else:
-        raise AssertionError(settings)
+        raise AssertionError(wish)
+with warnings.catch_warnings(record=True) as said:
+    audit = butfor.LabelAudit().fit(data.X_train, data.y_train, sensitive_features="Sex")
+assert audit.learner_.name == "HistGradientBoostingClassifier", audit.learner_.name
+assert [str(each.message)[:22] for each in said] == ["The model is boosting:"], said
+with tempfile.NamedTemporaryFile(suffix=".csv") as own:
+    data.X_train.assign(paid=data.y_train.to_numpy()).to_csv(own.name, index=False)
+    assert main(["audit", own.name, "--label", "paid", "--sensitive", "Sex", "--cases", "0"]) == 0
 audit = butfor.LabelAudit(LogisticRegression(solver="newton-cholesky"), budget=2)
 audit.fit(data.X_train, data.y_train, sensitive_features="Sex")
 assert audit.explain_all(data.X_test, cases=range(2)).run["engine"] == "linear"
@@ -35,4 +44,5 @@ assert audit.explain_all(data.X_test, cases=range(2)).run["engine"] == "linear"
 def test_without_torch_all_but_the_network_works():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert 'pip install "butfor[net]"' in done.stderr
+    lines = [line for line in done.stderr.splitlines() if 'pip install "butfor[net]"' in line]
+    assert [line[:20] for line in lines] == ["Error: The network n", "The model is boostin"]

@@ -393,14 +393,6 @@ def test_recipes_survive_their_record():
     assert Recipe.from_dict(recipe.to_dict()) == recipe
 
 
-def test_importing_butfor_is_light():
-    import subprocess
-    import sys
-
-    code = "import sys, butfor; print([m for m in ('torch', 'numba', 'matplotlib') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
-
-
 def test_unknown_public_names_are_not_there():
     with pytest.raises(AttributeError, match="'Oracle'"):
         _ = butfor.Oracle

@@ -52,9 +52,11 @@ def audit(table: str, **options: Any) -> int:
     An embedded set is audited with its published settings, a file with settings that suit its size. More settings
     (encoding, early stopping, limits of the search) go into --config files: docs/data.md lists them.
     """
+    from butfor import DATASETS
     from butfor import check_table as concerns_about
     from butfor.files import make_folder
     from butfor.interrupt import held_back
+    from butfor.learn.named import default_name
     from butfor.progress import ConsoleWatcher, Watcher
 
     begun = time.monotonic()
@@ -66,6 +68,8 @@ def audit(table: str, **options: Any) -> int:
         make_folder(o.out)
     watch = Watcher() if o.quiet else ConsoleWatcher()
     notes: list[str] = []
+    if o.model is None:
+        o.model = "mlp" if table in DATASETS else default_name(notes.append)
     with watch:
         watch.phase("reading the table")
         data = wiring.load(table, o, notes.append)

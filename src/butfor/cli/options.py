@@ -97,7 +97,11 @@ TABLE = together(
 MODEL = together(
     option_group(
         "Model",
-        option("--model", default="mlp", show_default=True, help="{models}; or package.module:name, a model of yours."),
+        option(
+            "--model",
+            help="{models}; or package.module:name, a model of yours. Default: mlp; for a file, boosting where torch "
+            "is not installed.",
+        ),
         option(
             "--members",
             type=int,

@@ -148,7 +148,6 @@ def _stop(o: SimpleNamespace, spent: float) -> Stop:
 
 
 def _model(data: Dataset, o: SimpleNamespace) -> Any:
-    from butfor import MLP
     from butfor.learn.named import model_named
 
     if o.model != "mlp":
@@ -156,6 +155,8 @@ def _model(data: Dataset, o: SimpleNamespace) -> Any:
         if ours:
             raise SettingError(f"{' and '.join(ours)} belong to --model mlp; leave out for '{o.model}'.")
         return model_named(o.model, o.random_state)
+    from butfor import MLP
+
     return MLP(
         hidden=data.setup.hidden if o.hidden is None else layers_in(o.hidden),
         max_epochs=data.setup.max_epochs if o.epochs is None else o.epochs,

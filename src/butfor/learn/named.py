@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module, invalidate_caches
 from typing import Any
 
 from butfor.data.table import default_setup
 from butfor.errors import ButforError, SettingError
-from butfor.learn.registry import load
+from butfor.learn.registry import installed, load
 
 MODELS = ("logistic", "ridge", "linear", "kernel-ridge", "knn", "forest", "boosting", "steady")
 """scikit-learn's, with its defaults but for the solver of logistic regression. "linear" and "kernel-ridge" are
@@ -69,9 +72,18 @@ def model_named(name: str, seed: int = 0) -> Any:
     return found
 
 
-def usual_network(rows: int, seed: int = 0) -> Any:
-    """The network for a table of so many training rows where nobody names a model: the published one for that size."""
+def default_name(note: Callable[[str], object]) -> str:
+    """The model of a table of one's own where nobody names one: the network or, without torch, boosting."""
+    if installed("torch"):
+        return "mlp"
+    note('The model is boosting: the network needs torch, which is not installed (pip install "butfor[net]").')
+    return "boosting"
+
+
+def default_model(rows: int) -> Any:
+    """That model, for so many training rows; the network is the published one for that size."""
+    name = default_name(partial(warnings.warn, stacklevel=4))  # the line that calls `fit`
+    if name != "mlp":
+        return usual_model(name, seed=0)
     setup = default_setup(rows)
-    return load("butfor.mlp.mlp:MLP")(
-        setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size, random_state=seed
-    )
+    return load("butfor.mlp.mlp:MLP")(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)

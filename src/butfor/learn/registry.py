@@ -22,11 +22,14 @@ def load(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
+def installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
+
+
 def need(package: str) -> None:
     """One sentence where a package of the extra `net` is not installed."""
-    try:
-        found = find_spec(package)
-    except ImportError:
-        found = None
-    if found is None:
+    if not installed(package):
         raise EngineError(f'The network needs {package}, which is not installed: pip install "butfor[net]".')

@@ -37,7 +37,7 @@ from butfor.stopping import TimeIsUp
 SEARCH_SHARE = 2 / 3
 """Of the time that is given, for the search; the rest is for confirmations and fresh seeds."""
 RANKING_COST = 3.0
-"""Trainings that ranking all labels costs, per member and block of people."""
+"""Trainings that ranking all labels costs, per member, for a block of people or, at flipped labels, for one."""
 
 
 @dataclass(eq=False)
@@ -290,9 +290,10 @@ class Runner:
         trainings = sets * trainer.members + settings.fresh_seeds * self.seeded * (1 + finds)
         if trainer.stopper.stop.retrainings is not None:
             trainings = min(trainings, trainer.stopper.stop.retrainings)
-        blocks = -(-len(people) // BLOCK) * min(trainer.members, 4)
+        again = settings.strategy.expected_rankings(len(people), settings.budget) * settings.rank.rescores
+        rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
         by_definition = 0.0 if trainer.engine.by_definition else finds * trainer.members / trainer.n_jobs
-        seconds = trainings * self._seconds_each() + (RANKING_COST * blocks + by_definition) * self.fit_seconds
+        seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * self.fit_seconds
         limit = trainer.stopper.stop.seconds
         self.watch.plan(len(self.eligible), seconds if limit is None else min(seconds, limit))
 

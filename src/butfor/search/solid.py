@@ -114,6 +114,9 @@ class SolidSearch(Strategy):
         bisection = (size - 1).bit_length() if size else 0
         return 1 + len(flippable) * (screened + NEAR * (1 - screened + (1 + self.ranks_again(budget)) * bisection))
 
+    def expected_rankings(self, people: int, budget: int) -> float:
+        return NEAR * people * self.ranks_again(budget)
+
 
 @dataclass(eq=False)
 class Sizes(PersonSearch):

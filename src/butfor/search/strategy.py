@@ -105,6 +105,10 @@ class Strategy:
         size = min(budget, max(flippable, default=0))
         return sets + self.shrinks * FOUND * len(flippable) * (min(size, Shrink.ONE_BY_ONE) if size > 1 else 0)
 
+    def expected_rankings(self, people: int, budget: int) -> float:
+        """Rankings at flipped labels, one person's each, that so many people usually take together."""
+        return 0.0
+
 
 def budget_in_labels(budget: float, n: int) -> int:
     """A budget as a count of labels: whole numbers from 1 are counts, smaller ones shares, rounded up."""

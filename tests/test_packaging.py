@@ -1,0 +1,142 @@
+"""What is built installs into an empty environment and works there, with no more than its declared dependencies."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+PYTHONS = [f"3.{minor}" for minor in range(11, 16)]
+HERE = "{}.{}".format(*sys.version_info)
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+HEAVY = ("torch", "numba", "sklearn", "scipy", "pandas", "numpy", "matplotlib")
+NETWORK = 'Error: The network needs torch, which is not installed: pip install "butfor[net]".\n'
+
+
+def run(*command, cwd, fails=False):
+    """What a command prints, in an environment that knows nothing of this repository."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=clean, capture_output=True, text=True)
+    assert bool(done.returncode) == fails, done.stderr
+    return done.stderr if fails else done.stdout
+
+
+def build(folder, out, *targets):
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", out, *targets], cwd=folder, check=True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the source distribution."""
+    out = tmp_path_factory.mktemp("dist")
+    build(ROOT, out)
+    return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
+
+
+def files_in(wheel):
+    """Its files with their checksums; not the list of them."""
+    with zipfile.ZipFile(wheel) as opened:
+        return {file.filename: file.CRC for file in opened.infolist() if not file.filename.endswith("/RECORD")}
+
+
+def test_the_wheel_holds_the_package_alone_with_its_data(built):
+    files = files_in(built[0])
+    assert {name.partition("/")[0].partition("-")[0] for name in files} == {"butfor"}
+    there = {file.relative_to(ROOT / "src").as_posix() for file in (ROOT / "src/butfor").rglob("*") if file.is_file()}
+    assert {name for name in files if ".dist-info/" not in name} == {n for n in there if "__pycache__" not in n}
+    for name in ("py.typed", "data/files/german.data.gz", "report/templates/base.html", "mlp/onelaunch.cu"):
+        assert f"butfor/{name}" in files
+
+
+def test_the_source_distribution_holds_all_and_builds_the_same_wheel(built, tmp_path):
+    with tarfile.open(built[1]) as opened:
+        opened.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    assert {"src", "tests", "docs", "benchmarks", "evaluation"} <= {each.name for each in folder.iterdir()}
+    assert {"Makefile", "constraints.txt", "README.md", "LICENSE"} <= {each.name for each in folder.iterdir()}
+    build(folder, tmp_path, "-t", "wheel")
+    assert files_in(next(tmp_path.glob("*.whl"))) == files_in(built[0])
+
+
+def interpreter(version):
+    """A Python of that version, on the path or of pyenv."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for python in (shutil.which(f"python{version}"), *root.glob(f"versions/{version}.*/bin/python")):
+        if python and subprocess.run([python, "-c", "import venv"], capture_output=True).returncode == 0:
+            return python
+    pytest.skip(f"python{version} is not installed here")
+
+
+def environment(version, folder):
+    """An empty one: its Python, and where its packages go."""
+    run(interpreter(version), "-m", "venv", "--without-pip", folder / "env", cwd=folder)
+    return folder / "env/bin/python", next(folder.glob("env/lib/python*/site-packages"))
+
+
+def lend(requirements, site, lent):
+    """Link what these requirements need, and what that needs, from the present environment."""
+    for requirement in map(Requirement, requirements or ()):
+        wanted = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if wanted and requirement.name not in lent:
+            lent.add(requirement.name)
+            distribution = metadata.distribution(requirement.name)
+            for name in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+                if not (site / name).exists():
+                    (site / name).symlink_to(distribution.locate_file(name))
+            lend(distribution.requires, site, lent)
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_wheel_works_in_an_empty_environment(built, tmp_path, version):
+    """With the dependencies that it declares, lent by the present environment. Those that are compiled serve one Python
+    only: on others the command starts."""
+    python, site = environment(version, tmp_path)
+    run(*PIP, "--python", python, "install", "--no-index", "--no-deps", "--no-compile", built[0], cwd=tmp_path)
+    run(python, "-m", "compileall", "-q", site / "butfor", cwd=tmp_path)
+    (butfor,) = metadata.distributions(path=[str(site)])
+    lend(butfor.requires, site, set())
+    command = python.with_name("butfor")
+    where = run(python, "-W", "error", "-c", "import butfor; print(butfor.__file__)", cwd=tmp_path)
+    assert Path(where.strip()) == site / "butfor/__init__.py"
+    assert run(command, "--version", cwd=tmp_path) == f"butfor, version {butfor.version}\n"
+    assert "standard" in run(command, "--help", cwd=tmp_path)
+    if version == HERE:
+        works(command, tmp_path)
+
+
+def works(command, folder):
+    """The whole way from an embedded table to a page; and the network's absence in one sentence."""
+    assert "german" in run(command, "datasets", cwd=folder)
+    audit = (command, "audit", "german", "--cases", "36", "--budget", "2", "--quiet")
+    run(*audit, "--model", "logistic", "--out", "page", cwd=folder)
+    assert (folder / "page/report.html").stat().st_size > 10_000
+    assert run(*audit, cwd=folder, fails=True) == NETWORK
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("BUTFOR_INSTALL" not in os.environ, reason="BUTFOR_INSTALL=1 installs all dependencies, in minutes")
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_wheel_and_its_dependencies_install(built, tmp_path, version):
+    python, _ = environment(version, tmp_path)
+    run(*PIP, "--python", python, "install", "-c", ROOT / "constraints.txt", built[0], cwd=tmp_path)
+    works(python.with_name("butfor"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("code", "unneeded"),
+    [
+        ("import butfor", [*HEAVY, "click", "rich"]),
+        ("from butfor.cli import main; main(['--help'])", [*HEAVY]),
+    ],
+)
+def test_what_starts_soon_loads_little(code, unneeded):
+    script = f"import sys; {code}; sys.exit(str(set({unneeded}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr == "set()\n"
