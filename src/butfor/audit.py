@@ -52,7 +52,8 @@ from butfor.validate import as_labels, as_person, as_positions, as_table, as_wei
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """What `searching` leaves as it is."""
-OF_THE_FIT = ("model", "encoder", "members", "budget", "rank", "strategy", "phi", "psi", "random_state")
+OF_THE_SEARCH = ("rank", "strategy", "phi", "psi")
+OF_THE_FIT = ("model", "encoder", "members", "budget", "random_state", *OF_THE_SEARCH)
 """Settings that take effect when a model is fitted; the others do when people are asked about."""
 LEAST_TIME = 0.1
 """The share of the time given that a search has, however long reading and training took."""
@@ -366,7 +367,7 @@ class LabelAudit(FollowUp, BaseEstimator):
 
     def searching(self, rank: Any = KEEP, strategy: Any = KEEP) -> LabelAudit:
         """This audit, with the same model, under another search. What is not named stays as it is."""
-        self._check_fitted()
+        self._check_fitted(besides=OF_THE_SEARCH)
         other = copy(self)
         for name, value in {"rank": rank, "strategy": strategy}.items():
             if value is not KEEP:
@@ -466,11 +467,12 @@ class LabelAudit(FollowUp, BaseEstimator):
             return 1
         return self.learner_.usual_members(self.table_.n, seconds)
 
-    def _check_fitted(self) -> None:
+    def _check_fitted(self, besides: Sequence[str] = ()) -> None:
+        """Whether there is a model, and it is the one that the settings name, `besides` those that may change."""
         if not hasattr(self, "model_"):
             raise SettingError("This audit has no model yet: call fit(X, y, sensitive_features=...) first.")
         changed = [name for name, value in self._fitted_with.items() if not _same(value, getattr(self, name))]
-        if changed:
+        if set(changed) - set(besides):
             raise SettingError(
                 f"{listed(changed)} changed since fit: call fit again, or searching(rank=…, strategy=…) for another "
                 "search with the same model."

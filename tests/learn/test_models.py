@@ -28,6 +28,7 @@ from butfor.errors import LearnerError, SettingError, TableError
 from butfor.learn import describe
 from butfor.learn.learners import as_learner, learner_of
 from butfor.learn.linear_engine import LinearEngine
+from butfor.learn.named import model_named
 from butfor.learn.protocols import Table, Training
 from butfor.learn.sklearn import SklearnLearner, with_sign
 from butfor.rank import as_ranking
@@ -1118,3 +1119,16 @@ def test_an_embedded_set_grouped_by_what_it_does_not_learn_from(capsys, tmp_path
     assert main([*given, "--out", "german-blind", "--budget", "3"]) == 0
     assert "does not see 'sex'" in capsys.readouterr().err
     assert main(["replay", "german-blind/audit.json"]) == 0
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+def test_boosted_trees_of_other_packages_by_name(name, monkeypatch):
+    X, y = loans()
+    model = model_named(name, 3)
+    assert type(model).__module__.split(".")[0] == name
+    assert model.get_params()["random_state"] == 3
+    audit = butfor.LabelAudit(model, budget=1, fresh_seeds=0).fit(X[:ROWS], y[:ROWS], sensitive_features="région")
+    assert audit.model_.trees
+    monkeypatch.setattr("butfor.learn.named.installed", lambda package: False)
+    with pytest.raises(SettingError, match=f"pip install {name}"):
+        model_named(name)

@@ -16,7 +16,9 @@ from butfor.learn.registry import installed, load
 MODELS = ("logistic", "ridge", "linear", "kernel-ridge", "knn", "forest", "boosting", "steady")
 """scikit-learn's, with its defaults but for the solver of logistic regression. "linear" and "kernel-ridge" are
 regressions on 0 and 1 with the line at one half, "steady" is our PartitionEnsemble."""
-NAMES = ("mlp", *MODELS)
+ELSEWHERE = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier"}
+"""Classifiers of other packages, with their defaults, where these are installed."""
+NAMES = ("mlp", *MODELS, *ELSEWHERE)
 
 
 def usual_model(name: str, seed: int) -> Any:
@@ -44,10 +46,15 @@ def usual_model(name: str, seed: int) -> Any:
 
 
 def model_named(name: str, seed: int = 0) -> Any:
-    """An estimator by one of `MODELS`' names, or by ``package.module:name``: the estimator itself, its class, or a
-    function without arguments that makes one."""
+    """An estimator by one of `NAMES` but the network's, or by ``package.module:name``: the estimator itself, its class,
+    or a function without arguments that makes one."""
     if name in MODELS:
         return usual_model(name, seed)
+    if name in ELSEWHERE:
+        if not installed(name):
+            raise SettingError(f"Model '{name}' needs a package that is not installed: pip install {name}.")
+        quiet = {"verbose": -1} if name == "lightgbm" else {"verbosity": 0}
+        return getattr(import_module(name), ELSEWHERE[name])(random_state=seed, n_jobs=1, **quiet)
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise SettingError(

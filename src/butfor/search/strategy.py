@@ -27,7 +27,7 @@ from butfor.search.task import Task
 USUAL = ("combined", "influence", "leaves", "surrogate-signed")
 """Rankings in the order in which they are taken where nobody names one; the last ranks for every model."""
 MOST_ALTERNATIVES = 1000
-FOUND = 0.25
+FOUND = 0.4
 """The share of people who are usually found, for estimates of how long it takes."""
 
 
