@@ -19,6 +19,8 @@ from butfor.stopping import Stopper
 
 PATIENCE = 15.0
 """Seconds of a first training up to which a second one is done to tell how long they take."""
+COMPILED = 10
+"""A first training that took so many times as long as the learner's own fit took most of it to compile."""
 PIECE = 64
 """With a ledger: trainings (or engine widths, where those are larger) between two writes."""
 
@@ -79,7 +81,8 @@ class Trainer:
         done for it. `by_definition`: what the learner's own fit took, for one that is too slow to be timed twice."""
         if self._seconds_each is None:
             times: list[float] = []
-            while len(times) < 2 and sum(times) <= PATIENCE:
+            # Far longer than the learner's own fit: that was compiling, not training.
+            while len(times) < 2 and (sum(times) <= PATIENCE or sum(times) > COMPILED * by_definition):
                 started = time.perf_counter()
                 self._train([Training(())])
                 times.append(time.perf_counter() - started)
