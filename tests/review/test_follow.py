@@ -423,7 +423,11 @@ def test_a_second_round_starts_from_the_corrected_table_and_asks_nothing_twice(c
     both = Population.from_json(tmp_path / "after" / "review.json").reviewed
     assert len(both.corrected) == 15
     assert set(both.answered) == first | {task["position"] for task in second}
-    assert both.before == Population.from_json(record).reviewed.after
+    first_round = Population.from_json(record).reviewed
+    assert both.before == first_round.after
+    assert both.accuracy[0] == pytest.approx(first_round.accuracy[1]), "the model of the corrected table"
+    for group, rates in both.rates.items():
+        assert rates[0] == pytest.approx(first_round.rates[group][1])
 
 
 def test_the_same_in_python_without_files():
@@ -431,6 +435,7 @@ def test_the_same_in_python_without_files():
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
     with pytest.raises(SettingError, match=r"review_tasks\(\) first"):
         audit.corrected({})
+    assert {label.group for label in audit.label_values(60)} == {"b"}, "the group that falls short comes first"
     review = audit.review_tasks(labels=60)
     assert "group" not in review.shown.columns
     assert len(review.shown) == 120
