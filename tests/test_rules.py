@@ -34,7 +34,7 @@ def test_the_published_psi_row_by_row(situation):
             expected = (
                 s.people["Sex"].iloc[person] == s.table.X["Sex"].iloc[row]
                 and s.table.zero_one[row] == s.predictions[person]
-                and s.training_predictions[row] == s.predictions[person]
+                and s.training_decisions[row] == s.predictions[person]
             )
             assert allowed[person][row] == expected
 

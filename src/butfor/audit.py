@@ -21,11 +21,13 @@ from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.follow_up import FollowUp
 from butfor.interrupt import held_back
+from butfor.learn.asked_model import asked
 from butfor.learn.engines import choose_engine, definition_of
 from butfor.learn.ensemble import Ensemble
 from butfor.learn.learners import as_learner, first_model, seed_matters
 from butfor.learn.named import default_model
-from butfor.learn.protocols import BIAS, Learner, Model
+from butfor.learn.protocols import BIAS, Engine, Learner, Model
+from butfor.learn.question import Question
 from butfor.machine import single_threaded
 from butfor.progress import Watcher
 from butfor.prove import Bracket, provable, prove
@@ -34,19 +36,20 @@ from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import suited
 from butfor.result.performance import Performance
 from butfor.result.population import Population
-from butfor.result.record import AFTER, BEFORE, DOUBT
+from butfor.result.record import AFTER, BEFORE, DOUBT, Run
 from butfor.result.verdict import Verdict
 from butfor.rules import Allowed, as_phi, as_psi, eligible, flippable
 from butfor.run.compare import beside_ridge
 from butfor.run.conclude import Conclusions
 from butfor.run.flip_together import one_standard
+from butfor.run.parts import Part, parts_of
 from butfor.run.runner import Runner
 from butfor.run.settings import Settings, check_settings, record_of
 from butfor.search import as_strategy, budget_in_labels
 from butfor.search.ledger import Ledger
 from butfor.search.listed import Recorded
 from butfor.search.trainer import Trainer
-from butfor.situation import Situation
+from butfor.situation import Mask, Situation
 from butfor.stopping import Stop, Stopper
 from butfor.validate import as_labels, as_person, as_positions, as_table, as_weights, like_training, training_table
 
@@ -133,7 +136,7 @@ class LabelAudit(FollowUp, BaseEstimator):
         sample_weight: Any = None,
         validation: tuple[Any, Any] | None = None,
         adverse: Any = None,
-        label_names: tuple[str, str] | None = None,
+        label_names: Sequence[str] | None = None,
         watch: Watcher | None = None,
     ) -> LabelAudit:
         """Train f on the table.
@@ -142,7 +145,8 @@ class LabelAudit(FollowUp, BaseEstimator):
         beside X, and the model is blind to it. One that is a number of more than 10 different values is cut into bands,
         at the cut points `sensitive_bands` ([25, 60], or by column {"age": [25, 60]}), else in thirds. `validation`
         rows steer a network's early stopping; where a network is given none, a share of X is set aside for it.
-        `adverse` is the label that people would rather not have: with it, audits compare the groups' standards."""
+        `adverse` is the label that people would rather not have, of more than two perhaps several: with it, audits
+        compare the groups' standards."""
         check_settings(self)
         X = as_table(X)
         y = as_labels(X, y)
@@ -159,16 +163,18 @@ class LabelAudit(FollowUp, BaseEstimator):
             self.table_, kept = training_table(self.learner_, X, y, validation, as_weights(X, sample_weight))
             self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
             self.classes_ = self.table_.classes
-            coded = y.attrs.get("label_names") if list(self.classes_) == [0, 1] else None
-            names = label_names or coded or tuple(str(c) for c in self.classes_)
-            self.label_names_: tuple[str, str] = (str(names[0]), str(names[1]))
-            self.adverse_ = None if adverse is None else self._label(adverse)
+            coded = y.attrs.get("label_names", ())
+            coded = coded if list(self.classes_) == list(range(len(coded))) else None
+            self.label_names_: tuple[str, ...] = tuple(map(str, label_names or coded or self.classes_))
+            if len(self.label_names_) != len(self.classes_):
+                raise SettingError(f"label_names has {len(self.label_names_)} names for {len(self.classes_)} labels.")
+            sides = self._sides(adverse)
             self._forget()
             self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
             self.data_hash_ = data_hash(self.table_)
             self.budget_ = budget_in_labels(self.budget, self.table_.n)
             self._train(watch)
-        self.training_logits_ = self.model_.logits(self.table_.X)
+            self._draw_line(sides)
         if not np.isfinite(self.training_logits_).all():
             raise LearnerError(
                 f"The training of {self.learner_.name} diverged: it answers with numbers that are infinite or none. "
@@ -179,13 +185,20 @@ class LabelAudit(FollowUp, BaseEstimator):
         return self
 
     def explain(
-        self, person: Any, *, sensitive_features: Any = None, stop: Stop | None = None, watch: Watcher | None = None
+        self,
+        person: Any,
+        *,
+        sensitive_features: Any = None,
+        towards: Any = None,
+        stop: Stop | None = None,
+        watch: Watcher | None = None,
     ) -> Verdict:
         """The verdict about one person: one row of a table with the training columns."""
         self._check_fitted()
         frame = as_person(person, self.table_.X)
         beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
-        return replace(self.explain_all(frame, sensitive_features=beside, stop=stop, watch=watch)[0], case=None)
+        asked = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, watch=watch)
+        return replace(asked[0], case=None)
 
     def explain_all(
         self,
@@ -194,11 +207,14 @@ class LabelAudit(FollowUp, BaseEstimator):
         *,
         sensitive_features: Any = None,
         cases: Sequence[int] | None = None,
+        towards: Any = None,
         stop: Stop | None = None,
         watch: Watcher | None = None,
     ) -> Population:
         """Verdicts about all rows of X, or about those at the positions `cases`.
 
+        A decision is turned when it is any other, or the one that `towards` names: then whoever has it already is left
+        out. With more than two labels, flips give the label asked for, else the one whose score comes next.
         `sensitive_features` holds one value per row of X where the model is blind to the protected attribute. The other
         rows of X serve to count collateral changes and, with their labels `y`, accuracy. `stop` ends the search early
         (`butfor.max_seconds(600) | butfor.max_retrainings(5000)`), and so does Ctrl-C; what is done is returned, the
@@ -206,10 +222,8 @@ class LabelAudit(FollowUp, BaseEstimator):
         self._check_fitted()
         begun = time.monotonic()
         X = as_table(X)
-        labels = None if y is None else as_labels(X, y)
-        unknown = set() if labels is None else set(labels.unique()) - set(self.classes_)
-        if unknown:
-            raise TableError(f"The labels of these people hold {listed(unknown)}, which no training label is.")
+        truth = self._truth(X, y)
+        wanted = None if towards is None else self._label(towards, "towards")
         cases = range(len(X)) if cases is None else as_positions(cases, len(X))
         X = like_training(X, self.table_.X)
         groups = self.sensitive_.of_people(X, sensitive_features)
@@ -221,7 +235,6 @@ class LabelAudit(FollowUp, BaseEstimator):
                 f"The model's answer about person {list(cases)[astray[0]]} is infinite or not a number: look at that "
                 "row for numbers that are far from the training rows'."
             )
-        truth = None if labels is None else labels.to_numpy() == self.classes_[1]
         performance = None if truth is None else self._performance(everyone, truth)
         concerns = check_people(self.table_.X, X)
         concerns += [performance.concern] if performance and performance.concern else []
@@ -229,55 +242,105 @@ class LabelAudit(FollowUp, BaseEstimator):
         searches = not isinstance(self.strategy_, Recorded)
         standards = self._compared(watch, stop, alone=len(cases) == 1) if searches else None
         situation = everyone.of(np.array(cases, dtype=np.int64))
-        psi = flippable(self.psi_, situation)
-        people = np.flatnonzero(eligible(self.phi_, situation))
+        admitted = eligible(self.phi_, situation) & (situation.decisions != wanted)
         engine = self._engine(watch)
         self.rank_.train_on(engine)
         with ExitStack() as ending:
             with single_threaded() as opened:
                 ledger = opened.enter_context(closing(self._ledger(watch.note))) if self.ledger is not None else None
-                trainer = Trainer(
-                    engine,
-                    self.learner_,
-                    self.table_,
-                    situation.people,
-                    ledger=ledger,
-                    n_jobs=self.n_jobs,
-                    watch=opened.enter_context(watch),
-                    stopper=Stopper(_less(stop, time.monotonic() - begun)),
-                )
-                runner = Runner(
-                    self._settings(), self.learner_, self.seeded_, situation, psi, people, trainer, self.fit_seconds_
-                )
-                runner.interrupted = standards is not None and standards.interrupted
-                runner.run(X, truth, list(cases))
-                whole = trainer if len(cases) == len(X) else None
-                more = self._about_labels(runner, everyone, truth, whole) if len(cases) > 1 and searches else {}
+                opened.enter_context(watch)
+                runners: list[Runner] = []
+                interrupted = bool(standards and standards.interrupted)
+                parts = parts_of(situation, wanted)
+                for part in parts:
+                    left = len(cases) - sum(len(runner.situation.people) for runner in runners)
+                    limits = _less(stop, time.monotonic() - begun, len(part.people) / max(1, left))
+                    runner = self._runner(part, situation, admitted, Stopper(limits), engine, ledger, watch, runners)
+                    runner.interrupted = interrupted
+                    runner.run(X, truth, [cases[k] for k in part.people])
+                    runners.append(runner)
+                    interrupted = runner.interrupted
+                stopped = any(r.interrupted or r.out_of_time for r in runners)
+                whole = runners[0].trainer if len(cases) == len(X) and not self.table_.many else None
+                more = {}
+                if len(cases) > 1 and searches:
+                    self._values = None
+                    more = {} if stopped else self._about_labels(engine, watch, everyone, truth, whole)
                 ending.enter_context(held_back())  # also while the ledger is closed
-            run = (
-                self._run_record(runner, X, time.monotonic() - begun)
+            run = Run(
+                self._run_record(runners, X, time.monotonic() - begun)
                 | {
+                    "towards": None if wanted is None else self.label_names_[wanted],
                     "stop": {"seconds": stop.seconds, "retrainings": stop.retrainings} if stop else None,
-                    "shuffles": runner.shuffles,
+                    "shuffles": runners[0].shuffles,
                     "performance": performance.to_dict() if performance else None,
                     "concerns": [concern.to_dict() for concern in concerns],
                     "standard": standards.to_dict() if standards and standards.shuffles else None,
+                    "phi_reason": self.phi_.reason(situation),
                 }
                 | more
             )
-            doubt = self._standards.doubt if self._standards else None
-            verdicts = Conclusions(runner, run, doubt).verdicts(cases)
+            verdicts: dict[int, Verdict] = {}
+            for part, runner in zip(parts, runners, strict=True):
+                said = Conclusions(runner, run, self._doubt_for(part)).verdicts([cases[k] for k in part.people])
+                verdicts |= zip(map(int, part.people), said, strict=True)
             values = () if self._values is None else self.label_values()
-            return Population(verdicts, run, interrupted=runner.interrupted, labels=values)
+            return Population([verdicts[k] for k in sorted(verdicts)], run, interrupted=interrupted, labels=values)
 
-    def _about_labels(self, runner: Runner, everyone: Situation, truth: Any, trainer: Trainer | None) -> dict[str, Any]:
+    def _doubt_for(self, part: Part) -> NDArray[np.float64] | None:
+        """The doubt about labels, where the standards were compared; of more than two labels that is about two sides,
+        and says nothing of a flip within one."""
+        if self._standards is None or part.question is None:
+            return None if self._standards is None else self._standards.doubt
+        table = self.table_
+        return np.where(table.sides(table.codes) != table.sides(part.question.new), self._standards.doubt, np.nan)
+
+    def _runner(
+        self,
+        part: Part,
+        situation: Situation,
+        admitted: Mask,
+        stopper: Stopper,
+        engine: Engine,
+        ledger: Ledger | None,
+        watch: Watcher,
+        before: Sequence[Runner],
+    ) -> Runner:
+        """What asks about a part of the people, after those `before`."""
+        asked = part.of(situation)
+        if stopper.stop.retrainings is not None:
+            left = stopper.stop.retrainings - sum(runner.trainer.trained for runner in before)
+            stopper.stop = replace(stopper.stop, retrainings=max(0, left))
+        trainer = Trainer(
+            engine,
+            self.learner_,
+            asked.table,
+            asked.people,
+            ledger=ledger,
+            n_jobs=self.n_jobs,
+            watch=watch,
+            stopper=stopper,
+        )
+        return Runner(
+            replace(self._settings(), strategy=self.strategy_.among(part.people)),
+            self.learner_,
+            self.seeded_,
+            asked,
+            flippable(self.psi_, asked),
+            np.flatnonzero(admitted[part.people]),
+            trainer,
+            self.fit_seconds_,
+            part=None if before else len(part.people) / len(admitted),
+        )
+
+    def _about_labels(
+        self, engine: Engine, watch: Watcher, everyone: Situation, truth: Any, trainer: Trainer | None
+    ) -> dict[str, Any]:
         """One standard for all, and the value of reviews; as far as it was not stopped. `trainer` asks about everyone,
         where there is one."""
         found: dict[str, Any] = {}
-        self._values = None
-        if self._standards is None or runner.interrupted or runner.out_of_time:
+        if self._standards is None:
             return found
-        watch, engine = runner.watch, runner.trainer.engine
         try:
             watch.phase("the value of reviews")
             self._value(everyone.people, everyone.groups, engine)
@@ -288,29 +351,40 @@ class LabelAudit(FollowUp, BaseEstimator):
             watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
         return found
 
-    def _label(self, given: Any) -> int:
-        """0 or 1, from a label's name or value."""
+    def _label(self, given: Any, option: str = "adverse") -> int:
+        """A label's number, from its name or value."""
         names = [self.label_names_, tuple(name.rpartition(" = ")[2] for name in self.label_names_)]
         for known in [*names, tuple(map(str, self.classes_))]:
             if str(given) in known:
                 return known.index(str(given))
-        raise SettingError(f"adverse='{given}' is not a label; the labels are {listed(self.label_names_)}.")
+        raise SettingError(f"{option}='{given}' is not a label; the labels are {listed(self.label_names_)}.")
 
-    def _run_record(self, runner: Runner, X: pd.DataFrame, seconds: float) -> dict[str, Any]:
+    def _truth(self, X: pd.DataFrame, y: Any) -> NDArray[np.int64] | None:
+        """People's own labels by number, where they are known."""
+        if y is None:
+            return None
+        labels = as_labels(X, y)
+        unknown = set(labels.unique()) - set(self.classes_)
+        if unknown:
+            raise TableError(f"The labels of these people hold {listed(unknown)}, which no training label is.")
+        return np.searchsorted(self.classes_, labels.to_numpy().astype(self.classes_.dtype))
+
+    def _run_record(self, runners: Sequence[Runner], X: pd.DataFrame, seconds: float) -> dict[str, Any]:
         """Settings and what became of them, for the record."""
-        trainer = runner.trainer
+        trainers = [runner.trainer for runner in runners]
         run = self.run_record() | {
-            "engine": trainer.engine.name,
-            "retrainings": trainer.trained,
-            "recalled": trainer.recalled,
-            "confirmations": trainer.confirmations,
-            "agreement": runner.agreement,
-            "out_of_time": runner.out_of_time,
+            "engine": trainers[0].engine.name,
+            "retrainings": sum(trainer.trained for trainer in trainers),
+            "recalled": sum(trainer.recalled for trainer in trainers),
+            "confirmations": sum(trainer.confirmations for trainer in trainers),
+            "agreement": runners[0].agreement,
+            "out_of_time": any(runner.out_of_time for runner in runners),
             "remarks": self.remarks(X),
             "seconds": round(seconds, 3),
         }
-        if trainer.measuring_seeds:
-            run["seed_ranges"] |= {"measured": trainer.measuring_seeds}
+        measured = [seed for trainer in trainers for seed in trainer.measuring_seeds]
+        if measured:
+            run["seed_ranges"] |= {"measured": [min(measured), max(measured)]}
         return run
 
     def remarks(self, X: Any = None) -> list[str]:
@@ -359,7 +433,9 @@ class LabelAudit(FollowUp, BaseEstimator):
         decision changes, and how many are proven to stand. For the page: `population.run["ridge"]`."""
         self._check_fitted()
         X = as_table(X)
-        truth = None if y is None else as_labels(X, y).to_numpy() == self.classes_[1]
+        if self.table_.many:
+            raise SettingError("The comparison with ridge is about two labels; here there are more.")
+        truth = None if y is None else self._truth(X, y) == 1
         X = like_training(X, self.table_.X)
         situation = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
         with single_threaded():
@@ -384,12 +460,12 @@ class LabelAudit(FollowUp, BaseEstimator):
     def to_frame(self) -> pd.DataFrame:
         """One row per training row: its label, its group, what the audited model decides about it, and the logit."""
         self._check_fitted()
-        names, labels = self.label_names_, self.table_.zero_one.astype(int)
+        names = self.label_names_
         return pd.DataFrame(
             {
-                "label": [names[label] for label in labels],
+                "label": [names[label] for label in self.table_.codes],
                 "group": self.sensitive_.values,
-                "prediction": [names[int(logit > 0)] for logit in self.training_logits_],
+                "prediction": [names[decision] for decision in self.training_decisions_],
                 "logit": self.training_logits_,
             },
             index=self.table_.X.index,
@@ -401,7 +477,7 @@ class LabelAudit(FollowUp, BaseEstimator):
         if not hasattr(self, "model_"):
             hint = "Next: audit.fit(X, y, sensitive_features=…)"
             return audit_fragment("A label audit without a model yet.", [("settings", repr(self))], hint)
-        right = float(((self.training_logits_ > 0) == self.table_.zero_one.astype(bool)).mean())
+        right = float((self.training_decisions_ == self.table_.codes).mean())
         facts = [
             ("training rows", self.table_.n), ("protected attribute", self.sensitive_.name),
             ("decisions", " or ".join(self.label_names_)),
@@ -436,6 +512,30 @@ class LabelAudit(FollowUp, BaseEstimator):
             self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, trains, watch.advance)
             each = (time.perf_counter() - started) / (self.members_ - 1)
             self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one may load what is needed
+
+    def _sides(self, adverse: Any) -> Mask:
+        """Which labels count as 1: the second of two; of more those that are not adverse or, where none is named, all
+        but the first. `adverse_` is the adverse side, `sides_` what the two are called."""
+        given = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
+        found = [] if adverse is None else sorted({self._label(each) for each in given})
+        names = np.array(self.label_names_, dtype=object)
+        if len(found) == len(names):
+            raise SettingError(f"adverse names all labels, {listed(names)}: which one would people rather have?")
+        ours = np.isin(np.arange(len(names)), found if found and len(names) > 2 else [0])
+        self.adverse_ = None if not found else found[0] if len(names) == 2 else 0
+        self.sides_: tuple[str, str] = (" or ".join(names[ours]), " or ".join(names[~ours]))
+        return ~ours
+
+    def _draw_line(self, sides: Mask) -> None:
+        """What the model says about its training rows and, with more than two labels, the sides that it is about."""
+        table = self.table_
+        answers = self.model_.answers(table.X, table.many)
+        self.training_decisions_ = table.decided(answers)
+        if table.many:
+            scores = answers.reshape(table.n, -1)
+            question = Question.between(sides, table.codes, scores)
+            self.table_, self.model_ = table.asked(question), asked(self.model_, question)
+        self.training_logits_ = self.table_.margins(answers)
 
     def _choose_search(self) -> None:
         """Settings as the objects they name; the ranking must accept the model."""
@@ -483,16 +583,16 @@ class LabelAudit(FollowUp, BaseEstimator):
     def _situation(self, people: pd.DataFrame, groups: NDArray[np.object_]) -> Situation:
         return Situation(
             model=self.model_, table=self.table_, people=people, sensitive=self.sensitive_, groups=groups,
-            label_names=self.label_names_, training_logits=self.training_logits_, doubts=lambda: self.doubt_,
+            label_names=self.label_names_, training_decisions=self.training_decisions_, doubts=lambda: self.doubt_,
         )  # fmt: skip
 
-    def _performance(self, everyone: Situation, truth: NDArray[np.bool_]) -> Performance:
-        commoner = int(2 * self.table_.zero_one.sum() > self.table_.n)
+    def _performance(self, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
+        table, decided = self.table_, everyone.decisions
         groups = pd.Series(everyone.groups, name=self.sensitive_.name)
         order = in_order(everyone.groups, self.sensitive_.cuts)
-        return Performance.of(
-            groups, truth.astype(np.int64), everyone.predictions, commoner, self.label_names_[1], order
-        )
+        commoner = int(np.bincount(table.codes).argmax())  # of equally common ones the first
+        named = None if table.many and self.adverse_ is None else self.sides_[1]
+        return Performance.of(groups, truth, decided, commoner, table.sides, named, order)
 
     def _engine(self, watch: Watcher) -> Any:
         return choose_engine(self.engine, self.learner_, self.n_jobs, watch.note)
@@ -529,8 +629,8 @@ def _noted(concerns: list[Concern], watch: Watcher) -> list[Concern]:
     return concerns
 
 
-def _less(stop: Stop | None, spent: float) -> Stop | None:
-    """The limits, less seconds that are over already; a tenth of the time is left in any case."""
+def _less(stop: Stop | None, spent: float, share: float) -> Stop | None:
+    """The limits, less seconds that are over already, and a share of those that are left: at least a tenth of all."""
     if stop is None or stop.seconds is None:
         return stop
-    return replace(stop, seconds=max(LEAST_TIME * stop.seconds, stop.seconds - spent))
+    return replace(stop, seconds=share * max(LEAST_TIME * stop.seconds, stop.seconds - spent))

@@ -30,7 +30,7 @@ from butfor.situation import Situation
 from butfor.standard.compare import attributes_of, compare
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.stopping import Stop
-from butfor.validate import as_labels, as_table, like_training
+from butfor.validate import as_table, like_training
 
 if TYPE_CHECKING:
     from butfor.tasks.answers import Outcome
@@ -60,7 +60,8 @@ class FollowUp:
     model_: Model
     sensitive_: Sensitive
     classes_: NDArray[Any]
-    label_names_: tuple[str, str]
+    label_names_: tuple[str, ...]
+    sides_: tuple[str, str]
     adverse_: int | None
     seeded_: bool
     members: int | None
@@ -68,6 +69,7 @@ class FollowUp:
     origin_: dict[str, Any]
     data_hash_: str
     training_logits_: Floats
+    training_decisions_: NDArray[np.int64]
     fresh_seeds: int
     n_jobs: int | None
     random_state: int
@@ -75,6 +77,8 @@ class FollowUp:
     _situation: Callable[[pd.DataFrame, NDArray[np.object_]], Situation]
     _engine: Callable[[Watcher], Any]
     _train: Callable[[Watcher], None]
+    _truth: Callable[[pd.DataFrame, Any], NDArray[np.int64] | None]
+    _draw_line: Callable[[NDArray[np.bool_]], None]
     _choose_search: Callable[[], None]
 
     def _forget(self) -> None:
@@ -97,6 +101,8 @@ class FollowUp:
     def doubt_(self) -> NDArray[np.float64]:
         """Per training row, the probability of the other label by the standard of the other groups."""
         self._check_fitted()
+        if self.table_.many:
+            self._adverse()
         if self._standards is None:
             self._standards = standards_of(self, shuffles=0)
         return self._standards.doubt
@@ -110,7 +116,7 @@ class FollowUp:
         """The comparison of standards, where groups can be compared. Of a person `alone`, and where no adverse label is
         named, only the doubt about labels is wanted; where time is limited, a part of it is for this. Whether it was
         interrupted is said once."""
-        if alone and self.adverse_ is None:
+        if self.adverse_ is None and (alone or self.table_.many):
             return None
         seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
         shuffles = 0 if alone or self.adverse_ is None else SHUFFLES
@@ -135,19 +141,27 @@ class FollowUp:
         with watch, single_threaded():
             return one_standard(standards, self._asking(X, y, sensitive_features, watch))
 
-    def _asking(self, X: Any, y: Any, sensitive_features: Any, watch: Watcher) -> Together:
-        """Flip sets to be tried on the people X."""
+    def _asking(
+        self, X: Any, y: Any, sensitive_features: Any, watch: Watcher, outcome: Outcome | None = None
+    ) -> Together:
+        """Flip sets to be tried on the people X; of more than two labels, a review says which ones flips give."""
         X = as_table(X)
-        truth = None if y is None else as_labels(X, y).to_numpy() == self.classes_[1]
+        truth = self._truth(X, y)
         X = like_training(X, self.table_.X)
         everyone = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
-        trainer = Trainer(self._engine(watch), self.learner_, self.table_, X, n_jobs=self.n_jobs, watch=watch)
+        table, question = self.table_, self.table_.question
+        if outcome is not None and question is not None:
+            new = question.new.copy()
+            new[list(outcome.corrected)] = self._codes(outcome)
+            table = table.asked(replace(question, new=new))
+        trainer = Trainer(self._engine(watch), self.learner_, table, X, n_jobs=self.n_jobs, watch=watch)
         return self._together(everyone, truth, trainer)
 
     def _together(self, everyone: Situation, truth: Any, trainer: Trainer) -> Together:
         seeds = fresh_seeds(self.learner_, self.fresh_seeds) if self.seeded_ else []
         favourable = 1 if self.adverse_ is None else 1 - self.adverse_
-        return Together(everyone, truth, trainer, seeds, self.seeded_, favourable)
+        sides = None if truth is None else self.table_.sides(truth)
+        return Together(everyone, sides, trainer, seeds, self.seeded_, favourable)
 
     # --- what a review is worth ---------------------------------------------------------------------
 
@@ -185,7 +199,7 @@ class FollowUp:
                 position=at,
                 row=plain(self.table_.X.index[at]),
                 group=plain(self.sensitive_.values[at]),
-                label=self.label_names_[int(self.table_.zero_one[at])],
+                label=self.label_names_[self.table_.codes[at]],
                 doubt=round(float(self._standards.doubt[at]), 4),
                 value=float(f"{values.value[at]:.4g}"),
                 wrong=None if values.wrong is None else round(float(values.wrong[at]), 4),
@@ -201,7 +215,7 @@ class FollowUp:
         rank[values.order] = range(1, len(values.order) + 1)
         people = population.hinging if population is not None else {}
         columns = {
-            "label": [names[int(label)] for label in self.table_.zero_one],
+            "label": [names[label] for label in self.table_.codes],
             "group": self.sensitive_.values,
             "doubt": self.doubt_.round(4),
             "value": values.value,
@@ -240,16 +254,20 @@ class FollowUp:
         outcome = heard(answers, self.review_, self.label_names_)
         other, watch = copy(self), watch or Watcher()
         other._forget()
-        other.table_ = self.table_.corrected(outcome.corrected)
+        other.table_ = self.table_.corrected(outcome.corrected, self._codes(outcome))
         other.answered_ = self.answered_ | outcome.positions
         other.corrected_ = tuple(sorted({*self.corrected_, *outcome.corrected}))
         other.origin_, other.data_hash_ = {"table": None, "given": CORRECTED}, data_hash(other.table_)
         other.learner_, other.members = self.learner_.single, self.members_
         with watch:
             other._train(watch)
-        other.training_logits_ = other.model_.logits(other.table_.X)
+            other._draw_line(self.table_.sides(np.arange(len(self.classes_))))
         other._choose_search()
         return other
+
+    def _codes(self, outcome: Outcome) -> list[int]:
+        """The labels of the corrected rows, by number."""
+        return [self.label_names_.index(outcome.made[at]) for at in outcome.corrected]
 
     def after_review(
         self,
@@ -270,13 +288,13 @@ class FollowUp:
         outcome, watch = heard(answers, self.review_, self.label_names_), watch or Watcher()
         before = self._groups_beside_the_others() if before is None else before
         with watch, single_threaded():
-            tried = self._asking(X, y, sensitive_features, watch)
+            tried = self._asking(X, y, sensitive_features, watch, outcome)
             watch.phase("the corrected labels", self.members_ + 2 * len(tried.seeds))
             flipped = tried.flip(outcome.corrected)
         after = self.corrected(outcome, watch)
         after._value(tried.everyone.people, tried.everyone.groups)
         reviewed = Reviewed(
-            favourable=self.label_names_[tried.favourable],
+            favourable=self.sides_[tried.favourable],
             answered=tuple(sorted(after.answered_)),
             corrected=after.corrected_,
             chosen=outcome.counts(decoys=False),
@@ -284,6 +302,9 @@ class FollowUp:
             keystones=outcome.counts(decoys=False, keystones=True),
             unsure=len(outcome.unsure),
             expected=outcome.expected,
+            corrected_to=tuple(self.label_names_[after.table_.codes[at]] for at in after.corrected_)
+            if self.table_.many
+            else (),
             before=tuple(before),
             after=tuple(after._groups_beside_the_others()),
             **flipped,
@@ -329,12 +350,12 @@ def standards_of(
 ) -> Standards:
     """The training rows of an audit, group by group beside the others' standard. Doubt is the same whichever label is
     the adverse one; where none is named, the first counts as such."""
-    adverse, table = audit.adverse_ or 0, audit.table_
+    adverse, table, sides = audit.adverse_ or 0, audit.table_, audit.sides_
     return compare(
         table.X,
         table.zero_one.astype(np.int64) != adverse,
         attributes_of(audit.sensitive_, table.X),
-        names=(audit.label_names_[adverse], audit.label_names_[1 - adverse]),
+        names=(sides[adverse], sides[1 - adverse]),
         shuffles=shuffles,
         weight=table.weight,
         n_jobs=audit.n_jobs,

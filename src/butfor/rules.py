@@ -154,7 +154,7 @@ def stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
     attribute's; it holds for everyone where the model is blind to that."""
     stable = np.ones(len(s.people), dtype=bool)
     for people in s.switched(column):
-        stable &= (s.model.logits(people) > 0) == (s.predictions == 1)
+        stable &= s.decided(people) == s.decisions
     return stable
 
 
@@ -174,9 +174,9 @@ def predicted(s: Situation, value: Any) -> Mask:
     """The model decides `value` (a label's name or value, else 0 or 1) about the person."""
     # A label that is no text is named "column = value"; the value alone will do.
     values = [name.rpartition(" = ")[2] for name in s.label_names]
-    for names in (list(s.label_names), values, ["0", "1"]):
+    for names in (list(s.label_names), values, [str(k) for k in range(len(s.label_names))]):
         if str(value) in names:
-            return np.asarray(s.predictions == names.index(str(value)))
+            return np.asarray(s.decisions == names.index(str(value)))
     raise SettingError(f"Rule predicted: '{value}' is not a label; the labels are {listed(s.label_names)}.")
 
 
@@ -201,13 +201,13 @@ def same_group(s: Situation, column: Hashable | None = None) -> Mask:
 @_rule
 def labelled_as_predicted(s: Situation) -> Mask:
     """The training row's label is what the model decides about the person."""
-    return np.asarray(s.table.zero_one[None, :] == s.predictions[:, None])
+    return np.asarray(s.table.codes[None, :] == s.decisions[:, None])
 
 
 @_rule
 def correctly_predicted(s: Situation) -> Mask:
     """The model decides about the training row what its label says."""
-    return np.broadcast_to(s.training_predictions == s.table.zero_one, (len(s.people), s.table.n))
+    return np.broadcast_to(s.training_decisions == s.table.codes, (len(s.people), s.table.n))
 
 
 @_rule
@@ -219,7 +219,7 @@ def doubted(s: Situation, least: float = 0.5) -> Mask:
     if s.doubts is None:
         raise SettingError("Rule doubted: nothing is known here about the labels of other groups.")
     ours = s.groups[:, None] == s.sensitive.values[None, :]
-    return np.asarray(ours & (s.table.zero_one[None, :] == s.predictions[:, None]) & (s.doubts() > least)[None, :])
+    return np.asarray(ours & (s.table.codes[None, :] == s.decisions[:, None]) & (s.doubts() > least)[None, :])
 
 
 @_rule
@@ -263,9 +263,12 @@ def eligible(phi: Rule, situation: Situation) -> Mask:
 def flippable(psi: Rule, situation: Situation) -> Allowed:
     """ψ's answer, checked: which training labels may be flipped for each person."""
     people, rows = len(situation.people), situation.table.n
+    changes = situation.table.turned != situation.table.codes  # of more than two labels a flip may leave one as it is
     if not psi.rebuildable:  # a user's own mask or function is about all people at once
-        return Allowed.of(_shaped(psi, situation, (people, rows), "psi"))
-    return Allowed.gathered(people, rows, lambda some: _shaped(psi, situation.of(some), (len(some), rows), "psi"))
+        return Allowed.of(_shaped(psi, situation, (people, rows), "psi") & changes)
+    return Allowed.gathered(
+        people, rows, lambda some: _shaped(psi, situation.of(some), (len(some), rows), "psi") & changes
+    )
 
 
 def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str) -> Mask:

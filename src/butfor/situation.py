@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from butfor.data.sensitive import Sensitive, group_values, joined
 from butfor.errors import SettingError, listed
+from butfor.learn.asked_model import asked
 from butfor.learn.protocols import Floats, Model, Table
+from butfor.learn.question import Question
 
 Mask = NDArray[np.bool_]
 
@@ -26,16 +28,24 @@ class Situation:
     people: pd.DataFrame
     sensitive: Sensitive
     groups: NDArray[np.object_]
-    label_names: tuple[str, str]
-    training_logits: Floats = field(repr=False)
+    label_names: tuple[str, ...]
+    training_decisions: NDArray[np.int64] = field(repr=False)
+    """The class decided about each training row, by number."""
     doubts: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False)
     """Gives the doubt about each training label, for rules that ask for it."""
 
     def of(self, people: NDArray[np.int64]) -> Situation:
         """The same for some of the people."""
         some = replace(self, people=self.people.iloc[people], groups=self.groups[people])
-        some.__dict__["logits"] = self.logits[people]  # what is known of them need not be asked again
+        for name in ("logits", "decisions"):  # what is known of them need not be asked again
+            some.__dict__[name] = getattr(self, name)[people]
         return some
+
+    def asked(self, question: Question | None) -> Situation:
+        """The same under another question about the decisions."""
+        other = replace(self, model=asked(self.model, question), table=self.table.asked(question))
+        other.__dict__["decisions"] = self.decisions
+        return other
 
     def shuffled(self, rng: np.random.Generator) -> Situation:
         """The same with the protected attribute shuffled, among the training rows and among the people; what the model
@@ -50,11 +60,17 @@ class Situation:
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
+        """1 where the logit is above 0: class 1 or, of more than two, one that the question is towards."""
         return (self.logits > 0).astype(np.int64)
 
     @cached_property
-    def training_predictions(self) -> NDArray[np.int64]:
-        return (self.training_logits > 0).astype(np.int64)
+    def decisions(self) -> NDArray[np.int64]:
+        """The class decided about each person, by number."""
+        return self.predictions if not self.table.many else self.decided(self.people)
+
+    def decided(self, people: pd.DataFrame) -> NDArray[np.int64]:
+        """The class decided about other people, by number."""
+        return self.table.decided(self.model.answers(people, self.table.many))
 
     def column(self, name: Hashable) -> Hashable:
         """A column that a rule names; refused where the table has none of that name."""
@@ -90,5 +106,5 @@ def changed_by_switch(situation: Situation) -> Mask | None:
         return None
     changed = np.zeros(len(situation.people), bool)
     for people in situation.switched():
-        changed |= (situation.model.logits(people) > 0) != (situation.predictions > 0)
+        changed |= situation.decided(people) != situation.decisions
     return changed

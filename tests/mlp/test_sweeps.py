@@ -56,7 +56,7 @@ def close(ours, theirs, share):
 
 def check(swept, expected, share):
     assert swept.epochs == expected.epochs
-    assert np.array_equal(swept.labels, expected.labels)
+    assert np.array_equal(swept.moves, expected.moves)
     for field in ("logits", "gradient", "epoch_logits", "validation_losses", "validation_gradients"):
         assert close(getattr(swept, field), getattr(expected, field), share), field
     network, reference = swept.network, expected.network

@@ -94,8 +94,7 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
     from butfor.tasks.write import key_for, read_key
 
     tasks = read_key(key or key_for(answers), checksum(audit.to_dict()))
-    first, second = audit.run["label_names"]
-    outcome = read_answers(answers, tasks, (str(first), str(second)))
+    outcome = read_answers(answers, tasks, [str(name) for name in audit.run["label_names"]])
     if out is None:
         hit, told = outcome.counts(decoys=False)
         say(f"Reviewers disagree with the recorded label of {hit} of {told} labels.")

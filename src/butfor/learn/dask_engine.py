@@ -143,7 +143,7 @@ class DaskEngine(Engine):
         self.admit()
         pace = self._paces.setdefault((engine, id(learner), id(table)), Pace())
         shared = [self._subject(learner, table), self._sent((people, engine))]
-        return _Bound(self, shared, len(people), pace)
+        return _Bound(self, shared, len(people) * table.outputs, pace)
 
     def models(
         self, learner: Learner, table: Table, seeds: Sequence[int | None], progress: Progress | None = None

@@ -92,6 +92,9 @@ class EnsembleModel(Model):
     def logits(self, people: pd.DataFrame) -> Floats:
         return together(self.member_logits(people))
 
+    def scores(self, people: pd.DataFrame) -> Floats:
+        return together(np.array([member.scores(people) for member in self.members], np.float32))
+
     def member_logits(self, people: pd.DataFrame) -> NDArray[np.float32]:
         """`[members × people]`."""
         return np.array([member.logits(people) for member in self.members], np.float32)
@@ -102,9 +105,9 @@ class EnsembleModel(Model):
     def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers] | None:
         return self.members[0].numbers(table, people)
 
-    def pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
         """The mean of the members', as the logit is."""
-        each = [pulls for member in self.members if (pulls := member.pulls(people)) is not None]
+        each = [pulls for member in self.members if (pulls := member.pulls(people, contrast)) is not None]
         if len(each) < len(self.members):
             return None
         return [

@@ -90,7 +90,7 @@ class _Bound(Bound):
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         answers = self.each(answer, trainings, progress)
-        return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]))
+        return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]) * self._subject[1].outputs)
 
     def each(self, function: Function, items: Sequence[Any], progress: Progress | None) -> list[Any]:
         """`function(subject, item)` for each item: one by one here, until processes pay for the rest."""
@@ -183,9 +183,10 @@ def answer(subject: Subject, training: Training) -> Floats:
     """A training's answers about the people; NaN where it diverged or could not be done."""
     learner, table, people = subject
     try:
-        return np.asarray(_fitted(learner, training.seed, table, training.flips).logits(people), np.float32)
+        model = _fitted(learner, training.seed, table, training.flips)
+        return np.asarray(model.answers(people, table.many), np.float32)
     except LearnerError:
-        return np.full(len(people), np.nan, np.float32)
+        return np.full(len(people) * table.outputs, np.nan, np.float32)
 
 
 def fitted_model(subject: Subject, seed: int | None) -> Any:

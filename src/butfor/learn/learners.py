@@ -64,14 +64,15 @@ def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
     model = learner.fit(table, table.labels())
     if not isinstance(model, Model):
         raise LearnerError(f"{learner.name} made a {type(model).__name__}; its fit must return a butfor.Model.")
-    logits = model.logits(table.X)
-    if np.shape(logits) != (table.n,):
-        raise LearnerError(f"{learner.name} gave logits of shape {np.shape(logits)} for {table.n} rows.")
+    logits = model.answers(table.X, table.many)
+    if np.shape(logits) != (table.n * table.outputs,):
+        wanted = f"{table.outputs} scores for each" if table.many else "a logit for each"
+        raise LearnerError(f"{learner.name} gave answers of shape {np.shape(logits)} for {table.n} rows, not {wanted}.")
     if not np.isfinite(logits).all():
         raise LearnerError(f"Training of {learner.name} diverged: it gives logits that are not finite numbers.")
     if learner.deterministic:
         return model, time.perf_counter() - started
-    again = learner.fit(table, table.labels()).logits(table.X)
+    again = learner.fit(table, table.labels()).answers(table.X, table.many)
     if not np.array_equal(logits, again):
         raise LearnerError(
             f"{learner.name} gives other answers when fitted twice on the same data, so that no flip could be told "
@@ -85,4 +86,4 @@ def seed_matters(learner: Learner, table: Table, model: Model) -> bool:
     if not learner.seeded or learner.deterministic:
         return learner.seeded
     other = learner.reseeded(OTHER_SEED).fit(table, table.labels())
-    return not np.array_equal(model.logits(table.X), other.logits(table.X))
+    return not np.array_equal(*(each.answers(table.X, table.many) for each in (model, other)))

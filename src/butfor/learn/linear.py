@@ -4,6 +4,9 @@ Logistic regression minimises C·Σ sᵢ·lossᵢ + ½‖w‖². Flipping label 
 exact Hessian H = C·Σ sᵢσ'(zᵢ)x̃ᵢx̃ᵢᵀ + I the minimum moves by H⁻¹ of that to first order; the intercept (the 1 in x̃) has
 no penalty. A ridge classifier's prediction Σ zᵢtᵢ is linear in its targets t = ±1, so there the effect is exact; so it
 is for regressions on 0 and 1 that are linear in them (least squares, ridge, kernel ridge, neighbours).
+
+With k classes the losses are those of the softmax, w has k rows, and H = C·Σ sᵢ(diag pᵢ − pᵢpᵢᵀ) ⊗ x̃ᵢx̃ᵢᵀ + I; a flip
+from class a to b adds −C·sᵢ(e_b − e_a) ⊗ x̃ᵢ to the gradient.
 """
 
 from __future__ import annotations
@@ -33,8 +36,48 @@ def _weights(estimator: Any, table: Table) -> Array:
 
     weight = np.ones(table.n) if table.weight is None else np.asarray(table.weight, np.float64)
     if estimator.class_weight is not None:
-        weight = weight * compute_sample_weight(estimator.class_weight, estimator.classes_[table.zero_one.astype(int)])
+        weight = weight * compute_sample_weight(estimator.class_weight, estimator.classes_[table.codes])
     return weight
+
+
+def many_effects(
+    final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any], weights: NDArray[Any] | None
+) -> Array:
+    """The same with more than two classes: the change of the sum of each person's scores that `contrast [people ×
+    classes]` says or, with `weights [sums × people]`, of sums over people, if label i became the one that a flip gives
+    it."""
+    weight, classes = _weights(final, table), contrast.shape[1]
+    if type(final).__name__ == "RidgeClassifier":
+        effects = ridge_effects(final, X, people, np.zeros(table.n), weight)
+        effects *= contrast[:, table.turned] - contrast[:, table.codes]
+        return effects if weights is None else weights @ effects
+    X, people = (with_ones(A, final.fit_intercept) for A in (X, people))
+    outcomes = (contrast[:, :, None] * people[:, None, :]).reshape(len(people), -1)
+    outcomes = outcomes if weights is None else weights @ outcomes
+    by_class = _solve(_softmax_curvature(final, X, weight), outcomes.T).T.reshape(len(outcomes), classes, -1)
+    found = np.zeros((len(outcomes), table.n))
+    for k in range(classes):
+        moved = (table.turned == k).astype(float) - (table.codes == k)
+        found += (by_class[:, k] @ X.T) * (weight * moved)
+    return found
+
+
+def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
+    """The Hessian of the penalised sum of losses, `[classes · inputs]` squared. The softmax does not know what is added
+    to all scores: the intercepts have a direction without curvature, which gets a little."""
+    from scipy.special import softmax
+
+    w = np.column_stack([estimator.coef_, estimator.intercept_]) if estimator.fit_intercept else estimator.coef_
+    shares, (classes, size) = softmax(X @ w.T, axis=1), w.shape
+    H = np.empty((classes, size, classes, size))
+    for a in range(classes):
+        for b in range(a, classes):
+            curved = weight * shares[:, a] * ((a == b) - shares[:, b])
+            H[a, :, b] = (X * curved[:, None]).T @ X
+            H[b, :, a] = H[a, :, b].T
+    H = H.reshape(classes * size, classes * size)
+    H += np.diag(np.tile(penalty(estimator, size), classes))
+    return np.asarray(H + 1e-9 * np.trace(H) / len(H) * np.eye(len(H)))
 
 
 def _logistic(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:

@@ -35,7 +35,7 @@ SHARED_STEPS, OWN_STEPS = 12, 30
 class LinearEngine(Engine):
     """For LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are linear in
     them, behind preprocessing that sees no label. Where the estimator's own solver stops short of the minimum (a
-    logistic regression's, or one on sparse inputs), its own fit trains instead."""
+    logistic regression's, or one on sparse inputs), and with more than two classes, its own fit trains instead."""
 
     name = "linear"
     by_definition = False
@@ -46,7 +46,10 @@ class LinearEngine(Engine):
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         self.name, self.by_definition = LinearEngine.name, LinearEngine.by_definition
-        model, asked = learner.fit(table, table.labels()), (learner, table, people)
+        asked = learner, table, people
+        if table.many:
+            return self._own_fit(*asked)
+        model = learner.fit(table, table.labels())
         assert isinstance(model, SklearnModel)
         if adds_up(model.estimator):
             return _Sum(model, table, people) if solved_directly(model.estimator) else self._own_fit(*asked)
@@ -61,7 +64,7 @@ class LinearEngine(Engine):
         return self._own_fit(*asked)
 
     def _own_fit(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        """The estimator's solver stopped far from the minimum, or there is none: only its own fit knows where."""
+        """There are many classes, or the estimator's solver stopped far from the minimum."""
         self.name, self.by_definition = "joblib", True
         return JoblibEngine().bind(learner, table, people)
 

@@ -1,8 +1,9 @@
 """The seam between what is audited and how it is audited.
 
     Table      training rows and labels as given, validation rows and weights where there are some
-    Learner    L with everything fixed: a table and 0/1 labels in, a Model out
-    Model      one trained f: raw people in, logits out
+    Learner    L with everything fixed: a table and labels by number in, a Model out
+    Model      one trained f: raw people in, logits out, of more than two classes scores
+    Question   of more than two classes: which decisions count as the other one (`butfor.learn.question`)
     Training   which labels are turned and, where it is not the learner's own, under which seed
     Engine     trains many of them for a learner it accepts; the data travels once, when it is bound
 
@@ -22,7 +23,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import TableError, listed
+from butfor.errors import SettingError, TableError, listed
+from butfor.learn.question import MOST_CLASSES, Question
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
@@ -46,17 +48,19 @@ class Training(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Training rows `X` and their labels `y`, two values, as given.
+    """Training rows `X` and their labels `y`, of two values or more, as given.
 
     `validation` rows and labels steer a learner that stops early; `weight [n]` goes to one that takes weights. Neither
     is ever flipped. `whole` is the table that was given, with the positions in it of the training rows, where rows
-    were set aside; else X and y are all there is."""
+    were set aside; else X and y are all there is. With more than two labels `question` says what a flip makes of them,
+    and which of them count as 1."""
 
     X: pd.DataFrame
     y: pd.Series
     validation: tuple[pd.DataFrame, pd.Series] | None = None
     weight: NDArray[np.float64] | None = None
     whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64]] | None = None
+    question: Question | None = None
 
     @property
     def n(self) -> int:
@@ -69,48 +73,96 @@ class Table:
 
     @cached_property
     def classes(self) -> NDArray[Any]:
-        """The two label values; the second is class 1."""
-        return two_classes(self.y.to_numpy())
+        """The label values in sorted order; of two the second is class 1."""
+        return label_values(self.y.to_numpy())
+
+    @property
+    def many(self) -> bool:
+        """Whether there are more than two labels."""
+        return len(self.classes) > 2
 
     @cached_property
-    def zero_one(self) -> Floats:
-        """The labels as 0 and 1, `[n]`."""
+    def codes(self) -> NDArray[np.int64]:
+        """The labels as their numbers in `classes`, `[n]`."""
         return self._coded(self.y)
 
     @cached_property
-    def validation_zero_one(self) -> Floats:
-        return self._coded(self.validation[1]) if self.validation else np.empty(0, np.float32)
+    def validation_codes(self) -> NDArray[np.int64]:
+        return self._coded(self.validation[1]) if self.validation else np.empty(0, np.int64)
+
+    @cached_property
+    def zero_one(self) -> Floats:
+        """The labels as 0 and 1, `[n]`; of more than two, 1 is what the question is towards."""
+        return self.sides(self.codes).astype(np.float32)
+
+    def sides(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which labels or decisions, given by number, count as 1."""
+        if not self.many:
+            return np.asarray(codes == 1)
+        if self.question is None:
+            raise SettingError("With more than two labels a question must say which count as the other decision.")
+        return self.question.towards[codes]
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
-        """0/1 labels with the given positions turned; turning a set twice gives them back."""
-        y = self.zero_one.copy()
-        y[list(flips)] = 1 - y[list(flips)]
+        """Labels by number with the given positions turned."""
+        y, at = self.codes.astype(np.float32), list(flips)
+        y[at] = self.turned[at]
         return y
+
+    @cached_property
+    def turned(self) -> NDArray[np.int64]:
+        """What a flip makes of each label, `[n]`."""
+        return self.question.new if self.many and self.question else 1 - self.codes
+
+    def margins(self, answers: Floats) -> Floats:
+        """Logits `[… × people]` from what models say: of two classes that is the logit, of more their scores, person by
+        person `[… × people · classes]`."""
+        if not self.many or self.question is None:
+            return answers
+        return self.question.margins(answers.reshape(*answers.shape[:-1], -1, len(self.classes)))
+
+    def decided(self, answers: Floats) -> NDArray[np.int64]:
+        """The decisions, by number, from the same."""
+        if not self.many:
+            return (answers > 0).astype(np.int64)
+        return np.asarray(answers.reshape(*answers.shape[:-1], -1, len(self.classes)).argmax(axis=-1))
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a model says about a person."""
+        return len(self.classes) if self.many else 1
+
+    def asked(self, question: Question | None) -> Table:
+        """The same table under another question."""
+        other = replace(self, question=question)
+        other.__dict__.update({name: self.__dict__[name] for name in ("classes", "codes") if name in self.__dict__})
+        return other
 
     def flipped(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
         """D' = (X, y'): the whole table as given, the labels with the flips made."""
         X, y, kept = self.whole or (self.X, self.y, np.arange(self.n))
-        y = y.copy()
-        at = kept[list(positions)]
-        other = {value: self.classes[1 - k] for k, value in enumerate(self.classes)}
-        if len(at):
-            y.iloc[at] = [other[value] for value in y.iloc[at]]
+        y, at = y.copy(), list(positions)
+        if at:
+            y.iloc[kept[at]] = self.classes[self.turned[at]]
         return X, y
 
-    def corrected(self, positions: Sequence[int]) -> Table:
-        """The same rows with these labels turned for good; rows that were set aside stay so."""
+    def corrected(self, positions: Sequence[int], labels: Sequence[int] | None = None) -> Table:
+        """The same rows with these labels turned for good, or made what `labels` says by number; rows that were set
+        aside stay so."""
         y, at = self.y.copy(), list(positions)
         if at:
-            y.iloc[at] = self.classes[1 - self.zero_one[at].astype(int)]
+            y.iloc[at] = self.classes[self.turned[at] if labels is None else list(labels)]
         return replace(self, y=y, whole=None)
 
-    def _coded(self, y: pd.Series) -> Floats:
-        return (y.to_numpy() == self.classes[1]).astype(np.float32)
+    def _coded(self, y: pd.Series) -> NDArray[np.int64]:
+        if not self.many:
+            return (y.to_numpy() == self.classes[1]).astype(np.int64)
+        return np.searchsorted(self.classes, y.to_numpy().astype(self.classes.dtype))
 
 
 class Model:
-    """One trained f. `logits` must be there; everything else says what more it can do, for rankings, proofs and pages
-    that need it."""
+    """One trained f. `logits` must be there, of more than two classes `scores`; everything else says what more it can
+    do, for rankings, proofs and pages that need it."""
 
     encoder: Any = None
     """The fitted `TableEncoder` in front of it, where there is one."""
@@ -128,6 +180,15 @@ class Model:
         """One number per raw person; class 1 is decided where it is above 0."""
         raise NotImplementedError
 
+    def scores(self, people: pd.DataFrame) -> Floats:
+        """Of more than two classes: one number per raw person and class, `[people × classes]`; the class with the
+        highest one is decided."""
+        raise NotImplementedError
+
+    def answers(self, people: pd.DataFrame, many: bool) -> Floats:
+        """All that it says, in a row: the logits or, of `many` classes, the scores."""
+        return self.scores(people).ravel() if many else self.logits(people)
+
     @property
     def members(self) -> Sequence[Model]:
         """The models whose mean logit decides; one that is no ensemble is its only member."""
@@ -141,13 +202,18 @@ class Model:
         """Training rows `[n × d]` and people `[people × d]` as the model sees them; None where it does not say."""
         return None
 
-    def pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
-        """Per person, column → its share of the logit, the bias last; None where the logit is no such sum. A ReLU
-        network is exactly linear around a person (section 2 of the paper)."""
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
+        """Per person, column → its share of the logit, or of the sum of scores that `contrast [people × classes]` says,
+        the bias last; None where that is no such sum. A ReLU network is exactly linear around a person (section 2 of
+        the paper)."""
         return None
 
     def flip_effects(
-        self, table: Table, people: pd.DataFrame, weights: NDArray[Any] | None = None
+        self,
+        table: Table,
+        people: pd.DataFrame,
+        weights: NDArray[Any] | None = None,
+        contrast: Floats | None = None,
     ) -> NDArray[np.float64]:
         """The change of each person's margin if label i were flipped, `[people × n]`; with `weights [sums × people]`,
         which add up to 1, of weighted means of their margins, `[sums × n]`."""
@@ -195,7 +261,7 @@ class Learner:
         return False
 
     def fit(self, table: Table, labels: Floats) -> Model:
-        """f trained on the rows of the table with these 0/1 labels."""
+        """f trained on the rows of the table with these labels: 0 and 1, of more than two their numbers."""
         raise NotImplementedError
 
     def reseeded(self, seed: int) -> Learner:
@@ -221,14 +287,14 @@ class Learner:
         """Names of the engines that train it, the fastest first."""
         return ("joblib",)
 
-    def split(self, labels: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def split(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Positions of training rows, and of validation rows to set aside."""
         raise NotImplementedError
 
     def set_aside(self, table: Table) -> Table:
         """The table with a share of its rows set aside for validation."""
         X, y = table.X, table.y
-        kept, aside = self.split(table.zero_one)
+        kept, aside = self.split(table.codes)
         return Table(X.iloc[kept], y.iloc[kept], (X.iloc[aside], y.iloc[aside]), whole=(X, y, kept))
 
     def warm_up(self, table: Table) -> None:
@@ -263,8 +329,8 @@ class MakesLearner:
 
 
 class Bound:
-    """An engine with its data in place: what each trained model says about the people, `[trainings × people]`.
-    A training that diverged has no answer: NaN."""
+    """An engine with its data in place: what each trained model says about the people, `[trainings × people]`, of more
+    than two classes `[trainings × people · classes]`. A training that diverged has no answer: NaN."""
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         raise NotImplementedError
@@ -332,15 +398,15 @@ class Engine:
 
 
 class Remembered:
-    """What a learner makes of the table it had last: shared with the same learner under other seeds, and left behind
-    when it travels to another process, which has the table itself."""
+    """What a learner makes of the rows it had last, whatever their labels: shared with the same learner under other
+    seeds, and left behind when it travels to another process, which has the table itself."""
 
     def __init__(self) -> None:
         self._last: tuple[Table, Any] | None = None
 
     def of(self, table: Table, make: Callable[[], Any]) -> Any:
         last = self._last
-        if last is None or last[0] is not table:
+        if last is None or last[0].X is not table.X or last[0].validation is not table.validation:
             self._last = last = table, make()
         return last[1]
 
@@ -357,8 +423,8 @@ def named_pulls(
     return [{name: float(pull) for name, pull in zip(names, row, strict=True)} for row in table]
 
 
-def two_classes(y: NDArray[Any]) -> NDArray[Any]:
-    """The two label values in sorted order, or an error that says how many there are."""
+def label_values(y: NDArray[Any], most: int = MOST_CLASSES) -> NDArray[Any]:
+    """The label values in sorted order, or an error that says how many there are."""
     try:
         classes = np.unique(y)
     except TypeError as error:
@@ -371,6 +437,17 @@ def two_classes(y: NDArray[Any]) -> NDArray[Any]:
             f"The labels hold one class only ('{classes[0]}'): there is nothing to decide. "
             "Check that the label column is the right one."
         )
+    if len(classes) > most:
+        raise TableError(
+            f"The labels hold {len(classes)} values ({listed(classes)}), and at most {most} can be told apart: group "
+            "them, or name another label."
+        )
+    return classes
+
+
+def two_classes(y: NDArray[Any]) -> NDArray[Any]:
+    """The two label values in sorted order, for models that know no more."""
+    classes = label_values(y, len(y))
     if len(classes) > 2:
         # The first sentence is the one scikit-learn's own checks look for.
         raise TableError(

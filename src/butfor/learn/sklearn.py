@@ -1,13 +1,14 @@
 """Any scikit-learn classifier or Pipeline as a learner: cloned, never touched; its own `fit` is the definition of L.
 
-What is needed of it is asked for once, at the start: two classes, a margin, the same answers twice. The margin is
-`decision_function`, else the logit of `predict_proba`; the decision is always what `predict` says.
+What is needed of it is asked for once, at the start: classes, a margin, the same answers twice. The margin is
+`decision_function`, else the logit of `predict_proba`, of more than two classes its logarithm; the decision is always
+what `predict` says.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,7 +44,7 @@ CLIP = 1e-9
 """Probabilities closer than this to 0 or 1 are taken as this close: their logit would be infinite."""
 SMALLEST = np.finfo(np.float32).tiny
 CODED = ("xgboost", "skorch")
-"""Libraries whose classifiers take 0 and 1 alone."""
+"""Libraries whose classifiers take numbers from 0 on alone."""
 RAW = "passthrough"
 """Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
 
@@ -111,17 +112,17 @@ class SklearnLearner(Learner):
                     "the other decision; wrap it in sklearn.calibration.CalibratedClassifierCV, or set what gives it "
                     "probabilities."
                 )
-            return SklearnModel(estimator, data, self.values(table)[1])
+            return SklearnModel(estimator, data, self.values(table))
         except ButforError:
             raise
         except Exception as error:  # whatever the model's own code raises is said with its place
             raise LearnerError(f"{self.name} could not be trained on this table: {_first_line(error)}") from error
 
     def values(self, table: Table) -> NDArray[Any]:
-        """The two labels as the estimator gets them: the user's own, since class weights may name them; 0 and 1 where
+        """The labels as the estimator gets them: the user's own, since class weights may name them; their numbers where
         they are truth values, or where the library takes nothing else."""
         coded = table.classes.dtype == bool or any(root in CODED for root in packages(self.estimator))
-        return np.array([0, 1]) if coded else table.classes
+        return np.arange(len(table.classes)) if coded else table.classes
 
     @property
     def own_seed(self) -> int:  # type: ignore[override]
@@ -135,7 +136,7 @@ class SklearnLearner(Learner):
         return model.estimator
 
     def restored(self, light: Any, table: Table) -> SklearnModel:
-        return SklearnModel(light, self._encoded(table), self.values(table)[1])
+        return SklearnModel(light, self._encoded(table), self.values(table))
 
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
@@ -201,9 +202,9 @@ class SklearnLearner(Learner):
 class SklearnModel(Model):
     """A fitted estimator, behind an encoder of ours where `data` is not None."""
 
-    def __init__(self, estimator: Any, data: EncodedTable | None = None, positive: Any = 1) -> None:
-        """`positive`: what `predict` says for class 1."""
-        self.estimator, self.data, self.positive = estimator, data, positive
+    def __init__(self, estimator: Any, data: EncodedTable | None = None, values: Sequence[Any] = (0, 1)) -> None:
+        """`values`: what `predict` says for each class."""
+        self.estimator, self.data, self.values = estimator, data, np.asarray(values)
         self.encoder = None if data is None else data.encoder
 
     @property
@@ -212,22 +213,29 @@ class SklearnModel(Model):
         return last_step(self.estimator)
 
     def logits(self, people: pd.DataFrame) -> Floats:
+        return self._asked(people, lambda given, said: with_sign(self._margin(given), said == self.values[1]))
+
+    def scores(self, people: pd.DataFrame) -> Floats:
+        return self._asked(people, lambda given, said: with_highest(self._scores(given), said == self.values[:, None]))
+
+    def _asked(self, people: pd.DataFrame, answers: Callable[[Any, NDArray[Any]], Floats]) -> Floats:
+        """`answers` to what the estimator is given and what it says, of all people."""
         if not len(people):
             return np.empty(0, np.float32)
         if not by_neighbours(self.estimator):
-            return self._logits(people)
+            return self._answers(people, answers)
         blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
         with single_threaded():
-            return np.concatenate([self._logits(block) for block in blocks])
+            return np.concatenate([self._answers(block, answers) for block in blocks])
 
-    def _logits(self, people: pd.DataFrame) -> Floats:
+    def _answers(self, people: pd.DataFrame, answers: Callable[[Any, NDArray[Any]], Floats]) -> Floats:
         given = self._given(people)
         try:
             said = np.asarray(self.estimator.predict(given)).ravel()
             strange = np.setdiff1d(said, getattr(self.estimator, "classes_", said))
             if len(strange):
-                raise ValueError(f"it says '{strange[0]}', which is neither label")
-            return with_sign(self._margin(given), said == self.positive)
+                raise ValueError(f"it says '{strange[0]}', which is no label")
+            return answers(given, said)
         except Exception as error:
             name = type(self.final).__name__
             raise LearnerError(f"{name} could not decide about these people: {_first_line(error)}") from error
@@ -268,8 +276,9 @@ class SklearnModel(Model):
         if hasattr(trees, "apply"):
             return np.asarray(trees.apply(given)).reshape(len(rows), -1)
         # Boosted histograms do not tell their leaves, but each tree's value: two leaves hardly ever have the same.
-        stages = np.array([np.ravel(stage) for stage in trees.staged_decision_function(given)])
-        return np.round(np.diff(stages, axis=0, prepend=stages[:1] * 0), 9).T
+        stages = np.array([stage.reshape(len(rows), -1) for stage in trees.staged_decision_function(given)])
+        steps = np.round(np.diff(stages, axis=0, prepend=stages[:1] * 0), 9)
+        return steps.transpose(1, 0, 2).reshape(len(rows), -1)
 
     def step_inputs(self, X: pd.DataFrame) -> Any:
         """What the last step sees of raw rows."""
@@ -295,7 +304,11 @@ class SklearnModel(Model):
         return None if rows is None or asked is None else (rows, asked)
 
     def flip_effects(
-        self, table: Table, people: pd.DataFrame, weights: NDArray[Any] | None = None
+        self,
+        table: Table,
+        people: pd.DataFrame,
+        weights: NDArray[Any] | None = None,
+        contrast: Floats | None = None,
     ) -> NDArray[np.float64]:
         if type(self.final) is ThresholdedRegressor:
             size = TOGETHER if by_neighbours(self.estimator) or weights is not None else max(1, len(people))
@@ -307,6 +320,8 @@ class SklearnModel(Model):
         rows, asked = self.inputs(table.X), self.inputs(people)
         assert rows is not None
         assert asked is not None
+        if contrast is not None:
+            return linear.many_effects(self.final, rows, asked, table, contrast, weights)
         return linear.flip_effects(self.final, rows, asked if weights is None else weights @ asked, table)
 
     def _share_of_labels(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
@@ -328,15 +343,15 @@ class SklearnModel(Model):
     def parts(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
         return self.estimator, self.step_inputs(rows), self.step_inputs(people)
 
-    def pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
         coefficients = getattr(self.final, "coef_", None)
         if coefficients is None or np.size(coefficients) == 0 or not hasattr(self.final, "decision_function"):
             return None
-        inputs = self.inputs(people)
-        if inputs is None or np.ravel(coefficients).shape != (inputs.shape[1],):
+        inputs, counted = self.inputs(people), np.ones((1, 1)) if contrast is None else contrast
+        if inputs is None or np.atleast_2d(coefficients).shape != (counted.shape[1], inputs.shape[1]):
             return None
-        terms = inputs * np.ravel(coefficients)
-        bias = np.full(len(people), float(np.ravel(self.final.intercept_)[0]))
+        terms = inputs * (counted @ np.atleast_2d(coefficients))
+        bias = np.broadcast_to(counted @ np.broadcast_to(self.final.intercept_, counted.shape[1]), len(people))
         if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
             if isinstance(self.estimator.steps[-1][1], Pipeline):
                 return None
@@ -349,6 +364,18 @@ class SklearnModel(Model):
     def _given(self, X: pd.DataFrame) -> Any:
         """What the estimator is handed: the raw table, or our encoding of it."""
         return X if self.data is None else self.data.people(X)
+
+    def _scores(self, given: Any) -> NDArray[np.float64]:
+        """`[people × classes]`; a class that no label has any longer comes last."""
+        known = np.searchsorted(self.values, self.estimator.classes_)
+        if hasattr(self.estimator, "decision_function"):
+            found = np.asarray(self.estimator.decision_function(given), np.float64)
+            found = np.column_stack([-found / 2, found / 2]) if found.ndim == 1 else found
+        if not hasattr(self.estimator, "decision_function") or found.shape[1] != len(known):
+            found = np.log(np.clip(np.asarray(self.estimator.predict_proba(given), np.float64), CLIP, 1))
+        scores = np.repeat(found.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
+        scores[:, known] = found
+        return scores
 
     def _margin(self, given: Any) -> NDArray[np.float64]:
         threshold = _threshold(self.estimator)
@@ -368,6 +395,14 @@ def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats
     logits[decided & ~(logits > 0)] = SMALLEST
     logits[~decided & ~(logits <= 0)] = 0.0
     return np.where(np.isnan(margin), np.float32(np.nan), logits)
+
+
+def with_highest(scores: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
+    """Scores `[people × classes]` whose highest is that of the class decided, `decided [classes × people]`."""
+    found, said = scores.astype(np.float32), decided.argmax(axis=0)
+    off, rows = found.argmax(axis=1) != said, np.arange(len(found))
+    found[rows[off], said[off]] = np.nextafter(found[off].max(axis=1), np.float32(np.inf))
+    return found
 
 
 def _logit(share: Any) -> Any:
@@ -403,7 +438,7 @@ def _check(estimator: Any) -> None:
     except Exception as error:
         raise LearnerError(f"{name} does not say what kind of estimator it is: {_first_line(error)}") from error
     if not decides:
-        sentence = f"{name} is not a classifier; an audit is about decisions between two classes."
+        sentence = f"{name} is not a classifier; an audit is about decisions between classes."
         if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
             sentence += f" A regression on 0 and 1 decides as butfor.ThresholdedRegressor({name}(…))."
         raise LearnerError(sentence)

@@ -31,6 +31,7 @@ from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse, Table
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
+from butfor.mlp.stacked import StackedEngine
 
 ZEROS_PER_ENTRY = 3
 """How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
@@ -67,6 +68,9 @@ class FusedEngine(NetworkEngine):
         fits: Fits,
         progress: Progress | None,
     ) -> None:
+        if recipe.outputs > 1:  # what is compiled has a single logit
+            StackedEngine("cpu").train(recipe, rows, flip_sets, seeds, people, fits, progress)
+            return
         prepare()
         trainings = Trainings(recipe, rows, people, seeds, fits)
         with ThreadPoolExecutor(self.n_jobs) as pool:

@@ -62,7 +62,7 @@ class MLPLearner(Learner):
     def engines(self) -> tuple[str, ...]:
         return ("stacked", "fused", "joblib")
 
-    def split(self, labels: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def split(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Positions of training rows and of those, a stratified share, that steer early stopping in their stead."""
         at = np.arange(len(labels), dtype=np.float32)[:, None]
         parts = split_off_validation(at, labels, None, None, fraction=self.validation_fraction, seed=self.recipe.seed)
@@ -73,29 +73,27 @@ class MLPLearner(Learner):
         training."""
         from butfor.mlp.direct import train
 
-        train(replace(self.recipe, max_epochs=1), self.encoded(table).rows)
+        train(replace(self.recipe_for(table), max_epochs=1), self.rows(table))
 
     def fit(self, table: Table, labels: Floats) -> NetworkModel:
         """The reference's network, to the bit."""
         from butfor.mlp.direct import train
 
-        data = self.encoded(table)
-        rows = replace(data.rows, y=labels)
-        network = train(self.recipe, rows)
+        rows = replace(self.rows(table), y=labels)
+        network = train(self.recipe_for(table), rows)
         if not network.best_epoch:
             raise LearnerError(
                 f"Training diverged: no epoch had a finite validation loss (learning_rate={self.recipe.learning_rate:g}"
                 f", numeric='{self.encoder.numeric}'). Lower the learning rate, or scale the numeric columns."
             )
-        return NetworkModel(network, rows, data)
+        return NetworkModel(network, rows, self.encoded(table))
 
     def light(self, model: Model) -> Network:
         network: Network = model.network
         return network
 
     def restored(self, light: Network, table: Table) -> NetworkModel:
-        data = self.encoded(table)
-        return NetworkModel(light, data.rows, data)
+        return NetworkModel(light, self.rows(table), self.encoded(table))
 
     @property
     def own_seed(self) -> int:  # type: ignore[override]
@@ -133,6 +131,15 @@ class MLPLearner(Learner):
         encoded: _Encoded = self._remembered.of(table, lambda: _Encoded(self.encoder, table))
         return encoded
 
+    def rows(self, table: Table) -> Rows:
+        """Its rows with their labels, as the network takes them."""
+        data = self.encoded(table)
+        question = table.question if table.many else None
+        return Rows(data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32), question)
+
+    def recipe_for(self, table: Table) -> Recipe:
+        return replace(self.recipe, outputs=table.outputs)
+
 
 class _Encoded(EncodedTable):
     """With the validation rows, as the network takes them."""
@@ -141,8 +148,7 @@ class _Encoded(EncodedTable):
         if table.validation is None:
             raise SettingError("An MLP stops early by validation rows; give some, or let the audit set rows aside.")
         super().__init__(encoder, table)
-        X_val = self.encoder.transform(table.validation[0])
-        self.rows = Rows(self.X, table.zero_one, X_val, table.validation_zero_one)
+        self.X_val: Floats = self.encoder.transform(table.validation[0])
 
 
 class NetworkModel(Model):
@@ -155,6 +161,9 @@ class NetworkModel(Model):
     def logits(self, people: pd.DataFrame) -> Floats:
         return self.network.logits(self._data.people(people))
 
+    def scores(self, people: pd.DataFrame) -> Floats:
+        return self.logits(people)
+
     def person_keys(self, people: pd.DataFrame) -> list[int]:
         encoded = self._data.people(people)
         return [zlib.crc32(np.ascontiguousarray(x, dtype=np.float32).tobytes()) for x in encoded]
@@ -162,11 +171,11 @@ class NetworkModel(Model):
     def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Floats, Floats]:
         return self.rows.X, self._data.people(people)
 
-    def pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
         from butfor.mlp.linearize import linearize
 
         encoded = self._data.people(people)
-        local = linearize(self.network, encoded)
+        local = linearize(self.network, encoded, contrast)
         if not local.exact:
             return None
         return named_pulls(self.encoder.by_column(local.theta * encoded), local.bias, list(people.columns))
@@ -190,7 +199,8 @@ class NetworkEngine(Engine):
         people = np.ascontiguousarray(people, dtype=np.float32)
         check_work(rows, flip_sets, people)
         seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
-        fits = Fits.empty(len(flip_sets), len(people), recipe.parameters(rows.d) if weights else 0)
+        answers = len(people) * recipe.outputs
+        fits = Fits.empty(len(flip_sets), answers, recipe.parameters(rows.d) if weights else 0)
         self.train(recipe, rows, flip_sets, seeds, people, fits, progress)
         return fits
 
@@ -219,9 +229,8 @@ class _Bound(Bound):
     """A network engine with the encoded rows and people."""
 
     def __init__(self, engine: NetworkEngine, learner: MLPLearner, table: Table, people: pd.DataFrame) -> None:
-        data = learner.encoded(table)
-        self._engine, self._recipe, self._rows = engine, learner.recipe, data.rows
-        self._people = np.array(data.people(people))
+        self._engine, self._recipe, self._rows = engine, learner.recipe_for(table), learner.rows(table)
+        self._people = np.array(learner.encoded(table).people(people))
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         flip_sets = [training.flips for training in trainings]

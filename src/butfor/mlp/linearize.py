@@ -39,11 +39,12 @@ def active_neurons(network: Network, X: Floats, threshold: float | None = None) 
     return [layer > limit for layer in network.hidden_layers(X)]
 
 
-def linearize(network: Network, X: Floats) -> LocalLinear:
-    """The local linear model at each row of `X [rows × inputs]`."""
-    rows = len(X)
-    theta = np.repeat(network.weights[-1].astype(np.float64), rows, axis=0)
-    bias = np.full(rows, float(network.biases[-1][0]))
+def linearize(network: Network, X: Floats, contrast: Floats | None = None) -> LocalLinear:
+    """The local linear model at each row of `X [rows × inputs]`; of several outputs that of their sum, as `contrast
+    [rows × outputs]` counts them."""
+    counted = np.ones((len(X), 1)) if contrast is None else contrast
+    theta = counted @ network.weights[-1].astype(np.float64)
+    bias = counted @ network.biases[-1].astype(np.float64)
     layers = list(zip(network.weights, network.biases, active_neurons(network, X), strict=False))
     for W, b, active in reversed(layers):
         theta *= active

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.protocols import Floats, MakesLearner, two_classes
+from butfor.learn.protocols import Floats, MakesLearner, label_values
 from butfor.mlp.recipe import Network, Recipe, Rows
 
 
 class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
-    """A small feed-forward network for two classes, trained to the last bit the same every time.
+    """A small feed-forward network, trained to the last bit the same every time.
 
-    Adam on mean binary cross-entropy, early stopping on the best validation loss. After `fit`,
-    `network_` holds the weights, `classes_` the two labels (the second is what a positive logit
-    means), `best_epoch_` the epoch whose weights were kept.
+    Adam on mean binary cross-entropy, of more than two classes on mean cross-entropy of the softmax; early stopping on
+    the best validation loss. After `fit`, `network_` holds the weights, `classes_` the labels (of two the second is
+    what a positive logit means), `best_epoch_` the epoch whose weights were kept.
 
     Parameters
     ----------
@@ -70,12 +71,13 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         )
 
     def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> MLP:
-        """Train on rows `X [n × d]` with labels `y [n]` of two values."""
+        """Train on rows `X [n × d]` with labels `y [n]`."""
         recipe = self.recipe()
         encoded, given = validate_data(self, X, y, dtype=np.float32)
         check_classification_targets(given)
-        self.classes_ = two_classes(given)
-        labels = (given == self.classes_[1]).astype(np.float32)
+        self.classes_ = label_values(given)
+        recipe = replace(recipe, outputs=len(self.classes_) if len(self.classes_) > 2 else 1)
+        labels = np.searchsorted(self.classes_, given).astype(np.float32)
         X_val, y_val = (None, None) if validation is None else self._check_validation(*validation)
         rows = split_off_validation(encoded, labels, X_val, y_val, fraction=self.validation_fraction, seed=recipe.seed)
         from butfor.mlp.direct import train
@@ -85,25 +87,22 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Logits `[rows]`; above 0 means `classes_[1]`."""
+        """Logits `[rows]`; above 0 means `classes_[1]`. Of more than two classes scores `[rows × classes]`."""
         check_is_fitted(self)
         return self.network_.logits(validate_data(self, X, dtype=np.float32, reset=False))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        logits = self.decision_function(X)
-        return self.classes_[(logits > 0).astype(np.int64)]
+        check_is_fitted(self)
+        return self.classes_[self.network_.predict(validate_data(self, X, dtype=np.float32, reset=False))]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities `[rows × 2]`, in the order of `classes_`."""
-        from scipy.special import expit
+        """Probabilities `[rows × classes]`, in the order of `classes_`."""
+        from scipy.special import expit, softmax
 
-        positive = expit(self.decision_function(X).astype(np.float64))
-        return np.column_stack([1 - positive, positive])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+        logits = self.decision_function(X).astype(np.float64)
+        if logits.ndim == 2:
+            return np.asarray(softmax(logits, axis=1))
+        return np.column_stack([1 - expit(logits), expit(logits)])
 
     def _check_validation(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
         X_val: Floats = check_array(X, dtype=np.float32, input_name="validation rows")
@@ -117,21 +116,22 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         unknown = np.setdiff1d(y_val, self.classes_)
         if unknown.size:
             raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
-        return X_val, (y_val == self.classes_[1]).astype(np.float32)
+        return X_val, np.searchsorted(self.classes_, y_val).astype(np.float32)
 
 
 def split_off_validation(
-    X: Floats, y: Floats, X_val: Floats | None, y_val: Floats | None, *, fraction: float, seed: int
+    X: Floats, y: NDArray[Any], X_val: Floats | None, y_val: Floats | None, *, fraction: float, seed: int
 ) -> Rows:
     """Training and validation rows; a stratified share is set aside where none are given."""
     if X_val is not None and y_val is not None:
         return Rows(X, y, X_val, y_val)
     if not 0 < fraction < 1:
         raise SettingError(f"validation_fraction={fraction} must lie between 0 and 1.")
-    if min(np.bincount(y.astype(np.int64), minlength=2)) < 2 or len(y) * min(fraction, 1 - fraction) < 2:
+    counts = np.bincount(y.astype(np.int64), minlength=2)
+    if min(counts) < 2 or len(y) * min(fraction, 1 - fraction) < len(counts):
         raise TableError(
-            f"n_samples={len(y)} with {int(y.sum())} of one class and {int((1 - y).sum())} of the other is too "
-            "few to set validation rows aside: give validation rows, or at least two rows of each class."
+            f"n_samples={len(y)} with {listed(counts)} of the classes is too few to set validation rows aside: give "
+            "validation rows, or at least two rows of each class."
         )
     X, X_val, y, y_val = train_test_split(X, y, test_size=fraction, stratify=y, random_state=seed)
     return Rows(X, y, X_val, y_val)

@@ -64,6 +64,7 @@ def can_train(recipe: Recipe, rows: Rows, people: Floats, device: torch.device) 
     """Whether this plan applies to these networks, rows, people and device."""
     return (
         device.type == "cuda"
+        and recipe.outputs == 1
         and torch.version.cuda is not None
         and 1 <= len(recipe.hidden) <= DEEPEST
         and _order_bytes(recipe, rows.n) <= MOST_ORDER_BYTES

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import Floats
+from butfor.learn.question import Question
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
 MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
@@ -36,6 +37,8 @@ class Recipe:
     patience: int = 10
     batch_size: int | None = 128
     seed: int = 0
+    outputs: int = 1
+    """Numbers that the network says: a logit or, of more than two classes, as many scores. The labels decide it."""
 
     def __post_init__(self) -> None:
         if any(width < 1 for width in self.hidden):
@@ -61,8 +64,8 @@ class Recipe:
             raise SettingError(f"seed={self.seed} must be a whole number from 0 to {LAST_SEED - 1}.")
 
     def widths(self, inputs: int) -> tuple[int, ...]:
-        """Neurons per layer from the inputs to the single logit."""
-        return (inputs, *self.hidden, 1)
+        """Neurons per layer from the inputs to the logit or the scores."""
+        return (inputs, *self.hidden, self.outputs)
 
     def parameters(self, inputs: int) -> int:
         """How many numbers one network has."""
@@ -70,7 +73,9 @@ class Recipe:
         return sum(out * (into + 1) for into, out in pairwise(widths))
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"hidden": list(self.hidden)}
+        settings = asdict(self) | {"hidden": list(self.hidden)}
+        del settings["outputs"]
+        return settings
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Recipe:
@@ -79,12 +84,14 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Encoded training rows `X [n × d]`, labels `y [n]` in {0, 1}, and validation rows."""
+    """Encoded training rows `X [n × d]`, labels `y [n]` by number, and validation rows. Of more than two classes
+    `question` says what a flip makes of a label."""
 
     X: Floats
     y: Floats
     X_val: Floats
     y_val: Floats
+    question: Question | None = None
 
     def __post_init__(self) -> None:
         for name in ("X", "y", "X_val", "y_val"):
@@ -99,10 +106,14 @@ class Rows:
         return int(self.X.shape[1])
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
-        """y with the given positions turned; turning a set twice gives y back."""
-        y = self.y.copy()
-        y[list(flips)] = 1 - y[list(flips)]
+        """y with the given positions turned."""
+        y, at = self.y.copy(), list(flips)
+        y[at] = 1 - y[at] if self.question is None else self.question.new[at]
         return y
+
+    def margins(self, logits: Floats) -> Floats:
+        """Logits from what a network says."""
+        return logits if self.question is None else self.question.margins(logits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +144,14 @@ class Network:
         return self._forward(X)[:-1]
 
     def logits(self, X: Floats) -> Floats:
-        """f before the sigmoid, `[rows]`; class 1 where it is above 0."""
-        return self._forward(X)[-1][:, 0]
+        """f before the sigmoid, `[rows]`; class 1 where it is above 0. Of more than two classes, before the softmax,
+        `[rows × classes]`; the class with the highest one."""
+        outputs = self._forward(X)[-1]
+        return outputs[:, 0] if self.recipe.outputs == 1 else outputs
 
     def predict(self, X: Floats) -> NDArray[np.int64]:
-        return (self.logits(X) > 0).astype(np.int64)
+        logits = self.logits(X)
+        return (logits > 0).astype(np.int64) if logits.ndim == 1 else logits.argmax(axis=1)
 
     def _forward(self, X: Floats) -> list[Floats]:
         import torch
@@ -159,8 +173,8 @@ class Network:
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """K trained networks: `logits [K × people]`, the kept epoch, and the weights packed
-    `[K × parameters]` in PyTorch's order (W₁ row by row, b₁, W₂, …)."""
+    """K trained networks: `logits [K × people]`, of more than two classes `[K × people · classes]`, the kept epoch, and
+    the weights packed `[K × parameters]` in PyTorch's order (W₁ row by row, b₁, W₂, …)."""
 
     logits: Floats
     best_epoch: NDArray[np.int64]

@@ -6,13 +6,14 @@ not confirm. It is float32 on one CPU thread and leaves torch's seed and threads
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import GENERATOR
@@ -63,7 +64,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
     X, y = torch.from_numpy(rows.X), torch.from_numpy(rows.labels(flips))
     X_val, y_val = torch.from_numpy(rows.X_val), torch.from_numpy(rows.y_val)
     f = initial_network(recipe, rows.d)
-    loss = nn.BCEWithLogitsLoss()
+    loss = mean_loss(recipe)
     adam = torch.optim.Adam(f.parameters(), lr=recipe.learning_rate)
     best_loss, best_epoch, best_weights = float("inf"), 0, _copied(f)
     epoch = 0
@@ -72,16 +73,23 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
             # The full batch is the data itself: gathering it in order would only copy it.
             inputs, labels = (X, y) if recipe.batch_size is None else (X[batch], y[batch])
             adam.zero_grad()
-            loss(f(inputs)[:, 0], labels).backward()
+            loss(f(inputs), labels).backward()
             adam.step()
         with torch.no_grad():
-            validation_loss = loss(f(X_val)[:, 0], y_val).item()
+            validation_loss = loss(f(X_val), y_val).item()
         if validation_loss < best_loss:
             best_loss, best_epoch, best_weights = validation_loss, epoch, _copied(f)
         if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
             break
     tensors = [tensor.numpy() for tensor in best_weights]
     return Network(tuple(tensors[0::2]), tuple(tensors[1::2]), recipe, best_epoch, epoch, best_loss)
+
+
+def mean_loss(recipe: Recipe) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Step 3: mean binary cross-entropy of the logit, of more than two classes mean cross-entropy of the softmax."""
+    if recipe.outputs == 1:
+        return lambda outputs, labels: binary_cross_entropy_with_logits(outputs[:, 0], labels)
+    return lambda outputs, labels: cross_entropy(outputs, labels.long())
 
 
 def _copied(f: nn.Sequential) -> list[torch.Tensor]:
@@ -100,7 +108,7 @@ def fit_many(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: F
     else:
         networks = [train(recipe, rows, flips) for flips in flip_sets]
     return Fits(
-        logits=np.array([f.logits(people) for f in networks], np.float32).reshape(-1, len(people)),
+        logits=np.array([f.logits(people).ravel() for f in networks], np.float32).reshape(len(networks), -1),
         best_epoch=np.array([f.best_epoch for f in networks], np.int64),
         epochs=np.array([f.epochs for f in networks], np.int64),
         validation_loss=np.array([f.validation_loss for f in networks], np.float32),

@@ -77,7 +77,7 @@ def _train(stack: Stack, progress: Progress | None, weights: bool) -> tuple[np.n
     if progress:
         progress(going)
     people = stack.data.people.expand(len(stack.kept), -1, -1)
-    logits = forward(stack.layers(stack.weights), stack.recipe.activation, people)[1]
+    logits = forward(stack.layers(stack.weights), stack.recipe.activation, people)[1].flatten(1)
     losses = stack.losses[np.arange(len(stack.kept)), stack.kept]
     wanted = stack.weights if weights else stack.weights[:, :0]
     return logits.cpu().numpy(), stack.kept, stack.ran, losses, wanted.cpu().numpy()

@@ -3,8 +3,8 @@
 S networks share rows and recipe and differ in seed and labels, so that one step of all of them is a handful of batched
 matrix products. A network leaves the stack at the end of the epoch in which it stops.
 
-Shapes: S networks, B rows of a batch, P directions, p numbers in a network, packed in PyTorch's order. The first axis
-is always the network.
+Shapes: S networks, B rows of a batch, K outputs (1 of two classes, else one per class), P directions, p numbers in a
+network, packed in PyTorch's order. The first axis is always the network.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
 from butfor.learn.protocols import Floats
 from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, BACKWARD
@@ -164,8 +164,10 @@ class Stack:
 
     def _validation_losses(self, w: Tensor) -> Tensor:
         X, y = self.validation(len(w))
-        logits = forward(self.layers(w), self.recipe.activation, X)[1]
-        return binary_cross_entropy_with_logits(logits, y, reduction="none").mean(1)
+        outputs = forward(self.layers(w), self.recipe.activation, X)[1]
+        if self.recipe.outputs == 1:
+            return binary_cross_entropy_with_logits(outputs[:, :, 0], y, reduction="none").mean(1)
+        return cross_entropy(outputs.mT, y.long(), reduction="none").mean(1)
 
     def validation(self, S: int) -> tuple[Tensor, Tensor]:
         """The same validation rows for S networks, without a copy."""
@@ -180,23 +182,29 @@ class Stack:
 
 
 def forward(layers: Layers, activation: str, X: Tensor) -> tuple[list[Tensor], Tensor]:
-    """What goes into each layer, `[S × rows × in]`, and the logits, `[S × rows]`, of rows `X [S × rows × d]`."""
+    """What goes into each layer, `[S × rows × in]`, and the outputs, `[S × rows × K]`, of rows `X [S × rows × d]`."""
     inputs = [X]
     for W, b in layers[:-1]:
         inputs.append(ACTIVATION_FUNCTIONS[activation](torch.baddbmm(b[:, None], inputs[-1], W.mT)))
     W, b = layers[-1]
-    return inputs, torch.baddbmm(b[:, None], inputs[-1], W.mT)[:, :, 0]
+    return inputs, torch.baddbmm(b[:, None], inputs[-1], W.mT)
 
 
-def logit_gradients(layers: Layers, activation: str, X: Tensor) -> Tensor:
-    """∂logit/∂w of each row of `X [S × rows × d]`, `[S × rows × p]`."""
-    inputs, logits = forward(layers, activation, X)
-    delta, parts = torch.ones_like(logits)[:, :, None], []
+def logit_gradients(layers: Layers, activation: str, X: Tensor, contrast: Tensor | None = None) -> Tensor:
+    """∂logit/∂w of each row of `X [S × rows × d]`, `[S × rows × p]`; of the sum of outputs that `contrast [S × rows ×
+    K]` says."""
+    inputs, outputs = forward(layers, activation, X)
+    delta, parts = torch.ones_like(outputs) if contrast is None else contrast, []
     for (W, _), h in zip(reversed(layers), reversed(inputs), strict=True):
         parts += [delta, (delta[..., None] * h[:, :, None]).flatten(2)]
         if h is not X:
             delta = BACKWARD[activation](torch.bmm(delta, W), h)
     return torch.cat(parts[::-1], dim=2)
+
+
+def hot(codes: Tensor, like: Tensor) -> Tensor:
+    """Labels by number `[S × B]` as 0 and 1 per class, `[S × B × K]`."""
+    return one_hot(codes.long(), like.shape[2]).to(like.dtype)
 
 
 def slope(activation: str, h: Tensor) -> Tensor:
@@ -219,9 +227,11 @@ class Curvature:
 
     def __init__(self, layers: Layers, activation: str, X: Tensor, y: Tensor) -> None:
         self.layers, self.activation = layers, activation
-        self.inputs, logits = forward(layers, activation, X)
-        self.probability = torch.sigmoid(logits)[:, :, None]
-        self.deltas = [(self.probability - y[:, :, None]) / X.shape[1]]
+        self.inputs, outputs = forward(layers, activation, X)
+        self.many = outputs.shape[2] > 1
+        self.probability = torch.softmax(outputs, dim=2) if self.many else torch.sigmoid(outputs)
+        targets = hot(y, outputs) if self.many else y[:, :, None]
+        self.deltas = [(self.probability - targets) / X.shape[1]]
         self.pulls: list[Tensor] = []
         """∂loss/∂(output of hidden layer l's activation), `[S × B × width]`."""
         for (W, _), h in zip(layers[:0:-1], self.inputs[:0:-1], strict=True):
@@ -239,8 +249,9 @@ class Curvature:
             parts += [torch.bmm(delta.mT, h).flatten(1), delta.sum(1)]
         return torch.cat(parts, dim=1)
 
-    def products(self, directions: Layers) -> tuple[Tensor, Tensor]:
-        """J·direction `[S × B × P]` and H·direction `[S × P × p]` for P directions in network shape."""
+    def products(self, directions: Layers, moves: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """J·direction `[S × B × P]` and H·direction `[S × P × p]` for P directions in network shape. Of several outputs
+        J is that of their sum, as `moves [S × B × K]` counts them."""
         S, P = directions[0][1].shape[:2]
         B, widest = self.probability.shape[1], max(b.shape[1] for _, b in self.layers)
         sums = [
@@ -256,7 +267,11 @@ class Curvature:
             for dW, db in directions
         ]
         rows = max(16, TILE[self.probability.device.type] // (S * P * widest))
-        tangents = [self._tile(slice(first, first + rows), P, laid, sums) for first in range(0, B, rows)]
+        tangents = []
+        for first in range(0, B, rows):
+            tile = slice(first, first + rows)
+            outputs = self._tile(tile, P, laid, sums)
+            tangents.append(outputs[..., 0] if moves is None else (outputs * moves[:, tile, None]).sum(-1))
         parts = []
         for (W, _), (outer, inner, bias) in zip(self.layers, sums, strict=True):
             out, into = W.shape[1:]
@@ -271,7 +286,7 @@ class Curvature:
         directions: Sequence[tuple[Tensor, Tensor, Tensor]],
         sums: Sequence[tuple[Tensor, Tensor, Tensor]],
     ) -> Tensor:
-        """Pearlmutter's R-operator on some rows: returns their J·direction `[S × rows × P]`, adds their part of
+        """Pearlmutter's R-operator on some rows: returns their J·direction `[S × rows × P × K]`, adds their part of
         H·direction to `sums`. Directions come as weights `[S × in × P·out]`, again as `[S × out × P·in]`, and biases.
         Tangents lie as `[S × rows × P × width]`: with one weight matrix for all directions that is a matrix of
         rows·P rows, with one input for all directions a matrix of P·width columns."""
@@ -286,7 +301,11 @@ class Curvature:
             if layer < len(self.slopes):
                 tangents[-1] *= self.slopes[layer][:, tile, None]
         probability = self.probability[:, tile, None]
-        by_delta = tangents[-1] * (probability * (1 - probability) / self.probability.shape[1])
+        if self.many:
+            mean = (probability * tangents[-1]).sum(-1, keepdim=True)
+            by_delta = probability * (tangents[-1] - mean) / self.probability.shape[1]
+        else:
+            by_delta = tangents[-1] * (probability * (1 - probability) / self.probability.shape[1])
         for layer in reversed(range(len(self.layers))):
             outer, inner, bias = sums[layer]
             outer.baddbmm_(by_delta.view(S, R, -1).mT, inputs[layer])
@@ -301,4 +320,4 @@ class Curvature:
                 if self.activation != "relu":
                     pull = self.pulls[layer - 1][:, tile] * bend(self.activation, h)
                     by_delta.addcmul_(dh, pull[:, :, None])
-        return tangents[-1][..., 0]
+        return tangents[-1]

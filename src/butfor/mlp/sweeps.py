@@ -13,7 +13,9 @@ kept epoch, or the validation loss after some epoch) by the state after the step
     λ_w  = λ_w' + H(w)λ_g             λ_m = β₁λ_m'        λ_v = β₂λ_v'
     ∂/∂y_i ← ∂/∂y_i − (1/B)·J_i(w)·λ_g            for the rows i of the batch, J_i = ∂logit_i/∂w
 
-The product J_i·λ_g is the forward half of the Hessian product, so the labels' derivative costs nothing more.
+The product J_i·λ_g is the forward half of the Hessian product, so the labels' derivative costs nothing more. Of more
+than two classes y_i goes from 0 to 1 on the way from one label to another, and J_i is that of the difference of their
+scores; a person's logit is the difference of the two scores that the question is about.
 Which epoch's weights are kept is a choice, constant between the label values where it jumps: it is not
 differentiated, and neither is a ReLU at its kink.
 
@@ -40,7 +42,7 @@ from butfor.learn.protocols import FlipSet, Floats
 from butfor.mlp.onethread import one_thread
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows
 from butfor.mlp.stacked import float32_products, present
-from butfor.mlp.stacks import Crew, Curvature, Data, Positions, Stack, State, forward, logit_gradients
+from butfor.mlp.stacks import Crew, Curvature, Data, Positions, Stack, State, forward, hot, logit_gradients
 
 Numbers = NDArray[np.floating[Any]]
 
@@ -58,13 +60,13 @@ MOST_DIRECTIONS = {"cpu": 32, "cuda": 4096}
 class GradientResult:
     """One training run and its derivatives by the labels.
 
-    `labels [n]` were trained on and `network` was kept; `logits [people]` are its own and `gradient [people × n]`
-    is ∂logit/∂y_i. Of the epochs with the lowest validation losses, the kept one first: which they are,
+    `network` was kept; `logits [people]` are its own and `gradient [people × n]` is ∂logit/∂y_i, where `moves [n]` is
+    how far a flip moves y_i. Of the epochs with the lowest validation losses, the kept one first: which they are,
     `epochs [E]`; the logits after each, `epoch_logits [E × people]`; its validation loss, `validation_losses [E]`,
     and ∂loss/∂y_i, `validation_gradients [E × n]`.
     """
 
-    labels: Floats
+    moves: Floats
     logits: Numbers
     gradient: Numbers
     network: Network
@@ -77,15 +79,15 @@ class GradientResult:
         """How likely each epoch is the kept one once label i is turned, `[E × n]`: from the predicted validation
         losses, whose differences mean little below `tolerance`."""
         if len(self.epochs) == 1:
-            return np.ones((1, len(self.labels)))
-        losses = self.validation_losses[:, None] + (1 - 2 * self.labels) * self.validation_gradients
+            return np.ones((1, len(self.moves)))
+        losses = self.validation_losses[:, None] + self.moves * self.validation_gradients
         weights: Numbers = np.exp((losses.min(axis=0) - losses) / tolerance)
         return weights / weights.sum(axis=0)
 
     def flip_effects(self, tolerance: float) -> Numbers:
         """The predicted change of the logit if label i were turned, `[people × n]`."""
         jumps = (self.epoch_logits - self.logits).T @ self.chances(tolerance)
-        return jumps.astype(self.gradient.dtype) + (1 - 2 * self.labels) * self.gradient
+        return jumps.astype(self.gradient.dtype) + self.moves * self.gradient
 
 
 class Sweep(NamedTuple):
@@ -206,6 +208,10 @@ class Block(Stack):
     ) -> None:
         self.sweeps, self.labels = sweeps, np.array([rows.labels(sweep.flips) for sweep in sweeps])
         super().__init__(recipe, data, self.labels, [sweep.seed for sweep in sweeps], halt)
+        self.question = rows.question
+        if self.question is not None:
+            self.new = self.index(self.question.new)
+            self.towards = torch.from_numpy(self.question.towards).to(data.X.device)
         state = len(State._fields) * self.p * data.X.element_size() * len(sweeps)
         self.tape = Tape(max(1, memory_limit // (4 * state)))
         self.course, self.members = [self.weights.clone()], [np.arange(len(sweeps))]
@@ -231,11 +237,12 @@ class Block(Stack):
         self.order = np.argsort(-self.last, kind="stable")
         self.place = np.argsort(self.order)
         people = self._people()
-        outcomes, logits = self._outcomes(people), self._epoch_logits(people)
+        contrast = self._contrast(people)
+        outcomes, logits = self._outcomes(people, contrast), self._epoch_logits(people, contrast)
         gradients, width, weights = self._walk(outcomes).cpu().numpy(), outcomes.shape[1], self.weights.cpu().numpy()
         return [
             GradientResult(
-                labels=self.labels[s],
+                moves=1 - 2 * self.labels[s] if self.question is None else np.ones_like(self.labels[s]),
                 logits=logits[s, 0, : sweep.outcomes],
                 gradient=gradients[s, : sweep.outcomes],
                 network=self._network(s, weights[s]),
@@ -254,28 +261,39 @@ class Block(Stack):
             row[: len(sweep.people)] = sweep.people
         return self.data.people[self.index(at)]
 
-    def _outcomes(self, people: Tensor) -> Tensor:
+    def _contrast(self, people: Tensor) -> Tensor | None:
+        """Of more than two classes: how each score of a person counts for the logit, `[S × P × K]`."""
+        if self.question is None:
+            return None
+        scores = forward(self.layers(self.weights), self.recipe.activation, people)[1]
+        best, rival = (scores.masked_fill(out, -torch.inf).argmax(2) for out in (~self.towards, self.towards))
+        return hot(best, scores) - hot(rival, scores)
+
+    def _outcomes(self, people: Tensor, contrast: Tensor | None) -> Tensor:
         """∂logit/∂w of each network's people after the kept epoch, or of the sums of them, `[S × outcomes × p]`."""
         layers, mixed = self.layers(self.weights), self.mixed
         if mixed is None:
-            return logit_gradients(layers, self.recipe.activation, people)
+            return logit_gradients(layers, self.recipe.activation, people, contrast)
         total = self.weights.new_zeros(len(people), mixed.shape[1], self.p)
         for first in range(0, people.shape[1], SUMMED):
             some = slice(first, first + SUMMED)
-            total += mixed[:, :, some] @ logit_gradients(layers, self.recipe.activation, people[:, some])
+            ours = None if contrast is None else contrast[:, some]
+            total += mixed[:, :, some] @ logit_gradients(layers, self.recipe.activation, people[:, some], ours)
         return total
 
     def _weights(self, epoch: int, networks: Positions) -> Tensor:
         """These networks' weights after an epoch, `[networks × p]`."""
         return self.course[epoch][self.index(np.searchsorted(self.members[epoch], networks))]
 
-    def _epoch_logits(self, people: Tensor) -> Numbers:
+    def _epoch_logits(self, people: Tensor, contrast: Tensor | None) -> Numbers:
         """The people's logits after each of the epochs asked for, `[S × E × P]`."""
         logits: Numbers = np.zeros((*self.asked.shape, people.shape[1]), people.new_zeros(0).cpu().numpy().dtype)
         for epoch in np.unique(self.asked[self.asked >= 0]):
             networks, number = np.nonzero(self.asked == epoch)
             layers = self.layers(self._weights(epoch, networks))
-            after = forward(layers, self.recipe.activation, people[self.index(networks)])[1]
+            at = self.index(networks)
+            after = forward(layers, self.recipe.activation, people[at])[1]
+            after = after[:, :, 0] if contrast is None else (after * contrast[at]).sum(2)
             logits[networks, number] = after.cpu().numpy()
         return logits if self.mixed is None else logits @ self.mixed.mT.cpu().numpy()
 
@@ -340,11 +358,12 @@ class Block(Stack):
         by_g.add_(adjoint.m, alpha=1 - BETA1)
         adjoint.m *= BETA1
         adjoint.v *= BETA2
+        moves = self._moves(y, at, curvature.probability)
         most = MOST_DIRECTIONS[g.device.type]
         for first in range(0, by_g.shape[1], most):
             self.refuse_if_halted()
             some = slice(first, first + most)
-            tangents, products = curvature.products(self.layers(by_g[:, some]))
+            tangents, products = curvature.products(self.layers(by_g[:, some]), moves)
             adjoint.w[:, some] += products
             if at is None:
                 adjoint.y[:, :, some].sub_(tangents, alpha=1 / self.n)
@@ -352,6 +371,13 @@ class Block(Stack):
                 # A batch holds no row twice, so that adding by position loses nothing.
                 network = torch.arange(len(at), device=at.device)[:, None]
                 adjoint.y[network, at, some] -= tangents / at.shape[1]
+
+    def _moves(self, y: Tensor, at: Tensor | None, like: Tensor) -> Tensor | None:
+        """Of more than two classes: from the label of each row of a batch to the one that a flip gives it."""
+        if self.question is None:
+            return None
+        new = self.new.expand(len(y), -1) if at is None else self.new[at]
+        return hot(new, like) - hot(y, like)
 
 
 def _lowest(losses: Numbers, epochs: int) -> list[int]:

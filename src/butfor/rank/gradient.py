@@ -125,7 +125,7 @@ class Gradient(NetworkRanking):
 
         sweeps = [Sweep(network.recipe.seed, (), np.arange(len(people))) for network in networks]
         for network, effects in zip(networks, self._effects(networks[0].recipe, rows, sweeps, people), strict=True):
-            yield effects * away(network.logits(people))[:, None]
+            yield effects * away(rows.margins(network.logits(people)))[:, None]
 
     def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Numbers, out: int) -> Numbers:
         return next(self.total_members([model], table, people, weights, out))

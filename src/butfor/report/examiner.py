@@ -46,6 +46,8 @@ class Impact:
 
 def favourable_of(run: Mapping[str, Any]) -> str:
     """The decision that people would rather have; where none is named as adverse, the second label."""
+    if run.get("sides"):
+        return str(run["sides"][1])
     first, second = map(str, run["label_names"])
     return first if run.get("adverse") == second else second
 

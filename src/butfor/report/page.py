@@ -111,7 +111,7 @@ def standard_page(found: Standards, table: str | None = None) -> str:
 
 def review_page(population: Population) -> str:
     """What a review changed, before and after side by side."""
-    r, names = population.reviewed, [str(name) for name in population.run["label_names"]]
+    r, names = population.reviewed, [str(name) for name in population.run.get("sides") or population.run["label_names"]]
     assert r is not None
     groups = [(f"{group}: decided '{r.favourable}'", *map(percent, rates)) for group, rates in r.rates.items()]
     standing = [(f"{name}: by the standard of the others", before, after) for name, before, after in r.differences]

@@ -114,7 +114,7 @@ def brief(verdict: Verdict) -> dict[str, Any]:
 def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:
     """The person beside the flipped rows; at most so many of them, and so many columns: those that differ first.
     `lines` has a column's name, the person's value, and each row's with whether it differs."""
-    rows, names = verdict.flip_set[:flips], verdict.label_names
+    rows = verdict.flip_set[:flips]
     every = []
     for column, own in verdict.values.items():
         cells = [(shown(row.values[column], longest), differs(own, row.values[column])) for row in rows]
@@ -123,7 +123,7 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
     return {
         "lines": [every[k] for k in sorted(first)],
         "flips": [
-            tuple(shown(each, longest) for each in (row.row, row.label, names[row.label == names[0]])) for row in rows
+            tuple(shown(each, longest) for each in (row.row, row.label, verdict.label_after(row.label))) for row in rows
         ],
         "doubts": [] if verdict.doubted is None else ["" if r.doubt is None else f"{r.doubt:.2f}" for r in rows],
         "more_rows": len(verdict.flip_set) - len(rows),

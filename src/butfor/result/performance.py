@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from butfor.data.check import Concern
 from butfor.result.record import percent, plain
 
-ZeroOne = NDArray[np.integer[Any]]
+ZeroOne = Codes = NDArray[np.integer[Any]]
 RATES = ["base_rate", "selection_rate", "error_rate", "false_positive_rate", "false_negative_rate"]
 
 
@@ -32,16 +32,28 @@ class Performance:
 
     @classmethod
     def of(
-        cls, groups: pd.Series, truth: ZeroOne, decided: ZeroOne, commoner: int, positive: str, order: Sequence[Any]
+        cls,
+        groups: pd.Series,
+        truth: Codes,
+        decided: Codes,
+        commoner: int,
+        sides: Callable[[Codes], NDArray[np.bool_]],
+        positive: str | None,
+        order: Sequence[Any],
     ) -> Performance:
-        """From people's groups, their 0/1 labels and decisions, and the commoner label of the training rows. `order`:
-        how the groups are listed."""
+        """From people's groups, their labels and decisions by number, and the commonest label of the training rows.
+        `sides` says which of them count as `positive`; where that is None, none do. `order`: how the groups are
+        listed."""
+        rates = _rates(groups, *(sides(codes).astype(np.int64) for codes in (truth, decided)))
+        rates["error_rate"] = pd.Series(truth != decided).groupby(groups.astype(str).to_numpy()).mean()
+        if positive is None:
+            rates[[name for name in RATES if name != "error_rate"]] = np.nan
         return cls(
             people=len(truth),
             accuracy=float((truth == decided).mean()),
             majority=float((truth == commoner).mean()),
-            positive=positive,
-            rates=_rates(groups, truth, decided).loc[list(map(str, order))].rename_axis(str(groups.name)),
+            positive=positive or "",
+            rates=rates.loc[list(map(str, order))].rename_axis(str(groups.name)),
         )
 
     @property

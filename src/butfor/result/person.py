@@ -88,6 +88,12 @@ class Person:
     switch_changes: bool | None = None
     """Whether the decision changes when the protected attribute alone is switched; None where the model is blind to it
     or that was not asked."""
+    decision: str | None = None
+    """With more than two labels, the one decided: the logit is the margin of another decision over it."""
+    new_label: str | None = None
+    """The label that the flips give, then."""
+    turned_into: str | None = None
+    """The decision after the flips, then."""
     pulls: dict[str, float] | None = None
     """How far each column pulls this person's logit, up or down, by the local linear model; None without one."""
 
@@ -105,6 +111,10 @@ class Person:
             raise ValueError("counterfactual_logit must be there where flip_set is, and only there")
         if self.counterfactual_logit is not None and (self.counterfactual_logit > 0) == (self.logit > 0):
             raise ValueError("counterfactual_logit must be on the other side of 0 than logit")
+        if (self.decision is None) != (self.new_label is None):
+            raise ValueError("new_label must be there where decision is, and only there")
+        if (self.turned_into is None) == bool(self.flip_set and self.decision is not None):
+            raise ValueError("turned_into must be there where decision and flip_set are, and only there")
         if len(self.flip_set) > self.flippable:
             raise ValueError(f"flip_set must have at most {self.flippable} labels, those that may be flipped")
         if (self.at_least is None) != (self.proof is None):

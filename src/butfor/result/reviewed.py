@@ -32,6 +32,8 @@ class Reviewed(Flipped):
     expected: tuple[float, bool]
     before: tuple[GroupStandard, ...] = ()
     after: tuple[GroupStandard, ...] = ()
+    corrected_to: tuple[str, ...] = ()
+    """With more than two labels, what the corrected ones are now."""
 
     @classmethod
     def of(cls, recorded: Mapping[str, Any]) -> Self:

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from butfor.errors import ReplayError
+from butfor.learn.question import MOST_CLASSES
 from butfor.result.flipped import ClosedGap, OneStandard
 from butfor.result.groups import Shuffles
 from butfor.result.labels import LabelValue
@@ -35,7 +36,7 @@ NAME_ONE = "Name a JSON file that butfor wrote."
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-Names = Annotated[list[str], Meta(min_length=2, max_length=2)]
+Names = Annotated[list[str], Meta(min_length=2, max_length=MOST_CLASSES)]
 
 
 class Data(TypedDict):
@@ -102,7 +103,9 @@ class Settings(TypedDict):
     data: Data
     sensitive: str
     label_names: Names
-    adverse: NotRequired[str | None]
+    adverse: NotRequired[str | list[str] | None]
+    towards: NotRequired[str | None]
+    sides: NotRequired[list[str] | None]
     standard: NotRequired[StandardsBlock | None]
     one_standard: NotRequired[list[OneStandard] | None]
     close_gap: NotRequired[ClosedGap | None]
@@ -239,6 +242,11 @@ def _check_together(file: _File) -> None:
             raise msgspec.ValidationError(f"{place}.flippable must be at most {rows}, the training rows")
         if max(map(len, (positions, *person.alternatives))) > budget:
             raise msgspec.ValidationError(f"{place}.flip_set must have at most {budget} labels, the budget")
+        for name in ("decision", "new_label", "turned_into"):
+            if getattr(person, name) not in (None, *names):
+                raise msgspec.ValidationError(f"{place}.{name} must be one of {' and '.join(names)}")
+        if (person.decision is None) == (len(names) > 2):
+            raise msgspec.ValidationError(f"{place}.decision must be there with more than two labels, and only then")
         for j, flip in enumerate(person.flip_set):
             if flip.label not in names:
                 raise msgspec.ValidationError(f"{place}.flip_set[{j}].label must be one of {' and '.join(names)}")

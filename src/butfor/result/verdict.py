@@ -16,6 +16,7 @@ import pandas as pd
 
 from butfor.errors import ReplayError, SettingError
 from butfor.learn.protocols import Table
+from butfor.learn.question import Question
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
 from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, DOUBT, Run, as_json, file_of, percent, signed, stored, written
@@ -86,8 +87,7 @@ class Verdict(Person):
     def flips(self) -> pd.DataFrame:
         """The training rows to flip, after their label before and after and, where standards were compared, how far
         the other groups' standard doubts it."""
-        other = dict(zip(self.label_names, reversed(self.label_names), strict=True))
-        rows = [{BEFORE: f.label, AFTER: other[f.label], DOUBT: f.doubt, **f.values} for f in self.flip_set]
+        rows = [{BEFORE: f.label, AFTER: self.label_after(f.label), DOUBT: f.doubt, **f.values} for f in self.flip_set]
         index = pd.Index([f.row for f in self.flip_set])
         doubt = [] if self.doubted is None else [DOUBT]
         return pd.DataFrame(rows, index=index, columns=[BEFORE, AFTER, *doubt, *self.values])
@@ -107,17 +107,24 @@ class Verdict(Person):
         labels = "this label" if of == 1 and self.doubted else f"{count} of these {of} labels"
         return f"The standard of the other groups would have given {labels} otherwise."
 
+    def label_after(self, label: str) -> str:
+        """What a flip makes of a label."""
+        return self.new_label or next(name for name in self.label_names if name != label)
+
     @property
     def prediction(self) -> str:
-        return self.label_names[int(self.logit > 0)]
+        return self.decision or self.label_names[int(self.logit > 0)]
 
     @property
     def counterfactual_prediction(self) -> str | None:
-        return self.label_names[int(self.logit <= 0)] if self.found else None
+        return self.turned_into or (self.label_names[int(self.logit <= 0)] if self.found else None)
 
     @property
     def label_names(self) -> tuple[str, str]:
-        """The two labels' names, the one of negative logits first."""
+        """The two labels that this is about, the one of negative logits first; of more than two the decision, and the
+        label that flips give."""
+        if self.decision is not None and self.new_label is not None:
+            return self.decision, self.new_label
         first, second = self.run["label_names"]
         return str(first), str(second)
 
@@ -236,6 +243,8 @@ class Verdict(Person):
         """Why nothing was found, in a sentence; empty for a find."""
         if self.found:
             return ""
+        if not self.eligible and self.prediction == self.run.get("towards"):
+            return f"the decision is '{self.prediction}' already."
         if not self.eligible:
             return str(self.run.get("phi_reason") or f"the rule φ ({self.run.get('phi')}) leaves this person out.")
         if not self.flippable:
@@ -297,6 +306,10 @@ class Verdict(Person):
                 "This verdict was read from a file, which does not hold the training rows: give them, "
                 "verdict.dataset(butfor.Table(X, y))."
             )
+        if self.decision is not None and self.new_label is not None:
+            names = [str(name) for name in self.run["label_names"]]
+            pair = names.index(self.decision), names.index(self.new_label)
+            table = table.asked(Question.of(*pair, len(names), table.n))
         X, y = table.flipped(self.positions)
         return X.copy(), y
 

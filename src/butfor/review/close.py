@@ -42,7 +42,7 @@ def close_review(audit: Population, outcome: Outcome, model: Any = None, watch: 
     )
     standard = after.standard_.to_dict() if reviewed.after else None
     run = audit.run | {"reviewed": reviewed, "standard": standard, "one_standard": None, "close_gap": None}
-    names = [after.label_names_[int(label)] for label in after.table_.zero_one]
+    names = [after.label_names_[label] for label in after.table_.codes]
     label = str(audit.run["data"].get("label") or "label")
     return After(
         Population([], run, labels=after.label_values()),

@@ -47,7 +47,7 @@ def rebuilt(
             sample_weight=training.weight,
             validation=None if training.whole else training.validation,
             adverse=run.get("adverse") if known else None,
-            label_names=(str(run["label_names"][0]), str(run["label_names"][1])),
+            label_names=[str(name) for name in run["label_names"]],
             watch=watch,
         )
 

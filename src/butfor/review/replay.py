@@ -30,7 +30,7 @@ another order."""
 EXACT = 1e-12
 COMPARED = (
     *("row", "values", "group", "eligible", "flippable", "logit", "prediction", "counterfactual_logit", "flip_set"),
-    *("at_least", "proof", "switch_changes", "pulls"),
+    *("counterfactual_prediction", "new_label", "at_least", "proof", "switch_changes", "pulls"),
 )
 LOGITS = ("logit", "counterfactual_logit", "pulls")
 """What is compared, and of that what need only be close."""
@@ -155,7 +155,7 @@ class _Again:
         """What the audit says now, with these flip sets tried and no others."""
         tried = {k: [tuple(sorted(flips))] for some in sets for k, flips in some.items()}
         asked = self.audit.searching(strategy=Recorded(tried))
-        return list(asked.explain_all(people, sensitive_features=groups))
+        return list(asked.explain_all(people, sensitive_features=groups, towards=self.run.get("towards")))
 
     def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:
         """The sets that proofs name for those of whom nothing is said to be found, by a search that asks for proofs."""

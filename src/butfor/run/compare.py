@@ -32,7 +32,7 @@ def beside_ridge(situation: Situation, psi: Rule, budget: int, truth: NDArray[np
     name, chosen = _chosen(situation.table)
     learner = _learner(name)
     model = learner.fit(table, table.labels())
-    other = replace(situation, model=model, table=table, training_logits=model.logits(table.X))
+    other = replace(situation, model=model, table=table, training_decisions=table.decided(model.logits(table.X)))
     brackets = prove(other, flippable(psi, other)) or []
     changed = other.predictions != situation.predictions
     everyone = np.ones(len(changed), bool)
@@ -69,7 +69,7 @@ def _right_elsewhere(name: str, table: Table) -> float:
 
     if table.validation:
         model = _learner(name).fit(replace(table, validation=None), table.labels())
-        return float(((model.logits(table.validation[0]) > 0) == (table.validation_zero_one > 0)).mean())
+        return float(((model.logits(table.validation[0]) > 0) == (table.validation_codes > 0)).mean())
     folds = min(FOLDS, int(min(table.zero_one.sum(), table.n - table.zero_one.sum())))
     if folds < 2:
         return 0.0

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.learn.protocols import FlipSet
 from butfor.result.person import Cell, Flip, Person, Search
 from butfor.result.record import Run, plain
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
@@ -27,7 +28,7 @@ class Conclusions:
     def __init__(self, runner: Runner, run: Mapping[str, Any], doubt: NDArray[np.float64] | None = None) -> None:
         self.doubt = doubt
         self.runner, self.situation, self.settings = runner, runner.situation, runner.settings
-        self.run = Run({**run, "phi_reason": self.settings.phi.reason(self.situation)})
+        self.run = Run(run)
         self._flip = lru_cache(maxsize=None)(self._flip_at)
 
     def verdicts(self, cases: Sequence[int]) -> list[Verdict]:
@@ -66,8 +67,19 @@ class Conclusions:
             at_least=at_least,
             proof=proof,
             **more,
+            **self._classes(k, positions),
             **self.runner.extra.get(k, {}),
         )
+
+    def _classes(self, k: int, positions: FlipSet) -> dict[str, str]:
+        """With more than two labels: the decision, the label that flips give, and the decision after them."""
+        question, names = self.situation.table.question, self.situation.label_names
+        if question is None:
+            return {}
+        known = {"decision": names[self.situation.decisions[k]], "new_label": names[question.new[0]]}
+        if positions:
+            known["turned_into"] = names[self.runner.trainer.confirmed_decision(positions, k)]
+        return known
 
     def _at_least(self, k: int, search: PersonSearch | None, allowed: int) -> tuple[int | None, str | None]:
         """How many labels it takes at least, and how that is known. A training that failed says nothing about its
@@ -87,7 +99,7 @@ class Conclusions:
 
     def _flip_at(self, position: int) -> Flip:
         table = self.situation.table
-        label = self.situation.label_names[int(table.zero_one[position])]
+        label = self.situation.label_names[table.codes[position]]
         doubt = None if self.doubt is None or np.isnan(self.doubt[position]) else round(float(self.doubt[position]), 4)
         return Flip(int(position), plain(table.X.index[position]), label, _cells(table.X, position), doubt)
 

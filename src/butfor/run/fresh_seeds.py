@@ -54,11 +54,12 @@ def decides_otherwise(logits: Floats, decision: int) -> NDArray[np.bool_]:
 
 
 def collaterals(
-    trainer: Trainer, labels: NDArray[np.bool_] | None, found: Sequence[Found], positions: Sequence[int]
+    trainer: Trainer, labels: NDArray[np.int64] | None, found: Sequence[Found], positions: Sequence[int]
 ) -> list[Collateral]:
-    """What each flip set does to the trainer's people; found person k stands at `positions[k]` among them."""
+    """What each flip set does to the trainer's people, whose own labels are known by number or not at all; found person
+    k stands at `positions[k]` among them."""
     sets = list(dict.fromkeys([(), *(find.flips for find in found)]))
-    decisions = trainer.retrain(sets) > 0
+    decisions = trainer.decided(sets)
     results = []
     for find, position in zip(found, positions, strict=True):
         before, after = decisions[0], decisions[sets.index(find.flips)]

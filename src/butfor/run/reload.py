@@ -56,7 +56,9 @@ def loaded(run: Mapping[str, Any]) -> tuple[Table, pd.DataFrame | None, Dataset]
         raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
     reviewed = run.get("reviewed")
     if reviewed:
-        training = training.corrected(reviewed["corrected"])
+        names = [str(name) for name in run["label_names"]]
+        labels = [names.index(label) for label in reviewed.get("corrected_to", ())]
+        training = training.corrected(reviewed["corrected"], labels or None)
     groups = data.groups["train"] if data.groups else None
     if groups is not None and kept is not None:
         groups = groups.iloc[kept]

@@ -53,6 +53,9 @@ class Runner:
     eligible: NDArray[np.int64]
     trainer: Trainer
     fit_seconds: float = 0.0
+    part: float | None = 1.0
+    """The share of all people who are asked about that these are, for the one who says what it all will cost; None for
+    the others."""
     proven: Mapping[int, Bracket] = field(init=False)
     agreement: dict[str, Any] | None = None
     searches: list[PersonSearch] = field(default_factory=list)
@@ -71,7 +74,7 @@ class Runner:
             self.situation, self.trainer, self.settings.rank, self.settings.budget, self.settings.random_state
         )
 
-    def run(self, X: pd.DataFrame, labels: NDArray[np.bool_] | None, cases: Sequence[int]) -> None:
+    def run(self, X: pd.DataFrame, labels: NDArray[np.int64] | None, cases: Sequence[int]) -> None:
         """Everything about the people, who stand at `cases` of the table X. Ctrl-C ends it with what there is."""
         steps = {
             "the search": self.search,
@@ -228,7 +231,7 @@ class Runner:
             if left:
                 self.watch.note(f"Stopped before fresh seeds were through: {left} finds are not checked.")
 
-    def look_around(self, X: pd.DataFrame, labels: NDArray[np.bool_] | None, cases: Sequence[int]) -> None:
+    def look_around(self, X: pd.DataFrame, labels: NDArray[np.int64] | None, cases: Sequence[int]) -> None:
         """What each find does to everybody else of the table that was asked about."""
         if not self._has_others(X):
             return
@@ -275,7 +278,7 @@ class Runner:
 
     def _announce(self, people: NDArray[np.int64]) -> None:
         """Say how long it will take, by the time that a training takes here once everything is compiled."""
-        if not self.watch.listens:
+        if not self.watch.listens or self.part is None:
             return
         if not len(self.eligible):
             self.watch.plan(0, 0.0)
@@ -295,7 +298,8 @@ class Runner:
         by_definition = 0.0 if trainer.engine.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * self.fit_seconds
         limit = trainer.stopper.stop.seconds
-        self.watch.plan(len(self.eligible), seconds if limit is None else min(seconds, limit))
+        people = round(len(self.eligible) / self.part)
+        self.watch.plan(people, (seconds if limit is None else min(seconds, limit)) / self.part)
 
     def _seconds_each(self) -> float:
         return self.trainer.seconds_each(self.fit_seconds)

@@ -73,7 +73,8 @@ def record_of(audit: LabelAudit) -> dict[str, Any]:
         "sensitive_bands": audit.sensitive_.cuts,
         "blind": audit.sensitive_.blind,
         "label_names": list(audit.label_names_),
-        "adverse": None if audit.adverse_ is None else audit.label_names_[audit.adverse_],
+        "adverse": _adverse(audit),
+        "sides": list(audit.sides_) if audit.table_.many else None,
         "learner": audit.learner_.record(),
         "learner_name": audit.learner_.name,
         "seeded": audit.seeded_,
@@ -91,6 +92,15 @@ def record_of(audit: LabelAudit) -> dict[str, Any]:
         "random_state": audit.random_state,
         "not_rebuildable": _not_rebuildable(audit),
     }
+
+
+def _adverse(audit: LabelAudit) -> str | list[str] | None:
+    """The label that people would rather not have, or several."""
+    if audit.adverse_ is None:
+        return None
+    sides = audit.table_.sides(np.arange(len(audit.label_names_)))
+    names = [name for name, side in zip(audit.label_names_, sides, strict=True) if side == bool(audit.adverse_)]
+    return names if len(names) > 1 else names[0]
 
 
 def _seed_ranges(audit: LabelAudit) -> dict[str, list[int]] | None:

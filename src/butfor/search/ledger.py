@@ -64,7 +64,9 @@ class Ledger:
         settings = [learner.record(), engine.name, str(engine.device), {"butfor": __version__} | versions()]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data_hash(table).encode() + people.to_csv(index=False).encode())
-        return Page(self, digest.hexdigest(), len(people))
+        if table.many:  # what a flip makes of a label
+            digest.update(table.turned.tobytes())
+        return Page(self, digest.hexdigest(), len(people) * table.outputs)
 
     def __len__(self) -> int:
         """Networks remembered."""
@@ -102,11 +104,11 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Page:
-    """What is known about one training table: training → logits of the `people`, so many of them."""
+    """What is known about one training table: training → what the model says, so many `answers`."""
 
     ledger: Ledger
     key: str
-    people: int
+    answers: int
 
     def recall(self, trainings: Sequence[Training]) -> dict[Training, Floats]:
         """The logits of those trainings that are known, as they were written."""
@@ -137,7 +139,7 @@ class Page:
         """Bytes of the right length and checksum, and numbers all of them."""
         return (
             isinstance(logits, bytes)
-            and len(logits) == 4 * self.people
+            and len(logits) == 4 * self.answers
             and checksum == _checksum(self.key, name, logits)
             and bool(np.isfinite(np.frombuffer(logits, np.float32)).all())
         )

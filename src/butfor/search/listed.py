@@ -124,5 +124,8 @@ class Recorded(Strategy):
         ]
         return self.confirm(task, psi, searches)
 
+    def among(self, people: NDArray[np.int64]) -> Recorded:
+        return Recorded({k: self.sets[int(person)] for k, person in enumerate(people) if int(person) in self.sets})
+
     def count(self, flippable: int, budget: int) -> int:
         return 1

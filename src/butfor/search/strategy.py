@@ -83,6 +83,10 @@ class Strategy:
     def attempts(self, person: Ranked) -> Iterator[FlipSet]:
         raise NotImplementedError
 
+    def among(self, people: NDArray[np.int64]) -> Strategy:
+        """The strategy for some of the people alone."""
+        return self
+
     def count(self, flippable: int, budget: int) -> int:
         """How many attempts one person takes at the most; where attempts are one pool, on average."""
         raise NotImplementedError

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.learn.engines import definition_of
 from butfor.learn.ensemble import together
@@ -57,8 +58,9 @@ class Trainer:
         self._seconds_each: float | None = None
         """What one training took at the best: the first ones may compile."""
         self._members: dict[FlipSet, Floats] = {}
-        """What the members trained so far say about the people, `[members so far × people]`."""
-        self._logits: dict[FlipSet, Floats] = {}
+        """What the members trained so far say about the people, `[members so far × answers]`."""
+        self._together: dict[FlipSet, Floats] = {}
+        """What all of them say together, `[answers]`: the table makes logits and decisions of it."""
         self._recalled: set[FlipSet] = set()
         self._confirmed: dict[FlipSet, Floats] = {}
 
@@ -106,27 +108,32 @@ class Trainer:
             if new:
                 self._members[flips] = np.array([*self._members.get(flips, ()), *new], np.float32)
             if len(self._members[flips]) == self.members:
-                self._logits[flips] = together(self._members[flips])
+                self._together[flips] = together(self._members[flips])
 
     def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
         """What the models trained on the flip sets say, `[sets × people]`; each is trained once."""
         self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)])
-        return np.array([self._logits[flips] for flips in flip_sets])
+        return np.array([self.logits(flips) for flips in flip_sets])
+
+    def decided(self, flip_sets: Sequence[FlipSet]) -> NDArray[np.int64]:
+        """What they decide, by number, `[sets × people]`."""
+        self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)])
+        return np.array([self.table.decided(self._together[flips]) for flips in flip_sets])
 
     def known(self, flips: FlipSet) -> bool:
-        return flips in self._logits
+        return flips in self._together
 
     @property
     def known_sets(self) -> list[FlipSet]:
-        return list(self._logits)
+        return list(self._together)
 
     def logits(self, flips: FlipSet) -> Floats:
         """What the model trained on a flip set says about each person."""
-        return self._logits[flips]
+        return self.table.margins(self._together[flips])
 
     def member_logits(self, flips: FlipSet) -> Floats:
         """What each member trained so far says, `[members × people]`."""
-        return self._members[flips]
+        return self.table.margins(self._members[flips])
 
     def holds(self, flips: FlipSet) -> bool:
         """Whether every member's answers are at hand."""
@@ -138,7 +145,7 @@ class Trainer:
         for flips in flip_sets:
             self._members.pop(flips, None)
             if flips not in keep:
-                self._logits.pop(flips, None)
+                self._together.pop(flips, None)
 
     # --- single models ------------------------------------------------------------------------------
 
@@ -146,7 +153,8 @@ class Trainer:
         """What single models under seeds of their own say, `[trainings × people]`, by the engine. They are
         counted over, and confirm nothing."""
         answers, _ = self._answers(trainings)
-        return np.array([answers[training] for training in trainings], np.float32).reshape(len(trainings), -1)
+        said = np.array([answers[training] for training in trainings], np.float32).reshape(len(trainings), -1)
+        return self.table.margins(said)
 
     def measure(self, trainings: Sequence[Training]) -> Floats:
         """The same for trainings that nobody asks for again: they are in no ledger."""
@@ -154,15 +162,15 @@ class Trainer:
         self.trained += len(trainings)
         used = [training.seed for training in trainings if training.seed is not None] + self.measuring_seeds
         self.measuring_seeds = [min(used), max(used)] if used else []
-        return answers
+        return self.table.margins(answers)
 
     # --- the definition -----------------------------------------------------------------------------
 
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
         """Train the flip sets by the definition, each once. What an engine trained here by definition stands."""
         for flips in flip_sets:
-            if self.engine.by_definition and flips in self._logits and flips not in self._recalled:
-                self._confirmed[flips] = self._logits[flips]
+            if self.engine.by_definition and flips in self._together and flips not in self._recalled:
+                self._confirmed[flips] = self._together[flips]
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
             return
@@ -178,7 +186,11 @@ class Trainer:
         self._by_definition().expect(flip_sets * self.members)
 
     def confirmed_logits(self, flips: FlipSet) -> Floats:
-        return self._confirmed[flips]
+        return self.table.margins(self._confirmed[flips])
+
+    def confirmed_decision(self, flips: FlipSet, person: int) -> int:
+        """What the confirmed models decide about a person together, by number."""
+        return int(self.table.decided(self._confirmed[flips])[person])
 
     def _by_definition(self) -> Bound:
         if self._defined is None:

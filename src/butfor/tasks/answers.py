@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.errors import SettingError, TableError
+from butfor.errors import SettingError, TableError, listed
 from butfor.tasks.select import CANNOT_TELL, ID, LABEL, Review, Task
 
 COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "value", "people", "kind"]
@@ -55,9 +55,13 @@ class Outcome:
         return frozenset(task.position for task in self.tasks)
 
     @property
+    def made(self) -> dict[int, str]:
+        """The labels to correct, by position, and what they become: a wrong label is wrong on a decoy too."""
+        return {task.position: self.answers[task.id] for decoys in (False, True) for task in self.changed(decoys)}
+
+    @property
     def corrected(self) -> tuple[int, ...]:
-        """Positions of the labels to correct: a wrong label is wrong on a decoy too."""
-        return tuple(sorted(task.position for decoys in (False, True) for task in self.changed(decoys)))
+        return tuple(sorted(self.made))
 
     @property
     def expected(self) -> tuple[float, bool]:
@@ -77,7 +81,7 @@ class Outcome:
         return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def heard(answers: Mapping[int, Any] | Outcome, review: Review | None, names: tuple[str, str]) -> Outcome:
+def heard(answers: Mapping[int, Any] | Outcome, review: Review | None, names: Sequence[str]) -> Outcome:
     """Answers that were given in Python, checked."""
     if isinstance(answers, Outcome):
         return answers
@@ -87,7 +91,7 @@ def heard(answers: Mapping[int, Any] | Outcome, review: Review | None, names: tu
     return _checked(given, review.by_id, names, "The answers")
 
 
-def read_answers(path: Path, tasks: Mapping[int, Task], names: tuple[str, str]) -> Outcome:
+def read_answers(path: Path, tasks: Mapping[int, Task], names: Sequence[str]) -> Outcome:
     """The answers in a filled-in tasks.csv, or in Label Studio's JSON export."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -99,7 +103,7 @@ def read_answers(path: Path, tasks: Mapping[int, Task], names: tuple[str, str]) 
 
 
 def _checked(
-    given: Iterable[tuple[str, str, str]], tasks: Mapping[int, Task], names: tuple[str, str], path: str
+    given: Iterable[tuple[str, str, str]], tasks: Mapping[int, Task], names: Sequence[str], path: str
 ) -> Outcome:
     """The answers, each to a task, none missing, all of them labels; refused otherwise."""
     known = {name.rpartition(" = ")[2]: name for name in names} | {name: name for name in (*names, CANNOT_TELL)}
@@ -114,7 +118,7 @@ def _checked(
         seen[task] = where
         if label and label not in known:
             raise TableError(
-                f"{path}, {where} (task {task}): '{label}' is not a label; write '{names[0]}', '{names[1]}' or "
+                f"{path}, {where} (task {task}): '{label}' is not a label; write {listed(names, 50)} or "
                 f"'{CANNOT_TELL}'."
             )
         if label:

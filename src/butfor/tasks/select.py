@@ -70,7 +70,7 @@ class Review:
     """What the reviewer sees: one row per task, by its id."""
     labels: tuple[LabelValue, ...]
     """Those that were chosen, the most valuable first."""
-    label_names: tuple[str, str]
+    label_names: tuple[str, ...]
     audit_sha256: str
     seed: int
 
@@ -108,14 +108,14 @@ class Rows:
     table: Table
     groups: NDArray[np.object_]
     doubt: NDArray[np.float64]
-    label_names: tuple[str, str]
+    label_names: tuple[str, ...]
     protected: Sequence[Hashable] = ()
     dates: tuple[str, ...] = ()
     answered: Collection[int] = ()
 
     @cached_property
     def labels(self) -> NDArray[np.object_]:
-        return np.array(self.label_names, dtype=object)[self.table.zero_one.astype(int)]
+        return np.array(self.label_names, dtype=object)[self.table.codes]
 
 
 def make_review(
@@ -223,11 +223,12 @@ def rows_of(run: Mapping[str, Any]) -> Rows:
         sensitive = Sensitive.of(columns or beside, table.X, run.get("sensitive_bands") or None)
     except (KeyError, TypeError, AttributeError) as error:
         raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
-    first, second = map(str, run["label_names"])
-    favourable = table.zero_one != float(run.get("adverse") == second)
-    found = compare(table.X, favourable, attributes_of(sensitive, table.X), names=(first, second), shuffles=0)
+    names = tuple(map(str, run["label_names"]))
+    adverse = run.get("adverse") or names[0]
+    favourable = ~np.isin(np.array(names)[table.codes], adverse)
+    found = compare(table.X, favourable, attributes_of(sensitive, table.X), names=(str(adverse), ""), shuffles=0)
     answered = (run.get("reviewed") or {}).get("answered", ())
-    return Rows(table, sensitive.values, found.doubt, (first, second), columns, data.dates, answered)
+    return Rows(table, sensitive.values, found.doubt, names, columns, data.dates, answered)
 
 
 def review_of(population: Population, *, labels: int = LABELS, hide: Sequence[str] = (), seed: int = 0) -> Review:

@@ -10,7 +10,7 @@ tasks.key.json             which task is which row, its recorded label, chosen o
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def write_review(review: Review, folder: Path, key: Path | None = None) -> tuple
     save_table(tasks, _with_column_to_fill(review.shown))
     save_text(studio, json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False))
     save_text(config, label_config(review.label_names))
-    save_text(instructions, INSTRUCTIONS.format(*review.label_names))
+    save_text(instructions, INSTRUCTIONS.format("\n    ".join(review.label_names)))
     make_folder(key.parent)
     save_text(key, json.dumps(key_record(review), indent=1, ensure_ascii=False))
     return shown, key
@@ -61,8 +61,7 @@ def key_for(answers: Path) -> Path:
 INSTRUCTIONS = """\
 Each row of tasks.csv describes one person. Please write into its column 'label' which label you hold to be right:
 
-    {0}
-    {1}
+    {}
 
 Write 'cannot tell' where you cannot. Judge every row by itself, in any order; do not look the person up.
 The numbers in the column 'id' mean nothing; leave them as they are.
@@ -87,7 +86,7 @@ def studio_tasks(shown: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def label_config(names: tuple[str, str]) -> str:
+def label_config(names: Sequence[str]) -> str:
     """Label Studio's labelling interface: the row, and what to choose from."""
     view = ElementTree.Element("View")
     ElementTree.SubElement(view, "Header", value="Which label is right for this person?")
