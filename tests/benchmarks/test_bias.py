@@ -46,7 +46,8 @@ def test_reviews_are_measured_and_drawn(capsys, tmp_path):
     assert by_way["value", 1]["restored"] > by_way["cleanlab", 1]["restored"]
     assert by_way["value", 4]["wrong"] > by_way["cleanlab", 4]["wrong"]
     assert by_way["value", 1]["restored"] >= by_way["value", 8]["restored"]
-    assert by_way["value", 4]["expected"] == pytest.approx(by_way["value", 4]["wrong"], abs=0.4)
+    for part, within in ((1, 0.15), (2, 0.15), (4, 0.3)):  # shares of 23, 12 and 6 labels
+        assert by_way["value", part]["expected"] == pytest.approx(by_way["value", part]["wrong"], abs=within)
     ours = {"value", "value, by other people", "doubt", "effect"}
     assert {way for way, _ in by_way} == ours | {"cleanlab", "cleanlab, issues", "chance"}
     (tmp_path / "rows.json").write_text(json.dumps({"restored": rows}))
