@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +39,7 @@ class Together:
     seeds: Sequence[int]
     seeded: bool
     favourable: int
+    _fresh: dict[FlipSet, Floats] = field(default_factory=dict)
 
     def flip(self, flips: FlipSet) -> dict[str, Any]:
         """What a `Flipped` holds."""
@@ -60,12 +61,10 @@ class Together:
         return self.trainer.confirmed_logits(flips)
 
     def fresh(self, flips: FlipSet) -> Floats | None:
-        """What single models say under fresh seeds, `[seeds × people]`."""
-        return self.trainer.ask([Training(flips, seed) for seed in self.seeds]) if self.seeds else None
-
-    @cached_property
-    def _base(self) -> Floats | None:
-        return self.fresh(())
+        """What single models say under fresh seeds, `[seeds × people]`; each is trained once."""
+        if self.seeds and flips not in self._fresh:
+            self._fresh[flips] = self.trainer.ask([Training(flips, seed) for seed in self.seeds])
+        return self._fresh.get(flips)
 
     @cached_property
     def groups(self) -> dict[str, NDArray[np.bool_]]:
@@ -81,9 +80,9 @@ class Together:
         turned = np.isfinite(after) & ((after > 0) != (everyone.logits > 0))
         for k in map(int, np.flatnonzero(turned)):
             seeds = None
-            if fresh is not None and self._base is not None:
+            if fresh is not None and (base := self.fresh(())) is not None:
                 decision = int(everyone.predictions[k])
-                without, with_ = (decides_otherwise(logits[:, k], decision) for logits in (self._base, fresh))
+                without, with_ = (decides_otherwise(logits[:, k], decision) for logits in (base, fresh))
                 seeds = FreshSeeds.of(without, with_)
             row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
             found.append(Turned(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
