@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 import butfor
 from butfor.errors import SettingError
 from butfor.result.population import Population
+from butfor.search.trainer import Trainer
 from recorded import LABELS, PLANTED, TABLE, run
 
 
@@ -67,3 +68,18 @@ def test_the_command_closes_a_gap_and_the_page_says_it(tmp_path, capsys):
     assert gap.sentence.replace("'", "&#39;") in (out / "report.html").read_text()
     code, said, _ = run(capsys, "audit", "german", *quick, "--close-gap", "true-positive")
     assert "The true positive rates" in said
+
+
+def test_single_models_are_trained_once_and_counted(monkeypatch):
+    trained = []
+    ask = Trainer.ask
+    monkeypatch.setattr(Trainer, "ask", lambda self, trainings: [trained.extend(trainings), ask(self, trainings)][1])
+    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=30, batch_size=32), members=3, fresh_seeds=4, n_jobs=1)
+    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    found = audit.close_gap(TABLE)
+    assert found.closed
+    assert {len(training.flips) for training in trained} == {0, len(found.flips)}
+    assert len(trained) == len(set(trained)) == 2 * 4
+    assert (found.members[1], found.fresh[1]) == (3, 4)
+    counts = f"{found.members[0]} of 3 members and {found.fresh[0]} of 4 fresh seeds"
+    assert found.sentence.endswith(f" Alone, {counts} have it closed too.")

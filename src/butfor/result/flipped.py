@@ -113,8 +113,10 @@ class ClosedGap(Flipped):
                 f"{what}. Not within the doubted labels: with all {self.doubted} of '{low}' flipped they are {after} "
                 "apart."
             )
-        seeds = f" Of {self.fresh[1]} fresh seeds {self.fresh[0]} have it closed too." if self.fresh else ""
+        counts = ((self.members, "members"), (self.fresh or (0, 0), "fresh seeds"))
+        alone = " and ".join(f"{closed} of {models} {what}" for (closed, models), what in counts if models > 1)
         return (
             f"{what}; {len(self.flips)} doubted labels of '{low}', of {self.doubted}, close the gap to {after} when "
-            f"they are flipped: {len(self.turned)} people are decided otherwise{self.surely(self.turned)}.{seeds}"
+            f"they are flipped: {len(self.turned)} people are decided otherwise{self.surely(self.turned)}."
+            + (f" Alone, {alone} have it closed too." if alone else "")
         )
