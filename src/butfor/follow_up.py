@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -308,11 +309,12 @@ class FollowUp:
         groups: Sequence[Any] | None = None,
         within: float = 0.01,
         sensitive_features: Any = None,
+        stop: Stop | None = None,
         watch: Watcher | None = None,
     ) -> ClosedGap:
         """The fewest doubted labels, in order of their value, whose flipping brings two groups' rates about X within a
         point of each other: `by` "selection" or "true positive" rates. `groups`: which two, else those furthest apart.
-        That the doubted labels do not suffice is an answer too."""
+        That the doubted labels do not suffice is an answer too. When the time of `stop` is up it ends as by Ctrl-C."""
         self._check_fitted()
         self._adverse()
         self.doubt_  # noqa: B018  computed now
@@ -320,6 +322,8 @@ class FollowUp:
         watch = watch or Watcher()
         with watch, single_threaded():
             tried = self._asking(X, y, sensitive_features, watch)
+            if stop is not None and stop.seconds is not None:
+                tried.trainer.stopper.set(time.monotonic() + stop.seconds)
             order = self._valued().order
             return close_gap([int(at) for at in order], self._standards, tried, by, groups, within)
 

@@ -6,9 +6,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from butfor import follow_up
 from butfor.errors import SettingError
 from butfor.result.population import Population
 from butfor.search.trainer import Trainer
+from butfor.stopping import TimeIsUp
 from recorded import LABELS, PLANTED, TABLE, run
 
 
@@ -68,6 +70,53 @@ def test_the_command_closes_a_gap_and_the_page_says_it(tmp_path, capsys):
     assert gap.sentence.replace("'", "&#39;") in (out / "report.html").read_text()
     code, said, _ = run(capsys, "audit", "german", *quick, "--close-gap", "true-positive")
     assert "The true positive rates" in said
+
+
+def test_it_is_said_before_training_that_the_adverse_label_is_not_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(butfor.LabelAudit, "_train", None)
+    TABLE.assign(granted=LABELS).to_csv(tmp_path / "loans.csv", index=False)
+    asked = ("--label", "granted", "--sensitive", "group", "--model", "logistic", "--close-gap")
+    code, _, said = run(capsys, "audit", tmp_path / "loans.csv", *asked)
+    assert code == 2
+    assert "Say with --adverse which label people would rather not have: 'no', 'yes'." in said
+
+
+def pressed(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("rows", "search", "limits", "why"),
+    [
+        (60, follow_up.close_gap, (), "No group can be compared with the others."),
+        (130, follow_up.close_gap, ("--close-gap", "true-positive"), "two groups of at least 10 people are needed."),
+        (400, pressed, (), "It was stopped by hand."),
+        (400, follow_up.close_gap, ("--max-seconds", "0.01s"), "The time allowed was up."),
+    ],
+)
+def test_an_audit_stands_where_the_gap_cannot_be_closed(tmp_path, capsys, monkeypatch, rows, search, limits, why):
+    monkeypatch.setattr(follow_up, "close_gap", search)
+    TABLE.assign(granted=LABELS)[:rows].to_csv(tmp_path / "loans.csv", index=False)
+    asked = ("--label", "granted", "--sensitive", "group", "--adverse", "no", "--model", "logistic", "--close-gap")
+    out = tmp_path / "audit"
+    code, _, said = run(capsys, "audit", tmp_path / "loans.csv", *asked, *limits, "--cases", "0:5", "--out", out)
+    assert code == 0
+    population = Population.from_json(out / "audit.json")
+    assert len(population) == 5
+    assert population.closed_gap is None
+    remark = population.run["remarks"][-1]
+    assert remark.startswith("Which labels would close the gap is not known.")
+    assert why in remark
+    assert why in " ".join(said.split())
+    assert "Which labels would close the gap is not known." in (out / "report.html").read_text()
+
+
+def test_it_ends_when_the_time_is_up():
+    audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1, fresh_seeds=0)
+    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    with pytest.raises(TimeIsUp):
+        audit.close_gap(TABLE, stop=butfor.max_seconds(1e-9))
+    assert audit.close_gap(TABLE, stop=butfor.max_seconds(600)).closed
 
 
 def test_single_models_are_trained_once_and_counted(monkeypatch):

@@ -89,14 +89,14 @@ def audit(table: str, **options: Any) -> int:
     if o.strict:
         performance = population.performance
         wiring.refuse([performance.concern] if performance and performance.concern else [])
+    if o.close_gap and not population.interrupted:
+        population = population.with_run(**wiring.closed_gap(labels, data, population, o, begun, watch))
     click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
     settings = wiring.settings_again(table, o, labels)
     more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
     if o.compare_ridge and not population.interrupted:
         X, y, groups = data.X_test, data.y_test, data.groups["test"].iloc[people] if data.groups else None
         more["ridge"] = labels.compare_with_ridge(X.iloc[people], y.iloc[people], sensitive_features=groups)
-    if o.close_gap and not population.interrupted:
-        more["close_gap"] = wiring.closed_gap(labels, data, o, watch)
     population = population.with_run(**more)
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
