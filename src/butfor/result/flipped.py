@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
 from butfor.result.person import Cell
@@ -35,17 +33,6 @@ class Flipped:
     rates: dict[str, tuple[float, float]]
     seeded: bool
     accuracy: tuple[float, float] | None = None
-
-    @classmethod
-    def of(cls, recorded: Mapping[str, Any]) -> Self:
-        """As a record holds it."""
-        turned = [
-            Turned(**person | {"fresh": FreshSeeds(**person["fresh"]) if person.get("fresh") else None})
-            for person in recorded["turned"]
-        ]
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in recorded.items()}
-        rates = {group: (before, after) for group, (before, after) in recorded["rates"].items()}
-        return cls(**{**values, "turned": tuple(turned), "rates": rates})
 
     def word(self, person: Turned) -> str:
         """Solid, leaning, … as for any find."""

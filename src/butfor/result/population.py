@@ -23,7 +23,7 @@ from butfor.result.fresh import SOLID, counted
 from butfor.result.groups import Comparison, Shuffles, compare
 from butfor.result.labels import LabelValue
 from butfor.result.performance import Performance
-from butfor.result.record import Run, as_json, file_of, stored, written
+from butfor.result.record import Run, as_json, file_of, read_as, stored, written
 from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
 from butfor.standard.groups import GroupStandard, answer_of
@@ -259,9 +259,7 @@ class Population(Sequence[Verdict]):
     @property
     def shuffles(self) -> Shuffles | None:
         """The gap between groups with the protected attribute shuffled; None where that was not asked for."""
-        from msgspec import convert
-
-        return convert(self.run.get("shuffles"), Shuffles | None)
+        return read_as(self.run.get("shuffles"), Shuffles | None)
 
     @property
     def _compared(self) -> pd.Series:
@@ -292,24 +290,22 @@ class Population(Sequence[Verdict]):
     @property
     def reviewed(self) -> Reviewed | None:
         """What a review of these labels changed, where there was one."""
-        told = self.run.get("reviewed")
-        return Reviewed.of(told) if told else None
+        return read_as(self.run.get("reviewed"), Reviewed | None)
 
     @property
     def closed_gap(self) -> ClosedGap | None:
         """The fewest doubted labels that close the gap between two groups, where that was asked for."""
-        told = self.run.get("close_gap")
-        return ClosedGap.of(told) if told else None
+        return read_as(self.run.get("close_gap"), ClosedGap | None)
 
     @property
     def standards(self) -> list[GroupStandard]:
         """Each group beside the standard of the others; none where no adverse label was named."""
-        return [GroupStandard.of(group) for group in (self.run.get("standard") or {}).get("groups", [])]
+        return read_as((self.run.get("standard") or {}).get("groups", []), list[GroupStandard])
 
     @property
     def one_standard(self) -> list[OneStandard]:
         """Per group that falls short: who is decided otherwise once it does not."""
-        return [OneStandard.of(group) for group in self.run.get("one_standard") or []]
+        return read_as(self.run.get("one_standard") or [], list[OneStandard])
 
     @property
     def standards_answer(self) -> str:

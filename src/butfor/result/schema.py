@@ -1,7 +1,7 @@
 """The schema of audit files, and how they are read: whatever is absent or bent is refused with its name.
 
 By msgspec: it imports in half the time of pydantic, decodes into our own dataclasses, and names the first fault by its
-path. Reading a file needs it; auditing and writing do not.
+path. Reading what a record holds needs it; auditing does not.
 
     {"schema_version": 4, "run": settings, once, "people": [what was measured about each],
      "labels": [the training labels that are worth a review], "checksum": "sha256:…"}
