@@ -20,7 +20,7 @@ from butfor.machine import single_threaded
 from butfor.progress import Watcher
 from butfor.provenance import data_hash
 from butfor.result.flipped import ClosedGap, OneStandard
-from butfor.result.labels import MOST_RECORDED, LabelValue
+from butfor.result.labels import MOST_RECORDED, TO_REVIEW, LabelValue
 from butfor.result.population import Population
 from butfor.result.record import plain
 from butfor.result.reviewed import Reviewed
@@ -218,7 +218,7 @@ class FollowUp:
         self,
         population: Population | None = None,
         *,
-        labels: int = 100,
+        labels: int = TO_REVIEW,
         hide: Sequence[str] = (),
         random_state: int = 0,
     ) -> Review:

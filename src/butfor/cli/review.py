@@ -67,10 +67,11 @@ def _hand_out(
     hide: str | None,
     random_state: int | None,
 ) -> None:
-    from butfor.tasks.select import LABELS, review_of
+    from butfor.result.labels import TO_REVIEW
+    from butfor.tasks.select import review_of
     from butfor.tasks.write import write_review
 
-    most = min(LABELS, len(audit.labels)) if labels is None else labels
+    most = min(TO_REVIEW, len(audit.labels)) if labels is None else labels
     made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
     shown, kept = write_review(made, out, key)
     say(made.sentence)

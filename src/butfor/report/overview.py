@@ -16,15 +16,13 @@ from butfor.report.standards import one_standard, standards, yield_curve
 from butfor.report.summary import LONGEST, asides, audited, marked, method_facts, settle
 from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST, NOT_CHECKED, SEED_BOUND, UNDECIDED
-from butfor.result.labels import expectation, expected_wrong
+from butfor.result.labels import TO_REVIEW, expectation, expected_wrong
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, percent
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, LACKS, RETRAINED, REVIEW, SOLIDITY, STATUS, UNSEEDED
 from butfor.standard.groups import GroupStandard
 
-MOST_TASKS = 100
-"""Labels to review that a page speaks of."""
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 
 
@@ -113,7 +111,7 @@ def _numbers(p: Population) -> list[tuple[str, Any]]:
         numbers.append(("Groups short of the others' standard", "none"))
     labels = plural(p.run["budget"], "label")
     numbers.append((f"Decisions that at most {labels} change", f"{turned} of {asked}{share}"))
-    close, likely = close_calls(p), expected_wrong(p.labels[:MOST_TASKS]) if p.labels and p.labels[0].wrong else []
+    close, likely = close_calls(p), expected_wrong(p.labels[:TO_REVIEW]) if p.labels and p.labels[0].wrong else []
     if close is not None and p.run.get("seeded") is not False:
         numbers.append(("Close calls: another seed may decide otherwise", f"{close} of {asked}"))
     if likely:
@@ -304,8 +302,8 @@ def to_review(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[s
         for position in verdict.positions:
             behind.setdefault(position, []).append((f"{verdict.case}", address))
     return {
-        "expectation": expectation(p.labels[:MOST_TASKS]),
-        "chart": yield_curve(p.labels[:MOST_TASKS]).svg("Labels likely to be wrong against labels reviewed"),
+        "expectation": expectation(p.labels[:TO_REVIEW]),
+        "chart": yield_curve(p.labels[:TO_REVIEW]).svg("Labels likely to be wrong against labels reviewed"),
         "towards": p.run.get("adverse"),
         "rows": [
             (

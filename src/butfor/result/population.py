@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from butfor.result.schema import Record
 
 SMALL_GROUP = 10
+"""A group of fewer people has no rate to speak of."""
 ALL = "everyone"
 FRAME_COLUMNS = (
     "case row group status prediction switch_changes logit counterfactual_prediction counterfactual_logit flips "

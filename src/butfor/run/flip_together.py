@@ -14,6 +14,7 @@ from butfor.errors import SettingError, TableError, listed
 from butfor.learn.protocols import FlipSet, Floats, Training
 from butfor.result.flipped import ClosedGap, OneStandard, Turned
 from butfor.result.fresh import FreshSeeds
+from butfor.result.population import SMALL_GROUP
 from butfor.result.record import plain
 from butfor.run.fresh_seeds import decides_otherwise
 from butfor.search.trainer import Trainer
@@ -22,8 +23,6 @@ from butfor.standard.groups import Standards
 
 BY = ("selection", "true positive")
 """Rates whose gap can be closed: of favourable decisions, and of those about people whose label is favourable."""
-FEW = 10
-"""A group of fewer people has no rate to speak of."""
 DOUBTED = 0.5
 """Doubt above which a label may be flipped to close a gap."""
 
@@ -165,13 +164,13 @@ def _counted(tried: Together, by: str) -> dict[str, NDArray[np.bool_]]:
 
 def _two(tried: Together, counted: dict[str, NDArray[np.bool_]], given: Sequence[Any] | None) -> tuple[str, str]:
     """The two groups, that with the lower rate first: those named, else the furthest apart."""
-    large = [group for group, people in counted.items() if people.sum() >= FEW]
+    large = [group for group, people in counted.items() if people.sum() >= SMALL_GROUP]
     if given is not None:
         named = list(dict.fromkeys(map(str, given)))
         if len(named) != 2 or not set(named) <= set(counted):
             raise SettingError(f"groups={listed(given)}: name two of {listed(counted)}.")
         large = named
     if len(large) < 2:
-        raise TableError(f"There is no gap to close: two groups of at least {FEW} people are needed.")
+        raise TableError(f"There is no gap to close: two groups of at least {SMALL_GROUP} people are needed.")
     ranked = sorted(large, key=lambda group: tried.rate(tried.everyone.logits, counted[group]))
     return ranked[0], ranked[-1]
