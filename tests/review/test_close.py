@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,9 @@ from butfor.cli import main
 from butfor.errors import SettingError, TableError
 from butfor.learn.named import model_named
 from butfor.result.population import Population
+from butfor.result.record import checksum
 from butfor.result.reviewed import disagreement
-from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, fill_in, key_of, run
+from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, run
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +149,18 @@ def test_a_network_is_trained_anew_under_its_members_and_fresh_seeds(tmp_path, c
     assert reviewed.seeded
     assert reviewed.turned
     assert {person.fresh.seeds for person in reviewed.turned} == {5}
+
+
+def test_a_table_that_changed_leaves_no_folder_behind(german_file, tasks, tmp_path, capsys):
+    away = changed(german_file, tmp_path / "away.json", lambda record: record["run"]["data"].update(sha256="0"))
+    key = json.loads(tasks.with_name("tasks.key.json").read_text())
+    key["audit_sha256"] = checksum(Population.from_json(away).to_dict())
+    tasks.with_name("tasks.key.json").write_text(json.dumps(key))
+    filled = fill_in(tasks, answered(tasks, 9, 2))
+    code, _, said = run(capsys, "review", away, "--answers", filled, "--out", tmp_path / "after")
+    assert code == 2
+    assert "its training rows have changed since" in said
+    assert not (tmp_path / "after").exists()
 
 
 def test_the_exact_test_is_one_sided():
