@@ -39,7 +39,6 @@ from butfor.result.verdict import Verdict
 from butfor.rules import Allowed, as_phi, as_psi, eligible, flippable
 from butfor.run.compare import beside_ridge
 from butfor.run.conclude import Conclusions
-from butfor.run.flip_together import one_standard
 from butfor.run.runner import Runner
 from butfor.run.settings import Settings, check_settings, record_of
 from butfor.search import as_strategy, budget_in_labels
@@ -269,24 +268,6 @@ class LabelAudit(FollowUp, BaseEstimator):
             verdicts = Conclusions(runner, run, doubt).verdicts(cases)
             values = () if self._values is None else self.label_values()
             return Population(verdicts, run, interrupted=runner.interrupted, labels=values)
-
-    def _about_labels(self, runner: Runner, everyone: Situation, truth: Any, trainer: Trainer | None) -> dict[str, Any]:
-        """One standard for all, and the value of reviews; as far as it was not stopped. `trainer` asks about everyone,
-        where there is one."""
-        found: dict[str, Any] = {}
-        self._values = None
-        if self._standards is None or runner.interrupted or runner.out_of_time:
-            return found
-        watch, engine = runner.watch, runner.trainer.engine
-        try:
-            watch.phase("the value of reviews")
-            self._value(everyone.people, everyone.groups, engine)
-            if self._standards.shuffles:
-                trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, watch=watch)
-                found["one_standard"] = one_standard(self._standards, self._together(everyone, truth, trainer))
-        except KeyboardInterrupt:
-            watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
-        return found
 
     def _label(self, given: Any) -> int:
         """0 or 1, from a label's name or value."""

@@ -34,6 +34,7 @@ from butfor.stopping import Stop
 from butfor.validate import as_labels, as_table, like_training
 
 if TYPE_CHECKING:
+    from butfor.run.runner import Runner
     from butfor.tasks.answers import Outcome
     from butfor.tasks.select import Review
 
@@ -149,6 +150,24 @@ class FollowUp:
         seeds = fresh_seeds(self.learner_, self.fresh_seeds) if self.seeded_ else []
         favourable = 1 if self.adverse_ is None else 1 - self.adverse_
         return Together(everyone, truth, trainer, seeds, self.seeded_, favourable)
+
+    def _about_labels(self, runner: Runner, everyone: Situation, truth: Any, trainer: Trainer | None) -> dict[str, Any]:
+        """One standard for all, and the value of reviews; as far as it was not stopped. `trainer` asks about everyone,
+        where there is one."""
+        found: dict[str, Any] = {}
+        self._values = None
+        if self._standards is None or runner.interrupted or runner.out_of_time:
+            return found
+        watch, engine = runner.watch, runner.trainer.engine
+        try:
+            watch.phase("the value of reviews")
+            self._value(everyone.people, everyone.groups, engine)
+            if self._standards.shuffles:
+                trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, watch=watch)
+                found["one_standard"] = one_standard(self._standards, self._together(everyone, truth, trainer))
+        except KeyboardInterrupt:
+            watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
+        return found
 
     # --- what a review is worth ---------------------------------------------------------------------
 

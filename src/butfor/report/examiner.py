@@ -7,7 +7,7 @@ people sets no standard. Data governance follows the headings of Article 10 of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,8 +166,3 @@ def _not_examined(p: Population) -> list[str]:
     if not run.get("standard"):
         said.append("Whether groups are held to one standard: no adverse label was named, or groups are too small.")
     return said
-
-
-def by_group(impact: Sequence[Impact], attribute: str) -> dict[str, Impact]:
-    """Those of one attribute."""
-    return {each.group: each for each in impact if each.attribute == attribute}

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from butfor.report import charts
-from butfor.report.examiner import by_group, examiner, favourable_of, impacts
+from butfor.report.examiner import examiner, favourable_of, impacts
 from butfor.report.standards import one_standard, standards, yield_curve
 from butfor.report.summary import LONGEST, asides, audited, marked, method_facts, settle
 from butfor.report.text import plural, short, shown
@@ -134,7 +134,7 @@ def groups_of(p: Population) -> dict[str, Any]:
     """One table of the groups: headings, rows, and what the columns mean."""
     share, low, high = ("share_solid", "solid_low", "solid_high") if p.checked else ("share", "low", "high")
     close, switched = close_calls(p) is not None, any(v.switch_changes is not None for v in p)
-    rates = by_group(impacts(p), str(p.run["sensitive"])) if p.verdicts else {}
+    rates = {i.group: i for i in impacts(p) if i.attribute == p.run["sensitive"]} if p.verdicts else {}
     wrong = {str(g["group"]): g["error_rate"] for g in (p.run.get("performance") or {}).get("by_group", [])}
     below = {c.group: c for c in p.standards if c.attribute == p.run["sensitive"]}
     decided = f"Decided '{short(favourable_of(p.run), 40)}'" if p.verdicts else ""

@@ -270,17 +270,14 @@ class Population(Sequence[Verdict]):
     @cached_property
     def keystones(self) -> pd.DataFrame:
         """Training rows by how many people's flip sets they are in: the labels to review first."""
-        people: dict[int, list[int | None]] = {}
-        for verdict in self.found:
-            for position in verdict.positions:
-                people.setdefault(position, []).append(verdict.case)
-        if not people:
+        flips = pd.DataFrame([(at, str(v.case)) for v in self.found for at in v.positions], columns=["at", "case"])
+        if flips.empty:
             columns: list[Any] = list(self.verdicts[0].flips.columns) if self.verdicts else []
             return pd.DataFrame(columns=["people", "cases", *map(_beside_ours, columns)]).rename_axis("row")
-        repeated = pd.Index([position for v in self.found for position in v.positions]).duplicated()
-        frame = pd.concat([v.flips for v in self.found])[~repeated].rename(columns=_beside_ours)
-        frame.insert(0, "people", [len(cases) for cases in people.values()])
-        frame.insert(1, "cases", [" ".join(map(str, cases)) for cases in people.values()])
+        first = ~flips["at"].duplicated().to_numpy()
+        frame = pd.concat([v.flips for v in self.found])[first].rename(columns=_beside_ours)
+        frame.insert(0, "people", list(self.hinging.values()))
+        frame.insert(1, "cases", flips.groupby("at", sort=False)["case"].agg(" ".join).to_list())
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
 
     @property
