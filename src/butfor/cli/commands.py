@@ -170,7 +170,7 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
     )
     for line in (*notes, *attribute.remarks, *map(str, found)):
         say(one_line(line))
-    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "Nothing odd was found.")
+    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "The checks found nothing odd.")
     return code
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data import DATASETS, Dataset, Setup, load_dataset
+from butfor.data.catalogue import SPECS
 from butfor.data.kinds import Note, as_numbers, check_cells
 from butfor.data.read import STANDARD_INPUT, called, read_file, refuse_absent, silent
 from butfor.encode import OWN, REFUSE, check_numbers, is_numeric, refuse_missing
@@ -66,6 +67,8 @@ def load_table(
                 f"{' and '.join(fixed)}."
             )
         data = load_dataset(str(source), random_state=split_seed)
+        if caution := SPECS[data.name].caution:
+            note(caution)
         return data if sensitive is None and not drop else _otherwise(data, sensitive, drop)
     if label is None or sensitive is None:
         absent = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
