@@ -6,6 +6,7 @@ of one categorical column). The audited model sees the attribute, or is blind to
 
     python -m benchmarks.bias                wrong labels among those reviewed first; one standard for all
     python -m benchmarks.bias --review       what reviews find and restore, label by label
+    python -m benchmarks.bias --value 30000  how long valuing so many labels takes
     python -m benchmarks.bias --null 100     nothing planted, the attribute shuffled: false alarms
     python -m benchmarks.bias --signs        which numbers tell the people who are hurt from the others
 
@@ -18,14 +19,16 @@ the hurt who are turned. No setting was chosen on these tables.
 
 Reviews: a reviewer who knows the truth reviews the first n/8 … n adverse labels and corrects the wrong ones; `restored`
 is the share of the hurt who are accepted then. `erring`: the same where one answer in ten is wrong. Ways: the value of
-a review (doubt² × effect on the test people), doubt, the effect alone, cleanlab, keystones, chance. `expected`: the
-share of wrong ones that was foretold. How fast people count less with their margin was chosen on seeds 100 and 101.
+a review (doubt² × effect on the test people, as an audit of them has it), the same by other people (the validation
+rows), doubt, the effect alone, cleanlab, keystones, chance. `expected`: the share of wrong ones that was foretold. How
+fast people count less with their margin was chosen on seeds 100 and 101.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -222,26 +225,37 @@ def wrong_among(planted: Planted, order: Floats, count: int) -> float:
     return float(np.isin(reviewed_first(planted, order, count), planted.rows).mean())
 
 
-def values_of(planted: Planted, model: str) -> tuple[Values, Standards]:
-    """What a review of each label is worth, by the audited model's decisions about the test people."""
+def values_of(planted: Planted, model: str) -> tuple[Values, Values, Standards]:
+    """What a review of each label is worth, by the audited model's decisions about the test people; and by those about
+    other people, the validation rows, who are not the ones that are restored."""
     data, learner = planted.data, planted.learner(model)
     table = Table(planted.inputs(data.X_train), planted.labels)
     if model == "mlp":
         table = Table(table.X, table.y, (planted.inputs(data.X_val), data.y_val))
         learner = Ensemble(learner, MEMBERS)
-    row_groups, groups = (X[data.sensitive].astype(str).to_numpy(object) for X in (data.X_train, data.X_test))
     adverse, standards, fitted = 1 - planted.favourable, planted.standards(), learner.fit(table, table.labels())
-    effect = effects(fitted, table, row_groups, planted.inputs(data.X_test), groups, adverse)
-    return valued(standards, table, effect, adverse), standards
+
+    def by(people: pd.DataFrame) -> Values:
+        row_groups, groups = (X[data.sensitive].astype(str).to_numpy(object) for X in (data.X_train, people))
+        effect = effects(fitted, table, row_groups, planted.inputs(people), groups, adverse)
+        return valued(standards, table, effect, adverse)
+
+    return by(data.X_test), by(data.X_val), standards
+
+
+def places(values: Values) -> Floats:
+    """The order of review as a number per label, higher first."""
+    place = np.full(len(values.value), -np.inf)
+    place[values.order] = -np.arange(len(values.order), dtype=float)
+    return place
 
 
 def restored(planted: Planted, model: str, keystones: bool) -> list[Row]:
     """One row per way and number of labels reviewed."""
     with single_threaded():
-        values, standards = values_of(planted, model)
-        place = np.full(len(values.value), -np.inf)
-        place[values.order] = -np.arange(len(values.order), dtype=float)
-        ways = {"value": place, "doubt": standards.doubt, "effect": values.effect}
+        values, elsewhere, standards = values_of(planted, model)
+        ways = {"value": places(values), "value, by other people": places(elsewhere)}
+        ways |= {"doubt": standards.doubt, "effect": values.effect.astype(np.float64)}
         ways |= dict(orders(planted, model, keystones))
         n = len(planted.rows)
         errs = np.random.default_rng([planted.seed, 11]).random(len(planted.labels)) < ERRING
@@ -322,6 +336,25 @@ def review_and_standard(planted: Planted, models: Sequence[str], keystones: bool
                 | {"turned": int(turned.sum()), "both": both, "people": int(ours.sum())}
             )
     return done
+
+
+def value_seconds(rows: int, models: Sequence[str]) -> Iterator[Row]:
+    """How long it takes to value so many labels of Adult, by its test people: doubts, and the rest."""
+    data = load_dataset("adult")
+    X, y = (pd.concat(parts).iloc[:rows] for parts in ((data.X_train, data.X_val), (data.y_train, data.y_val)))
+    for model in models:
+        named = model != "mlp"
+        encoder = None if named else TableEncoder("embed", data.setup.numeric)
+        audit = LabelAudit(model_named(model) if named else network(data.setup), encoder=encoder, fresh_seeds=0)
+        validation = None if named else (data.X_test, data.y_test)
+        audit.fit(X, y, sensitive_features=data.sensitive, adverse=data.adverse, validation=validation)
+        groups = data.X_test[data.sensitive].to_numpy(object)
+        started = time.perf_counter()
+        audit.doubt_  # noqa: B018  computed now
+        doubted = time.perf_counter()
+        effects(audit.model_, audit.table_, audit.sensitive_.values, data.X_test, groups, audit.adverse_)
+        seconds = {"doubt": doubted - started, "value": time.perf_counter() - doubted}
+        yield {"model": model, "rows": len(X), "people": len(data.X_test), "members": audit.members_} | seconds
 
 
 def false_alarm(planted: Planted, models: Sequence[str]) -> list[Row]:
@@ -410,7 +443,7 @@ REVIEW: Columns = {
 }
 RESTORED: Columns = {
     "model                ": "{model}",
-    "way              ": "{way}",
+    "way                   ": "{way}",
     "tables": "{tables}",
     "reviewed": "n/{part}",
     "wrong": "{wrong:.2f}",
@@ -419,6 +452,14 @@ RESTORED: Columns = {
     "restored": "{restored:.2f}",
     "       ±": "{restored_margin:.2f}",
     "erring": "{erring:.2f}",
+}
+SECONDS: Columns = {
+    "model   ": "{model}",
+    "members": "{members}",
+    "  rows": "{rows}",
+    "people": "{people}",
+    "doubts, s": "{doubt:.1f}",
+    "values, s": "{value:.1f}",
 }
 ALARMS: Columns = {
     "set    ": "{set}",
@@ -506,12 +547,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--null", type=int, help="tables without planted labels, over all sets")
     parser.add_argument("--signs", action="store_true")
     parser.add_argument("--review", action="store_true")
+    parser.add_argument("--value", type=int, metavar="ROWS", help="labels of Adult to value, with how long it takes")
     parser.add_argument("--picture", nargs=2, type=Path, metavar=("RESULTS", "FILE"), help="draw what was measured")
     parser.add_argument("--n-jobs", type=int, default=available_cores())
     as_json, given = parse(parser, arguments)
     o = argparse.Namespace(**given)
     if o.picture:
         (draw_restored if o.review else draw)(*o.picture)
+        return 0
+    if o.value is not None:
+        show(value_seconds(o.value, o.models), SECONDS, as_json)
         return 0
     if o.null is not None:
         each = -(-o.null // len(o.datasets))

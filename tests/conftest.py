@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import fields, replace
+from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read at import: threads that wait leave the cores to others
 
@@ -16,6 +17,7 @@ import pytest
 import butfor
 from butfor import follow_up
 from butfor.result.person import Search
+from recorded import audited, run
 
 # The same examples on every run, so that a commit passes or fails; HYPOTHESIS_PROFILE=explore draws new ones.
 hypothesis.settings.register_profile("repeatable", derandomize=True)
@@ -92,6 +94,27 @@ def salary() -> tuple[butfor.LabelAudit, object]:
 def salary_population(salary) -> butfor.Population:
     audit, data = salary
     return audit.explain_all(data.X_test)
+
+
+@pytest.fixture(scope="session")
+def salary_file(tmp_path_factory) -> Path:
+    """The record of an audit under fresh seeds."""
+    out = tmp_path_factory.mktemp("salary")
+    return audited(out, "salary", "--members", "1", "--fresh-seeds", "30", "--budget", "3")
+
+
+@pytest.fixture(scope="session")
+def german_file(tmp_path_factory) -> Path:
+    """The record of an audit of a model without a seed, with labels to review."""
+    out = tmp_path_factory.mktemp("german")
+    return audited(out, "german", "--model", "logistic", "--budget", "6", "--cases", "0:40")
+
+
+@pytest.fixture
+def tasks(german_file, tmp_path, capsys) -> Path:
+    """A folder for reviewers, of the German audit."""
+    assert run(capsys, "review", german_file, "--out", tmp_path / "tasks", "--labels", 30, "--random-state", 3)[0] == 0
+    return tmp_path / "tasks"
 
 
 def changed(verdict, **changes):

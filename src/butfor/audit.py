@@ -41,7 +41,6 @@ from butfor.result.verdict import Verdict
 from butfor.rules import Allowed, as_phi, as_psi, eligible, flippable
 from butfor.run.compare import beside_ridge
 from butfor.run.conclude import Conclusions
-from butfor.run.flip_together import one_standard
 from butfor.run.parts import Part, parts_of
 from butfor.run.runner import Runner
 from butfor.run.settings import Settings, check_settings, record_of
@@ -163,8 +162,8 @@ class LabelAudit(FollowUp, BaseEstimator):
             self.table_, kept = training_table(self.learner_, X, y, validation, as_weights(X, sample_weight))
             self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
             self.classes_ = self.table_.classes
-            coded = y.attrs.get("label_names", ())
-            coded = coded if list(self.classes_) == list(range(len(coded))) else None
+            names = dict(enumerate(y.attrs.get("label_names", ())))
+            coded = [names[c] for c in self.classes_] if set(self.classes_) <= set(names) else None
             self.label_names_: tuple[str, ...] = tuple(map(str, label_names or coded or self.classes_))
             if len(self.label_names_) != len(self.classes_):
                 raise SettingError(f"label_names has {len(self.label_names_)} names for {len(self.classes_)} labels.")
@@ -311,6 +310,9 @@ class LabelAudit(FollowUp, BaseEstimator):
         if stopper.stop.retrainings is not None:
             left = stopper.stop.retrainings - sum(runner.trainer.trained for runner in before)
             stopper.stop = replace(stopper.stop, retrainings=max(0, left))
+        mine, asked_before = np.flatnonzero(admitted[part.people]), sum(len(runner.eligible) for runner in before)
+        says = not asked_before and (len(mine) or not admitted.any())
+        share = len(mine) / max(1, int(admitted.sum())) if says else None
         trainer = Trainer(
             engine,
             self.learner_,
@@ -327,29 +329,11 @@ class LabelAudit(FollowUp, BaseEstimator):
             self.seeded_,
             asked,
             flippable(self.psi_, asked),
-            np.flatnonzero(admitted[part.people]),
+            mine,
             trainer,
             self.fit_seconds_,
-            part=None if before else len(part.people) / len(admitted),
+            part=share,
         )
-
-    def _about_labels(
-        self, engine: Engine, watch: Watcher, everyone: Situation, truth: Any, trainer: Trainer | None
-    ) -> dict[str, Any]:
-        """One standard for all, and the value of reviews; as far as it was not stopped. `trainer` asks about everyone,
-        where there is one."""
-        found: dict[str, Any] = {}
-        if self._standards is None:
-            return found
-        try:
-            watch.phase("the value of reviews")
-            self._value(everyone.people, everyone.groups, engine)
-            if self._standards.shuffles:
-                trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, watch=watch)
-                found["one_standard"] = one_standard(self._standards, self._together(everyone, truth, trainer))
-        except KeyboardInterrupt:
-            watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
-        return found
 
     def _label(self, given: Any, option: str = "adverse") -> int:
         """A label's number, from its name or value."""
@@ -435,7 +419,8 @@ class LabelAudit(FollowUp, BaseEstimator):
         X = as_table(X)
         if self.table_.many:
             raise SettingError("The comparison with ridge is about two labels; here there are more.")
-        truth = None if y is None else self._truth(X, y) == 1
+        codes = self._truth(X, y)
+        truth = None if codes is None else codes == 1
         X = like_training(X, self.table_.X)
         situation = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
         with single_threaded():

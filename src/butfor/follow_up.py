@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError
 from butfor.learn.ensemble import fresh_seeds
-from butfor.learn.protocols import Floats, Learner, Model, Table
+from butfor.learn.protocols import Engine, Floats, Learner, Model, Table
 from butfor.machine import single_threaded
 from butfor.progress import Watcher
 from butfor.provenance import data_hash
 from butfor.result.flipped import ClosedGap, OneStandard
-from butfor.result.labels import MOST_RECORDED, LabelValue
+from butfor.result.labels import MOST_RECORDED, TO_REVIEW, LabelValue
 from butfor.result.population import Population
 from butfor.result.record import plain
 from butfor.result.reviewed import Reviewed
@@ -160,8 +161,25 @@ class FollowUp:
     def _together(self, everyone: Situation, truth: Any, trainer: Trainer) -> Together:
         seeds = fresh_seeds(self.learner_, self.fresh_seeds) if self.seeded_ else []
         favourable = 1 if self.adverse_ is None else 1 - self.adverse_
-        sides = None if truth is None else self.table_.sides(truth)
-        return Together(everyone, sides, trainer, seeds, self.seeded_, favourable)
+        return Together(everyone, truth, trainer, seeds, self.seeded_, favourable)
+
+    def _about_labels(
+        self, engine: Engine, watch: Watcher, everyone: Situation, truth: Any, trainer: Trainer | None
+    ) -> dict[str, Any]:
+        """One standard for all, and the value of reviews; as far as it is not stopped. `trainer` asks about everyone,
+        where there is one."""
+        found: dict[str, Any] = {}
+        if self._standards is None:
+            return found
+        try:
+            watch.phase("the value of reviews")
+            self._value(everyone.people, everyone.groups, engine)
+            if self._standards.shuffles:
+                trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, watch=watch)
+                found["one_standard"] = one_standard(self._standards, self._together(everyone, truth, trainer))
+        except KeyboardInterrupt:
+            watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
+        return found
 
     # --- what a review is worth ---------------------------------------------------------------------
 
@@ -231,7 +249,7 @@ class FollowUp:
         self,
         population: Population | None = None,
         *,
-        labels: int = 100,
+        labels: int = TO_REVIEW,
         hide: Sequence[str] = (),
         random_state: int = 0,
     ) -> Review:
@@ -329,11 +347,12 @@ class FollowUp:
         groups: Sequence[Any] | None = None,
         within: float = 0.01,
         sensitive_features: Any = None,
+        stop: Stop | None = None,
         watch: Watcher | None = None,
     ) -> ClosedGap:
         """The fewest doubted labels, in order of their value, whose flipping brings two groups' rates about X within a
         point of each other: `by` "selection" or "true positive" rates. `groups`: which two, else those furthest apart.
-        That the doubted labels do not suffice is an answer too."""
+        That the doubted labels do not suffice is an answer too. When the time of `stop` is up it ends as by Ctrl-C."""
         self._check_fitted()
         self._adverse()
         self.doubt_  # noqa: B018  computed now
@@ -341,6 +360,8 @@ class FollowUp:
         watch = watch or Watcher()
         with watch, single_threaded():
             tried = self._asking(X, y, sensitive_features, watch)
+            if stop is not None and stop.seconds is not None:
+                tried.trainer.stopper.set(time.monotonic() + stop.seconds)
             order = self._valued().order
             return close_gap([int(at) for at in order], self._standards, tried, by, groups, within)
 

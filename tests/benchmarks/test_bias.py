@@ -46,8 +46,10 @@ def test_reviews_are_measured_and_drawn(capsys, tmp_path):
     assert by_way["value", 1]["restored"] > by_way["cleanlab", 1]["restored"]
     assert by_way["value", 4]["wrong"] > by_way["cleanlab", 4]["wrong"]
     assert by_way["value", 1]["restored"] >= by_way["value", 8]["restored"]
-    assert by_way["value", 4]["expected"] == pytest.approx(by_way["value", 4]["wrong"], abs=0.4)
-    assert {way for way, _ in by_way} == {"value", "doubt", "effect", "cleanlab", "cleanlab, issues", "chance"}
+    for part, within in ((1, 0.15), (2, 0.15), (4, 0.3)):  # shares of 23, 12 and 6 labels
+        assert by_way["value", part]["expected"] == pytest.approx(by_way["value", part]["wrong"], abs=within)
+    ours = {"value", "value, by other people", "doubt", "effect"}
+    assert {way for way, _ in by_way} == ours | {"cleanlab", "cleanlab, issues", "chance"}
     (tmp_path / "rows.json").write_text(json.dumps({"restored": rows}))
     assert bias.main(["--review", "--picture", str(tmp_path / "rows.json"), str(tmp_path / "review.svg")]) == 0
     assert (tmp_path / "review.svg").read_text().startswith("<?xml")

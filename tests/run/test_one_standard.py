@@ -14,6 +14,7 @@ from butfor.follow_up import standards_of
 from butfor.progress import Watcher
 from butfor.report.page import person_page, population_page
 from butfor.result.flipped import OneStandard
+from butfor.result.record import read_as
 from butfor.result.schema import read_record
 
 
@@ -70,7 +71,7 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     (one,) = population.one_standard
     population.to_json(tmp_path / "audit.json")
     record = read_record(tmp_path / "audit.json")
-    assert OneStandard.of(record.run["one_standard"][0]) == one
+    assert read_as(record.run["one_standard"][0], OneStandard) == one
     assert [group.name for group in population.standards] == ["group = a", "group = b"]
     page = population_page(population)
     assert page.index("Labels of group = b fall") < page.index("eligible people")

@@ -89,14 +89,14 @@ def audit(table: str, **options: Any) -> int:
     if o.strict:
         performance = population.performance
         wiring.refuse([performance.concern] if performance and performance.concern else [])
+    if o.close_gap and not population.interrupted:
+        population = population.with_run(**wiring.closed_gap(labels, data, population, o, begun, watch))
     click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
     settings = wiring.settings_again(table, o, labels)
     more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
     if o.compare_ridge and not population.interrupted:
         X, y, groups = data.X_test, data.y_test, data.groups["test"].iloc[people] if data.groups else None
         more["ridge"] = labels.compare_with_ridge(X.iloc[people], y.iloc[people], sensitive_features=groups)
-    if o.close_gap and not population.interrupted:
-        more["close_gap"] = wiring.closed_gap(labels, data, o, watch)
     population = population.with_run(**more)
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
@@ -165,13 +165,20 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
         return code
     say(
         f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test rows, "
-        f"{data.X_train.shape[1]} columns; {100 * data.y_train.mean():.0f} % of the training rows are labelled "
-        f"'{data.label_names[1]}'."
+        f"{data.X_train.shape[1]} columns; of the training rows {_shares(data)}."
     )
     for line in (*notes, *attribute.remarks, *map(str, found)):
         say(one_line(line))
-    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "Nothing odd was found.")
+    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "The checks found nothing odd.")
     return code
+
+
+def _shares(data: Any) -> str:
+    """How common each label is among the training rows; of two the second alone."""
+    shares = data.y_train.value_counts(normalize=True)
+    labels = list(enumerate(data.label_names))
+    said = [f"{100 * shares.get(number, 0):.0f} % are labelled '{name}'" for number, name in labels[len(labels) == 2 :]]
+    return ", ".join(said)
 
 
 @command()

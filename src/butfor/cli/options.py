@@ -140,9 +140,10 @@ QUESTION = together(
         ),
         option(
             "--adverse",
-            help="The label people would rather not have: standards are compared, and only people who get it are asked "
-            "about.",
+            help="The label people would rather not have, or several (a,b): standards are compared, and only people "
+            "who get it are asked about.",
         ),
+        option("--towards", help="The decision that is asked for. Default: any other than the present one."),
         option("--phi", default="stable_under_switch", show_default=True, help="Who may be asked about: {phi}."),
         option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}."),
         option("--strategy", help="How to search: {strategies}. Default: solid for an ensemble, guided for one model."),

@@ -23,8 +23,9 @@ REVIEW_FIRST = 3
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched."""
     name = labels.learner_.name
-    accuracy = ((labels.model_.logits(data.X_test) > 0) == data.y_test).mean()
-    commoner = (data.y_test == (data.y_train.mean() > 0.5)).mean()
+    table = labels.table_
+    accuracy = (labels.classes_[table.decided(labels.model_.answers(data.X_test, table.many))] == data.y_test).mean()
+    commoner = (data.y_test == data.y_train.mode()[0]).mean()
     lines = [
         f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {name} is right about "
         f"{100 * accuracy:.0f} % of {len(data.X_test)} test rows (always the commoner label: {100 * commoner:.0f} %). "

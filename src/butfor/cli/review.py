@@ -67,10 +67,11 @@ def _hand_out(
     hide: str | None,
     random_state: int | None,
 ) -> None:
-    from butfor.tasks.select import LABELS, review_of
+    from butfor.result.labels import TO_REVIEW
+    from butfor.tasks.select import review_of
     from butfor.tasks.write import write_review
 
-    most = min(LABELS, len(audit.labels)) if labels is None else labels
+    most = min(TO_REVIEW, len(audit.labels)) if labels is None else labels
     made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
     shown, kept = write_review(made, out, key)
     say(made.sentence)
@@ -84,7 +85,6 @@ def _hand_out(
 
 def _close(audit: Population, answers: Path, key: Path | None, out: Path | None, model: str | None) -> None:
     """Read the answers and, with a folder for it, make the corrections and train anew."""
-    from butfor.files import make_folder
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleWatcher
     from butfor.result.record import checksum
@@ -101,9 +101,8 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
         say(disagreement((hit, told), outcome.counts(decoys=True)))
         say("With --out FOLDER the corrections are made and the model is trained anew.")
         return
-    make_folder(out)
     given = None if model is None else model_named(model)
-    after = close_review(audit, outcome, given, ConsoleWatcher())
+    after = close_review(audit, outcome, out, given, ConsoleWatcher())
     reviewed = after.population.reviewed
     assert reviewed is not None
     for line in (reviewed.sentence, *reviewed.lines):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @option_group("Table", *COLUMNS)
 @option_group(
     "Question",
-    option("--adverse", help="The label that people would rather not have."),
+    option("--adverse", help="The label that people would rather not have, or several (a,b)."),
     option("--shuffles", type=int, default=99, show_default=True, help="Tables with the protected attribute shuffled."),
     option("--model", help="The standard: a classifier of yours, package.module:name. Default: the mean of two."),
     option("--n-jobs", type=int, help="Tables at a time. Default: one per core."),
@@ -63,7 +63,7 @@ def standard(table: str, **options: Any) -> int:
         y,
         sensitive_features=groups,
         sensitive_bands=wiring.bands_in(o.bands),
-        adverse=wiring.adverse_label(data, o.adverse),
+        adverse=wiring.adverse_labels(data, o.adverse),
         standard=None if o.model is None else model_named(o.model),
         shuffles=o.shuffles,
         n_jobs=o.n_jobs,

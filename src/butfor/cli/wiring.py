@@ -8,12 +8,14 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from operator import or_
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import ButforError, SettingError, TableError, listed
 
 if TYPE_CHECKING:
     from butfor import LabelAudit, Population
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from butfor.data.bands import Cuts
     from butfor.progress import Watcher
     from butfor.report.public import Public
-    from butfor.result.flipped import ClosedGap
     from butfor.stopping import Stop
 
 NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "public", "engine", "n_jobs", "pdf")
@@ -92,7 +93,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudi
         sensitive_features=groups_of(data),
         sensitive_bands=bands_in(o.bands),
         validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
-        adverse=None if o.adverse is None and data.adverse is None else adverse_label(data, o.adverse),
+        adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
         watch=watch,
     )
     if o.alternatives and labels.strategy is None:  # of the strategy that suits the model, known by now
@@ -109,18 +110,35 @@ def explained(
         data.y_test,
         sensitive_features=data.groups["test"] if data.groups else None,
         cases=people,
+        towards=None if o.towards is None else label_named(data, o.towards, "--towards"),
         watch=watch,
         stop=_stop(o, time.monotonic() - begun),
     )
 
 
-def closed_gap(labels: LabelAudit, data: Dataset, o: SimpleNamespace, watch: Watcher) -> ClosedGap:
-    """The fewest doubted labels that close the gap that --close-gap names."""
-    if labels.adverse_ is None:
-        raise SettingError("--close-gap: say with --adverse which label people would rather not have.")
-    groups = data.groups["test"] if data.groups else None
-    by = o.close_gap.replace("-", " ")
-    return labels.close_gap(data.X_test, data.y_test, by=by, sensitive_features=groups, watch=watch)
+def closed_gap(
+    labels: LabelAudit, data: Dataset, population: Population, o: SimpleNamespace, begun: float, watch: Watcher
+) -> dict[str, Any]:
+    """What the record says of the gap that --close-gap names: the fewest doubted labels that close it, or a remark on
+    why they are not known. The verdicts stand in either case."""
+    from butfor.stopping import Stop, TimeIsUp
+
+    left = math.inf if o.max_seconds is None else seconds_in(o.max_seconds) - (time.monotonic() - begun)
+    groups, by = data.groups["test"] if data.groups else None, o.close_gap.replace("-", " ")
+    how: dict[str, Any] = {"by": by, "sensitive_features": groups, "stop": Stop(seconds=left), "watch": watch}
+    try:
+        if left <= 0 or population.run["out_of_time"]:
+            raise TimeIsUp
+        return {"close_gap": labels.close_gap(data.X_test, data.y_test, **how)}
+    except TimeIsUp:
+        why = "The time allowed was up."
+    except KeyboardInterrupt:
+        why = "It was stopped by hand."
+    except ButforError as error:
+        why = str(error)
+    remark = f"Which labels would close the gap is not known. {why}"
+    watch.note(f"Note: {remark}")
+    return {"remarks": [*population.run["remarks"], remark]}
 
 
 @contextmanager
@@ -191,19 +209,31 @@ def _phi(data: Dataset, o: SimpleNamespace) -> Any:
     """Who may be asked about: --phi and, of them, those who get the adverse decision."""
     from butfor.rules import as_phi, predicted
 
-    return o.phi if o.adverse is None else as_phi(o.phi) & predicted(adverse_label(data, o.adverse))
+    if o.adverse is None:
+        return o.phi
+    return as_phi(o.phi) & reduce(or_, map(predicted, adverse_labels(data, o.adverse)))
 
 
-def adverse_label(data: Dataset, given: str | None) -> str:
-    """The label that people would rather not have: as it is given or, of an embedded set, known."""
+def adverse_labels(data: Dataset, given: str | None) -> list[str]:
+    """The labels that people would rather not have: as they are given or, of an embedded set, known."""
     if given is None and data.adverse is not None:
-        return data.adverse
+        return [data.adverse]
     if given is None:
         raise SettingError(f"Say with --adverse which label people would rather not have: {listed(data.label_names)}.")
+    try:
+        return [label_named(data, given, "--adverse")]
+    except SettingError:
+        if "," not in given:
+            raise
+    return [label_named(data, each.strip(), "--adverse") for each in given.split(",")]
+
+
+def label_named(data: Dataset, given: str, option: str) -> str:
+    """A label, from its name or its value."""
     names = [*data.label_names, *(name.rpartition(" = ")[2] for name in data.label_names)]
     if given not in names:
-        raise SettingError(f"--adverse '{given}' is not a decision; the labels are {listed(data.label_names)}.")
-    return data.label_names[names.index(given) % 2]
+        raise SettingError(f"{option} '{given}' is not a decision; the labels are {listed(data.label_names)}.")
+    return data.label_names[names.index(given) % len(data.label_names)]
 
 
 def _strategy(o: SimpleNamespace) -> Any:

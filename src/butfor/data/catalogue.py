@@ -80,6 +80,8 @@ class Spec:
     separator: str = ","
     remark: str | None = None
     url: str | None = None
+    caution: str | None = None
+    """A known fault, in a sentence for whoever audits it."""
 
     @property
     def embedded(self) -> bool:
@@ -103,10 +105,8 @@ GERMAN = _names(
 
 
 def _tidy_german(table: pd.DataFrame) -> pd.DataFrame:
-    """Codes in the words of the UCI description that the published evaluation used. Grömping (2019), *South German
-    Credit Data: Correcting a Widely Used Data Set*, shows that it is wrong in places: among others, code A92 also
-    covers single men, and the two values of foreign_worker are swapped. Read a verdict about `sex` or `foreign_worker`
-    on this set as one about the published benchmark, not about the applicants."""
+    """Codes in the words of the UCI description that the published evaluation used, faults included (`PROVENANCE.md`):
+    among others, code A92 also covers single men, and A94 is single women."""
     words = pd.read_csv(SHIPPED / "german-words.csv", keep_default_na=False).groupby("column")
     spelled = {str(name): table[name].map(dict(zip(w["code"], w["word"], strict=True))) for name, w in words}
     return table.assign(**spelled).rename(columns={"personal_status": "sex"})
@@ -188,6 +188,8 @@ _GERMAN = Spec(
     inputs=36,
     source="UCI 144, Statlog (German Credit Data)",
     licence="CC BY 4.0",
+    caution="In the source, 'sex' is wrong for 92 of the 1000 people and cannot be told for 310 more (Grömping 2019): "
+    "what is said of it is about the benchmark, not about the applicants.",
 )
 
 _COMPAS = Spec(

@@ -18,6 +18,8 @@ Note = Callable[[str], None]
 
 SINGLE = (str, bytes, bool, int, float, np.generic, decimal.Decimal, datetime.date)
 NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
+MOST_CLASSES = 50
+"""Values that a label may have."""
 TURN = "turn it into numbers or text, or leave the column out"
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 DAY = pd.Timedelta(days=1)

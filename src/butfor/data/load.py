@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 
 from butfor.data.catalogue import SHIPPED, SPECS, Setup, SourceFile, Spec, spec_named
-from butfor.errors import DatasetError, SettingError
+from butfor.errors import DatasetError, SettingError, listed
 
 TIMEOUT = 30.0
 """Seconds without a byte from the server after which a download is given up."""
@@ -47,7 +47,7 @@ class Dataset:
     y_test: pd.Series
     name: str
     sensitive: str | list[str]
-    label_names: tuple[str, str]
+    label_names: tuple[str, ...]
     setup: Setup
     source: str
     licence: str
@@ -64,7 +64,7 @@ class Dataset:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))
         return (
             f"<Dataset '{self.name}': {sizes} rows (train/val/test) × {self.X_train.shape[1]} columns, "
-            f"sensitive '{self.sensitive}', labels '{self.label_names[0]}' / '{self.label_names[1]}'>"
+            f"sensitive '{self.sensitive}', labels {listed(self.label_names)}>"
         )
 
 

@@ -18,7 +18,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data import DATASETS, Dataset, Setup, load_dataset
-from butfor.data.kinds import Note, as_numbers, check_cells
+from butfor.data.catalogue import SPECS
+from butfor.data.kinds import MOST_CLASSES, Note, as_numbers, check_cells
 from butfor.data.read import STANDARD_INPUT, called, read_file, refuse_absent, silent
 from butfor.encode import OWN, REFUSE, check_numbers, is_numeric, refuse_missing
 from butfor.errors import SettingError, TableError, listed
@@ -66,6 +67,8 @@ def load_table(
                 f"{' and '.join(fixed)}."
             )
         data = load_dataset(str(source), random_state=split_seed)
+        if caution := SPECS[data.name].caution:
+            note(caution)
         return data if sensitive is None and not drop else _otherwise(data, sensitive, drop)
     if label is None or sensitive is None:
         absent = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
@@ -273,23 +276,25 @@ def default_setup(n: int, seed: int = 0) -> Setup:
     )
 
 
-def _labels(values: pd.Series, positive: str | None) -> tuple[pd.Series, tuple[str, str]]:
-    """0/1 labels and the two labels' names."""
+def _labels(values: pd.Series, positive: str | None) -> tuple[pd.Series, tuple[str, ...]]:
+    """Labels by number, and their names."""
     found = sorted(pd.unique(values.astype(object)), key=lambda v: (type(v).__name__, v))
-    if len(found) != 2:
+    if not 2 <= len(found) <= MOST_CLASSES:
         only = "one value only" if len(found) == 1 else f"{len(found)} different values"
         raise TableError(
-            f"Label column '{values.name}' has {only} ({listed(found)}); a label needs exactly two. "
-            "Group them into two in the file, or name another column with --label."
+            f"Label column '{values.name}' has {only} ({listed(found)}); a label needs at least two and at most "
+            f"{MOST_CLASSES}. Group them in the file, or name another column with --label."
         )
+    if positive is not None and len(found) > 2:
+        raise SettingError(f"--positive is for two labels; '{values.name}' has {len(found)}: leave it out.")
     if positive is not None:
         matching = [v for v in found if str(v) == positive]
         if not matching:
             raise TableError(f"--positive '{positive}' is not a value of '{values.name}', which has {listed(found)}.")
         found.sort(key=lambda v: v == matching[0])
     names = tuple(v if isinstance(v, str) else f"{values.name} = {v}" for v in found)
-    y = (values.astype(object) == found[1]).astype(np.int64)
-    return y.rename(values.name), (names[0], names[1])
+    y = values.astype(object).map({value: number for number, value in enumerate(found)}).astype(np.int64)
+    return y, names
 
 
 def _whole(values: pd.Series) -> pd.Series:

@@ -86,4 +86,5 @@ def seed_matters(learner: Learner, table: Table, model: Model) -> bool:
     if not learner.seeded or learner.deterministic:
         return learner.seeded
     other = learner.reseeded(OTHER_SEED).fit(table, table.labels())
-    return not np.array_equal(*(each.answers(table.X, table.many) for each in (model, other)))
+    before, after = (each.answers(table.X, table.many) for each in (model, other))
+    return not np.array_equal(before, after)

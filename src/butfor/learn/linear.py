@@ -69,13 +69,13 @@ def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
 
     w = np.column_stack([estimator.coef_, estimator.intercept_]) if estimator.fit_intercept else estimator.coef_
     shares, (classes, size) = softmax(X @ w.T, axis=1), w.shape
-    H = np.empty((classes, size, classes, size))
+    blocks = np.empty((classes, size, classes, size))
     for a in range(classes):
         for b in range(a, classes):
             curved = weight * shares[:, a] * ((a == b) - shares[:, b])
-            H[a, :, b] = (X * curved[:, None]).T @ X
-            H[b, :, a] = H[a, :, b].T
-    H = H.reshape(classes * size, classes * size)
+            blocks[a, :, b] = (X * curved[:, None]).T @ X
+            blocks[b, :, a] = blocks[a, :, b].T
+    H = blocks.reshape(classes * size, classes * size)
     H += np.diag(np.tile(penalty(estimator, size), classes))
     return np.asarray(H + 1e-9 * np.trace(H) / len(H) * np.eye(len(H)))
 

@@ -23,8 +23,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.data.kinds import MOST_CLASSES
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.question import MOST_CLASSES, Question
+from butfor.learn.question import Question
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_CLASSES = 50
-
 
 @dataclass(frozen=True, eq=False)
 class Question:

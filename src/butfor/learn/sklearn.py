@@ -8,7 +8,7 @@ what `predict` says.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -202,9 +202,9 @@ class SklearnLearner(Learner):
 class SklearnModel(Model):
     """A fitted estimator, behind an encoder of ours where `data` is not None."""
 
-    def __init__(self, estimator: Any, data: EncodedTable | None = None, values: Sequence[Any] = (0, 1)) -> None:
+    def __init__(self, estimator: Any, data: EncodedTable | None, values: NDArray[Any]) -> None:
         """`values`: what `predict` says for each class."""
-        self.estimator, self.data, self.values = estimator, data, np.asarray(values)
+        self.estimator, self.data, self.values = estimator, data, values
         self.encoder = None if data is None else data.encoder
 
     @property

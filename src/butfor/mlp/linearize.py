@@ -42,7 +42,7 @@ def active_neurons(network: Network, X: Floats, threshold: float | None = None) 
 def linearize(network: Network, X: Floats, contrast: Floats | None = None) -> LocalLinear:
     """The local linear model at each row of `X [rows × inputs]`; of several outputs that of their sum, as `contrast
     [rows × outputs]` counts them."""
-    counted = np.ones((len(X), 1)) if contrast is None else contrast
+    counted = np.ones((len(X), 1)) if contrast is None else contrast.astype(np.float64)
     theta = counted @ network.weights[-1].astype(np.float64)
     bias = counted @ network.biases[-1].astype(np.float64)
     layers = list(zip(network.weights, network.biases, active_neurons(network, X), strict=False))

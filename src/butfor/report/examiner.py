@@ -7,9 +7,11 @@ people sets no standard. Data governance follows the headings of Article 10 of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from butfor.data.sensitive import Sensitive
 from butfor.encode import MISSING
@@ -45,15 +47,19 @@ class Impact:
 
 
 def favourable_of(run: Mapping[str, Any]) -> str:
-    """The decision that people would rather have; where none is named as adverse, the second label."""
+    """The decision that people would rather have; where none is named as adverse, the second of two labels, and of more
+    nobody knows: then it is empty."""
     if run.get("sides"):
-        return str(run["sides"][1])
+        return str(run["sides"][1]) if run.get("adverse") else ""
     first, second = map(str, run["label_names"])
     return first if run.get("adverse") == second else second
 
 
 def impacts(p: Population) -> list[Impact]:
-    """By attribute and, where there are several, for their combinations, these last."""
+    """By attribute and, where there are several, for their combinations, these last; none where nobody knows which
+    decision people would rather have."""
+    if not favourable_of(p.run):
+        return []
     counts = _selected(p)
     name = str(p.run["sensitive"])
     attributes = name.split(" × ")
@@ -73,12 +79,14 @@ def _selected(p: Population) -> dict[str, tuple[int, float]]:
     """Per group, how many people there are and how many are decided favourably: of everybody whose label is known, else
     of those asked about."""
     favourable, told = favourable_of(p.run), p.run.get("performance")
+    adverse = np.atleast_1d(p.run.get("adverse") or [])
+    favoured = [name for name in p.run["label_names"] if name not in adverse] if p.run.get("sides") else [favourable]
     if told:
         as_told = favourable == told["positive"]
         rates = [(str(g["group"]), g["people"], g["selection_rate"]) for g in told["by_group"] if g["people"]]
         return {group: (people, people * (rate if as_told else 1 - rate)) for group, people, rate in rates}
     return {
-        str(group): (len(theirs), float(sum(v.prediction == favourable for v in theirs)))
+        str(group): (len(theirs), float(sum(v.prediction in favoured for v in theirs)))
         for group in p.groups
         if (theirs := [v for v in p if v.group == group])
     }
@@ -168,8 +176,3 @@ def _not_examined(p: Population) -> list[str]:
     if not run.get("standard"):
         said.append("Whether groups are held to one standard: no adverse label was named, or groups are too small.")
     return said
-
-
-def by_group(impact: Sequence[Impact], attribute: str) -> dict[str, Impact]:
-    """Those of one attribute."""
-    return {each.group: each for each in impact if each.attribute == attribute}

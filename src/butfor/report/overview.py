@@ -11,20 +11,18 @@ from typing import Any
 from markupsafe import Markup
 
 from butfor.report import charts
-from butfor.report.examiner import by_group, examiner, favourable_of, impacts
+from butfor.report.examiner import examiner, favourable_of, impacts
 from butfor.report.standards import one_standard, standards, yield_curve
 from butfor.report.summary import LONGEST, asides, audited, marked, method_facts, settle
 from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST, NOT_CHECKED, SEED_BOUND, UNDECIDED
-from butfor.result.labels import expectation, expected_wrong
+from butfor.result.labels import TO_REVIEW, expectation, expected_wrong
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, percent
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, LACKS, RETRAINED, REVIEW, SOLIDITY, STATUS, UNSEEDED
 from butfor.standard.groups import GroupStandard
 
-MOST_TASKS = 100
-"""Labels to review that a page speaks of."""
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 
 
@@ -113,7 +111,7 @@ def _numbers(p: Population) -> list[tuple[str, Any]]:
         numbers.append(("Groups short of the others' standard", "none"))
     labels = plural(p.run["budget"], "label")
     numbers.append((f"Decisions that at most {labels} change", f"{turned} of {asked}{share}"))
-    close, likely = close_calls(p), expected_wrong(p.labels[:MOST_TASKS]) if p.labels and p.labels[0].wrong else []
+    close, likely = close_calls(p), expected_wrong(p.labels[:TO_REVIEW]) if p.labels and p.labels[0].wrong else []
     if close is not None and p.run.get("seeded") is not False:
         numbers.append(("Close calls: another seed may decide otherwise", f"{close} of {asked}"))
     if likely:
@@ -136,11 +134,12 @@ def groups_of(p: Population) -> dict[str, Any]:
     """One table of the groups: headings, rows, and what the columns mean."""
     share, low, high = ("share_solid", "solid_low", "solid_high") if p.checked else ("share", "low", "high")
     close, switched = close_calls(p) is not None, any(v.switch_changes is not None for v in p)
-    rates = by_group(impacts(p), str(p.run["sensitive"])) if p.verdicts else {}
+    rates = {i.group: i for i in impacts(p) if i.attribute == p.run["sensitive"]} if p.verdicts else {}
     wrong = {str(g["group"]): g["error_rate"] for g in (p.run.get("performance") or {}).get("by_group", [])}
     below = {c.group: c for c in p.standards if c.attribute == p.run["sensitive"]}
-    decided = f"Decided '{short(favourable_of(p.run), 40)}'" if p.verdicts else ""
-    heads = [sensitive_of(p), "People", decided, "Impact ratio", *(["Decided wrongly"] if wrong else [])]
+    favourable = favourable_of(p.run)
+    heads = [sensitive_of(p), "People", *(["Decided wrongly"] if wrong else [])]
+    heads[2:2] = [f"Decided '{short(favourable, 40)}'", "Impact ratio"] if favourable else []
     heads += ["Short of the others' standard"] if below else []
     heads += ["Eligible", "Few labels change the decision", "95 % interval", *(["Close calls"] if close else [])]
     heads += ["Changed by a switch"] if switched else []
@@ -149,7 +148,8 @@ def groups_of(p: Population) -> dict[str, Any]:
         name, known = str(group), bool(g["eligible"])
         impact, standard = rates.get(name), below.get(name)
         ratio = "–" if impact is None or impact.ratio is None else f"{impact.ratio:.2f}{' ⚠' * (impact.remark != '')}"
-        cells: list[Any] = [int(g["people"]), "–" if impact is None else f"{100 * impact.rate:.1f} %", ratio]
+        cells: list[Any] = [int(g["people"])]
+        cells += ["–" if impact is None else f"{100 * impact.rate:.1f} %", ratio] if favourable else []
         cells += [f"{100 * wrong[name]:.1f} %" if wrong.get(name) is not None else "–"] if wrong else []
         cells += [_standing(standard)] if below else []
         found = int(g["solid"] if p.checked else g["found"])
@@ -304,8 +304,8 @@ def to_review(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> dict[s
         for position in verdict.positions:
             behind.setdefault(position, []).append((f"{verdict.case}", address))
     return {
-        "expectation": expectation(p.labels[:MOST_TASKS]),
-        "chart": yield_curve(p.labels[:MOST_TASKS]).svg("Labels likely to be wrong against labels reviewed"),
+        "expectation": expectation(p.labels[:TO_REVIEW]),
+        "chart": yield_curve(p.labels[:TO_REVIEW]).svg("Labels likely to be wrong against labels reviewed"),
         "towards": p.run.get("adverse"),
         "rows": [
             (

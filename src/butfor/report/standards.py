@@ -9,6 +9,7 @@ from butfor.report.drawing import Drawing
 from butfor.report.text import short, shown
 from butfor.result.labels import LabelValue, expected_wrong
 from butfor.result.population import Population
+from butfor.result.record import read_as
 from butfor.result.verdict import Verdict
 from butfor.standard.groups import ASSUMPTION, BINS, GroupStandard
 
@@ -20,7 +21,7 @@ STEPS = (1, 2, 5, 10, 20, 50)
 
 def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """What a template shows of a record's comparison of standards."""
-    comparisons = [GroupStandard.of(group) for group in recorded["groups"]]
+    comparisons = read_as(recorded["groups"], list[GroupStandard])
     charted = [c for c in comparisons if sum(c.doubts)]
     return {
         "sentences": [c.sentence(recorded["favourable"]) for c in comparisons],

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
 from butfor.result.person import Cell
@@ -35,17 +33,6 @@ class Flipped:
     rates: dict[str, tuple[float, float]]
     seeded: bool
     accuracy: tuple[float, float] | None = None
-
-    @classmethod
-    def of(cls, recorded: Mapping[str, Any]) -> Self:
-        """As a record holds it."""
-        turned = [
-            Turned(**person | {"fresh": FreshSeeds(**person["fresh"]) if person.get("fresh") else None})
-            for person in recorded["turned"]
-        ]
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in recorded.items()}
-        rates = {group: (before, after) for group, (before, after) in recorded["rates"].items()}
-        return cls(**{**values, "turned": tuple(turned), "rates": rates})
 
     def word(self, person: Turned) -> str:
         """Solid, leaning, … as for any find."""
@@ -113,8 +100,10 @@ class ClosedGap(Flipped):
                 f"{what}. Not within the doubted labels: with all {self.doubted} of '{low}' flipped they are {after} "
                 "apart."
             )
-        seeds = f" Of {self.fresh[1]} fresh seeds {self.fresh[0]} have it closed too." if self.fresh else ""
+        counts = ((self.members, "members"), (self.fresh or (0, 0), "fresh seeds"))
+        alone = " and ".join(f"{closed} of {models} {what}" for (closed, models), what in counts if models > 1)
         return (
             f"{what}; {len(self.flips)} doubted labels of '{low}', of {self.doubted}, close the gap to {after} when "
-            f"they are flipped: {len(self.turned)} people are decided otherwise{self.surely(self.turned)}.{seeds}"
+            f"they are flipped: {len(self.turned)} people are decided otherwise{self.surely(self.turned)}."
+            + (f" Alone, {alone} have it closed too." if alone else "")
         )

@@ -10,6 +10,8 @@ from butfor.result.person import Cell
 
 MOST_RECORDED = 1000
 """Labels that a record holds, the most valuable first."""
+TO_REVIEW = 100
+"""Labels to review where nobody says how many, and those that a page speaks of."""
 CALIBRATED = "doubts brought into line with how many labels the groups fall short, as if that were spread evenly"
 NOT_CALIBRATED = (
     "the sum of their doubts, which is not calibrated: no adverse label is named, and labels that nobody would call "

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from butfor.data.check import Concern
 from butfor.result.record import percent, plain
 
-ZeroOne = Codes = NDArray[np.integer[Any]]
+ZeroOne = NDArray[np.integer[Any]]
+Codes = NDArray[np.int64]
 RATES = ["base_rate", "selection_rate", "error_rate", "false_positive_rate", "false_negative_rate"]
 
 

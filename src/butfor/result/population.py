@@ -23,7 +23,7 @@ from butfor.result.fresh import SOLID, counted
 from butfor.result.groups import Comparison, Shuffles, compare
 from butfor.result.labels import LabelValue
 from butfor.result.performance import Performance
-from butfor.result.record import Run, as_json, file_of, stored, written
+from butfor.result.record import Run, as_json, file_of, read_as, stored, written
 from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
 from butfor.standard.groups import GroupStandard, answer_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from butfor.result.schema import Record
 
 SMALL_GROUP = 10
+"""A group of fewer people has no rate to speak of."""
 ALL = "everyone"
 FRAME_COLUMNS = (
     "case row group status prediction switch_changes logit counterfactual_prediction counterfactual_logit flips "
@@ -259,9 +260,7 @@ class Population(Sequence[Verdict]):
     @property
     def shuffles(self) -> Shuffles | None:
         """The gap between groups with the protected attribute shuffled; None where that was not asked for."""
-        from msgspec import convert
-
-        return convert(self.run.get("shuffles"), Shuffles | None)
+        return read_as(self.run.get("shuffles"), Shuffles | None)
 
     @property
     def _compared(self) -> pd.Series:
@@ -271,17 +270,14 @@ class Population(Sequence[Verdict]):
     @cached_property
     def keystones(self) -> pd.DataFrame:
         """Training rows by how many people's flip sets they are in: the labels to review first."""
-        people: dict[int, list[int | None]] = {}
-        for verdict in self.found:
-            for position in verdict.positions:
-                people.setdefault(position, []).append(verdict.case)
-        if not people:
+        flips = pd.DataFrame([(at, str(v.case)) for v in self.found for at in v.positions], columns=["at", "case"])
+        if flips.empty:
             columns: list[Any] = list(self.verdicts[0].flips.columns) if self.verdicts else []
             return pd.DataFrame(columns=["people", "cases", *map(_beside_ours, columns)]).rename_axis("row")
-        repeated = pd.Index([position for v in self.found for position in v.positions]).duplicated()
-        frame = pd.concat([v.flips for v in self.found])[~repeated].rename(columns=_beside_ours)
-        frame.insert(0, "people", [len(cases) for cases in people.values()])
-        frame.insert(1, "cases", [" ".join(map(str, cases)) for cases in people.values()])
+        first = ~flips["at"].duplicated().to_numpy()
+        frame = pd.concat([v.flips for v in self.found])[first].rename(columns=_beside_ours)
+        frame.insert(0, "people", list(self.hinging.values()))
+        frame.insert(1, "cases", flips.groupby("at", sort=False)["case"].agg(" ".join).to_list())
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
 
     @property
@@ -292,24 +288,22 @@ class Population(Sequence[Verdict]):
     @property
     def reviewed(self) -> Reviewed | None:
         """What a review of these labels changed, where there was one."""
-        told = self.run.get("reviewed")
-        return Reviewed.of(told) if told else None
+        return read_as(self.run.get("reviewed"), Reviewed | None)
 
     @property
     def closed_gap(self) -> ClosedGap | None:
         """The fewest doubted labels that close the gap between two groups, where that was asked for."""
-        told = self.run.get("close_gap")
-        return ClosedGap.of(told) if told else None
+        return read_as(self.run.get("close_gap"), ClosedGap | None)
 
     @property
     def standards(self) -> list[GroupStandard]:
         """Each group beside the standard of the others; none where no adverse label was named."""
-        return [GroupStandard.of(group) for group in (self.run.get("standard") or {}).get("groups", [])]
+        return read_as((self.run.get("standard") or {}).get("groups", []), list[GroupStandard])
 
     @property
     def one_standard(self) -> list[OneStandard]:
         """Per group that falls short: who is decided otherwise once it does not."""
-        return [OneStandard.of(group) for group in self.run.get("one_standard") or []]
+        return read_as(self.run.get("one_standard") or [], list[OneStandard])
 
     @property
     def standards_answer(self) -> str:

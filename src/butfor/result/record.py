@@ -58,6 +58,13 @@ def stored(value: Any) -> Any:
     return plain(value)
 
 
+def read_as(value: Any, kind: Any) -> Any:
+    """What `stored` made of a value, as the kind it was."""
+    from msgspec import convert
+
+    return convert(value, kind)
+
+
 def file_of(run: Run, people: list[dict[str, Any]], labels: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """The record of a run, its people, and the labels that are worth a review."""
     record = {"schema_version": SCHEMA_VERSION, "run": dict(run), "people": people}

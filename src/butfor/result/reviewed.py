@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 from butfor.result.flipped import Flipped
 from butfor.result.groups import LEVEL
@@ -34,12 +32,6 @@ class Reviewed(Flipped):
     after: tuple[GroupStandard, ...] = ()
     corrected_to: tuple[str, ...] = ()
     """With more than two labels, what the corrected ones are now."""
-
-    @classmethod
-    def of(cls, recorded: Mapping[str, Any]) -> Self:
-        """As a record holds it."""
-        standards = {name: [GroupStandard.of(each) for each in recorded.get(name, ())] for name in ("before", "after")}
-        return super().of({**recorded, **standards})
 
     @property
     def sentence(self) -> str:

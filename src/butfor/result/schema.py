@@ -1,7 +1,7 @@
 """The schema of audit files, and how they are read: whatever is absent or bent is refused with its name.
 
 By msgspec: it imports in half the time of pydantic, decodes into our own dataclasses, and names the first fault by its
-path. Reading a file needs it; auditing and writing do not.
+path. Reading what a record holds needs it; auditing does not.
 
     {"schema_version": 4, "run": settings, once, "people": [what was measured about each],
      "labels": [the training labels that are worth a review], "checksum": "sha256:…"}
@@ -19,8 +19,8 @@ from typing import Annotated, Any, NoReturn, NotRequired, TypedDict
 import msgspec
 from msgspec import Meta
 
+from butfor.data.kinds import MOST_CLASSES
 from butfor.errors import ReplayError
-from butfor.learn.question import MOST_CLASSES
 from butfor.result.flipped import ClosedGap, OneStandard
 from butfor.result.groups import Shuffles
 from butfor.result.labels import LabelValue

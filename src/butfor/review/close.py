@@ -15,10 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.files import save_table
+from butfor.files import make_folder, save_table, save_text
 from butfor.progress import Watcher
 from butfor.result.population import Population
 from butfor.review.rebuild import audit_of
+from butfor.run.reload import loaded
 from butfor.tasks.answers import Outcome
 
 
@@ -32,9 +33,14 @@ class After:
     labels: pd.DataFrame
 
 
-def close_review(audit: Population, outcome: Outcome, model: Any = None, watch: Watcher | None = None) -> After:
-    """Make the corrections in the table that an audit's record names, and ask about its test rows again."""
-    again, data = audit_of(audit.run, model, watch)
+def close_review(
+    audit: Population, outcome: Outcome, folder: Path, model: Any = None, watch: Watcher | None = None
+) -> After:
+    """Make the corrections in the table that an audit's record names, and ask about its test rows again. The folder for
+    the files is made once the table is there, before anything is trained."""
+    training, _, data = loaded(audit.run)
+    make_folder(folder)
+    again = audit_of(audit.run, training, data, model, watch)
     groups = data.groups["test"] if data.groups else None
     before = audit.standards or None
     reviewed, after = again.after_review(
@@ -54,7 +60,6 @@ def close_review(audit: Population, outcome: Outcome, model: Any = None, watch: 
 
 def write_after(after: After, folder: Path) -> list[str]:
     """The files, the page last."""
-    from butfor.files import save_text
     from butfor.report.page import review_page
 
     save_table(folder / "corrected.csv", after.corrected.to_frame())

@@ -13,7 +13,7 @@ from butfor.data import Dataset
 from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import Table
 from butfor.progress import Watcher
-from butfor.run.reload import as_recorded, loaded
+from butfor.run.reload import as_recorded
 
 
 def rebuilt(
@@ -57,13 +57,13 @@ def without_groups(run: Mapping[str, Any], data: Dataset | None) -> bool:
     return not run.get("sensitive_columns") and (data is None or data.groups is None)
 
 
-def audit_of(run: Mapping[str, Any], model: Any = None, watch: Watcher | None = None) -> tuple[LabelAudit, Dataset]:
-    """The audit of a run as it was made, from its record alone, and its data; what a review answered and corrected is
-    known to it."""
-    training, _, data = loaded(run)
+def audit_of(
+    run: Mapping[str, Any], training: Table, data: Dataset | None, model: Any = None, watch: Watcher | None = None
+) -> LabelAudit:
+    """The audit of a run as it was made; what a review answered and corrected is known to it."""
     settings = {"fresh_seeds": run["fresh_seeds"], "random_state": run.get("random_state", 0)}
     audit = rebuilt(run, training, data, model, watch=watch, **settings)
     reviewed = run.get("reviewed") or {}
     audit.answered_ = frozenset(reviewed.get("answered", ()))
     audit.corrected_ = tuple(reviewed.get("corrected", ()))
-    return audit, data
+    return audit

@@ -109,8 +109,7 @@ class _Again:
         if audit is None:
             assert training is not None
             fresh_seeds = run["fresh_seeds"] if fresh else 0
-            plain_run = {**run, "adverse": None}  # nothing is asked about standards
-            audit = rebuilt(plain_run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
+            audit = rebuilt(run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
         self.audit = audit
         self.from_command = "command" in run and self.data is not None
         """Then people are test rows, in the data's own words; in Python both may be anybody's."""

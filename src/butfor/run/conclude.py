@@ -71,14 +71,14 @@ class Conclusions:
             **self.runner.extra.get(k, {}),
         )
 
-    def _classes(self, k: int, positions: FlipSet) -> dict[str, str]:
+    def _classes(self, k: int, positions: FlipSet) -> dict[str, Any]:
         """With more than two labels: the decision, the label that flips give, and the decision after them."""
         question, names = self.situation.table.question, self.situation.label_names
         if question is None:
             return {}
         known = {"decision": names[self.situation.decisions[k]], "new_label": names[question.new[0]]}
         if positions:
-            known["turned_into"] = names[self.runner.trainer.confirmed_decision(positions, k)]
+            known["turned_into"] = names[self.runner.trainer.confirmed_decisions(positions)[k]]
         return known
 
     def _at_least(self, k: int, search: PersonSearch | None, allowed: int) -> tuple[int | None, str | None]:

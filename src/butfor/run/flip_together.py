@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from butfor.errors import SettingError, TableError, listed
 from butfor.learn.protocols import FlipSet, Floats, Training
 from butfor.result.flipped import ClosedGap, OneStandard, Turned
 from butfor.result.fresh import FreshSeeds
+from butfor.result.population import SMALL_GROUP
 from butfor.result.record import plain
 from butfor.run.fresh_seeds import decides_otherwise
 from butfor.search.trainer import Trainer
@@ -22,8 +23,6 @@ from butfor.standard.groups import Standards
 
 BY = ("selection", "true positive")
 """Rates whose gap can be closed: of favourable decisions, and of those about people whose label is favourable."""
-FEW = 10
-"""A group of fewer people has no rate to speak of."""
 DOUBTED = 0.5
 """Doubt above which a label may be flipped to close a gap."""
 
@@ -31,14 +30,15 @@ DOUBTED = 0.5
 @dataclass(frozen=True, eq=False)
 class Together:
     """What flip sets are tried on. `trainer` asks about everyone; `favourable` is the decision that people would rather
-    have; `truth`: their own labels, where they are known."""
+    have; `truth`: their own labels by number, where they are known."""
 
     everyone: Situation
-    truth: NDArray[np.bool_] | None
+    truth: NDArray[np.int64] | None
     trainer: Trainer
     seeds: Sequence[int]
     seeded: bool
     favourable: int
+    _fresh: dict[FlipSet, Floats] = field(default_factory=dict)
 
     def flip(self, flips: FlipSet) -> dict[str, Any]:
         """What a `Flipped` holds."""
@@ -51,7 +51,10 @@ class Together:
             "rates": {group: (self.rate(before, ours), self.rate(after, ours)) for group, ours in self.groups.items()},
             "accuracy": None
             if truth is None
-            else (float(((before > 0) == truth).mean()), float(((after > 0) == truth).mean())),
+            else (
+                float((self.everyone.decisions == truth).mean()),
+                float((self.trainer.confirmed_decisions(flips) == truth).mean()),
+            ),
             "seeded": self.seeded,
         }
 
@@ -60,12 +63,10 @@ class Together:
         return self.trainer.confirmed_logits(flips)
 
     def fresh(self, flips: FlipSet) -> Floats | None:
-        """What single models say under fresh seeds, `[seeds × people]`."""
-        return self.trainer.ask([Training(flips, seed) for seed in self.seeds]) if self.seeds else None
-
-    @cached_property
-    def _base(self) -> Floats | None:
-        return self.fresh(())
+        """What single models say under fresh seeds, `[seeds × people]`; each is trained once."""
+        if self.seeds and flips not in self._fresh:
+            self._fresh[flips] = self.trainer.ask([Training(flips, seed) for seed in self.seeds])
+        return self._fresh.get(flips)
 
     @cached_property
     def groups(self) -> dict[str, NDArray[np.bool_]]:
@@ -81,9 +82,9 @@ class Together:
         turned = np.isfinite(after) & ((after > 0) != (everyone.logits > 0))
         for k in map(int, np.flatnonzero(turned)):
             seeds = None
-            if fresh is not None and self._base is not None:
+            if fresh is not None and (base := self.fresh(())) is not None:
                 decision = int(everyone.predictions[k])
-                without, with_ = (decides_otherwise(logits[:, k], decision) for logits in (self._base, fresh))
+                without, with_ = (decides_otherwise(logits[:, k], decision) for logits in (base, fresh))
                 seeds = FreshSeeds.of(without, with_)
             row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
             found.append(Turned(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
@@ -160,19 +161,19 @@ def _counted(tried: Together, by: str) -> dict[str, NDArray[np.bool_]]:
         return tried.groups
     if tried.truth is None:
         raise SettingError("True positive rates need the people's own labels: give y.")
-    deserving = tried.truth == bool(tried.favourable)
+    deserving = tried.everyone.table.sides(tried.truth) == bool(tried.favourable)
     return {group: ours & deserving for group, ours in tried.groups.items()}
 
 
 def _two(tried: Together, counted: dict[str, NDArray[np.bool_]], given: Sequence[Any] | None) -> tuple[str, str]:
     """The two groups, that with the lower rate first: those named, else the furthest apart."""
-    large = [group for group, people in counted.items() if people.sum() >= FEW]
+    large = [group for group, people in counted.items() if people.sum() >= SMALL_GROUP]
     if given is not None:
         named = list(dict.fromkeys(map(str, given)))
         if len(named) != 2 or not set(named) <= set(counted):
             raise SettingError(f"groups={listed(given)}: name two of {listed(counted)}.")
         large = named
     if len(large) < 2:
-        raise TableError(f"There is no gap to close: two groups of at least {FEW} people are needed.")
+        raise TableError(f"There is no gap to close: two groups of at least {SMALL_GROUP} people are needed.")
     ranked = sorted(large, key=lambda group: tried.rate(tried.everyone.logits, counted[group]))
     return ranked[0], ranked[-1]

@@ -298,8 +298,8 @@ class Runner:
         by_definition = 0.0 if trainer.engine.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * self.fit_seconds
         limit = trainer.stopper.stop.seconds
-        people = round(len(self.eligible) / self.part)
-        self.watch.plan(people, (seconds if limit is None else min(seconds, limit)) / self.part)
+        everyone = round(len(self.eligible) / self.part)
+        self.watch.plan(everyone, (seconds if limit is None else min(seconds, limit)) / self.part)
 
     def _seconds_each(self) -> float:
         return self.trainer.seconds_each(self.fit_seconds)

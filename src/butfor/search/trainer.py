@@ -188,9 +188,9 @@ class Trainer:
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self.table.margins(self._confirmed[flips])
 
-    def confirmed_decision(self, flips: FlipSet, person: int) -> int:
-        """What the confirmed models decide about a person together, by number."""
-        return int(self.table.decided(self._confirmed[flips])[person])
+    def confirmed_decisions(self, flips: FlipSet) -> NDArray[np.int64]:
+        """What they decide, by number."""
+        return self.table.decided(self._confirmed[flips])
 
     def _by_definition(self) -> Bound:
         if self._defined is None:

@@ -47,15 +47,17 @@ def compare_standards(
 ) -> Standards:
     """Are the labels of each group what the other groups' standard would have given?
 
-    `adverse` is the label that people would rather not have. `sensitive_features` names the protected column of X, or
-    several, or holds a value per row; with several, every attribute is compared and their combinations too. `standard`
-    is a scikit-learn classifier with `predict_proba`; None: the mean of a logistic regression and a histogram boosting.
+    `adverse` is the label that people would rather not have, or several of them. `sensitive_features` names the
+    protected column of X, or several, or holds a value per row; with several, every attribute is compared and their
+    combinations too. `standard` is a scikit-learn classifier with `predict_proba`; None: the mean of a logistic
+    regression and a histogram boosting.
     """
     X = as_table(X)
     y = as_labels(X, y)
-    named = y.attrs.get("label_names")
-    if named and str(adverse) in map(str, named) and set(y.unique()) <= {0, 1}:
-        y = y.map(dict(enumerate(named)))
+    named = dict(enumerate(y.attrs.get("label_names", ())))
+    adverse = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
+    if {str(each) for each in adverse} <= set(map(str, named.values())) and set(y.unique()) <= set(named):
+        y = y.map(named)
     if not isinstance(shuffles, (int, np.integer)) or shuffles < 0:
         raise SettingError(f"shuffles={shuffles!r} must be a whole number from 0 up.")
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
@@ -65,7 +67,7 @@ def compare_standards(
         attributes = [*alone, sensitive]
     return compare(
         X,
-        favourable_labels(y, adverse),
+        np.array([str(value) not in map(str, adverse) for value in y], bool),
         attributes,
         names=label_names(y, adverse),
         standard=standard,
@@ -77,20 +79,18 @@ def compare_standards(
     )
 
 
-def label_names(y: pd.Series, adverse: Any) -> tuple[str, str]:
-    """The adverse and the favourable label in words; refused where labels are not two, or none is the adverse one."""
-    found = list(pd.unique(y))
-    if len(found) != 2:
-        raise TableError(f"A comparison of standards needs two labels; these rows have {listed(found)}.")
-    matching = [value for value in found if str(value) == str(adverse)]
-    if not matching:
-        raise SettingError(f"adverse='{adverse}' is not a label; the labels are {listed(found)}.")
-    other = next(value for value in found if value is not matching[0])
-    return str(matching[0]), str(other)
-
-
-def favourable_labels(y: pd.Series, adverse: Any) -> Mask:
-    return np.array([str(value) != str(adverse) for value in y], bool)
+def label_names(y: pd.Series, adverse: Sequence[Any]) -> tuple[str, str]:
+    """The adverse and the favourable labels in words; refused where one is no label, or nothing is left."""
+    found = sorted(map(str, pd.unique(y)))
+    strange = [each for each in adverse if str(each) not in found]
+    if strange:
+        raise SettingError(f"adverse='{strange[0]}' is not a label; the labels are {listed(found)}.")
+    others = [name for name in found if name not in map(str, adverse)]
+    if not others:
+        raise TableError(
+            f"A comparison of standards needs another label than the adverse; these rows have {listed(found)}."
+        )
+    return " or ".join(name for name in found if name not in others), " or ".join(others)
 
 
 def attributes_of(sensitive: Sensitive, X: pd.DataFrame) -> list[Sensitive]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -40,12 +40,6 @@ class GroupStandard:
     """How many of its adverse labels have a doubt in each of `BINS`."""
     shuffled_doubts: tuple[float, ...] = field(repr=False)
     """The same in the mean over shuffles."""
-
-    @classmethod
-    def of(cls, recorded: Mapping[str, Any]) -> GroupStandard:
-        """As a record holds it."""
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in recorded.items()}
-        return cls(**values)
 
     @property
     def difference(self) -> float:

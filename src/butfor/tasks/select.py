@@ -21,7 +21,7 @@ from butfor.data.kinds import as_dates
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, listed
 from butfor.learn.protocols import Table
-from butfor.result.labels import LabelValue, expectation
+from butfor.result.labels import TO_REVIEW, LabelValue, expectation
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
 from butfor.run.reload import loaded
@@ -31,8 +31,6 @@ ID, LABEL = "id", "label"
 """The columns that tasks add to the table's own."""
 CANNOT_TELL = "cannot tell"
 """What a reviewer may answer beside the labels."""
-LABELS = 100
-"""Labels to review where nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ def make_review(
     rows: Rows,
     population: Population | None = None,
     *,
-    labels: int = LABELS,
+    labels: int = TO_REVIEW,
     hide: Sequence[str] = (),
     seed: int = 0,
 ) -> Review:
@@ -231,7 +229,7 @@ def rows_of(run: Mapping[str, Any]) -> Rows:
     return Rows(table, sensitive.values, found.doubt, names, columns, data.dates, answered)
 
 
-def review_of(population: Population, *, labels: int = LABELS, hide: Sequence[str] = (), seed: int = 0) -> Review:
+def review_of(population: Population, *, labels: int = TO_REVIEW, hide: Sequence[str] = (), seed: int = 0) -> Review:
     """The tasks of an audit, or of a review's corrected table, from the record alone."""
     if not population.labels:
         raise SettingError(

@@ -1,0 +1,64 @@
+"""Audits on file, and what tests do with them: run commands, change records, answer the tasks of a review."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from butfor.cli import main
+from butfor.result.record import sealed
+
+OTHER = {"bad credit": "good credit", "good credit": "bad credit"}
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    code = main([str(a) for a in arguments])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def audited(folder: Path, *arguments: str) -> Path:
+    assert main(["audit", *arguments, "--out", str(folder), "--quiet"]) == 0
+    return folder / "audit.json"
+
+
+def key_of(tasks: Path) -> list[dict]:
+    return json.loads(tasks.with_name("tasks.key.json").read_text())["tasks"]
+
+
+def changed(path: Path, to: Path, change) -> Path:
+    """A copy of a JSON file after `change`, sealed as butfor would have written it."""
+    record = json.loads(path.read_text())
+    change(record)
+    to.write_text(json.dumps(sealed(record)))
+    return to
+
+
+def answered(tasks: Path, wrong_labels: int, wrong_decoys: int) -> dict[int, str]:
+    """Every task answered as recorded, but for so many of either kind."""
+    answers = {task["id"]: task["label"] for task in key_of(tasks)}
+    for decoys, wrong in ((False, wrong_labels), (True, wrong_decoys)):
+        for task in [t for t in key_of(tasks) if t["decoy"] == decoys][:wrong]:
+            answers[task["id"]] = OTHER[task["label"]]
+    return answers
+
+
+def fill_in(tasks: Path, answers: dict[int, str], separator: str = ",") -> Path:
+    frame = pd.read_csv(tasks / "tasks.csv", dtype=str, keep_default_na=False)
+    frame["label"] = [answers.get(int(number), "") for number in frame["id"]]
+    frame.to_csv(tasks / "tasks.csv", index=False, sep=separator, encoding="utf-8-sig")
+    return tasks / "tasks.csv"
+
+
+def wronged(rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
+    """Loans by income and debts; of group b's granted ones some are refused all the same, and which they are."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"group": rng.choice(["a", "b"], rows), "income": rng.normal(size=rows)})
+    X["debts"] = rng.normal(size=rows)
+    granted = (X["income"] - X["debts"] + 0.3 * rng.normal(size=rows) > 0).to_numpy()
+    wrong = granted & (X["group"] == "b").to_numpy() & (rng.random(rows) < 0.4)
+    return X, pd.Series(np.where(granted & ~wrong, "yes", "no")), wrong
+
+
+TABLE, LABELS, PLANTED = wronged(400, 0)

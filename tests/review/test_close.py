@@ -1,0 +1,172 @@
+"""What a review changes: corrections made, the model trained anew, and a next round."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import fisher_exact, hypergeom
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+import butfor
+from butfor import load_dataset
+from butfor.cli import main
+from butfor.errors import SettingError, TableError
+from butfor.learn.named import model_named
+from butfor.result.population import Population
+from butfor.result.record import checksum
+from butfor.result.reviewed import disagreement
+from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, run
+
+
+@pytest.fixture(scope="module")
+def closed(german_file, tmp_path_factory) -> tuple[Path, Path, str]:
+    """A review of 30 labels whose answers came back: nine corrected, two decoys too, one that nobody could tell."""
+    folder = tmp_path_factory.mktemp("closed")
+    assert (
+        main(["review", str(german_file), "--out", str(folder / "tasks"), "--labels", "30", "--random-state", "3"]) == 0
+    )
+    answers = answered(folder / "tasks", 9, 2)
+    answers[next(t["id"] for t in reversed(key_of(folder / "tasks")) if not t["decoy"])] = "cannot tell"
+    filled, printed = fill_in(folder / "tasks", answers, ";"), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert main(["review", str(german_file), "--answers", str(filled), "--out", str(folder / "after")]) == 0
+    return folder / "tasks", folder / "after", printed.getvalue()
+
+
+def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(german_file, closed):
+    tasks, after, out = closed
+    assert "of 9 of 29 labels and of 2 of 30 decoys." in out
+    assert out.startswith("With 11 of 600 labels corrected, ")
+    p = fisher_exact([[9, 20], [2, 28]], alternative="greater")[1]
+    assert f"p = {p:.2g}" in out
+    assert "Reviewers could not tell about 1 of the labels" in out
+    wrong = [t for kind in (False, True) for t in [t for t in key_of(tasks) if t["decoy"] == kind][: 2 if kind else 9]]
+    corrections = pd.read_csv(after / "corrections.csv")
+    assert corrections["kind"].tolist() == ["chosen"] * 9 + ["decoy"] * 2
+    assert set(corrections["row"]) == {task["row"] for task in wrong}
+    assert (corrections["reviewed"] == corrections["recorded"].map(OTHER)).all()
+    data = load_dataset("german")
+    recorded = data.y_train.map(dict(enumerate(data.label_names)))
+    corrected = pd.read_csv(after / "corrected.csv", index_col="row")["label"]
+    assert corrected.index.tolist() == recorded.index.tolist()
+    assert set(corrected.index[corrected != recorded]) == {task["row"] for task in wrong}
+    reviewed = Population.from_json(after / "review.json").reviewed
+    encoder = butfor.TableEncoder("onehot", dtype="float64").fit(data.X_train)
+    rows, people = encoder.transform(data.X_train), encoder.transform(data.X_test)
+    model = model_named("logistic")
+    before, then = (clone(model).fit(rows, y == "good credit").predict(people) for y in (recorded, corrected))
+    assert [person.case for person in reviewed.turned] == np.flatnonzero(before != then).tolist()
+    assert reviewed.turned
+    women = (data.X_test["sex"] == "female").to_numpy()
+    assert reviewed.rates["female"] == pytest.approx((before[women].mean(), then[women].mean()))
+    assert reviewed.accuracy == pytest.approx([(decided == data.y_test).mean() for decided in (before, then)])
+    for c, y in ((reviewed.before, recorded), (reviewed.after, corrected)):
+        found = butfor.compare_standards(
+            data.X_train, y.to_numpy(), sensitive_features="sex", adverse="bad credit", shuffles=0, n_jobs=1
+        )
+        assert [g.difference for g in c] == pytest.approx([g.difference for g in found.comparisons])
+    assert f"female: {100 * before[women].mean():.1f} % decided 'good credit' before" in out
+    page = (after / "review.html").read_text()
+    assert f"<h1>{reviewed.sentence}</h1>" in page
+    assert page.count("<svg") == 2
+    for person in reviewed.turned:
+        assert f"<th>{person.case}</th>" in page
+
+
+def test_a_second_round_starts_from_the_corrected_table_and_asks_nothing_twice(closed, tmp_path, capsys):
+    tasks, after, _ = closed
+    record = after / "review.json"
+    first = {task["position"] for task in key_of(tasks)}
+    assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 20)[0] == 0
+    second = key_of(tmp_path / "tasks")
+    assert not first & {task["position"] for task in second}
+    corrected = pd.read_csv(after / "corrected.csv")["label"]
+    assert all(task["label"] == corrected[task["position"]] for task in second)
+    filled = fill_in(tmp_path / "tasks", answered(tmp_path / "tasks", 4, 0))
+    code, out, _ = run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")
+    assert code == 0
+    assert "With 4 of 600 labels corrected" in out
+    both = Population.from_json(tmp_path / "after" / "review.json").reviewed
+    assert len(both.corrected) == 15
+    assert set(both.answered) == first | {task["position"] for task in second}
+    first_round = Population.from_json(record).reviewed
+    assert both.before == first_round.after
+    assert both.accuracy[0] == pytest.approx(first_round.accuracy[1]), "the model of the corrected table"
+    for group, rates in both.rates.items():
+        assert rates[0] == pytest.approx(first_round.rates[group][1])
+
+
+def test_the_same_in_python_without_files():
+    audit = butfor.LabelAudit(LogisticRegression(), budget=4, n_jobs=1, fresh_seeds=0)
+    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    with pytest.raises(SettingError, match=r"review_tasks\(\) first"):
+        audit.corrected({})
+    groups = [label.group for label in audit.label_values()]
+    assert groups == sorted(groups, reverse=True), "the group that falls short, b, comes first"
+    review = audit.review_tasks(labels=60)
+    assert "group" not in review.shown.columns
+    assert len(review.shown) == 120
+    answers = {t.id: "yes" if PLANTED[t.position] else t.label for t in review.tasks}
+    right = sum(bool(PLANTED[t.position]) for t in review.tasks)
+    assert right > 20
+    assert sum(label.wrong for label in review.labels) == pytest.approx(right, rel=0.1)
+    for bad, sentence in (
+        ({}, "120 of 120 tasks have no answer"),
+        (answers | {17: "yes"}, "there is no task '17'"),
+        (answers | {review.tasks[0].id: "maybe"}, "'maybe' is not a label"),
+    ):
+        with pytest.raises(TableError, match=sentence):
+            audit.corrected(bad)
+    corrected = audit.corrected(answers)
+    assert (corrected.table_.y != LABELS).sum() == right
+    assert (audit.table_.y == LABELS).all()
+    assert not {t.position for t in corrected.review_tasks(labels=20).tasks} & {t.position for t in review.tasks}
+    assert corrected.standard_.of_group("b").difference < audit.standard_.of_group("b").difference - 0.05
+    clean = (TABLE["income"] - TABLE["debts"]).to_numpy() > 0
+    agree = [((a.model_.logits(TABLE) > 0) == clean).mean() for a in (audit, corrected)]
+    assert agree[1] > agree[0]
+    reviewed, after = audit.after_review(answers, TABLE)
+    assert reviewed.accuracy is None
+    assert np.array_equal(after.model_.logits(TABLE), corrected.model_.logits(TABLE))
+    assert len(reviewed.turned) == ((after.model_.logits(TABLE) > 0) != (audit.model_.logits(TABLE) > 0)).sum()
+    verdict = corrected.explain(TABLE.iloc[0])
+    assert "review that corrected its labels" in str(verdict.run["not_rebuildable"])
+    assert butfor.replay(verdict).agrees
+
+
+def test_a_network_is_trained_anew_under_its_members_and_fresh_seeds(tmp_path, capsys):
+    small = ("--members", "2", "--fresh-seeds", "5", "--epochs", "30", "--budget", "3", "--cases", "0:4")
+    record = audited(tmp_path / "audit", "german", *small)
+    assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 40)[0] == 0
+    filled = fill_in(tmp_path / "tasks", answered(tmp_path / "tasks", 40, 0))
+    assert run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")[0] == 0
+    reviewed = Population.from_json(tmp_path / "after" / "review.json").reviewed
+    assert reviewed.seeded
+    assert reviewed.turned
+    assert {person.fresh.seeds for person in reviewed.turned} == {5}
+
+
+def test_a_table_that_changed_leaves_no_folder_behind(german_file, tasks, tmp_path, capsys):
+    away = changed(german_file, tmp_path / "away.json", lambda record: record["run"]["data"].update(sha256="0"))
+    key = json.loads(tasks.with_name("tasks.key.json").read_text())
+    key["audit_sha256"] = checksum(Population.from_json(away).to_dict())
+    tasks.with_name("tasks.key.json").write_text(json.dumps(key))
+    filled = fill_in(tasks, answered(tasks, 9, 2))
+    code, _, said = run(capsys, "review", away, "--answers", filled, "--out", tmp_path / "after")
+    assert code == 2
+    assert "its training rows have changed since" in said
+    assert not (tmp_path / "after").exists()
+
+
+def test_the_exact_test_is_one_sided():
+    more, fewer = disagreement((6, 10), (1, 10)), disagreement((1, 10), (6, 10))
+    assert f"p = {hypergeom.sf(5, 20, 7, 10):.2g}" in more
+    assert "more often than labels like them" in more
+    assert f"p = {hypergeom.sf(0, 20, 7, 10):.2g}" in fewer
+    assert "may be chance" in fewer
+    assert "nothing to compare" in disagreement((0, 0), (1, 2))
