@@ -167,6 +167,10 @@ class LabelAudit(FollowUp, BaseEstimator):
             self.label_names_: tuple[str, ...] = tuple(map(str, label_names or coded or self.classes_))
             if len(self.label_names_) != len(self.classes_):
                 raise SettingError(f"label_names has {len(self.label_names_)} names for {len(self.classes_)} labels.")
+            if self.table_.many and self.shuffles:
+                raise SettingError(
+                    f"shuffles={self.shuffles}: nothing is shuffled with more than two labels; leave it out."
+                )
             sides = self._sides(adverse)
             self._forget()
             self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})

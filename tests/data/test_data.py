@@ -128,7 +128,7 @@ def test_repr_says_what_it_holds() -> None:
     text = repr(load("german"))
     assert text == (
         "<Dataset 'german': 600/200/200 rows (train/val/test) × 20 columns, sensitive 'sex', "
-        "labels 'bad credit' / 'good credit'>"
+        "labels 'bad credit', 'good credit'>"
     )
 
 

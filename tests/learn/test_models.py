@@ -522,7 +522,7 @@ def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
         assert np.array_equal(learner.fit(audit.table_, audit.table_.labels(training.flips)).logits(people), logits)
 
 
-class _Slow(butfor.Learner):
+class _Slow(butfor.Learner, butfor.Model):
     """A learner whose fit takes half a second by the clock of the engine, and no time."""
 
     name, clock = "slow", 0.0

@@ -161,7 +161,8 @@ class Seeded(Learner):
 def hunted(measures, limit=None):
     engine = Overlap()
     stopper = Stopper(max_retrainings(limit) if limit else None)
-    trainer = Trainer(engine, Seeded(), SimpleNamespace(n=60), np.zeros((1, 1)), stopper=stopper)
+    table = SimpleNamespace(n=60, margins=lambda answers: answers)
+    trainer = Trainer(engine, Seeded(), table, np.zeros((1, 1)), stopper=stopper)
     trainer.seeds = (0, 1, 2)
     order = np.concatenate([np.arange(20), np.arange(20, 60, 2), np.arange(21, 60, 2)])  # ten pairs lead
     hunt = Sizes(0, 1.0, order=order, cap=20)

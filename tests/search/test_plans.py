@@ -1,6 +1,7 @@
 """Plans as games against an oracle that knows which flip sets work."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +25,9 @@ from butfor.search.state import Listed
 from butfor.search.task import Task
 from butfor.search.trainer import Trainer
 from conftest import fitted
+
+PLAIN = SimpleNamespace(margins=lambda answers: answers)
+"""A table of two labels, as far as a trainer asks for it."""
 
 
 def play(plan, works, gain=lambda flips: 0.0, most=500):
@@ -259,14 +263,14 @@ class Bar(Engine):
 
 def agree(trainer, flips, watch=None):
     """A reference that says what the engine says."""
-    trainer._confirmed.update({f: trainer._logits[f] for f in flips})
+    trainer._confirmed.update({f: trainer._together[f] for f in flips})
 
 
 def common_search(starts, pool, share=False, empty=0, confirm=agree, **settings):
     """A search for people with these logits; the last `empty` of them have no label that may be flipped."""
     effects = np.tile(np.linspace(0.06, 0.01, 40), (len(starts), 1))
     engine = Bar(np.array(starts), effects)
-    trainer = Trainer(engine, Learner(), None, np.zeros((len(starts), 1)))
+    trainer = Trainer(engine, Learner(), PLAIN, np.zeros((len(starts), 1)))
     trainer.confirm = lambda flips: confirm(trainer, flips)
     pursuits = [
         Attempts(k, 1.0, plan=Learned(np.arange(40), 4, 8 * pool, np.random.default_rng(k), start))
@@ -329,7 +333,7 @@ def test_what_was_interrupted_is_not_complete():
             raise KeyboardInterrupt
 
     engine = Interrupted(np.array([-1.0]), np.zeros((1, 40)))
-    task = Task(None, Trainer(engine, Learner(), None, np.zeros((1, 1))), None, budget=4)
+    task = Task(None, Trainer(engine, Learner(), PLAIN, np.zeros((1, 1))), None, budget=4)
     pursuit = Attempts(0, 1.0, plan=Listed([(1,), (2,)]))
     search = Loop(task, Allowed.of(np.ones((1, 40), bool)), share=True)
     search.run([pursuit])
@@ -354,7 +358,7 @@ def test_ctrl_c_while_confirming_loses_nothing_and_reports_nothing_unconfirmed()
 def test_a_set_that_the_reference_rejects_is_not_shrunk_to():
     def confirm(trainer, flips, watch=None):
         for f in flips:  # the reference wants three flips where the engine is content with two
-            trainer._confirmed[f] = trainer._logits[f] - (0.5 if len(f) < 3 else 0.0)
+            trainer._confirmed[f] = trainer._together[f] - (0.5 if len(f) < 3 else 0.0)
 
     pursuits, _ = common_search([-0.1], pool=4, confirm=confirm)
     (pursuit,) = pursuits

@@ -188,10 +188,10 @@ def test_what_cannot_be_compared_gets_a_sentence(change, error, sentence):
         compared(X, y, **change)
 
 
-def test_labels_that_are_not_two_and_tables_of_nothing_else():
+def test_labels_that_are_all_alike_and_tables_of_nothing_else():
     X, y, _ = loans()
-    with pytest.raises(TableError, match="needs two labels"):
-        compared(X, y.mask(X["income"] > 1, "perhaps"))
+    with pytest.raises(TableError, match="needs another label"):
+        compared(X, y.mask(y != "no", "no"))
     with pytest.raises(TableError, match="no column but the protected"):
         compared(X[["group"]], y)
 

@@ -155,13 +155,6 @@ QUESTION = together(
             help="Seeds without any part in the search that put every find to the test.",
         ),
         option(
-            "--shuffles",
-            type=int,
-            default=0,
-            show_default=True,
-            help="Ask again so often with the protected attribute shuffled: do groups differ by more than chance?",
-        ),
-        option(
             "--close-gap",
             is_flag=False,
             flag_value="selection",
@@ -171,6 +164,7 @@ QUESTION = together(
         ),
         option("--max-seconds", metavar="TIME", help="Stop in time (90s, 10m, 2h) and say what is left."),
     ),
+    setting("--shuffles", type=int, default=0),
     setting("--rank"),
     setting("--margin", type=float),
     setting("--tries", type=int),

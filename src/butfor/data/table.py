@@ -96,6 +96,12 @@ def load_table(
     seed = split_seed or 0
     rows = _split(parts, files, seed, hold_out)
     y, label_names = _labels(labels, positive)
+    unseen = [name for number, name in enumerate(label_names) if not (y.iloc[rows[TRAIN]] == number).any()]
+    if unseen:
+        raise TableError(
+            f"No training row is labelled '{unseen[0]}', as other rows are; correct them, group the label with "
+            "another, or drop these rows."
+        )
     halves: dict[str, Any] = {
         f"{kind}_{part}": values.iloc[at].copy()
         for part, at in rows.items()
@@ -284,6 +290,12 @@ def _labels(values: pd.Series, positive: str | None) -> tuple[pd.Series, tuple[s
         raise TableError(
             f"Label column '{values.name}' has {only} ({listed(found)}); a label needs at least two and at most "
             f"{MOST_CLASSES}. Group them in the file, or name another column with --label."
+        )
+    counts = values.astype(object).value_counts()
+    if len(found) > 2 and counts.min() == 1:
+        raise TableError(
+            f"Label column '{values.name}' has {len(found)} different values, and '{counts.idxmin()}' stands in one "
+            f"row alone, row {values.index[values.astype(object) == counts.idxmin()][0]}: correct it, or drop the row."
         )
     if positive is not None and len(found) > 2:
         raise SettingError(f"--positive is for two labels; '{values.name}' has {len(found)}: leave it out.")

@@ -427,7 +427,7 @@ def named_pulls(
 def label_values(y: NDArray[Any], most: int = MOST_CLASSES) -> NDArray[Any]:
     """The label values in sorted order, or an error that says how many there are."""
     try:
-        classes = np.unique(y)
+        classes, counts = np.unique(y, return_counts=True)
     except TypeError as error:
         kinds = sorted({type(each).__name__ for each in y})
         raise TableError(
@@ -443,19 +443,24 @@ def label_values(y: NDArray[Any], most: int = MOST_CLASSES) -> NDArray[Any]:
             f"The labels hold {len(classes)} values ({listed(classes)}), and at most {most} can be told apart: group "
             "them, or name another label."
         )
+    if len(classes) > 2 and counts.min() == 1:
+        raise TableError(
+            f"The labels hold {len(classes)} values, and '{classes[counts.argmin()]}' stands in one row alone: correct "
+            "it, or drop the row."
+        )
     return classes
 
 
 def two_classes(y: NDArray[Any]) -> NDArray[Any]:
     """The two label values in sorted order, for models that know no more."""
-    classes = label_values(y, len(y))
-    if len(classes) > 2:
+    values = pd.unique(pd.Series(y))
+    if len(values) > 2:
         # The first sentence is the one scikit-learn's own checks look for.
         raise TableError(
             "Only binary classification is supported. The type of the target is multiclass: "
-            f"the labels hold {len(classes)} values ({listed(classes)}). Group them into two."
+            f"the labels hold {len(values)} values ({listed(values)}). Group them into two."
         )
-    return classes
+    return label_values(y)
 
 
 def away(logits: NDArray[Any]) -> Floats:

@@ -112,6 +112,8 @@ class SklearnLearner(Learner):
                     "the other decision; wrap it in sklearn.calibration.CalibratedClassifierCV, or set what gives it "
                     "probabilities."
                 )
+            if table.many and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
+                raise LearnerError(f"{self.name} scores pairs of classes; set decision_function_shape='ovr'.")
             return SklearnModel(estimator, data, self.values(table))
         except ButforError:
             raise

@@ -1,0 +1,104 @@
+"""Our network with more than two classes: the fast ways beside the reference."""
+
+import numpy as np
+import pytest
+import torch
+
+from butfor.learn.question import Question
+from butfor.mlp import reference
+from butfor.mlp.fused import FusedEngine
+from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.stacked import StackedEngine
+from butfor.mlp.sweeps import Sweep, sweep_many
+
+CLASSES = 4
+
+
+def subject(decided: int = 0, new: int = 1) -> tuple[Rows, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X, X_val, people = (rng.normal(size=(n, 5)).astype(np.float32) for n in (60, 20, 6))
+    true = rng.normal(size=(5, CLASSES))
+    y, y_val = ((rows @ true).argmax(axis=1).astype(np.float32) for rows in (X, X_val))
+    return Rows(X, y, X_val, y_val, Question.away_from(decided, new, CLASSES, 60)), people
+
+
+def recipe(activation: str = "tanh", batch_size: int | None = 16) -> Recipe:
+    return Recipe(hidden=(6, 5), activation=activation, batch_size=batch_size, max_epochs=30, outputs=CLASSES)
+
+
+@pytest.mark.parametrize("engine", [StackedEngine("cpu"), FusedEngine(1)], ids=["stacked", "fused"])
+@pytest.mark.parametrize("batch_size", [None, 16])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_engines_train_the_reference(engine, batch_size, activation):
+    rows, people = subject()
+    sets, seeds = [(), (3,), (3, 7, 20)], [0, 5, 5]
+    found = engine.fit_many(recipe(activation, batch_size), rows, sets, people, seeds=seeds)
+    for k, (flips, seed) in enumerate(zip(sets, seeds, strict=True)):
+        expected = reference.train(Recipe(**recipe(activation, batch_size).__dict__ | {"seed": seed}), rows, flips)
+        assert found.best_epoch[k] == expected.best_epoch
+        assert np.allclose(found.logits[k].reshape(-1, CLASSES), expected.logits(people), atol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [None, 16])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_the_training_gradient_is_that_of_autograd(activation, batch_size):
+    """The whole training as one function of how far each label is on its way from the old to the new one."""
+    rows, people = subject()
+    how = recipe(activation, batch_size)
+    [swept] = sweep_many(how, rows, [Sweep(0, (), np.arange(6))], people, dtype=torch.float64)
+    moved = torch.zeros(60, dtype=torch.float64, requires_grad=True)
+    margins = _trained(how, rows, moved, swept.network.best_epoch, torch.tensor(people, dtype=torch.float64))
+    assert np.allclose(swept.logits, margins.detach().numpy(), atol=1e-6)
+    for person in range(6):
+        [expected] = torch.autograd.grad(margins[person], moved, retain_graph=True)
+        assert np.allclose(swept.gradient[person], expected.numpy(), rtol=1e-5, atol=1e-9)
+    assert not swept.flip_effects(1e-3)[:, rows.y == 1].any()
+
+
+def _trained(how: Recipe, rows: Rows, moved: torch.Tensor, epochs: int, people: torch.Tensor) -> torch.Tensor:
+    """The people's margins after so many epochs of Adam, step by step."""
+    start = [tensor.double() for tensor in reference.initial_network(how, rows.d).state_dict().values()]
+    w, m, v = [t.requires_grad_() for t in start], [0.0] * len(start), [0.0] * len(start)
+    X, old = torch.tensor(rows.X, dtype=torch.float64), torch.tensor(rows.y).long()
+    hot = torch.eye(CLASSES, dtype=torch.float64)
+    Y = hot[old] + moved[:, None] * (hot[torch.from_numpy(rows.question.new)] - hot[old])
+    act, orders, step = getattr(torch, how.activation), reference.batch_orders(how, rows.n), 0
+
+    def outputs(inputs: torch.Tensor) -> torch.Tensor:
+        for layer in range(0, len(w), 2):
+            inputs = inputs @ w[layer].T + w[layer + 1]
+            inputs = act(inputs) if layer < len(w) - 2 else inputs
+        return inputs
+
+    for _ in range(epochs):
+        for batch in next(orders).split(how.batch_size or rows.n):
+            step += 1
+            loss = -(Y[batch] * torch.log_softmax(outputs(X[batch]), dim=1)).sum(1).mean()
+            for k, g in enumerate(torch.autograd.grad(loss, w, create_graph=True)):
+                m[k], v[k] = 0.9 * m[k] + 0.1 * g, 0.999 * v[k] + 0.001 * g**2
+                scale = torch.where(v[k] > 0, v[k], 1).sqrt() * (v[k] > 0) / (1 - 0.999**step) ** 0.5 + 1e-8
+                w[k] = w[k] - how.learning_rate / (1 - 0.9**step) * m[k] / scale
+    scores = outputs(people)
+    contrast = torch.tensor(rows.question.contrast(scores.detach().numpy()), dtype=torch.float64)
+    return (scores * contrast).sum(1)
+
+
+def test_sums_of_margins_are_differentiated_at_once():
+    rows, people = subject(decided=2, new=3)
+    weights = np.random.default_rng(1).random((2, 6))
+    [each] = sweep_many(recipe(), rows, [Sweep(0, (), np.arange(6))], people, dtype=torch.float64)
+    [sums] = sweep_many(recipe(), rows, [Sweep(0, (), np.arange(6), weights)], people, dtype=torch.float64)
+    assert np.allclose(weights @ each.gradient, sums.gradient, atol=1e-9)
+
+
+def test_as_a_scikit_learn_classifier():
+    from butfor import MLP
+
+    rows, people = subject()
+    words = np.array(["a", "b", "c", "d"])[rows.y.astype(int)]
+    model = MLP(hidden=(8,), max_epochs=200, batch_size=None, learning_rate=0.05).fit(rows.X, words)
+    shares = model.predict_proba(people)
+    assert shares.shape == (6, CLASSES)
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert list(model.classes_[shares.argmax(axis=1)]) == list(model.predict(people))
+    assert (model.predict(rows.X) == words).mean() > 0.8
