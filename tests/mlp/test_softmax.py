@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from butfor.learn.question import Question
-from butfor.mlp import reference
+from butfor.mlp import direct, reference
 from butfor.mlp.fused import FusedEngine
-from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.recipe import Recipe, Rows, pack
 from butfor.mlp.stacked import StackedEngine
 from butfor.mlp.sweeps import Sweep, sweep_many
 
@@ -37,6 +37,16 @@ def test_engines_train_the_reference(engine, batch_size, activation):
         expected = reference.train(Recipe(**recipe(activation, batch_size).__dict__ | {"seed": seed}), rows, flips)
         assert found.best_epoch[k] == expected.best_epoch
         assert np.allclose(found.logits[k].reshape(-1, CLASSES), expected.logits(people), atol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [None, 16])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_called_directly_it_is_the_reference_to_the_bit(activation, batch_size):
+    rows, _ = subject()
+    how = recipe(activation, batch_size)
+    assert direct._is_the_reference(how, rows)
+    for flips in ((), (3, 7)):
+        assert pack(direct.train(how, rows, flips)).tobytes() == pack(reference.train(how, rows, flips)).tobytes()
 
 
 @pytest.mark.parametrize("batch_size", [None, 16])

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from butfor.mlp import reference
 from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, BACKWARD, one_thread
@@ -39,7 +38,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
     X, y = torch.from_numpy(rows.X), torch.from_numpy(rows.labels(flips))
     X_val, y_val = torch.from_numpy(rows.X_val), torch.from_numpy(rows.y_val)
     size = recipe.batch_size or rows.n
-    f = _Parameters(recipe, rows.d)
+    f, loss = _Parameters(recipe, rows.d), reference.mean_loss(recipe)
     best_loss, best_epoch, best = float("inf"), 0, f.values.clone()
     epoch = 0
     for epoch, order in enumerate(reference.batch_orders(recipe, rows.n), start=1):
@@ -47,7 +46,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
         inputs, labels = (X, y) if recipe.batch_size is None else (X.index_select(0, order), y.index_select(0, order))
         for some_inputs, some_labels in zip(inputs.split(size), labels.split(size), strict=True):
             f.step(some_inputs, some_labels)
-        validation_loss = binary_cross_entropy_with_logits(f.outputs(X_val)[-1][:, 0], y_val).item()
+        validation_loss = loss(f.outputs(X_val)[-1], y_val).item()
         if validation_loss < best_loss:
             best_loss, best_epoch, best = validation_loss, epoch, f.values.clone()
         if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
@@ -70,7 +69,7 @@ class _Parameters:
         self.by_weights, self.by_biases = unpack(self.gradient, widths)
 
     def outputs(self, inputs: Tensor) -> list[Tensor]:
-        """The inputs, every hidden layer's outputs, and the logits `[rows × 1]`."""
+        """The inputs, every hidden layer's outputs, and the logits `[rows × outputs]`."""
         outputs = [inputs]
         for W, b in zip(self.transposed[:-1], self.biases[:-1], strict=True):
             outputs.append(self.activation(torch.addmm(b, outputs[-1], W)))
@@ -80,7 +79,12 @@ class _Parameters:
     def step(self, inputs: Tensor, labels: Tensor) -> None:
         """One step of Adam on the batch's mean loss."""
         *layers, logits = self.outputs(inputs)
-        gradient = logits[:, 0].sigmoid().sub_(labels).div_(len(labels)).unsqueeze(1)
+        if logits.shape[1] == 1:
+            gradient = logits[:, 0].sigmoid().sub_(labels).div_(len(labels)).unsqueeze(1)
+        else:
+            likelihoods = logits.log_softmax(1)
+            wanted = torch.zeros_like(logits).scatter_(1, labels.long().unsqueeze(1), -1 / len(labels))
+            gradient = torch._log_softmax_backward_data(wanted, likelihoods, 1, logits.dtype)
         for layer in range(len(layers) - 1, -1, -1):
             torch.sum(gradient, 0, out=self.by_biases[layer])
             torch.mm(gradient.t(), layers[layer], out=self.by_weights[layer])
@@ -96,9 +100,16 @@ class _Parameters:
 
 def _is_the_reference(recipe: Recipe, rows: Rows) -> bool:
     """Compared once in a process for a shape: which operation computes a product depends on nothing else."""
-    if recipe.outputs > 1:
-        return False
-    shape = (recipe.hidden, recipe.activation, recipe.batch_size, rows.n, rows.d, len(rows.y_val), torch.__version__)
+    shape = (
+        recipe.outputs,
+        recipe.hidden,
+        recipe.activation,
+        recipe.batch_size,
+        rows.n,
+        rows.d,
+        len(rows.y_val),
+        torch.__version__,
+    )
     if shape not in _same_bits:
         _same_bits[shape] = _same_on(replace(recipe, max_epochs=CHECKED_EPOCHS), _some_batches(recipe, rows))
     return _same_bits[shape]

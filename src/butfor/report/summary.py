@@ -83,7 +83,8 @@ def lay(v: Verdict) -> str:
     rest = f"of the {v.training_rows} labels it learned from"
     if v.found:
         count, were = ("one", "was") if len(v.positions) == 1 else (str(len(v.positions)), "were")
-        return f"{decided} If {count} {rest} {were} the other way, it would decide '{v.counterfactual_prediction}'."
+        other = f"'{v.new_label}'" if v.new_label else "the other way"
+        return f"{decided} If {count} {rest} {were} {other}, it would decide '{v.counterfactual_prediction}'."
     if v.status == "proven_none":
         return f"{decided} Proven: changing up to {v.budget} {rest} cannot change that."
     if v.status == "not_found":
@@ -147,6 +148,7 @@ def _given(v: Verdict) -> dict[str, Any]:
         "prediction": v.prediction,
         "other": v.counterfactual_prediction,
         "flipped": "the label of one" if one else f"the labels of {len(v.positions)}",
+        "way": f"'{v.new_label}'" if v.new_label else "the other way",
         "them": "this label" if one else "these labels",
         "rows": f"training row{'s' * (not one)} {', '.join(shown(flip.row) for flip in v.flip_set)}",
         "counts": f"in {fresh.with_flips} of {fresh.seeds} fresh seeds a single model decides otherwise with the "

@@ -62,7 +62,7 @@ STATUS = {
     "found": Words(
         "◆",
         "Counterfactual dataset found",
-        plain=TRAINED + "Had {flipped} of those training rows been the other way, and everything else the same, "
+        plain=TRAINED + "Had {flipped} of those training rows been {way}, and everything else the same, "
         "training would have produced a model that decides '{other}'. The training table so changed is called a "
         "*counterfactual dataset*.",
     ),
