@@ -25,7 +25,7 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError
-from butfor.learn import describe
+from butfor.learn import describe, linear_engine
 from butfor.learn.learners import as_learner, learner_of
 from butfor.learn.linear_engine import LinearEngine
 from butfor.learn.named import model_named
@@ -615,7 +615,9 @@ def test_the_linear_engine_takes_what_it_can(model, taken):
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
-def test_the_linear_engine_is_the_estimators_own_fit(C, intercept):
+@pytest.mark.parametrize("products", [0, 2**23])
+def test_the_linear_engine_is_the_estimators_own_fit(monkeypatch, C, intercept, products):
+    monkeypatch.setattr(linear_engine, "MOST_PRODUCTS", products)  # each set's Hessian by itself, or all at once
     model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, fit_intercept=intercept)
     for weight in (None, np.linspace(0.2, 3, ROWS)):
         audit, people = fitted_model(model, sample_weight=weight)
