@@ -60,7 +60,7 @@ class LinearEngine(Engine):
         try:
             bound = _Logistic(model, table, people)
             near = np.abs(bound.X @ bound.w) < 1
-            off = float(np.abs(bound.X[near] @ (bound.w - linear.coefficients(model.final))).max(initial=0.0))
+            off = float(np.abs(bound.X[near] @ (bound.w - bound.given)).max(initial=0.0))
         except (np.linalg.LinAlgError, FloatingPointError):
             off = np.inf
         if off <= NEAR:
@@ -87,15 +87,14 @@ class _Sum(Bound):
 
 class _Logistic(Bound):
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
-        intercept = model.final.fit_intercept
         X, asked = model.inputs(table.X), model.inputs(people)
         assert X is not None
         assert asked is not None
-        self.X, self.people = linear.with_ones(X, intercept), linear.with_ones(asked, intercept)
+        self.X, self.people, self.given = linear.narrowed(model.final, X, asked)
         self.table = table
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = linear.penalty(model.final, self.X.shape[1])
-        self.w = self._minimum(linear.coefficients(model.final), table.zero_one.astype(np.float64))
+        self.w = self._minimum(self.given, table.zero_one.astype(np.float64))
         self.factor = self._factorised(self.w)
         self.before = model.logits(people).astype(np.float64)
         n, d = self.X.shape
