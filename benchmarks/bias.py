@@ -46,7 +46,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 
 from benchmarks.rows import Columns, Row, names, numbers, options, parse, run, show
-from benchmarks.work import mean, network
+from benchmarks.work import explain, mean, network
 from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
 from butfor.data.sensitive import Sensitive
@@ -301,7 +301,7 @@ def keystone_counts(planted: Planted, model: str) -> Floats:
     """In how many people's flip sets a row is, of the group's refused people."""
     audit, people, groups = fitted_audit(planted, model, "published")
     counts = np.zeros(len(planted.labels))
-    for verdict in audit.explain_all(people, sensitive_features=groups):
+    for verdict in explain(audit, people, sensitive_features=groups):
         counts[list(verdict.positions)] += 1
     return counts
 
@@ -401,7 +401,7 @@ def signs(planted: Planted, model: str) -> list[Row]:
 
 def distances(audit: LabelAudit, people: pd.DataFrame, groups: Any) -> Floats:
     """How many labels it takes; one more than the budget where no set was found."""
-    verdicts = audit.explain_all(people, sensitive_features=groups)
+    verdicts = explain(audit, people, sensitive_features=groups)
     return np.array([len(v.positions) if v.found else audit.budget_ + 1 for v in verdicts], float)
 
 

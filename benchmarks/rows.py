@@ -79,9 +79,14 @@ class _Dashes(Formatter):
 _DASHES = _Dashes()
 
 
+def _end(*_: Any) -> NoReturn:
+    """A handler of our own: an audit that puts its results away passes the signal on to it afterwards."""
+    raise KeyboardInterrupt
+
+
 def run(main: Callable[[], int | None]) -> NoReturn:
     """`main` as a command. Ctrl-C and SIGTERM end it with 130, a refused setting with one sentence and 2."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         sys.exit(main())
     except KeyboardInterrupt:
@@ -90,3 +95,6 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     except ButforError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

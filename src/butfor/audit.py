@@ -20,7 +20,7 @@ from butfor.data.check import Concern, check_people, check_table
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.follow_up import FollowUp
-from butfor.interrupt import held_back
+from butfor.interrupt import held_back, work_begins
 from butfor.learn.asked_model import asked
 from butfor.learn.engines import choose_engine, definition_of
 from butfor.learn.ensemble import Ensemble
@@ -223,6 +223,7 @@ class LabelAudit(FollowUp, BaseEstimator):
         (`butfor.max_seconds(600) | butfor.max_retrainings(5000)`), and so does Ctrl-C; what is done is returned, the
         rest is marked incomplete."""
         self._check_fitted()
+        work_begins()
         begun = time.monotonic()
         X = as_table(X)
         truth = self._truth(X, y)

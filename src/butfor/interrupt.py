@@ -12,6 +12,8 @@ from typing import Any
 ASKED = "Still putting away what was done; Ctrl-C once more leaves without it."
 _holding = threading.Lock()
 """Held while something is put away: who puts away within that needs to hold nothing back."""
+_answered = threading.Event()
+"""Whether the sentence was said, in this step or an earlier one: then the next Ctrl-C is heard."""
 
 
 def tell(sentence: str) -> None:
@@ -22,8 +24,9 @@ def tell(sentence: str) -> None:
 
 @contextmanager
 def held_back(say: Callable[[str], None] = tell) -> Iterator[None]:
-    """Ctrl-C and SIGTERM do not end what is inside: the first one is answered with a sentence, the next one is heard.
-    Handlers of an application's own get theirs afterwards. Only in the main thread, and where each would be heard."""
+    """Ctrl-C and SIGTERM do not end what is inside: the first one is answered with a sentence, the next one is heard,
+    also in a later step. Handlers of an application's own get theirs afterwards. Only in the main thread, and where
+    each would be heard."""
     if threading.current_thread() is not threading.main_thread() or not _holding.acquire(blocking=False):
         yield
         return
@@ -32,10 +35,12 @@ def held_back(say: Callable[[str], None] = tell) -> Iterator[None]:
     waiting: list[tuple[int, Any]] = []
 
     def answer(number: int, frame: Any) -> None:
-        if waiting:
+        if _answered.is_set():
+            _answered.clear()
             waiting.clear()
             heard[signal.Signals(number)](number, frame)
             return
+        _answered.set()
         waiting.append((number, frame))
         say(ASKED)
 
@@ -51,3 +56,41 @@ def held_back(say: Callable[[str], None] = tell) -> Iterator[None]:
         handler = heard[signal.Signals(pressed)]
         if handler is not signal.default_int_handler and not getattr(handler, "ends_the_command", False):
             handler(pressed, frame)
+
+
+def work_begins() -> None:
+    """Whoever pressed Ctrl-C before this meant other work."""
+    _answered.clear()
+
+
+@contextmanager
+def raised_again() -> Iterator[None]:
+    """Ctrl-C and SIGTERM inside are raised once more at the end, where code below has swallowed them or made another
+    error of them, as numba's callbacks do."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = {number: handler for number, handler in before.items() if callable(handler)}
+    raised: list[BaseException] = []
+
+    def hear(number: int, frame: Any) -> None:
+        try:
+            heard[signal.Signals(number)](number, frame)
+        except BaseException as stop:
+            raised.append(stop)
+            raise
+
+    try:
+        for number in heard:
+            signal.signal(number, hear)
+        yield
+    except Exception:
+        if raised:
+            raise raised[0] from None
+        raise
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
+    if raised:
+        raise raised[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from benchmarks.work import encoded, random_flip_sets
 from butfor.errors import EngineError, SettingError
 from butfor.mlp.recipe import Recipe
 from butfor.mlp.reference import train
+from butfor.run.conclude import Conclusions
 
 # One worker compiles for all tests that train by the fused engine.
 pytestmark = pytest.mark.xdist_group("fused")
@@ -286,6 +288,21 @@ def test_a_search_that_was_interrupted_is_no_measurement(monkeypatch, capsys):
     assert end.value.code == 130
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "Stopped.\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_verdicts_are_drawn_up_ends_a_benchmark_too(monkeypatch, capsys, number):
+    drawn_up = Conclusions.verdicts
+
+    def pressed(self, cases):
+        os.kill(os.getpid(), number)
+        return drawn_up(self, cases)
+
+    monkeypatch.setattr(Conclusions, "verdicts", pressed)
+    with pytest.raises(SystemExit) as end:
+        run(lambda: models.main(["--datasets", "salary", "--people", "2", "--json"]))
+    assert end.value.code == 130
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -196,6 +196,14 @@ def test_damage_that_shows_later_is_said_and_the_audit_goes_on(tmp_path):
     assert "cannot be used now" in notes[0]
 
 
+def test_a_row_that_nobody_asked_for_is_a_bad_one(tmp_path, monkeypatch):
+    ledger = Ledger(filled(tmp_path / "l.db"))
+    stray = ("9 9 9", answer(9).tobytes(), bytes(16))
+    monkeypatch.setattr(ledger, "select", lambda *_: [stray])
+    assert Page(ledger, "key", PEOPLE).recall(TRAININGS) == {}
+    assert ledger.bad_rows == 1
+
+
 # --- altered rows ----------------------------------------------------------------------------------------
 
 GOOD = answer(4).tobytes()

@@ -5,7 +5,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
+import butfor
 from butfor import TableEncoder
 from butfor.errors import SettingError, TableError
 from hostile.harness import attempt, audit, people, saved
@@ -122,3 +124,13 @@ def test_whole_numbers_beyond_64_bits_are_refused_with_their_row(tmp_path, value
     assert audit(saved(tmp_path, table), "--drop", "account").code == 0
     named = people().assign(account=[f"{2**80 + k}" for k in range(60)])
     assert audit(saved(tmp_path, named), "--id", "account").code == 0
+
+
+def test_an_audit_that_is_given_replays_groups_beside_the_table_and_rows_of_any_name():
+    table = people().set_axis(pd.Index([10**400 + k for k in range(60)], dtype=object))
+    blind = butfor.LabelAudit(LogisticRegression(), budget=20)
+    blind.fit(table[["x", "debts"]], table["granted"], sensitive_features=table["sex"])
+    population = blind.explain_all(table[["x", "debts"]], sensitive_features=table["sex"])
+    found = butfor.Population.from_json(population.to_json()).found
+    assert found
+    assert butfor.replay(found[0], audit=blind).agrees

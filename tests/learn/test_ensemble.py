@@ -91,9 +91,11 @@ def test_fresh_seeds_took_no_part(german):
     fresh = set(fresh_seeds(audit.learner_, FRESH))
     assert not members & fresh
     assert not fresh & set(fresh_seeds(audit.learner_, FRESH, skip=FRESH))
-    assert population.run["seed_ranges"] == {"members": [0, MEMBERS - 1], "fresh": [10_000, 10_000 + FRESH - 1]}
+    ranges = dict(population.run["seed_ranges"])
+    measured = ranges.pop("measured", None)  # where the engine trains hundreds side by side, as on a GPU
+    assert ranges == {"members": [0, MEMBERS - 1], "fresh": [10_000, 10_000 + FRESH - 1]}
+    assert measured is None or measured[0] > ranges["fresh"][1]
     assert all(v.fresh.seeds == FRESH for v in population.found)
-    assert population.run["seed_ranges"]["fresh"][0] == 10_000
 
 
 def test_solid_means_that_single_networks_hold(german):

@@ -7,6 +7,7 @@ import warnings
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -25,10 +26,10 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError
-from butfor.learn import describe
+from butfor.learn import describe, linear_engine
 from butfor.learn.learners import as_learner, learner_of
 from butfor.learn.linear_engine import LinearEngine
-from butfor.learn.named import model_named
+from butfor.learn.named import inputs_of, model_named
 from butfor.learn.protocols import Table, Training
 from butfor.learn.sklearn import SklearnLearner, with_sign
 from butfor.rank import as_ranking
@@ -615,7 +616,9 @@ def test_the_linear_engine_takes_what_it_can(model, taken):
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
-def test_the_linear_engine_is_the_estimators_own_fit(C, intercept):
+@pytest.mark.parametrize("products", [0, 2**23])
+def test_the_linear_engine_is_the_estimators_own_fit(monkeypatch, C, intercept, products):
+    monkeypatch.setattr(linear_engine, "MOST_PRODUCTS", products)  # each set's Hessian by itself, or all at once
     model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, fit_intercept=intercept)
     for weight in (None, np.linspace(0.2, 3, ROWS)):
         audit, people = fitted_model(model, sample_weight=weight)
@@ -624,6 +627,29 @@ def test_the_linear_engine_is_the_estimators_own_fit(C, intercept):
         fast = LinearEngine().bind(audit.learner_, audit.table_, people)([Training(flips) for flips in sets])
         own = [audit.learner_.fit(audit.table_, audit.table_.labels(flips)).logits(people) for flips in sets]
         assert fast == pytest.approx(np.array(own), abs=1e-4)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_more_inputs_than_rows_are_turned_into_what_the_rows_span(intercept):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(40, 90))).add_prefix("x")
+    y, sex = rng.integers(0, 2, 40), rng.choice(["f", "m"], 40)
+    model = LogisticRegression(solver="newton-cholesky", tol=1e-10, fit_intercept=intercept)
+    audit = butfor.LabelAudit(model, budget=2).fit(X, y, sensitive_features=sex)
+    bound = LinearEngine().bind(audit.learner_, audit.table_, X)
+    assert bound.X.shape == (40, 40 + intercept)
+    sets = [(), (3,), (5, 8, 30)]
+    own = [audit.learner_.fit(audit.table_, audit.table_.labels(flips)).logits(X) for flips in sets]
+    assert bound([Training(flips) for flips in sets]) == pytest.approx(np.array(own), abs=1e-4)
+    moved = audit.model_.flip_effects(audit.table_, X)[:, 3]
+    assert np.corrcoef(moved, own[1] - own[0])[0, 1] > 0.99
+
+
+def test_logistic_regression_of_many_inputs_needs_no_hessian():
+    wide = pd.DataFrame(np.zeros((2, 999))).add_prefix("x").assign(word=["a", "b"], other=["c", "d"])
+    assert inputs_of(wide) == 1003
+    assert model_named("logistic", 0, inputs_of(wide)).solver == "lbfgs"
+    assert model_named("logistic", 0, 1000).solver == "newton-cholesky"
 
 
 # --- records --------------------------------------------------------------------------------------------

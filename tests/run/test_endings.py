@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.cli import main
-from butfor.interrupt import ASKED, held_back
+from butfor.interrupt import ASKED, held_back, raised_again, work_begins
 from butfor.learn.protocols import Training
 from butfor.mlp import direct
 from butfor.mlp.learner import MLPLearner
@@ -41,6 +42,36 @@ def test_the_first_ctrl_c_is_answered_and_the_second_heard():
     assert signal.getsignal(signal.SIGINT) is before
     with pytest.raises(KeyboardInterrupt):
         press()
+
+
+def test_the_second_ctrl_c_is_heard_in_whichever_step_it_comes():
+    said: list[str] = []
+    with held_back(said.append):
+        press()
+    with held_back(said.append), pytest.raises(KeyboardInterrupt):
+        press()
+    assert said == [ASKED]
+    with held_back(said.append):  # the first one of something else
+        press()
+    work_begins()
+    with held_back(said.append):
+        press()
+    work_begins()
+    assert said == [ASKED] * 3
+
+
+@pytest.mark.parametrize("then", [lambda: None, lambda: [].pop()])
+def test_ctrl_c_that_a_callback_swallows_is_raised_at_the_end(then):
+    def swallow() -> None:
+        with suppress(KeyboardInterrupt):
+            press()
+        then()
+
+    with pytest.raises(KeyboardInterrupt), raised_again():
+        swallow()
+    with pytest.raises(IndexError), raised_again():  # other errors stay what they are
+        [].pop()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_within_what_is_held_back_nothing_more_is_held_back():

@@ -110,6 +110,14 @@ def test_guided_learns_what_works():
     assert np.mean(learned) > 1.2 * np.mean(blind)
 
 
+@pytest.mark.parametrize(("first", "ends"), [(-0.9, True), (-0.4, False), (-2.1, False)])
+def test_who_is_out_of_reach_by_believed_effects_is_tried_once_and_gives_the_rest_back(first, ends):
+    plan = Learned(np.arange(60), 10, 64, np.random.default_rng(0), -2.0, np.linspace(1, 0, 60), further=1.5)
+    plan.saw(plan.next(), first, False)
+    assert plan.done == ends  # 2.0 are needed: 1.5 × 1.1 is less; a first set that does harm tells nothing
+    assert plan.given_back == (7 if ends else 0)
+
+
 def test_a_small_pool_ends_the_plan():
     plan = Learned(np.array([4, 9]), 5, 50, np.random.default_rng(0))
     assert play(plan, lambda flips: False) == [(4, 9)]

@@ -166,13 +166,13 @@ def _stop(o: SimpleNamespace, spent: float) -> Stop:
 
 
 def _model(data: Dataset, o: SimpleNamespace) -> Any:
-    from butfor.learn.named import model_named
+    from butfor.learn.named import inputs_of, model_named
 
     if o.model != "mlp":
         ours = [f"--{name.replace('_', '-')}" for name in OF_OUR_NETWORK if getattr(o, name) is not None]
         if ours:
             raise SettingError(f"{' and '.join(ours)} belong to --model mlp; leave out for '{o.model}'.")
-        return model_named(o.model, o.random_state)
+        return model_named(o.model, o.random_state, inputs_of(data.X_train) if o.model == "logistic" else 0)
     from butfor import MLP
 
     return MLP(

@@ -81,16 +81,21 @@ def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
 
 
 def _logistic(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:
-    X, people = (with_ones(A, estimator.fit_intercept) for A in (X, people))
-    H = curvature(X, weight, penalty(estimator, X.shape[1]), coefficients(estimator))
+    X, people, w = narrowed(estimator, X, people)
+    H = curvature(X, weight, penalty(estimator, X.shape[1]), w)
     effects: Array = (_solve(H, people.T).T @ X.T) * (weight * (1 - 2 * y))[None, :]
     return effects
 
 
-def coefficients(estimator: Any) -> Array:
-    """Weights and, where there is one, the intercept behind them."""
-    w = np.ravel(estimator.coef_).astype(np.float64)
-    return np.append(w, estimator.intercept_[0]) if estimator.fit_intercept else w
+def narrowed(estimator: Any, X: Array, people: Array) -> tuple[Array, Array, Array]:
+    """Rows and people, with ones where there is an intercept, and the coefficients. Where there are more inputs than
+    rows they are turned into the space that the rows span: the penalty is the same in every direction, so that no
+    flipped label moves the minimum out of it."""
+    w, intercept = np.ravel(estimator.coef_).astype(np.float64), estimator.fit_intercept
+    if X.shape[1] > len(X):
+        basis = np.linalg.qr(X.T)[0]
+        X, people, w = X @ basis, people @ basis, w @ basis
+    return with_ones(X, intercept), with_ones(people, intercept), np.append(w, estimator.intercept_[:intercept])
 
 
 def penalty(estimator: Any, size: int) -> Array:

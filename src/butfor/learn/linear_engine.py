@@ -29,7 +29,14 @@ SMALL_GRADIENT = 1e-6
 """Where the largest entry of the gradient, per training row, is below this, a minimum is reached."""
 NEAR = 0.02
 """Logits within which the estimator's present answer about training rows near the boundary must be the minimum's."""
-SHARED_STEPS, OWN_STEPS = 12, 30
+SHARED_STEPS, OWN_STEPS, HALVINGS = 12, 30, 13
+NEVER_UPHILL = 1.0
+"""Logits that a Newton step may move a training row by and surely go downhill: logistic loss is self-concordant, and
+e − 2 < 1."""
+SLOW = 0.5
+"""What a step with the present Hessian must leave of the gradient at the most, for another one to be worth it."""
+MOST_PRODUCTS = 2**23
+"""Products of two inputs of the training rows that are kept: 64 MB."""
 
 
 class LinearEngine(Engine):
@@ -56,7 +63,7 @@ class LinearEngine(Engine):
         try:
             bound = _Logistic(model, table, people)
             near = np.abs(bound.X @ bound.w) < 1
-            off = float(np.abs(bound.X[near] @ (bound.w - linear.coefficients(model.final))).max(initial=0.0))
+            off = float(np.abs(bound.X[near] @ (bound.w - bound.given)).max(initial=0.0))
         except (np.linalg.LinAlgError, FloatingPointError):
             off = np.inf
         if off <= NEAR:
@@ -83,17 +90,19 @@ class _Sum(Bound):
 
 class _Logistic(Bound):
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
-        intercept = model.final.fit_intercept
         X, asked = model.inputs(table.X), model.inputs(people)
         assert X is not None
         assert asked is not None
-        self.X, self.people = linear.with_ones(X, intercept), linear.with_ones(asked, intercept)
+        self.X, self.people, self.given = linear.narrowed(model.final, X, asked)
         self.table = table
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = linear.penalty(model.final, self.X.shape[1])
-        self.w = self._minimum(linear.coefficients(model.final), table.zero_one.astype(np.float64))
+        self.w = self._minimum(self.given, table.zero_one.astype(np.float64))
         self.factor = self._factorised(self.w)
         self.before = model.logits(people).astype(np.float64)
+        n, d = self.X.shape
+        self.products = (self.X[:, :, None] * self.X[:, None, :]).reshape(n, -1) if n * d * d <= MOST_PRODUCTS else None
+        """Each row's products of two inputs, where all of them fit: Hessians of many sets are one matrix product."""
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         logits = np.empty((len(trainings), len(self.people)), np.float32)
@@ -113,16 +122,64 @@ class _Logistic(Bound):
         going = np.arange(len(flip_sets))
         # At the present minimum the gradient is what the flipped labels alone add.
         gradient = self.X.T @ (self.weight[:, None] * (self.table.zero_one[:, None] - labels))
+        left, slow = np.full(len(flip_sets), np.inf), np.zeros(len(flip_sets), np.bool_)
         for _ in range(SHARED_STEPS):
             W[:, going] -= cho_solve(self.factor, gradient)
             gradient = self._gradient(W[:, going], labels[:, going])
-            far = np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n
-            going, gradient = going[far], gradient[:, far]
+            before, left[going] = left[going], np.abs(gradient).max(axis=0)
+            far = left[going] > SMALL_GRADIENT * self.table.n
+            if self.products is not None:
+                slow[going[far]] = (left[going] > SLOW * before)[far]
+            on = far & ~slow[going]
+            going, gradient = going[on], gradient[:, on]
             if not len(going):
-                return W
-        for k in going:
-            W[:, k] = self._minimum(W[:, k], labels[:, k])
+                break
+        going = np.union1d(going, np.flatnonzero(slow))
+        if not len(going):
+            return W
+        if self.products is not None:
+            W[:, going] = self._minima_side_by_side(labels[:, going])
+        else:
+            for k in going:
+                W[:, k] = self._minimum(W[:, k], labels[:, k])
         return W
+
+    def _minima_side_by_side(self, labels: Array) -> Array:
+        """Newton's method from the present minimum with a Hessian for each set, `[inputs × sets]`; one matrix product
+        makes them all."""
+        from scipy.special import expit
+
+        W = np.repeat(self.w[:, None], labels.shape[1], axis=1)
+        going = np.arange(labels.shape[1])
+        for _ in range(OWN_STEPS):
+            Y = labels[:, going]
+            Z = self.X @ W[:, going]
+            share = expit(Z)
+            gradient = self.X.T @ (self.weight[:, None] * (share - Y)) + self.penalty[:, None] * W[:, going]
+            far = np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n
+            if not far.any():
+                break
+            going, Y, Z, share, gradient = going[far], Y[:, far], Z[:, far], share[:, far], gradient[:, far]
+            curved = (self.weight[:, None] * share * (1 - share)).T @ self.products
+            H = _stable(curved.reshape(len(going), *[len(self.w)] * 2) + np.diag(self.penalty))
+            step = np.linalg.solve(H, gradient.T[:, :, None])[:, :, 0].T
+            W[:, going] -= self._sizes(Z, W[:, going], Y, step) * step
+        return W
+
+    def _sizes(self, Z: Array, W: Array, Y: Array, step: Array) -> Array:
+        """The share of each step to take: halved where the whole one would go uphill."""
+        ahead, size = self.X @ step, np.ones(step.shape[1])
+        bold = np.flatnonzero(np.abs(ahead).max(axis=0) > NEVER_UPHILL)
+        if len(bold):
+            here = self._losses(Z[:, bold], W[:, bold], Y[:, bold])
+        for _ in range(HALVINGS):
+            if not len(bold):
+                break
+            tried = Z[:, bold] - size[bold] * ahead[:, bold], W[:, bold] - size[bold] * step[:, bold]
+            uphill = self._losses(*tried, Y[:, bold]) > here
+            bold, here = bold[uphill], here[uphill]
+            size[bold] /= 2
+        return size
 
     def _minimum(self, w: Array, y: Array) -> Array:
         """Newton's method with a Hessian of its own at each step, halved where it would go uphill."""
@@ -132,11 +189,8 @@ class _Logistic(Bound):
             gradient = self._gradient(w[:, None], y[:, None])[:, 0]
             if np.abs(gradient).max() <= SMALL_GRADIENT * self.table.n:
                 break
-            step = cho_solve(self._factorised(w), gradient)
-            here, size = self._loss(w, y), 1.0
-            while self._loss(w - size * step, y) > here and size > 1e-4:
-                size /= 2
-            w = w - size * step
+            step = cho_solve(self._factorised(w), gradient)[:, None]
+            w = w - (self._sizes((self.X @ w)[:, None], w[:, None], y[:, None], step) * step)[:, 0]
         return w
 
     def _gradient(self, W: Array, Y: Array) -> Array:
@@ -144,13 +198,16 @@ class _Logistic(Bound):
 
         return np.asarray(self.X.T @ (self.weight[:, None] * (expit(self.X @ W) - Y)) + self.penalty[:, None] * W)
 
-    def _loss(self, w: Array, y: Array) -> float:
-        z = self.X @ w
-        return float(self.weight @ (np.logaddexp(0, z) - y * z) + self.penalty @ (w * w) / 2)
+    def _losses(self, Z: Array, W: Array, Y: Array) -> Array:
+        return np.asarray(self.weight @ (np.logaddexp(0, Z) - Y * Z) + self.penalty @ (W * W) / 2)
 
     def _factorised(self, w: Array) -> Any:
         from scipy.linalg import cho_factor
 
-        H = linear.curvature(self.X, self.weight, self.penalty, w)
-        # Without a penalty, or with columns that repeat each other, H may be singular by a hair.
-        return cho_factor(H + 1e-10 * np.trace(H) / len(H) * np.eye(len(H)))
+        return cho_factor(_stable(linear.curvature(self.X, self.weight, self.penalty, w)))
+
+
+def _stable(H: Array) -> Array:
+    """Without a penalty, or with columns that repeat each other, H may be singular by a hair."""
+    size = H.shape[-1]
+    return H + 1e-10 * np.trace(H, axis1=-2, axis2=-1)[..., None, None] / size * np.eye(size)

@@ -9,6 +9,9 @@ from functools import partial
 from importlib import import_module, invalidate_caches
 from typing import Any
 
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
 from butfor.data.table import default_setup
 from butfor.errors import ButforError, SettingError
 from butfor.learn.registry import installed, load
@@ -21,8 +24,13 @@ ELSEWHERE = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier"}
 NAMES = ("mlp", *MODELS, *ELSEWHERE)
 
 
-def usual_model(name: str, seed: int) -> Any:
-    """The model of `MODELS`; the seed is for those that draw."""
+MANY_INPUTS = 1000
+"""Inputs from which on logistic regression is solved without a Hessian, whose work grows with their cube: on 1 000 rows
+with as many inputs that takes a tenth of the time."""
+
+
+def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
+    """The model of `MODELS`; the seed is for those that draw, the number of inputs for the solver."""
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.kernel_ridge import KernelRidge
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -31,9 +39,10 @@ def usual_model(name: str, seed: int) -> Any:
     from butfor.learn.partition import PartitionEnsemble
     from butfor.learn.thresholded import ThresholdedRegressor
 
+    without_hessian = {"solver": "lbfgs", "tol": 1e-6, "max_iter": 1000}
     models = {
         # This solver reaches the minimum; the default one stops a hundredth of a logit before it, here and there.
-        "logistic": LogisticRegression(solver="newton-cholesky"),
+        "logistic": LogisticRegression(**({"solver": "newton-cholesky"} if inputs <= MANY_INPUTS else without_hessian)),
         "ridge": RidgeClassifier(),
         "linear": ThresholdedRegressor(),
         "kernel-ridge": ThresholdedRegressor(KernelRidge(kernel="rbf")),
@@ -45,11 +54,16 @@ def usual_model(name: str, seed: int) -> Any:
     return models[name]
 
 
-def model_named(name: str, seed: int = 0) -> Any:
+def inputs_of(X: pd.DataFrame) -> int:
+    """About how many numbers a row becomes: one for each that it holds, and one for each value of its other columns."""
+    return sum(1 if is_numeric_dtype(values) else values.nunique() for _, values in X.items())
+
+
+def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
     """An estimator by one of `NAMES` but the network's, or by ``package.module:name``: the estimator itself, its class,
     or a function without arguments that makes one."""
     if name in MODELS:
-        return usual_model(name, seed)
+        return usual_model(name, seed, inputs)
     if name in ELSEWHERE:
         if not installed(name):
             raise SettingError(f"Model '{name}' needs a package that is not installed: pip install {name}.")

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
+from butfor.interrupt import raised_again
 from butfor.learn.protocols import FlipSet, Floats, Progress
 from butfor.machine import as_they_end, available_cores
 from butfor.mlp import kernels
@@ -103,7 +104,8 @@ def prepare() -> None:
             X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
             recipe = Recipe(hidden=(1,), max_epochs=1)
             fits = Fits.empty(1, len(X), recipe.parameters(1))
-            Trainings(recipe, Rows(X, y, X, y), X, [0], fits).run(0, (), 0)
+            with raised_again():
+                Trainings(recipe, Rows(X, y, X, y), X, [0], fits).run(0, (), 0)
         finally:
             notice.cancel()
 

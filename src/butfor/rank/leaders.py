@@ -27,6 +27,9 @@ SAMPLE, FLIPS = 8, 12
 POOR, TRUSTED = 0.2, 0.95
 """Mean rank correlation below which single predictions are called poor, and from which on they are taken at their word
 where they come from a model without noise."""
+LEAST_FURTHER, DOUBLED = 1.25, 2.0
+"""Where a set by believed predictions falls short, how much further any other may go: a quarter at the least, and twice
+as much further as the sets of other rankings went in the trial."""
 MEAN = "both"
 """The name of all rankings averaged."""
 BESIDE, BESIDE_AGAIN = 0.5, 0.25
@@ -55,6 +58,7 @@ class Leaders(Ranking):
         """What each of the others counts beside the first."""
         self.trusted = False
         """Whether the leader's predictions, not only their order, can be believed."""
+        self.further = np.inf
         self._subject: tuple[Model, Table] | None = None
         self._scored: dict[int, Scores] = {}
         """The first ranking's scores of the people asked about last, by `person_keys`, for this subject."""
@@ -98,12 +102,14 @@ class Leaders(Ranking):
         logits = retrain(sets)[:, : len(sample)]
         before = model.logits(sample)
         own = logits.reshape(len(self.candidates), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
-        gains = np.nan_to_num((own - before) * away(before)).mean(axis=1)
+        moved = np.nan_to_num((own - before) * away(before))
+        gains = moved.mean(axis=1)
         self.leader = self.candidates[int(np.argmax(gains))]
         singles = self._singles(retrain, model, table, sample)
         self.trusted = self.NOISELESS in self.parts and (singles["spearman"] or 0.0) >= TRUSTED
         if self.trusted:
             self.leader = self.NOISELESS
+            self.further = _further(moved, moved[self.candidates.index(self.leader)])
         return singles | {
             "people": len(sample),
             "leader": self.leader,
@@ -171,6 +177,12 @@ class Leaders(Ranking):
             scores = checked_scores(self.first, model, table, people.iloc[missing])
             self._scored = known | {keys[k]: score for k, score in zip(missing, scores, strict=True)}
         return np.array([self._scored[key] for key in keys])
+
+
+def _further(moved: NDArray[np.floating], led: NDArray[np.floating]) -> float:
+    """How many times the gain of the leading ranking's set any other may bring, after `moved [rankings × people]`."""
+    ratios = moved[:, led > 0].max(axis=0, initial=0.0) / led[led > 0]
+    return max(LEAST_FURTHER, 1 + DOUBLED * (float(ratios.max(initial=1.0)) - 1))
 
 
 def leader_words(figures: dict[str, Any]) -> str:

@@ -41,6 +41,10 @@ class Ranking:
     rebuildable = True
     """Whether its name and parameters bring it back."""
 
+    further = math.inf
+    """How many times the gain of a person's best set by `predictions` any other set may bring; infinite where that is
+    not known."""
+
     def accepts(self, model: Model) -> bool:
         return True
 

@@ -104,6 +104,8 @@ class _Again:
         self.run, self.fresh = run, fresh
         self.lost = {line.split(":")[0] for line in run.get("not_rebuildable", [])}
         self.data = None
+        self.given = audit is not None
+        """An audit that is given knows its groups."""
         if audit is None and training is None:
             training, _, self.data = loaded(run)
         if audit is None:
@@ -123,7 +125,7 @@ class _Again:
 
     @cached_property
     def without_groups(self) -> bool:
-        return without_groups(self.run, self.data)
+        return not self.given and without_groups(self.run, self.data)
 
     # --- asked again ----------------------------------------------------------------------------------
 
@@ -261,7 +263,7 @@ def unlike(path: str, recorded: Any, real: Any, slack: float) -> Iterator[str]:
     elif isinstance(recorded, list) and isinstance(real, list) and len(recorded) == len(real):
         for place, pair in enumerate(zip(recorded, real, strict=True)):
             yield from unlike(f"{path}[{place}]", *pair, slack)
-    elif _is_number(recorded) and _is_number(real):
+    elif _is_number(recorded) and _is_number(real) and float in (type(recorded), type(real)):
         if abs(recorded - real) > slack * max(1.0, abs(real)):
             shown = (signed(recorded), signed(real)) if slack >= CLOSE else (brief(recorded), brief(real))
             yield f"{path} is {shown[0]}, but should be {shown[1]}"

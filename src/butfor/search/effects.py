@@ -81,9 +81,11 @@ class Effects:
     def _posterior(self) -> tuple[Vector, NDArray[np.float64], float]:
         """Mean, the inverse of the precision's Cholesky factor (transposed), and the noise's deviation."""
         if self._news or self._solved is None:
+            from scipy.linalg.lapack import dtrtri
+
             self._take_in()
             factor = np.linalg.cholesky(self._precision)
-            inverse = np.linalg.inv(factor).T
+            inverse = dtrtri(factor, lower=1)[0].T
             mean = inverse @ (inverse.T @ self._moment)
             left = max(self._squares - float(mean @ self._moment), 0.0)
             # One pseudo-observation: a full set's usual noise, so that few observations do not look exact.

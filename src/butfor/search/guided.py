@@ -5,6 +5,7 @@ Every retraining teaches what labels do (`effects`), so that a poor ranking cost
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,12 +43,15 @@ class Learned(Plan):
         rng: np.random.Generator,
         start: float = -1.0,
         predicted: NDArray[np.float64] | None = None,
+        further: float = math.inf,
     ) -> None:
         self.candidates = [int(row) for row in order[: max(self.LEAST_CANDIDATES, self.REACH * budget)]]
         self.budget = min(budget, len(order))
         self.tries = self.pooled = tries
         self.rng = rng
-        self.believed = predicted is not None
+        self.believed, self.further = predicted is not None, further
+        self._first: float | None = None
+        """What the first set brought: where effects are believed, the best one."""
         known = None if predicted is None else predicted[: len(self.candidates)]
         self.effects = Effects(self.candidates, self.budget, start, known)
         self._rank = {int(row): place for place, row in enumerate(order)}
@@ -64,6 +68,10 @@ class Learned(Plan):
 
     def saw(self, flips: FlipSet, gain: float, works: bool) -> None:
         self.effects.saw(flips, gain)
+        if self._first is None and flips in self._tried:
+            self._first = gain - self.effects.start
+            if self._out_of_reach():
+                self.done, self.given_back = True, max(0, self.tries // GuidedSearch.PATIENCE - len(self._tried))
 
     def opening(self) -> list[FlipSet]:
         return [flip_set(self.candidates[: self.budget])]
@@ -101,6 +109,12 @@ class Learned(Plan):
             return False
         expected, spread = self.effects.forecast(self._best(self.effects.worth()))
         return expected + self.SURE * spread < 0
+
+    def _out_of_reach(self) -> bool:
+        """Whether the best set by effects that can be believed, and a trial's share more, falls short."""
+        if not self.believed or self._first is None or self._first <= 0:
+            return False
+        return self.effects.start + self.further * self._first < 0
 
     def of_size(self, size: int) -> FlipSet | None:
         for _ in range(20):
@@ -145,7 +159,8 @@ class GuidedSearch(Strategy):
         tries = self.count(person.flippable, person.budget)
         if person.predicted is not None and self.tries is None:
             tries = self.LEAST  # there is little left to learn
-        return Learned(person.order, person.budget, self.PATIENCE * tries, person.rng, person.start, person.predicted)
+        believed = (person.start, person.predicted, person.further)
+        return Learned(person.order, person.budget, self.PATIENCE * tries, person.rng, *believed)
 
     def count(self, flippable: int, budget: int) -> int:
         if budget == 1:

@@ -119,7 +119,7 @@ class Page:
             marks = ",".join("?" * len(some))
             query = f"SELECT flips, logits, checksum FROM networks WHERE page = ? AND flips IN ({marks})"
             for name, logits, checksum in self.ledger.select(query, [self.key, *some]):
-                if self._is_sound(name, logits, checksum):
+                if name in wanted and self._is_sound(name, logits, checksum):
                     known[wanted[name]] = np.frombuffer(logits, np.float32)
                 else:
                     self.ledger.bad_rows += 1

@@ -123,10 +123,12 @@ class Loop:
         """Attempts made side by side, several of one person where there are too few people."""
         self._underway: set[int] = set()
         """Whose attempts are handed out and not yet looked at."""
+        self._plans: list[Plan] = []
 
     def run(self, searches: Sequence[Attempts]) -> None:
         """Search until everyone is found or out of attempts, a limit is reached, or Ctrl-C."""
         self.watch.phase(SEARCH)
+        self._plans = [search.plan for search in searches]
         ended_by: KeyboardInterrupt | None = None
         try:
             self._ask_about_known(searches)
@@ -174,7 +176,9 @@ class Loop:
             self._ask_everyone(searches, {p.person: p.plan.opening() for p in searches}, known)
 
     def _pool_empty(self, kept_back: int = 0) -> bool:
-        return self.pool is not None and self.attempts + kept_back >= self.pool
+        if self.pool is None:
+            return False
+        return self.attempts + kept_back >= self.pool - sum(plan.given_back for plan in self._plans)
 
     def _active(self, open_: Sequence[Attempts]) -> list[Attempts]:
         """Whose attempts come next. Where retrainings are limited, finding comes before shrinking.

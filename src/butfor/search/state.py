@@ -25,7 +25,7 @@ class Ranked:
     `away`: which way the logit must go, −1 for a person now in class 1, else +1. `flippable` counts all rows that may
     be flipped. `drawn`: the ranking is pure chance, so that attempts are independent draws from all rows. `start`: the
     logit, counted towards the other decision and so below 0. `predicted`: each row's effect in logits, where the
-    ranking can be believed."""
+    ranking can be believed; and `further`: how many times the gain of its best set any other may bring then."""
 
     person: int
     away: float
@@ -36,6 +36,7 @@ class Ranked:
     drawn: bool = False
     start: float = -1.0
     predicted: NDArray[np.float64] | None = None
+    further: float = math.inf
 
 
 @dataclass(eq=False)
@@ -81,6 +82,8 @@ class Plan:
     done = False
     pooled = 0
     """Attempts at the most, where they come from a pool for all people."""
+    given_back = 0
+    """Attempts of the pool that nobody needs, because the person is out of reach."""
 
     def next(self) -> FlipSet | None:
         raise NotImplementedError

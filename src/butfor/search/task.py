@@ -59,9 +59,8 @@ class Task:
                 direction = float(directions[person])
                 start = direction * float(situation.logits[person])
                 effects = None if predicted is None else np.asarray(predicted[k][order], np.float64)
-                found.append(
-                    Ranked(int(person), direction, order, self.budget, rng, len(allowed), rank.draws, start, effects)
-                )
+                ways = (rank.draws, start, effects, rank.further)
+                found.append(Ranked(int(person), direction, order, self.budget, rng, len(allowed), *ways))
             self.watch.advance(len(block))
         return found
 
