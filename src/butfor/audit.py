@@ -408,14 +408,18 @@ class LabelAudit(FollowUp, BaseEstimator):
         self._check_fitted()
         X = like_training(as_table(X), self.table_.X)
         situation = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
-        with single_threaded():
-            proven = prove(situation, flippable(self.psi_, situation))
-        if proven is None:
-            raise SettingError(
-                f"Nothing can be proven about {self.learner_.name}; ridge classifiers, linear regression and "
-                "kernel ridge on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
-            )
-        return proven
+        found: dict[int, Bracket] = {}
+        for part in parts_of(situation):
+            asked = part.of(situation)
+            with single_threaded():
+                proven = prove(asked, flippable(self.psi_, asked))
+            if proven is None:
+                raise SettingError(
+                    f"Nothing can be proven about {self.learner_.name}; ridge classifiers, linear regression and "
+                    "kernel ridge on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
+                )
+            found |= zip(map(int, part.people), proven, strict=True)
+        return [found[k] for k in sorted(found)]
 
     def compare_with_ridge(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> dict[str, Any]:
         """This model beside ridge, whose decisions have exact proofs: how often each is right about the rows X, whose

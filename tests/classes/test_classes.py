@@ -1,11 +1,13 @@
 """More than two labels, end to end: what is found is what the estimator's own `fit` says, and nothing else."""
 
 import json
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -201,8 +203,39 @@ def test_any_classifier_can_be_asked(model):
     for v in population.found:
         D = v.dataset()
         assert model.fit(*D).predict(v.person.to_frame().T.astype(D[0].dtypes))[0] == v.counterfactual_prediction
-    with pytest.raises(SettingError, match="Nothing can be proven"):
-        audit.brackets(X.iloc[:3])
+    if isinstance(model[-1], (SVC, LogisticRegression)):
+        with pytest.raises(SettingError, match="Nothing can be proven"):
+            audit.brackets(X.iloc[:3])
+
+
+@pytest.mark.parametrize(
+    "model", [RidgeClassifier(), KNeighborsClassifier(5), KNeighborsClassifier(4, weights="distance")]
+)
+@pytest.mark.parametrize("towards", [None, "b"])
+def test_proofs_are_what_trying_every_set_gives(model, towards):
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame(rng.normal(size=(24, 3)), columns=list("xyz"))
+    y = pd.Series(np.array(["a", "b", "c"])[np.argmax(X.to_numpy() + rng.normal(0, 0.7, (24, 3)), axis=1)])
+    rows, labels, asked = X.iloc[:14], y.iloc[:14], X.iloc[14:]
+    settings = {"budget": 1, "psi": "labelled_as_predicted", "phi": "everyone"}
+    audit = butfor.LabelAudit(model, **settings).fit(rows, labels, sensitive_features=np.arange(14) % 2)
+    population = audit.explain_all(asked, sensitive_features=np.arange(10) % 2, towards=towards)
+    assert any(v.found for v in population)
+    for k, v in enumerate(population):
+        if not v.eligible:
+            assert v.prediction == towards
+            continue
+        mine, fewest = np.flatnonzero(labels == v.prediction), None
+        for size in (1, 2, 3):
+            for some in combinations(mine, size):
+                changed = labels.copy()
+                changed.iloc[list(some)] = v.new_label
+                if changed.nunique() > 1:
+                    after = clone(model).fit(rows, changed).predict(asked.iloc[[k]])[0]
+                    if after == towards if towards else after != v.prediction:
+                        fewest = fewest or size
+        assert v.found == (fewest == 1)
+        assert v.at_least == fewest if fewest else v.at_least > 3
 
 
 @pytest.mark.parametrize("model", [LogisticRegression(C=0.02, tol=1e-8), RidgeClassifier()], ids=["logistic", "ridge"])

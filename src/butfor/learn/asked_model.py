@@ -20,6 +20,9 @@ class AskedModel(Model):
     def __init__(self, model: Model, question: Question) -> None:
         self.model, self.question = model, question
         self.encoder, self.linear, self.trees, self.network = model.encoder, model.linear, model.trees, model.network
+        self.votes = model.votes
+        known = model.proof in ("sum of the labels", "neighbours") and question.decided is not None
+        self.proof = "classes" if known else None
         self.rows = None if model.rows is None else replace(model.rows, question=question)
 
     def logits(self, people: pd.DataFrame) -> Floats:
@@ -49,7 +52,10 @@ class AskedModel(Model):
         weights: NDArray[Any] | None = None,
         contrast: Floats | None = None,
     ) -> NDArray[np.float64]:
-        return self.model.flip_effects(table, people, weights, self._contrast(people))
+        return self.model.flip_effects(table, people, weights, self._contrast(people) if contrast is None else contrast)
+
+    def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        return self.model.neighbours(people)
 
     def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
         return self.model.leaves(rows)

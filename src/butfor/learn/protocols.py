@@ -173,6 +173,8 @@ class Model:
     """Whether `leaves` is known."""
     proof: str | None = None
     """The kind of proof there is for its decisions: see `butfor.prove`."""
+    votes = False
+    """Whether the nearest rows vote, so that `neighbours` is known."""
     network: Any = None
     """Of our network: its weights, and in `rows` what it was trained on."""
     rows: Any = None

@@ -266,6 +266,10 @@ class SklearnModel(Model):
         return "parts" if type(self.estimator).__name__ == "PartitionEnsemble" else None
 
     @property
+    def votes(self) -> bool:  # type: ignore[override]
+        return self.proof == "neighbours"
+
+    @property
     def trees(self) -> bool:  # type: ignore[override]
         kind = type(self.final)
         tells = any(hasattr(kind, method) for method in ("apply", "staged_decision_function"))
@@ -400,10 +404,11 @@ def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats
 
 
 def with_highest(scores: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
-    """Scores `[people × classes]` whose highest is that of the class decided, `decided [classes × people]`."""
-    found, said = scores.astype(np.float32), decided.argmax(axis=0)
-    off, rows = found.argmax(axis=1) != said, np.arange(len(found))
-    found[rows[off], said[off]] = np.nextafter(found[off].max(axis=1), np.float32(np.inf))
+    """Scores `[people × classes]` whose highest is that of the class decided, `decided [classes × people]`, and of no
+    other: in a tie too the estimator decides for one."""
+    found, others = scores.astype(np.float32), np.where(decided.T, -np.inf, scores).astype(np.float32).max(axis=1)
+    low = decided.T & (found <= others[:, None])
+    found[low] = np.nextafter(others, np.float32(np.inf))[low.any(axis=1)]
     return found
 
 

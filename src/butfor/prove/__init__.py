@@ -7,15 +7,22 @@ by the learner's own `fit` like any other find.
 
 from __future__ import annotations
 
+from typing import Any
+
 from butfor.learn.protocols import Model
-from butfor.prove import linear, neighbours, partition
+from butfor.prove import classes, linear, neighbours, partition
 from butfor.prove.bracket import Bracket
 from butfor.rules import Allowed
 from butfor.situation import Situation
 
 __all__ = ["Bracket", "provable", "prove"]
 
-PROVERS = {"sum of the labels": linear, "neighbours": neighbours, "parts": partition}
+PROVERS: dict[str, Any] = {
+    "sum of the labels": linear,
+    "neighbours": neighbours,
+    "parts": partition,
+    "classes": classes,
+}
 """By what a model calls its `proof`."""
 
 
@@ -25,8 +32,10 @@ def provable(model: Model) -> bool:
 
 
 def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
-    """What is proven about each person of the situation; None where no prover knows the model.
+    """What is proven about each person of the situation; None where no prover knows the model or
+    what `psi` allows.
 
     `psi`: the labels that may be flipped for each."""
     proof = situation.model.proof
-    return None if proof is None else PROVERS[proof].brackets(situation, psi)
+    found: list[Bracket] | None = None if proof is None else PROVERS[proof].brackets(situation, psi)
+    return found
