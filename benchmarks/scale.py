@@ -1,15 +1,24 @@
-"""How far does it go? Seconds and peak memory against rows, people and inputs, one of them varied at a time.
+"""How far does it go? Seconds and peak memory against rows, people and inputs, one of them varied at a time; beside
+them the plain loop, which has the estimator itself retrain every attempt.
 
 Every point is an audit in a process of its own: our network is trained as often as the ensemble has members, the people
 are ranked by the averaged published score, and everyone's first set (the whole cap) is trained for all members; with
 `--search solid` it is the usual search instead, gradients, sizes and all. Nothing is confirmed and no fresh seed is
 asked: those cost the same whatever the size of the question. Rows and people are Adult's, drawn again with replacement;
 inputs are one-hot columns of ten values each. `--epochs` holds every training to so many epochs, so that points can be
-compared; `--batch 0` trains on all rows at once, as Adult's published setup does.
+compared; `--batch 0` trains on all rows at once, as Adult's published setup does. With `--model logistic` (or another
+of scikit-learn's by name) the usual search of that model is run instead, and confirmed.
+
+The plain loop's seconds are the trainings of the audit times what the estimator's own fit takes in the same process,
+the median of three. `slope`: by which power the search grows with what is varied, since the first point of its axis.
+`--million`: one person of a million rows, by boosting and by logistic regression. `--work`: tables that were slow.
 
     python -m benchmarks.scale --rows 10000,30000,100000 --json
     python -m benchmarks.scale --rows 10000,100000,1000000 --people "" --inputs "" --device cuda --members 16 \\
         --search solid --batch 0
+    python -m benchmarks.scale --model logistic --rows 1000,10000 --people 10,100 --inputs 100,500
+    python -m benchmarks.scale --million
+    python -m benchmarks.scale --work
 """
 
 from __future__ import annotations
@@ -17,10 +26,16 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from itertools import chain
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -28,14 +43,20 @@ import pandas as pd
 from benchmarks.memory import high_water_mark, in_own_process
 from benchmarks.rows import Columns, Row, numbers, options, parse, run, show
 from benchmarks.work import explain, refuse_below_one
+from butfor.learn.named import inputs_of, model_named
+from butfor.stopping import max_retrainings
 
-COLUMNS_OF = 10
-"""Values of a made column."""
+if TYPE_CHECKING:
+    from butfor.audit import LabelAudit
+
+PLAIN = 3
+"""Trainings by the estimator's own fit that are timed."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """What one audit is about; `inputs=0` means Adult's own columns."""
+    """What one audit is about; `inputs=0` means Adult's own columns, else made ones of `values` values each (1: of
+    numbers), with label 1 for a `share` of the rows. `retrainings`: at the most; 0: as many as the search takes."""
 
     axis: str
     rows: int = 10_000
@@ -47,10 +68,30 @@ class Point:
     batch: int = 128
     search: str = "top"
     device: str | None = None
+    model: str = "mlp"
+    values: int = 10
+    share: float = 0.5
+    retrainings: int = 0
 
     @property
-    def value(self) -> int:
-        return int(getattr(self, self.axis))
+    def value(self) -> int | str:
+        return self.axis if self.axis in WORK else int(getattr(self, self.axis))
+
+
+WORK: dict[str, dict[str, Any]] = {
+    "many inputs": {"model": "logistic", "rows": 1428, "people": 40, "inputs": 480, "values": 100, "labels": 15},
+    "rare label": {
+        "model": "logistic",
+        "rows": 3600,
+        "people": 400,
+        "inputs": 6,
+        "values": 1,
+        "share": 0.01,
+        "labels": 36,
+    },
+    "boosting": {"model": "boosting", "rows": 1428, "people": 40, "labels": 15},
+}
+MILLION: dict[str, Any] = {"rows": 1_000_000, "labels": 100, "retrainings": 40}
 
 
 def points(rows: Sequence[int], people: Sequence[int], inputs: Sequence[int], **settings: Any) -> Iterator[Point]:
@@ -62,61 +103,103 @@ def points(rows: Sequence[int], people: Sequence[int], inputs: Sequence[int], **
             yield replace(Point(axis, **settings), **varied)
 
 
-def measured(point: Point) -> Row:
-    """The point in a process of its own, so that its memory is its own too."""
-    found = in_own_process("benchmarks.scale", "--point", json.dumps(asdict(point)))
-    return asdict(point) | {"value": point.value} | found
+def measured(points: Iterable[Point]) -> Iterator[Row]:
+    """Each point in a process of its own, so that its memory is its own too."""
+    first: dict[str, Row] = {}
+    for point in points:
+        found = in_own_process("benchmarks.scale", "--point", json.dumps(asdict(point)))
+        row = asdict(point) | {"value": point.value} | found
+        yield row | {"slope": _slope(first.setdefault(point.axis, row), row)}
+
+
+def _slope(first: Row, row: Row) -> float | None:
+    """By which power seconds have grown since the first point."""
+    if first["value"] == row["value"] or not first.get("search_seconds") or not row.get("search_seconds"):
+        return None
+    return round(math.log(row["search_seconds"] / first["search_seconds"]) / math.log(row["value"] / first["value"]), 2)
+
+
+def first_and_later() -> Iterator[Row]:
+    """One person of German by the whole command, without compiled code at hand and with it."""
+    with TemporaryDirectory() as cache:
+        command = [sys.executable, "-m", "butfor", "audit", "german", "--cases", "148", "--quiet"]
+        place = os.environ | {"NUMBA_CACHE_DIR": cache}
+        for value in ("german 148, first", "german 148, later"):
+            started = time.perf_counter()
+            done = subprocess.run(command, env=place, capture_output=True, check=False)
+            failed = {"failed": f"exit code {done.returncode}"} if done.returncode else {}
+            yield {"axis": "command", "value": value, "search_seconds": time.perf_counter() - started} | failed
 
 
 def audited(point: Point) -> Row:
     """Here and now."""
-    from benchmarks.solid import PSI, TOP, Believed
+    from benchmarks.solid import PSI
     from butfor.audit import LabelAudit
-    from butfor.learn.engines import choose_engine
-    from butfor.mlp.learner import MLPLearner
-    from butfor.mlp.mlp import MLP
 
     X, y, people, sensitive = _table(point)
-    model = MLP((32, 32), batch_size=point.batch or None, max_epochs=point.epochs, patience=point.epochs)
-    engine = choose_engine(point.device or "auto", MLPLearner(model))
     started = time.perf_counter()
-    search: dict[str, Any] = {} if point.search == "solid" else {"rank": "combined", "strategy": TOP}
-    audit = LabelAudit(
-        model,
-        members=point.members,
-        budget=point.labels,
-        phi="everyone",
-        psi=PSI,
-        fresh_seeds=0,
-        engine=Believed(engine),
-        **search,
-    )
+    how = _network(point) if point.model == "mlp" else {"model": model_named(point.model, 0, inputs_of(X))}
+    audit = LabelAudit(**how, budget=point.labels, phi="everyone", psi=PSI, fresh_seeds=0)
     audit.fit(X, y, sensitive_features=sensitive)
     fitted = time.perf_counter()
-    population = explain(audit, people)
+    population = explain(audit, people, stop=max_retrainings(point.retrainings) if point.retrainings else None)
     ended = time.perf_counter()
+    peak = high_water_mark()
     trainings = population.run["retrainings"]
+    plain = trainings * _own_fit(audit)
     return {
-        "encoded": int(audit.model_.members[0].rows.d),
+        "encoded": inputs_of(X),
         "trainings": trainings,
+        "plain_seconds": round(plain, 2),
+        "ratio": round(plain / (ended - fitted), 2),
         "found": len(population.found),
         "fit_seconds": round(fitted - started, 2),
         "search_seconds": round(ended - fitted, 2),
         "ms_per_training": round(1e3 * (ended - fitted) / max(1, trainings), 2),
-        "peak_mb": high_water_mark() // 2**20,
-        "device_mb": _device_mb(),
+        "peak_mb": peak // 2**20,
+        "device_mb": _device_mb() if point.model == "mlp" else None,
     }
+
+
+def _network(point: Point) -> dict[str, Any]:
+    """Our network, the ensemble and the search of a point."""
+    from benchmarks.solid import TOP, Believed
+    from butfor.learn.engines import choose_engine
+    from butfor.mlp.learner import MLPLearner
+    from butfor.mlp.mlp import MLP
+
+    model = MLP((32, 32), batch_size=point.batch or None, max_epochs=point.epochs, patience=point.epochs)
+    engine = Believed(choose_engine(point.device or "auto", MLPLearner(model)))
+    search: dict[str, Any] = {} if point.search == "solid" else {"rank": "combined", "strategy": TOP}
+    return {"model": model, "members": point.members, "engine": engine} | search
+
+
+def _own_fit(audit: LabelAudit) -> float:
+    """Seconds that one training by the estimator's own fit takes, one label flipped."""
+    took = []
+    for row in range(PLAIN):
+        started = time.perf_counter()
+        audit.learner_.single.fit(audit.table_, audit.table_.labels((row,)))
+        took.append(time.perf_counter() - started)
+    return median(took)
 
 
 def _table(point: Point) -> tuple[pd.DataFrame, pd.Series, pd.DataFrame, Any]:
     rng = np.random.default_rng(0)
     if point.inputs:
-        columns = max(1, point.inputs // COLUMNS_OF)
-        drawn = rng.integers(0, COLUMNS_OF, (point.rows + point.people, columns))
-        frame = pd.DataFrame(drawn, columns=[f"c{k}" for k in range(columns)]).astype(str).add_prefix("v")
-        score = rng.standard_normal((columns, COLUMNS_OF))[np.arange(columns), drawn].sum(axis=1)
-        y = pd.Series((score + rng.standard_normal(len(score)) * math.sqrt(columns) > 0).astype(int))
-        return frame.iloc[: point.rows], y.iloc[: point.rows], frame.iloc[point.rows :], str(frame.columns[0])
+        columns, rows = max(1, point.inputs // point.values), point.rows + point.people
+        names = [f"c{k}" for k in range(columns)]
+        if point.values == 1:
+            frame = pd.DataFrame(rng.standard_normal((rows, columns)), columns=names)
+            score = frame.sum(axis=1).to_numpy()
+        else:
+            drawn = rng.integers(0, point.values, (rows, columns))
+            frame = pd.DataFrame(drawn, columns=names).astype(str)
+            score = rng.standard_normal((columns, point.values))[np.arange(columns), drawn].sum(axis=1)
+        frame["group"] = rng.choice(["a", "b"], rows)
+        score += rng.standard_normal(rows) * math.sqrt(columns)
+        y = pd.Series((score > np.quantile(score, 1 - point.share)).astype(int))
+        return frame.iloc[: point.rows], y.iloc[: point.rows], frame.iloc[point.rows :], "group"
     from butfor.data import load_dataset
 
     data = load_dataset("adult")
@@ -134,14 +217,17 @@ def _device_mb() -> int | None:
 
 COLUMNS: Columns = {
     "against ": "{axis}",
-    "         ": "{value}",
+    "                 ": "{value}",
+    "model   ": "{model}",
     "     rows": "{rows}",
     " people": "{people}",
     " inputs": "{encoded}",
-    "members": "{members}",
     "trainings": "{trainings}",
     "   fit s": "{fit_seconds:.1f}",
     "search s": "{search_seconds:.1f}",
+    " plain s": "{plain_seconds:.1f}",
+    "ratio": "{ratio:.1f}",
+    "slope": "{slope:.2f}",
     "ms / training": "{ms_per_training:.1f}",
     "peak MB": "{peak_mb}",
 }
@@ -156,14 +242,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--labels", type=int, default=20, help="how many labels a set has")
     parser.add_argument("--batch", type=int, default=128, help="rows of a batch; 0: all of them")
+    parser.add_argument("--model", default="mlp", help="our network, or another model by its name")
+    parser.add_argument("--million", action="store_true", help="one person of a million rows, by two models")
+    parser.add_argument("--work", action="store_true", help="tables that were slow")
     parser.add_argument("--search", choices=("top", "solid"), default="top")
     parser.add_argument("--device")
     parser.add_argument("--point", type=lambda text: Point(**json.loads(text)), help=argparse.SUPPRESS)
     as_json, given = parse(parser, arguments)
-    if point := given.pop("point"):
+    point, million, work = (given.pop(name) for name in ("point", "million", "work"))
+    if point:
         print(json.dumps(audited(point)))
+    elif million:
+        show(measured(Point("rows", **MILLION, model=model) for model in ("boosting", "logistic")), COLUMNS, as_json)
+    elif work:
+        rows = measured(Point(name, **settings) for name, settings in WORK.items())
+        show(chain(rows, first_and_later()), COLUMNS, as_json)
     else:
-        show(map(measured, points(**given)), COLUMNS, as_json)
+        show(measured(points(**given)), COLUMNS, as_json)
 
 
 if __name__ == "__main__":

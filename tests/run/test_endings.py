@@ -27,6 +27,11 @@ from butfor.search.trainer import Trainer
 from conftest import fitted
 
 
+@pytest.fixture(autouse=True)
+def _nobody_has_pressed_before():
+    work_begins()
+
+
 def press(number: int = signal.SIGINT) -> None:
     os.kill(os.getpid(), number)
 
