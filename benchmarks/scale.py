@@ -1,5 +1,5 @@
-"""How far does it go? Seconds and peak memory against rows, people and inputs, one of them varied at a time; beside
-them the plain loop, which has the estimator itself retrain every attempt.
+"""How far does it go? Seconds and peak memory against rows, people, inputs and classes, one of them varied at a time;
+beside them the plain loop, which has the estimator itself retrain every attempt.
 
 Every point is an audit in a process of its own: our network is trained as often as the ensemble has members, the people
 are ranked by the averaged published score, and everyone's first set (the whole cap) is trained for all members; with
@@ -17,6 +17,7 @@ the median of three. `slope`: by which power the search grows with what is varie
     python -m benchmarks.scale --rows 10000,100000,1000000 --people "" --inputs "" --device cuda --members 16 \\
         --search solid --batch 0
     python -m benchmarks.scale --model logistic --rows 1000,10000 --people 10,100 --inputs 100,500
+    python -m benchmarks.scale --model logistic --rows "" --people "" --inputs "" --classes 2,3,10
     python -m benchmarks.scale --million
     python -m benchmarks.scale --work
 """
@@ -56,7 +57,8 @@ PLAIN = 3
 @dataclass(frozen=True)
 class Point:
     """What one audit is about; `inputs=0` means Adult's own columns, else made ones of `values` values each (1: of
-    numbers), with label 1 for a `share` of the rows. `retrainings`: at the most; 0: as many as the search takes."""
+    numbers), with label 1 for a `share` of the rows or, of more than two `classes`, equally many of each.
+    `retrainings`: at the most; 0: as many as the search takes."""
 
     axis: str
     rows: int = 10_000
@@ -72,6 +74,7 @@ class Point:
     values: int = 10
     share: float = 0.5
     retrainings: int = 0
+    classes: int = 2
 
     @property
     def value(self) -> int | str:
@@ -94,12 +97,14 @@ WORK: dict[str, dict[str, Any]] = {
 MILLION: dict[str, Any] = {"rows": 1_000_000, "labels": 100, "retrainings": 40}
 
 
-def points(rows: Sequence[int], people: Sequence[int], inputs: Sequence[int], **settings: Any) -> Iterator[Point]:
-    """Each axis in turn."""
-    for axis, values in (("rows", rows), ("people", people), ("inputs", inputs)):
+def points(
+    rows: Sequence[int], people: Sequence[int], inputs: Sequence[int], classes: Sequence[int], **settings: Any
+) -> Iterator[Point]:
+    """Each axis in turn; classes are those of made columns."""
+    for axis, values in (("rows", rows), ("people", people), ("inputs", inputs), ("classes", classes)):
         for value in values:
             refuse_below_one(**{axis: value})
-            varied: dict[str, Any] = {axis: value}
+            varied: dict[str, Any] = {axis: value} | ({"inputs": 30} if axis == "classes" else {})
             yield replace(Point(axis, **settings), **varied)
 
 
@@ -198,7 +203,8 @@ def _table(point: Point) -> tuple[pd.DataFrame, pd.Series, pd.DataFrame, Any]:
             score = rng.standard_normal((columns, point.values))[np.arange(columns), drawn].sum(axis=1)
         frame["group"] = rng.choice(["a", "b"], rows)
         score += rng.standard_normal(rows) * math.sqrt(columns)
-        y = pd.Series((score > np.quantile(score, 1 - point.share)).astype(int))
+        shares = [1 - point.share] if point.classes == 2 else np.arange(1, point.classes) / point.classes
+        y = pd.Series(np.searchsorted(np.quantile(score, shares), score))
         return frame.iloc[: point.rows], y.iloc[: point.rows], frame.iloc[point.rows :], "group"
     from butfor.data import load_dataset
 
@@ -222,6 +228,7 @@ COLUMNS: Columns = {
     "     rows": "{rows}",
     " people": "{people}",
     " inputs": "{encoded}",
+    "classes": "{classes}",
     "trainings": "{trainings}",
     "   fit s": "{fit_seconds:.1f}",
     "search s": "{search_seconds:.1f}",
@@ -238,6 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=numbers, default="10000,30000,100000", help="separated by commas; '' for none")
     parser.add_argument("--people", type=numbers, default="10,100,1000")
     parser.add_argument("--inputs", type=numbers, default="30,100,300,500")
+    parser.add_argument("--classes", type=numbers, default="2,3,10")
     parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--labels", type=int, default=20, help="how many labels a set has")

@@ -245,8 +245,9 @@ def test_proofs_hold_and_nothing_refutes_them(rows):
 
 def test_scale_measures_each_point_in_a_process_of_its_own(rows):
     one = ["--rows", "", "--people", "", "--members", 2, "--epochs", 1]
-    (row,) = rows(scale, *one, "--inputs", 40)
+    row, many = rows(scale, *one, "--inputs", 40, "--classes", 4)
     assert (row["axis"], row["value"], row["encoded"]) == ("inputs", 40, 42)
+    assert (many["axis"], many["value"], many["encoded"]) == ("classes", 4, 32)
     assert row["peak_mb"] > 50
     assert row["trainings"] >= 2
     with pytest.raises(SettingError, match="rows=0"):
@@ -254,7 +255,8 @@ def test_scale_measures_each_point_in_a_process_of_its_own(rows):
 
 
 def test_scale_has_the_plain_loop_beside_any_model(rows):
-    some = ["--rows", "200,400", "--people", "", "--inputs", "", "--labels", 3, "--model", "logistic"]
+    some = ["--rows", "200,400", "--people", "", "--inputs", "", "--classes", ""]
+    some += ["--labels", 3, "--model", "logistic"]
     first, second = rows(scale, *some)
     assert first["slope"] is None
     assert second["slope"] == pytest.approx(np.log2(second["search_seconds"] / first["search_seconds"]), abs=0.02)
