@@ -1,6 +1,7 @@
 """More than two labels, end to end: what is found is what the estimator's own `fit` says, and nothing else."""
 
 import json
+import re
 from itertools import combinations
 from pathlib import Path
 
@@ -269,6 +270,16 @@ def test_sums_over_people_are_sums_of_their_effects():
         one_by_one = audit.model_.flip_effects(audit.table_, X.iloc[:10])
         together = audit.model_.flip_effects(audit.table_, X.iloc[:10], weights)
         assert np.allclose(weights @ one_by_one, together)
+
+
+def test_what_the_documents_show_works_when_pasted(capsys):
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    section = text[text.index("## More than two labels") : text.index("## How well it works")]
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+        exec(block, names)
+    assert "'0'" in capsys.readouterr().out
+    assert len(names["audit"].learner_.seeds) == 2
 
 
 # --- standards, reviews, records, the command line --------------------------------------------------------------
