@@ -21,7 +21,9 @@ from sklearn.svm import SVC
 import butfor
 from butfor.cli import main
 from butfor.errors import LearnerError, ReplayError, SettingError, TableError
+from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.question import Question
+from butfor.search.ledger import Ledger
 
 
 def wine() -> tuple[pd.DataFrame, pd.Series]:
@@ -163,6 +165,7 @@ def test_single_flips_agree_with_brute_force(towards):
             if after == new if towards else after != decided[k]:
                 turning.append(int(at))
         assert v.new_label == new
+        assert v.flippable == (labels == decided[k]).sum()
         assert v.found == bool(turning)
         assert set(v.positions) <= set(turning)
         found += v.found
@@ -257,6 +260,8 @@ def test_predicted_effects_of_flips_are_those_of_retraining(model):
     exact = isinstance(model, RidgeClassifier)
     agree = np.corrcoef(predicted[:, rows].ravel(), np.array(real).T.ravel())[0, 1]
     assert agree > (0.999999 if exact else 0.98)
+    slope = np.polyfit(predicted[:, rows].ravel(), np.array(real).T.ravel(), 1)[0]
+    assert slope == pytest.approx(1, abs=0.25)
     if exact:
         assert np.allclose(predicted[:, rows], np.array(real).T, atol=1e-5)
 
@@ -347,6 +352,22 @@ def test_a_review_gives_any_of_the_labels(folder, capsys):
     capsys.readouterr()
 
 
+def test_what_a_review_changes_is_what_the_corrected_model_decides():
+    """Whichever of the favourable labels a reviewer gives, not only the one that a flip would have."""
+    X, y = student()
+    rows, people = X.iloc[::2], X.iloc[1::2]
+    audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=3)
+    audit.fit(rows, y.iloc[::2], sensitive_features="sex", adverse="fail")
+    review = audit.review_tasks(labels=30)
+    given = {task.position: audit.label_names_[audit.table_.turned[task.position]] for task in review.tasks}
+    other = {"good": "pass", "pass": "good"}
+    answers = {t.id: t.label if t.decoy else other[given[t.position]] for t in review.tasks}
+    reviewed, after = audit.after_review(answers, people, before=())
+    sides = [each.table_.sides(each._situation(people, people["sex"].to_numpy()).decisions) for each in (audit, after)]
+    assert {turned.case for turned in reviewed.turned} == set(np.flatnonzero(sides[0] != sides[1]))
+    assert reviewed.turned
+
+
 def test_standards_are_about_two_sides_of_the_labels():
     X, y = student()
     found = butfor.compare_standards(X, y, sensitive_features="sex", adverse=["fail", "pass"], shuffles=3)
@@ -421,6 +442,14 @@ def test_a_ledger_tells_one_new_label_from_another(tmp_path):
     _, first = audited("wine", "logistic", ledger=tmp_path / "ledger")
     _, again = audited("wine", "logistic", ledger=tmp_path / "ledger")
     _, plain = audited("wine", "logistic")
+    audit = butfor.LabelAudit(preprocessed(wine()[0], LogisticRegression())).fit(*wine(), sensitive_features="cellar")
+    ledger, table, people = Ledger(tmp_path / "other"), audit.table_, wine()[0].iloc[:2]
+    pages = [
+        ledger.page(audit.learner_, table.asked(Question.away_from(0, new, 3, table.n)), people, JoblibEngine(1)).key
+        for new in (1, 2, 1)
+    ]
+    ledger.close()
+    assert pages[0] == pages[2] != pages[1]
     assert again.run["recalled"] == again.run["retrainings"] > 0
     assert [v.positions for v in again] == [v.positions for v in first] == [v.positions for v in plain]
 
