@@ -21,12 +21,12 @@ from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.follow_up import FollowUp
 from butfor.interrupt import held_back, work_begins
-from butfor.learn.asked_model import asked
 from butfor.learn.engines import choose_engine, definition_of
 from butfor.learn.ensemble import Ensemble
 from butfor.learn.learners import as_learner, first_model, seed_matters
+from butfor.learn.margin_model import under
 from butfor.learn.named import default_model
-from butfor.learn.protocols import BIAS, Engine, Learner, Model
+from butfor.learn.protocols import BIAS, Learner, Model
 from butfor.learn.question import Question
 from butfor.machine import single_threaded
 from butfor.progress import Watcher
@@ -246,6 +246,7 @@ class LabelAudit(FollowUp, BaseEstimator):
         searches = not isinstance(self.strategy_, Recorded)
         standards = self._compared(watch, stop, alone=len(cases) == 1) if searches else None
         situation = everyone.of(np.array(cases, dtype=np.int64))
+        psi = flippable(self.psi_, situation)
         admitted = eligible(self.phi_, situation) & (situation.decisions != wanted)
         engine = self._engine(watch)
         self.rank_.train_on(engine)
@@ -255,11 +256,34 @@ class LabelAudit(FollowUp, BaseEstimator):
                 opened.enter_context(watch)
                 runners: list[Runner] = []
                 interrupted = bool(standards and standards.interrupted)
-                parts = parts_of(situation, wanted)
+                # The first one says what it will cost: the one with most people to ask about.
+                parts = sorted(parts_of(situation, wanted), key=lambda part: -int(admitted[part.people].sum()))
                 for part in parts:
                     left = len(cases) - sum(len(runner.situation.people) for runner in runners)
-                    limits = _less(stop, time.monotonic() - begun, len(part.people) / max(1, left))
-                    runner = self._runner(part, situation, admitted, Stopper(limits), engine, ledger, watch, runners)
+                    trained = sum(runner.trainer.trained for runner in runners)
+                    limits = _left(stop, time.monotonic() - begun, trained, len(part.people) / max(1, left))
+                    asked = part.of(situation)
+                    trainer = Trainer(
+                        engine,
+                        self.learner_,
+                        asked.table,
+                        asked.people,
+                        ledger=ledger,
+                        n_jobs=self.n_jobs,
+                        watch=watch,
+                        stopper=Stopper(limits),
+                    )
+                    runner = Runner(
+                        replace(self._settings(), strategy=self.strategy_.among(part.people)),
+                        self.learner_,
+                        self.seeded_,
+                        asked,
+                        part.allowed(psi, situation),
+                        np.flatnonzero(admitted[part.people]),
+                        trainer,
+                        self.fit_seconds_,
+                        everyone=None if runners else int(admitted.sum()),
+                    )
                     runner.interrupted = interrupted
                     runner.run(X, truth, [cases[k] for k in part.people])
                     runners.append(runner)
@@ -298,47 +322,6 @@ class LabelAudit(FollowUp, BaseEstimator):
             return None if self._standards is None else self._standards.doubt
         table = self.table_
         return np.where(table.sides(table.codes) != table.sides(part.question.new), self._standards.doubt, np.nan)
-
-    def _runner(
-        self,
-        part: Part,
-        situation: Situation,
-        admitted: Mask,
-        stopper: Stopper,
-        engine: Engine,
-        ledger: Ledger | None,
-        watch: Watcher,
-        before: Sequence[Runner],
-    ) -> Runner:
-        """What asks about a part of the people, after those `before`."""
-        asked = part.of(situation)
-        if stopper.stop.retrainings is not None:
-            left = stopper.stop.retrainings - sum(runner.trainer.trained for runner in before)
-            stopper.stop = replace(stopper.stop, retrainings=max(0, left))
-        mine, asked_before = np.flatnonzero(admitted[part.people]), sum(len(runner.eligible) for runner in before)
-        says = not asked_before and (len(mine) or not admitted.any())
-        share = len(mine) / max(1, int(admitted.sum())) if says else None
-        trainer = Trainer(
-            engine,
-            self.learner_,
-            asked.table,
-            asked.people,
-            ledger=ledger,
-            n_jobs=self.n_jobs,
-            watch=watch,
-            stopper=stopper,
-        )
-        return Runner(
-            replace(self._settings(), strategy=self.strategy_.among(part.people)),
-            self.learner_,
-            self.seeded_,
-            asked,
-            flippable(self.psi_, asked),
-            mine,
-            trainer,
-            self.fit_seconds_,
-            part=share,
-        )
 
     def _label(self, given: Any, option: str = "adverse") -> int:
         """A label's number, from its name or value."""
@@ -408,11 +391,10 @@ class LabelAudit(FollowUp, BaseEstimator):
         self._check_fitted()
         X = like_training(as_table(X), self.table_.X)
         situation = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
-        found: dict[int, Bracket] = {}
+        psi, found = flippable(self.psi_, situation), dict[int, Bracket]()
         for part in parts_of(situation):
-            asked = part.of(situation)
             with single_threaded():
-                proven = prove(asked, flippable(self.psi_, asked))
+                proven = prove(part.of(situation), part.allowed(psi, situation))
             if proven is None:
                 raise SettingError(
                     f"Nothing can be proven about {self.learner_.name}; ridge classifiers, linear regression and "
@@ -528,7 +510,7 @@ class LabelAudit(FollowUp, BaseEstimator):
         if table.many:
             scores = answers.reshape(table.n, -1)
             question = Question.between(sides, table.codes, scores)
-            self.table_, self.model_ = table.asked(question), asked(self.model_, question)
+            self.table_, self.model_ = table.under(question), under(self.model_, question)
         self.training_logits_ = self.table_.margins(answers)
 
     def _choose_search(self) -> None:
@@ -623,8 +605,9 @@ def _noted(concerns: list[Concern], watch: Watcher) -> list[Concern]:
     return concerns
 
 
-def _less(stop: Stop | None, spent: float, share: float) -> Stop | None:
-    """The limits, less seconds that are over already, and a share of those that are left: at least a tenth of all."""
-    if stop is None or stop.seconds is None:
-        return stop
-    return replace(stop, seconds=share * max(LEAST_TIME * stop.seconds, stop.seconds - spent))
+def _left(stop: Stop | None, spent: float, trained: int, share: float) -> Stop | None:
+    """What is left of the limits: trainings not done yet, a share of the seconds not over yet, or of a tenth of all."""
+    if stop is None:
+        return None
+    seconds = None if stop.seconds is None else share * max(LEAST_TIME * stop.seconds, stop.seconds - spent)
+    return Stop(seconds, None if stop.retrainings is None else max(0, stop.retrainings - trained))

@@ -154,7 +154,7 @@ class FollowUp:
         if outcome is not None and question is not None:
             new = question.new.copy()
             new[list(outcome.corrected)] = self._codes(outcome)
-            table = table.asked(replace(question, new=new))
+            table = table.under(replace(question, new=new))
         trainer = Trainer(self._engine(watch), self.learner_, table, X, n_jobs=self.n_jobs, watch=watch)
         return self._together(everyone, truth, trainer)
 

@@ -263,12 +263,9 @@ def eligible(phi: Rule, situation: Situation) -> Mask:
 def flippable(psi: Rule, situation: Situation) -> Allowed:
     """ψ's answer, checked: which training labels may be flipped for each person."""
     people, rows = len(situation.people), situation.table.n
-    changes = situation.table.turned != situation.table.codes  # of more than two labels a flip may leave one as it is
     if not psi.rebuildable:  # a user's own mask or function is about all people at once
-        return Allowed.of(_shaped(psi, situation, (people, rows), "psi") & changes)
-    return Allowed.gathered(
-        people, rows, lambda some: _shaped(psi, situation.of(some), (len(some), rows), "psi") & changes
-    )
+        return Allowed.of(_shaped(psi, situation, (people, rows), "psi"))
+    return Allowed.gathered(people, rows, lambda some: _shaped(psi, situation.of(some), (len(some), rows), "psi"))
 
 
 def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str) -> Mask:

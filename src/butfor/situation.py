@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from butfor.data.sensitive import Sensitive, group_values, joined
 from butfor.errors import SettingError, listed
-from butfor.learn.asked_model import asked
+from butfor.learn.margin_model import under
 from butfor.learn.protocols import Floats, Model, Table
 from butfor.learn.question import Question
 
@@ -41,9 +41,9 @@ class Situation:
             some.__dict__[name] = getattr(self, name)[people]
         return some
 
-    def asked(self, question: Question | None) -> Situation:
+    def under(self, question: Question | None) -> Situation:
         """The same under another question about the decisions."""
-        other = replace(self, model=asked(self.model, question), table=self.table.asked(question))
+        other = replace(self, model=under(self.model, question), table=self.table.under(question))
         other.__dict__["decisions"] = self.decisions
         return other
 

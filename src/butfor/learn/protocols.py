@@ -133,7 +133,7 @@ class Table:
         """Numbers that a model says about a person."""
         return len(self.classes) if self.many else 1
 
-    def asked(self, question: Question | None) -> Table:
+    def under(self, question: Question | None) -> Table:
         """The same table under another question."""
         other = replace(self, question=question)
         other.__dict__.update({name: self.__dict__[name] for name in ("classes", "codes") if name in self.__dict__})
@@ -173,8 +173,6 @@ class Model:
     """Whether `leaves` is known."""
     proof: str | None = None
     """The kind of proof there is for its decisions: see `butfor.prove`."""
-    votes = False
-    """Whether the nearest rows vote, so that `neighbours` is known."""
     network: Any = None
     """Of our network: its weights, and in `rows` what it was trained on."""
     rows: Any = None

@@ -266,10 +266,6 @@ class SklearnModel(Model):
         return "parts" if type(self.estimator).__name__ == "PartitionEnsemble" else None
 
     @property
-    def votes(self) -> bool:  # type: ignore[override]
-        return self.proof == "neighbours"
-
-    @property
     def trees(self) -> bool:  # type: ignore[override]
         kind = type(self.final)
         tells = any(hasattr(kind, method) for method in ("apply", "staged_decision_function"))

@@ -21,7 +21,8 @@ PROVERS: dict[str, Any] = {
     "sum of the labels": linear,
     "neighbours": neighbours,
     "parts": partition,
-    "classes": classes,
+    "moved sums": classes,
+    "moved votes": classes,
 }
 """By what a model calls its `proof`."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.protocols import Model
 from butfor.learn.question import Question
 from butfor.prove.bracket import Bracket
 from butfor.rules import Allowed
@@ -29,24 +28,25 @@ def brackets(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     assert question is not None
     if (psi.masks & (table.codes != question.decided)).any():
         return None
-    model = situation.model
-    weights, scores = _weights_and_scores(model, situation)
-    votes = model.votes and bool(np.ptp(model.neighbours(situation.people)[1]) == 0)
+    weights, scores, votes = (_votes if situation.model.proof == "moved votes" else _sums)(situation)
     return [_one(question, votes, *each) for each in zip(weights, scores, psi, strict=True)]
 
 
-def _weights_and_scores(model: Model, situation: Situation) -> tuple[Array, Array]:
+def _sums(situation: Situation) -> tuple[Array, Array, bool]:
     """What each label moves, `[people × rows]`, and the scores as they are, `[people × classes]`."""
-    table, people = situation.table, situation.people
-    if not model.votes:
-        new = np.eye(len(table.classes), dtype=np.float32)[table.turned[:1].repeat(len(people))]
-        return model.flip_effects(table, people, contrast=new), model.scores(people).astype(np.float64)
-    rows, counted = model.neighbours(people)
-    weights, scores = np.zeros((len(people), table.n)), np.zeros((len(people), len(table.classes)))
+    table, people, model = situation.table, situation.people, situation.model
+    new = np.eye(len(table.classes), dtype=np.float32)[table.turned[:1].repeat(len(people))]
+    return model.flip_effects(table, people, contrast=new), model.scores(people).astype(np.float64), False
+
+
+def _votes(situation: Situation) -> tuple[Array, Array, bool]:
+    """The same of neighbours, and whether all of them count alike."""
+    table, (rows, counted) = situation.table, situation.model.neighbours(situation.people)
+    weights, scores = np.zeros((len(rows), table.n)), np.zeros((len(rows), len(table.classes)))
     for person, (near, weight) in enumerate(zip(rows, counted / counted.sum(axis=1, keepdims=True), strict=True)):
         weights[person, near] = weight
         np.add.at(scores[person], table.codes[near], weight)
-    return weights, scores
+    return weights, scores, bool(np.ptp(counted) == 0)
 
 
 def _one(question: Question, votes: bool, weights: Array, scores: Array, allowed: NDArray[np.bool_]) -> Bracket:

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from butfor.data.sensitive import Sensitive
 from butfor.encode import MISSING
 from butfor.report.text import plural, short, shown
 from butfor.result.population import Population
-from butfor.result.record import checksum
+from butfor.result.record import checksum, sides
 from butfor.standard.groups import ASSUMPTION
 
 FOUR_FIFTHS = 0.8
@@ -49,9 +47,7 @@ class Impact:
 def favourable_of(run: Mapping[str, Any]) -> str:
     """The decision that people would rather have; where none is named as adverse, the second of two labels, and of more
     nobody knows: then it is empty."""
-    if run.get("sides"):
-        return str(run["sides"][1]) if run.get("adverse") else ""
-    first, second = map(str, run["label_names"])
+    first, second = (" or ".join(side) for side in sides(run))
     return first if run.get("adverse") == second else second
 
 
@@ -79,8 +75,7 @@ def _selected(p: Population) -> dict[str, tuple[int, float]]:
     """Per group, how many people there are and how many are decided favourably: of everybody whose label is known, else
     of those asked about."""
     favourable, told = favourable_of(p.run), p.run.get("performance")
-    adverse = np.atleast_1d(p.run.get("adverse") or [])
-    favoured = [name for name in p.run["label_names"] if name not in adverse] if p.run.get("sides") else [favourable]
+    favoured = next((side for side in sides(p.run) if " or ".join(side) == favourable), [])
     if told:
         as_told = favourable == told["positive"]
         rates = [(str(g["group"]), g["people"], g["selection_rate"]) for g in told["by_group"] if g["people"]]

@@ -29,6 +29,7 @@ from butfor.report.standards import differences, percent, standards
 from butfor.report.text import LONGEST, plural, short, shown
 from butfor.result.fresh import SOLID
 from butfor.result.population import Population
+from butfor.result.record import sides
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS
 from butfor.standard.groups import Standards
@@ -111,7 +112,7 @@ def standard_page(found: Standards, table: str | None = None) -> str:
 
 def review_page(population: Population) -> str:
     """What a review changed, before and after side by side."""
-    r, names = population.reviewed, [str(name) for name in population.run.get("sides") or population.run["label_names"]]
+    r, names = population.reviewed, [" or ".join(side) for side in sides(population.run)]
     assert r is not None
     groups = [(f"{group}: decided '{r.favourable}'", *map(percent, rates)) for group, rates in r.rates.items()]
     standing = [(f"{name}: by the standard of the others", before, after) for name, before, after in r.differences]

@@ -94,6 +94,14 @@ def as_json(record: dict[str, Any]) -> str:
     return f"{text}\n}}\n"
 
 
+def sides(run: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The labels on either side: of two the first and the second, of more the adverse ones and the others. Where nobody
+    said which are adverse, more than two have no sides."""
+    names, adverse = [str(name) for name in run["label_names"]], run.get("adverse") or []
+    ours = names[:1] if len(names) == 2 else [adverse] if isinstance(adverse, str) else adverse
+    return ours, [name for name in names if name not in ours] if ours else []
+
+
 def signed(logit: float) -> str:
     """A logit with its sign, to two decimals, more where it is very close to 0."""
     digits = 2 if abs(logit) >= 0.01 else 4

@@ -105,7 +105,6 @@ class Settings(TypedDict):
     label_names: Names
     adverse: NotRequired[str | list[str] | None]
     towards: NotRequired[str | None]
-    sides: NotRequired[list[str] | None]
     standard: NotRequired[StandardsBlock | None]
     one_standard: NotRequired[list[OneStandard] | None]
     close_gap: NotRequired[ClosedGap | None]

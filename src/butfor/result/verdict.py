@@ -309,7 +309,7 @@ class Verdict(Person):
         if self.decision is not None and self.new_label is not None:
             names = [str(name) for name in self.run["label_names"]]
             pair = names.index(self.decision), names.index(self.new_label)
-            table = table.asked(Question.of(*pair, len(names), table.n))
+            table = table.under(Question.of(*pair, len(names), table.n))
         X, y = table.flipped(self.positions)
         return X.copy(), y
 

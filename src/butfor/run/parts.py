@@ -3,12 +3,13 @@ decision that is in view for them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from butfor.learn.question import Question
+from butfor.rules import Allowed
 from butfor.situation import Situation
 
 
@@ -20,7 +21,14 @@ class Part:
     question: Question | None = None
 
     def of(self, situation: Situation) -> Situation:
-        return situation if self.question is None else situation.of(self.people).asked(self.question)
+        return situation if self.question is None else situation.of(self.people).under(self.question)
+
+    def allowed(self, psi: Allowed, situation: Situation) -> Allowed:
+        """Of what `psi` allows for everyone, what it allows for these people: no row that has the new label already."""
+        if self.question is None:
+            return psi
+        theirs = psi.of_people(self.people)
+        return replace(theirs, masks=theirs.masks & (self.question.new != situation.table.codes))
 
 
 def parts_of(situation: Situation, towards: int | None = None) -> list[Part]:

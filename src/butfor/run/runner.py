@@ -53,9 +53,8 @@ class Runner:
     eligible: NDArray[np.int64]
     trainer: Trainer
     fit_seconds: float = 0.0
-    part: float | None = 1.0
-    """The share of all people who are asked about that these are, for the one who says what it all will cost; None for
-    the others."""
+    everyone: int | None = None
+    """How many people are asked about in all, where it is this runner's to say what that will cost."""
     proven: Mapping[int, Bracket] = field(init=False)
     agreement: dict[str, Any] | None = None
     searches: list[PersonSearch] = field(default_factory=list)
@@ -278,7 +277,7 @@ class Runner:
 
     def _announce(self, people: NDArray[np.int64]) -> None:
         """Say how long it will take, by the time that a training takes here once everything is compiled."""
-        if not self.watch.listens or self.part is None:
+        if not self.watch.listens or self.everyone is None:
             return
         if not len(self.eligible):
             self.watch.plan(0, 0.0)
@@ -298,8 +297,8 @@ class Runner:
         by_definition = 0.0 if trainer.engine.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * self.fit_seconds
         limit = trainer.stopper.stop.seconds
-        everyone = round(len(self.eligible) / self.part)
-        self.watch.plan(everyone, (seconds if limit is None else min(seconds, limit)) / self.part)
+        seconds = seconds if limit is None else min(seconds, limit)
+        self.watch.plan(self.everyone, seconds * self.everyone / len(self.eligible))
 
     def _seconds_each(self) -> float:
         return self.trainer.seconds_each(self.fit_seconds)

@@ -74,7 +74,6 @@ def record_of(audit: LabelAudit) -> dict[str, Any]:
         "blind": audit.sensitive_.blind,
         "label_names": list(audit.label_names_),
         "adverse": _adverse(audit),
-        "sides": list(audit.sides_) if audit.table_.many else None,
         "learner": audit.learner_.record(),
         "learner_name": audit.learner_.name,
         "seeded": audit.seeded_,

@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from butfor.learn.protocols import Floats, Model, Numbers, Table
 from butfor.learn.question import Question
 
+PROOFS = {"sum of the labels": "moved sums", "neighbours": "moved votes"}
+"""What is left of a model's proof where flips move weight from one class to another."""
 
-class AskedModel(Model):
+
+class MarginModel(Model):
     """`logits` is the question's margin; what else `model` can do is about that margin too."""
 
     def __init__(self, model: Model, question: Question) -> None:
         self.model, self.question = model, question
         self.encoder, self.linear, self.trees, self.network = model.encoder, model.linear, model.trees, model.network
-        self.votes = model.votes
-        known = model.proof in ("sum of the labels", "neighbours") and question.decided is not None
-        self.proof = "classes" if known else None
+        self.proof = None if question.decided is None else PROOFS.get(model.proof or "")
         self.rows = None if model.rows is None else replace(model.rows, question=question)
 
     def logits(self, people: pd.DataFrame) -> Floats:
@@ -34,7 +35,7 @@ class AskedModel(Model):
     @property
     def members(self) -> Sequence[Model]:
         inside = self.model.members
-        return (self,) if len(inside) == 1 else tuple(AskedModel(member, self.question) for member in inside)
+        return (self,) if len(inside) == 1 else tuple(MarginModel(member, self.question) for member in inside)
 
     def person_keys(self, people: pd.DataFrame) -> list[int]:
         return self.model.person_keys(people)
@@ -64,7 +65,7 @@ class AskedModel(Model):
         return self.question.contrast(self.model.scores(people))
 
 
-def asked(model: Model, question: Question | None) -> Model:
+def under(model: Model, question: Question | None) -> Model:
     """The model under a question; of two classes as it is."""
-    inside = model.model if isinstance(model, AskedModel) else model
-    return inside if question is None else AskedModel(inside, question)
+    inside = model.model if isinstance(model, MarginModel) else model
+    return inside if question is None else MarginModel(inside, question)

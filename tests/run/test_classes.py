@@ -23,6 +23,7 @@ from butfor.cli import main
 from butfor.errors import LearnerError, ReplayError, SettingError, TableError
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.question import Question
+from butfor.result.record import sides
 from butfor.search.ledger import Ledger
 
 
@@ -306,7 +307,7 @@ def test_the_record_says_all_there_is_to_say(folder, capsys):
     population = butfor.Population.from_json(folder / "report" / "audit.json")
     assert population.run["label_names"] == ["fail", "good", "pass"]
     assert population.run["adverse"] == ["fail", "pass"]
-    assert population.run["sides"] == ["fail or pass", "good"]
+    assert sides(population.run) == (["fail", "pass"], ["good"])
     assert {v.prediction for v in population if v.eligible} <= {"fail", "pass"}
     assert population.found
     for v in population.found:
@@ -393,7 +394,7 @@ def test_one_standard_gives_the_better_of_the_favourable_labels():
     assert (audit.training_decisions_ == audit.table_.codes).mean() > 0.5
 
 
-def test_what_cannot_be_is_said(tmp_path):
+def test_what_cannot_be_is_said():
     X, y = wine()
     audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=3)
     with pytest.raises(SettingError, match="towards='merlot' is not a label; the labels are 'barbera', 'barolo'"):
@@ -445,13 +446,32 @@ def test_a_ledger_tells_one_new_label_from_another(tmp_path):
     audit = butfor.LabelAudit(preprocessed(wine()[0], LogisticRegression())).fit(*wine(), sensitive_features="cellar")
     ledger, table, people = Ledger(tmp_path / "other"), audit.table_, wine()[0].iloc[:2]
     pages = [
-        ledger.page(audit.learner_, table.asked(Question.away_from(0, new, 3, table.n)), people, JoblibEngine(1)).key
+        ledger.page(audit.learner_, table.under(Question.away_from(0, new, 3, table.n)), people, JoblibEngine(1)).key
         for new in (1, 2, 1)
     ]
     ledger.close()
     assert pages[0] == pages[2] != pages[1]
     assert again.run["recalled"] == again.run["retrainings"] > 0
     assert [v.positions for v in again] == [v.positions for v in first] == [v.positions for v in plain]
+
+
+def test_a_mask_of_ones_own_is_about_everyone_whatever_the_question():
+    X, y = wine()
+    rows, people = X.iloc[::2], X.iloc[1::20]
+    mask = np.random.default_rng(0).random((len(people), len(rows))) < 0.5
+    audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=8, phi="everyone", psi=mask)
+    population = audit.fit(rows, y.iloc[::2], sensitive_features="cellar").explain_all(people)
+    assert population.found
+    codes = y.iloc[::2].to_numpy()
+    for v, mine in zip(population, mask, strict=True):
+        assert mine[list(v.positions)].all()
+        assert v.flippable == (mine & (codes != v.new_label)).sum()
+
+
+def test_what_it_will_cost_is_said_once_for_everyone(folder, capsys):
+    usual = ["--label", "grade", "--sensitive", "sex", "--model", "logistic", "--cases", "0:12", "--phi", "everyone"]
+    assert run("audit", folder / "student.csv", *usual) == 0
+    assert capsys.readouterr().err.count("12 people, about") == 1
 
 
 def test_time_is_shared_between_the_questions():
