@@ -70,6 +70,8 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudi
 
     if o.ledger is not None:
         Ledger(o.ledger, watch.note).close()  # one that cannot be used is said before anything is trained
+    if o.towards is not None:
+        o.towards = label_named(data, o.towards, "--towards")  # before anything is trained
     model = _model(data, o)
     labels = LabelAudit(
         model,
@@ -110,7 +112,7 @@ def explained(
         data.y_test,
         sensitive_features=data.groups["test"] if data.groups else None,
         cases=people,
-        towards=None if o.towards is None else label_named(data, o.towards, "--towards"),
+        towards=o.towards,
         watch=watch,
         stop=_stop(o, time.monotonic() - begun),
     )
