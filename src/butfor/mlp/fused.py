@@ -11,7 +11,6 @@ The first use on a machine compiles for some seconds and says so; the result is 
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice, pairwise
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,10 +111,7 @@ def prepare() -> None:
 
 
 def _announce() -> None:
-    message = "Compiling the training code for this machine: some seconds, the first time only."
-    logging.getLogger("butfor").info(message)
-    if sys.stderr.isatty():
-        print(message, file=sys.stderr)
+    print("Compiling the training code for this machine: some seconds, the first time only.", file=sys.stderr)
 
 
 class Trainings:
@@ -214,7 +211,11 @@ class Layout:
                 self._parameters += row * (into + 1)
                 self._turned += padded(out) * padded(into)
                 self._tile += TILE * (LANES + row)
-        self.plan = Plan(ACTIVATIONS.index(recipe.activation), *np.array(layers, np.int64).T.copy())
+        self.plan = Plan(
+            cast(int, kernels.product.address),
+            ACTIVATIONS.index(recipe.activation),
+            *np.array(layers, np.int64).T.copy(),
+        )
         self.places = np.concatenate(places)
         """Of every number of the network in PyTorch's order: its place among the parameters."""
 
@@ -228,7 +229,6 @@ class Layout:
         room.weights[self.places] = room.kept[self.places] = initial
         for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
             room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
-        kernels.turn(self.plan, room)
         return room
 
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import cfunc, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -63,11 +63,15 @@ def _has_a_place() -> bool:
 
 
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": _has_a_place(), "error_model": "numpy"}
+INNER = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Of functions that compiled code alone calls."""
 
 
 class Plan(NamedTuple):
     """A network's shape and where its parts lie, one entry per layer, counted in floats."""
 
+    product: int
+    """Where the compiled `product` lies."""
     activation: int
     into: Ints
     vectors: Ints
@@ -368,8 +372,9 @@ def _float_of_bits(builder: ir.IRBuilder, bits: Any) -> Any:
     return builder.bitcast(bits, FLOAT)
 
 
-# Compiled for whole numbers as such; left to itself, numba compiles anew for every constant given.
-@njit(types.void(*[types.int64] * len(PRODUCT)), **OPTIONS)
+# Called through its address (`_product`): numba optimises whatever a function calls once more with every caller, and
+# this is the largest part of the code by far.
+@cfunc(types.void(*[types.int64] * len(PRODUCT)), cache=OPTIONS["cache"], error_model="numpy")
 def product(
     c: int,
     c_row: int,
@@ -403,7 +408,13 @@ def product(
             row += tall
 
 
-@njit(**OPTIONS)
+@vector_code(types.void, *[types.int64] * (1 + len(PRODUCT)))
+def _product(builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [INT] * len(PRODUCT))
+    builder.call(builder.inttoptr(address, kind.as_pointer()), values)
+
+
+@njit(**INNER)
 def _address(array: Floats, index: int) -> np.int64:
     """Where array[index] lies, as a signed number: numba makes a float of unsigned plus signed."""
     return np.int64(array.ctypes.data) + 4 * index
@@ -414,7 +425,7 @@ def _address(array: Floats, index: int) -> np.int64:
 f32 = np.float32
 
 
-@njit(fastmath={"contract"}, **OPTIONS)
+@njit(fastmath={"contract"}, **INNER)
 def _exp(x: f32) -> f32:
     """e^x within 2 ulp, x held within ±87, NaN kept: 2^n · e^r with |r| ≤ ln 2 / 2 (after Cephes)."""
     x = f32(87) if x > f32(87) else x
@@ -431,12 +442,12 @@ def _exp(x: f32) -> f32:
     return p * _float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
-@njit(fastmath={"contract"}, **OPTIONS)
+@njit(fastmath={"contract"}, **INNER)
 def _sigmoid(x: f32) -> f32:
     return f32(1) / (f32(1) + _exp(-x))
 
 
-@njit(fastmath={"contract"}, **OPTIONS)
+@njit(fastmath={"contract"}, **INNER)
 def _tanh(x: f32) -> f32:
     """A polynomial (after Cephes) near 0, where the quotient would cancel."""
     s = x * x
@@ -450,7 +461,7 @@ def _tanh(x: f32) -> f32:
     return near if s < f32(0.390625) else far
 
 
-@njit(fastmath={"contract"}, **OPTIONS)
+@njit(fastmath={"contract"}, **INNER)
 def _loss(z: f32, y: f32) -> f32:
     """Binary cross-entropy of a logit: max(z, 0) − zy + log(1 + e^−|z|).
 
@@ -474,7 +485,7 @@ def _loss(z: f32, y: f32) -> f32:
 # ── a tile of rows forth and back ────────────────────────────────────────────────────────────────
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _activate(outputs: Floats, activation: int) -> None:
     rows, width = outputs.shape
     for r in range(rows):
@@ -486,7 +497,7 @@ def _activate(outputs: Floats, activation: int) -> None:
                 outputs[r, j] = _sigmoid(outputs[r, j])
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _sparse_product(plan: Plan, weights: Floats, room: Room, sparse: Sparse, rows: int, finish: int) -> None:
     """The first layer's outputs for the rows that `room.ids` names."""
     stride, vectors = plan.strides[0], plan.vectors[0]
@@ -501,7 +512,7 @@ def _sparse_product(plan: Plan, weights: Floats, room: Room, sparse: Sparse, row
             _sum_of_entries(to, start, places, values, count, start + row, row, wide, finish)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _sparse_gradient(plan: Plan, room: Room, sparse: Sparse, rows: int) -> None:
     """Add the first layer's gradient: of the weights through the entries, of the bias through every row."""
     stride, vectors = 4 * plan.strides[0], plan.vectors[0]
@@ -511,7 +522,7 @@ def _sparse_gradient(plan: Plan, room: Room, sparse: Sparse, rows: int) -> None:
         _address(room.tile, plan.tiles[0]),
     )
     # The 4 bytes before every row of outputs hold a 1.
-    product(bias, 0, bias, 0, errors - 4, 0, stride, errors, stride, 1, rows, vectors, ADD)
+    _product(plan.product, bias, 0, bias, 0, errors - 4, 0, stride, errors, stride, 1, rows, vectors, ADD)
     all_places, all_values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
     for r in range(rows):
         count, at = sparse.counts[room.ids[r]], 4 * sparse.places.shape[1] * room.ids[r]
@@ -522,7 +533,7 @@ def _sparse_gradient(plan: Plan, room: Room, sparse: Sparse, rows: int) -> None:
             _spread_to_entries(to, error, places, values, count, row, wide)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int, source_row: int, rows: int) -> None:
     """The logits of the rows at `source`, or of those that `room.ids` names; their hidden outputs stay in the tile."""
     last = len(plan.into) - 1
@@ -534,7 +545,22 @@ def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int
         if layer == 0 and len(sparse.counts):
             _sparse_product(plan, weights, room, sparse, rows, finish)
         else:
-            product(outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row, rows, into, vectors, finish)
+            _product(
+                plan.product,
+                outputs,
+                4 * stride,
+                bias,
+                0,
+                source,
+                source_row,
+                4,
+                bias + row,
+                row,
+                rows,
+                into,
+                vectors,
+                finish,
+            )
         if not relu:
             tile = room.tile[t - LANES : t - LANES + rows * stride].reshape(rows, stride)
             _activate(tile[:, LANES:], plan.activation)
@@ -546,7 +572,7 @@ def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int
         _dots(results, source + r * source_row, source_row, _address(weights, w), vectors, bias)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def backward(plan: Plan, room: Room, sparse: Sparse, source: int, source_row: int, rows: int) -> None:
     """Add the gradient of the rows `forward` has just seen; `room.logits` holds their errors now.
 
@@ -563,21 +589,38 @@ def backward(plan: Plan, room: Room, sparse: Sparse, source: int, source_row: in
         sums, row = _address(room.gradient, w), 4 * LANES * vectors
         back = _address(room.turned, plan.turned[layer])
         if layer == last:
-            product(sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
+            _product(plan.product, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
             _last_bias(room.gradient, w + into, w + LANES * vectors, room.logits, rows)
             back = _address(room.weights, w)
         elif layer == 0 and len(sparse.counts):
             _sparse_gradient(plan, room, sparse, rows)
         else:
-            product(sums, row, sums, row, below - 4, 4, below_row, errors, errors_row, into + 1, rows, vectors, ADD)
+            _product(
+                plan.product,
+                sums,
+                row,
+                sums,
+                row,
+                below - 4,
+                4,
+                below_row,
+                errors,
+                errors_row,
+                into + 1,
+                rows,
+                vectors,
+                ADD,
+            )
         if layer:
             vectors, slope = plan.vectors[layer - 1], SLOPE + plan.activation
             row = 4 * LANES * vectors
-            product(below, below_row, 0, 0, errors, errors_row, 4, back, row, rows, outputs, vectors, slope)
+            _product(
+                plan.product, below, below_row, 0, 0, errors, errors_row, 4, back, row, rows, outputs, vectors, slope
+            )
         errors, errors_row, outputs = below, below_row, into
 
 
-@njit(fastmath=SUMS, **OPTIONS)
+@njit(fastmath=SUMS, **INNER)
 def _last_bias(gradient: Floats, padding: int, bias: int, errors: Floats, rows: int) -> None:
     """The gradient of the last layer's bias, and none for the padding before it."""
     for i in range(padding, bias):
@@ -591,7 +634,7 @@ def _last_bias(gradient: Floats, padding: int, bias: int, errors: Floats, rows: 
 # ── steps, epochs, early stopping ────────────────────────────────────────────────────────────────
 
 
-@njit(fastmath={"contract"}, **OPTIONS)
+@njit(fastmath={"contract"}, **INNER)
 def _adam(room: Room, step: int, learning_rate: float) -> None:
     """One step as `torch.optim.Adam` takes it: bias corrections in double, the rest in float32.
 
@@ -613,7 +656,7 @@ def _adam(room: Room, step: int, learning_rate: float) -> None:
         gradient[i] = f32(0)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def turn(plan: Plan, room: Room) -> None:
     """Copy the weights of every hidden layer but the first to `[outputs × inputs]`."""
     for layer in range(1, len(plan.into) - 1):
@@ -624,7 +667,7 @@ def turn(plan: Plan, room: Room) -> None:
                 room.turned[to + o * turned_row] = room.weights[at + o]
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _gather(room: Room, X: Floats, y: Floats, order: Ints, first: int, rows: int) -> None:
     """Copy the rows and labels order[first : first + rows]."""
     for r in range(rows):
@@ -634,20 +677,20 @@ def _gather(room: Room, X: Floats, y: Floats, order: Ints, first: int, rows: int
         room.labels[r] = y[order[first + r]]
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _errors(logits: Floats, labels: Floats, rows: int, scale: f32) -> None:
     """Replace logits by the derivatives of the mean loss."""
     for r in range(rows):
         logits[r] = (_sigmoid(logits[r]) - labels[r]) * scale
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _name_rows(room: Room, first: int, rows: int) -> None:
     for r in range(rows):
         room.ids[r] = first + r
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _step(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int, step: int, rate: float) -> None:
     """Learn from one batch: the rows order[first : first + size], or all in place without an order."""
     X, sparse, y = table.X, table.sparse, table.y
@@ -674,7 +717,7 @@ def _step(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: i
     turn(plan, room)
 
 
-@njit(fastmath=SUMS, **OPTIONS)
+@njit(fastmath=SUMS, **INNER)
 def _total_loss(logits: Floats, labels: Floats) -> f32:
     """The sum of the losses, which replace the logits."""
     for r in range(len(labels)):
@@ -685,7 +728,7 @@ def _total_loss(logits: Floats, labels: Floats) -> f32:
     return total
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _validate(plan: Plan, room: Room, table: Table) -> f32:
     """The mean loss."""
     X, y = table.X, table.y
@@ -717,6 +760,7 @@ def run_epochs(
 
     `history` counts the epochs done, the kept one, and the steps done.
     """
+    turn(plan, room)
     for epoch in range(epochs):
         for first in range(0, len(training.y), batch):
             size = min(batch, len(training.y) - first)

@@ -6,7 +6,7 @@ not confirm. It is float32 on one CPU thread and leaves torch's seed and threads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.optim.adam import adam
 
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import GENERATOR
 from butfor.mlp.onethread import ACTIVATION_MODULES, one_thread
-from butfor.mlp.recipe import Fits, Network, Recipe, Rows, pack
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Fits, Network, Recipe, Rows, pack
 
 KEPT_STARTS, KEPT_PARAMETERS = 256, 2**16
 """Initial networks that are kept, and how large each may be: 64 MiB at the most."""
@@ -65,16 +66,14 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
     X_val, y_val = torch.from_numpy(rows.X_val), torch.from_numpy(rows.y_val)
     f = initial_network(recipe, rows.d)
     loss = mean_loss(recipe)
-    adam = torch.optim.Adam(f.parameters(), lr=recipe.learning_rate)
+    optimiser = Adam(f.parameters(), recipe.learning_rate)
     best_loss, best_epoch, best_weights = float("inf"), 0, _copied(f)
     epoch = 0
     for epoch, order in enumerate(batch_orders(recipe, rows.n), start=1):
         for batch in order.split(recipe.batch_size or rows.n):
             # The full batch is the data itself: gathering it in order would only copy it.
             inputs, labels = (X, y) if recipe.batch_size is None else (X[batch], y[batch])
-            adam.zero_grad()
-            loss(f(inputs), labels).backward()
-            adam.step()
+            optimiser.step(loss(f(inputs), labels))
         with torch.no_grad():
             validation_loss = loss(f(X_val), y_val).item()
         if validation_loss < best_loss:
@@ -83,6 +82,37 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
             break
     tensors = [tensor.numpy() for tensor in best_weights]
     return Network(tuple(tensors[0::2]), tuple(tensors[1::2]), recipe, best_epoch, epoch, best_loss)
+
+
+class Adam:
+    """`torch.optim.Adam` by the function that its `step` calls: making the class itself imports PyTorch's compiler,
+    which takes longer than the audit of one person."""
+
+    def __init__(self, parameters: Iterable[torch.Tensor], learning_rate: float) -> None:
+        self._parameters = list(parameters)
+        self._learning_rate = learning_rate
+        self._means, self._squares = ([torch.zeros_like(p) for p in self._parameters] for _ in range(2))
+        self._steps = [torch.tensor(0.0) for _ in self._parameters]
+
+    def step(self, loss: torch.Tensor) -> None:
+        gradients = torch.autograd.grad(loss, self._parameters)
+        with torch.no_grad():
+            adam(
+                self._parameters,
+                list(gradients),
+                self._means,
+                self._squares,
+                [],
+                self._steps,
+                foreach=False,
+                amsgrad=False,
+                beta1=BETA1,
+                beta2=BETA2,
+                lr=self._learning_rate,
+                weight_decay=0.0,
+                eps=EPSILON,
+                maximize=False,
+            )
 
 
 def mean_loss(recipe: Recipe) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
