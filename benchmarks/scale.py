@@ -3,7 +3,8 @@ beside them the plain loop, which has the estimator itself retrain every attempt
 
 Every point is an audit in a process of its own: our network is trained as often as the ensemble has members, the people
 are ranked by the averaged published score, and everyone's first set (the whole cap) is trained for all members; with
-`--search solid` it is the usual search instead, gradients, sizes and all. Nothing is confirmed and no fresh seed is
+`--search solid` it is the usual search instead, gradients, sizes and all, and with `--search audit` whatever an audit
+does when only the budget is said. Nothing is confirmed and no fresh seed is
 asked: those cost the same whatever the size of the question. Rows and people are Adult's, drawn again with replacement;
 inputs are one-hot columns of ten values each. `--epochs` holds every training to so many epochs, so that points can be
 compared; `--batch 0` trains on all rows at once, as Adult's published setup does. With `--model logistic` (or another
@@ -82,7 +83,7 @@ class Point:
 
 
 WORK: dict[str, dict[str, Any]] = {
-    "many inputs": {"model": "logistic", "rows": 1428, "people": 40, "inputs": 480, "values": 100, "labels": 15},
+    "many inputs": {"model": "logistic", "rows": 1428, "people": 40, "inputs": 500, "values": 100, "labels": 15},
     "rare label": {
         "model": "logistic",
         "rows": 3600,
@@ -93,6 +94,8 @@ WORK: dict[str, dict[str, Any]] = {
         "labels": 36,
     },
     "boosting": {"model": "boosting", "rows": 1428, "people": 40, "labels": 15},
+    "lightgbm": {"model": "lightgbm", "rows": 1428, "people": 40, "labels": 15},
+    "whole audit": {"search": "audit", "rows": 60_000, "people": 20, "inputs": 410, "labels": 60},
 }
 MILLION: dict[str, Any] = {"rows": 1_000_000, "labels": 100, "retrainings": 40}
 
@@ -143,8 +146,12 @@ def audited(point: Point) -> Row:
 
     X, y, people, sensitive = _table(point)
     started = time.perf_counter()
-    how = _network(point) if point.model == "mlp" else {"model": model_named(point.model, 0, inputs_of(X))}
-    audit = LabelAudit(**how, budget=point.labels, phi="everyone", psi=PSI, fresh_seeds=0)
+    how: dict[str, Any] = {"phi": "everyone", "psi": PSI, "fresh_seeds": 0} if point.search != "audit" else {}
+    if point.model != "mlp":
+        how |= {"model": model_named(point.model, 0, inputs_of(X))}
+    elif point.search != "audit":
+        how |= _network(point)
+    audit = LabelAudit(budget=point.labels, **how)
     audit.fit(X, y, sensitive_features=sensitive)
     fitted = time.perf_counter()
     population = explain(audit, people, stop=max_retrainings(point.retrainings) if point.retrainings else None)
@@ -202,7 +209,7 @@ def _table(point: Point) -> tuple[pd.DataFrame, pd.Series, pd.DataFrame, Any]:
             frame = pd.DataFrame(drawn, columns=names).astype(str)
             score = rng.standard_normal((columns, point.values))[np.arange(columns), drawn].sum(axis=1)
         frame["group"] = rng.choice(["a", "b"], rows)
-        score += rng.standard_normal(rows) * math.sqrt(columns)
+        score = score + rng.standard_normal(rows) * math.sqrt(columns)
         shares = [1 - point.share] if point.classes == 2 else np.arange(1, point.classes) / point.classes
         y = pd.Series(np.searchsorted(np.quantile(score, shares), score))
         return frame.iloc[: point.rows], y.iloc[: point.rows], frame.iloc[point.rows :], "group"
@@ -253,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", default="mlp", help="our network, or another model by its name")
     parser.add_argument("--million", action="store_true", help="one person of a million rows, by two models")
     parser.add_argument("--work", action="store_true", help="tables that were slow")
-    parser.add_argument("--search", choices=("top", "solid"), default="top")
+    parser.add_argument("--search", choices=("top", "solid", "audit"), default="top")
     parser.add_argument("--device")
     parser.add_argument("--point", type=lambda text: Point(**json.loads(text)), help=argparse.SUPPRESS)
     as_json, given = parse(parser, arguments)

@@ -10,8 +10,12 @@ they are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from butfor.learn.protocols import FlipSet
 
@@ -38,6 +42,8 @@ class Effects:
 
     def __init__(self, pool: list[int], budget: int, start: float, predicted: Vector | None = None) -> None:
         self.place = {row: k for k, row in enumerate(pool)}
+        self._places = np.argsort(pool)
+        self._pool = np.array(pool, np.int64)[self._places]
         self.start = start
         own = self.OWN
         if predicted is None:
@@ -59,10 +65,11 @@ class Effects:
         """A network trained on `flips` gave this gain."""
         self._news.append((flips, gain - self.start))
 
+    def saw_all(self, sets: Sequence[FlipSet], gains: Sequence[float]) -> None:
+        self._news += [(flips, gain - self.start) for flips, gain in zip(sets, gains, strict=True)]
+
     def _take_in(self) -> None:
-        features = np.zeros((len(self._news), len(self._moment)))
-        for k, (flips, _) in enumerate(self._news):
-            features[k] = self._features(flips)
+        features = self._features([flips for flips, _ in self._news])
         moved = np.array([moved for _, moved in self._news])
         self._precision += features.T @ features
         self._moment += features.T @ moved
@@ -70,28 +77,29 @@ class Effects:
         self._count += len(moved)
         self._news.clear()
 
-    def _features(self, flips: FlipSet) -> Vector:
-        features = np.zeros(len(self._moment))
-        rows = [self.place[row] for row in flips if row in self.place]
-        features[self.SHIFT] = 1.0
-        features[self.SCALE] = self.expected[rows].sum()
-        features[[row + 2 for row in rows]] = 1.0
+    def _features(self, sets: Sequence[FlipSet]) -> NDArray[np.float64]:
+        """Of each set its shift, its scale, and which rows of the pool it holds."""
+        features = np.zeros((len(sets), len(self._moment)))
+        rows = np.fromiter(chain.from_iterable(sets), np.int64)
+        of_set = np.repeat(np.arange(len(sets)), [len(flips) for flips in sets])
+        at = np.minimum(np.searchsorted(self._pool, rows), len(self._pool) - 1)
+        known = self._pool[at] == rows
+        features[of_set[known], 2 + self._places[at[known]]] = 1.0
+        features[:, self.SHIFT] = 1.0
+        features[:, self.SCALE] = features[:, 2:] @ self.expected
         return features
 
     def _posterior(self) -> tuple[Vector, NDArray[np.float64], float]:
-        """Mean, the inverse of the precision's Cholesky factor (transposed), and the noise's deviation."""
+        """Mean, the precision's Cholesky factor, and the noise's deviation."""
         if self._news or self._solved is None:
-            from scipy.linalg.lapack import dtrtri
-
             self._take_in()
-            factor = np.linalg.cholesky(self._precision)
-            inverse = dtrtri(factor, lower=1)[0].T
-            mean = inverse @ (inverse.T @ self._moment)
+            factor = lapack.dpotrf(self._precision, lower=1)[0]
+            mean = lapack.dpotrs(factor, self._moment, lower=1)[0]
             left = max(self._squares - float(mean @ self._moment), 0.0)
             # One pseudo-observation: a full set's usual noise, so that few observations do not look exact.
             usual = self.NOISE * max(abs(float(mean[self.SCALE])) * self.expected.sum() / 3, 0.1)
             noise = float(np.sqrt((left + usual**2) / (self._count + 1)))
-            self._solved = mean, inverse, noise
+            self._solved = mean, factor, noise
         return self._solved
 
     def worth(self) -> Vector:
@@ -102,15 +110,16 @@ class Effects:
 
     def drawn(self, rng: np.random.Generator) -> Vector:
         """Effects of the rows as they may be: one draw."""
-        mean, inverse, noise = self._posterior()
-        draw = mean + noise * (inverse @ rng.standard_normal(len(mean)))
+        mean, factor, noise = self._posterior()
+        draw = mean + noise * lapack.dtrtrs(factor, rng.standard_normal(len(mean)), lower=1, trans=1)[0]
         # The scale is about all rows together: its own doubt would only blur the comparison between them.
         rows: Vector = mean[self.SCALE] * self.expected + draw[2:]
         return rows
 
     def forecast(self, flips: FlipSet) -> tuple[float, float]:
         """The gain to expect of a set, and its standard deviation, noise of training included."""
-        mean, inverse, noise = self._posterior()
-        features = self._features(flips)
-        spread = noise * float(np.sqrt(1 + ((features @ inverse) ** 2).sum()))
+        mean, factor, noise = self._posterior()
+        (features,) = self._features([flips])
+        unsure = lapack.dtrtrs(factor, features, lower=1)[0]
+        spread = noise * float(np.sqrt(1 + unsure @ unsure))
         return self.start + float(features @ mean), spread

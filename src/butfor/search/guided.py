@@ -73,6 +73,12 @@ class Learned(Plan):
             if self._out_of_reach():
                 self.done, self.given_back = True, max(0, self.tries // GuidedSearch.PATIENCE - len(self._tried))
 
+    def saw_all(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
+        if self._first is None:
+            super().saw_all(sets, gains, work)
+        else:
+            self.effects.saw_all(sets, gains)
+
     def opening(self) -> list[FlipSet]:
         return [flip_set(self.candidates[: self.budget])]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from butfor.learn.protocols import FlipSet
 from butfor.rules import Allowed
@@ -83,6 +84,17 @@ class Attempts(PersonSearch):
         for plan in (self.plan, self.shrinking):
             if plan is not None:
                 plan.saw(flips, logit * self.away, self.turned(logit))
+
+    def saw_all(self, sets: Sequence[FlipSet], logits: NDArray[np.float64]) -> None:
+        """The same of several models."""
+        if self.shrinking is not None or np.isnan(logits).any():
+            for flips, logit in zip(sets, logits.tolist(), strict=True):
+                self.saw(flips, logit)
+            return
+        gains = logits * self.away
+        self.came_close(float(gains.max()) * self.away)
+        work = gains > 0 if self.away > 0 else gains >= 0
+        self.plan.saw_all(sets, gains.tolist(), work.tolist())
 
     @property
     def current(self) -> Plan:
@@ -275,18 +287,18 @@ class Loop:
 
     def _ask_everyone(self, open_: Sequence[Attempts], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
         """Whoever's ψ allows the flip set of a model that was trained for somebody else may profit."""
-        logits = np.array([self.trainer.logits(flips) for flips in new])
+        logits = np.array([self.trainer.logits(flips) for flips in new], np.float64)
         allowed = np.array([self.psi.permits(f) & (len(f) <= self.task.budget) for f in new])
         for search in open_:
             own = set(tries.get(search.person, ()))
-            for k in map(int, np.flatnonzero(allowed[:, search.person])):
-                if new[k] in own:
-                    continue
-                logit = float(logits[k, search.person])
-                search.saw(new[k], logit)
-                if search.found is None and search.turned(logit):
-                    search.offers.append(new[k])
-            search.offers.sort(key=len)
+            heard = [k for k in np.flatnonzero(allowed[:, search.person]).tolist() if new[k] not in own]
+            if not heard:
+                continue
+            said = logits[heard, search.person]
+            search.saw_all([new[k] for k in heard], said)
+            if search.found is None:
+                search.offers += [new[k] for k, logit in zip(heard, said.tolist(), strict=True) if search.turned(logit)]
+                search.offers.sort(key=len)
 
     def _conclude(self, search: Attempts) -> None:
         """Where this leaves the person: with a claim, with more to try, or at the end."""

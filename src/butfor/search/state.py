@@ -91,6 +91,11 @@ class Plan:
     def saw(self, flips: FlipSet, gain: float, works: bool) -> None:
         """A model trained on `flips` gives a logit of `gain`, counted towards the other decision."""
 
+    def saw_all(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
+        """The same of several models."""
+        for seen in zip(sets, gains, work, strict=True):
+            self.saw(*seen)
+
     def promise(self) -> float:
         """Whose turn it is where attempts are scarce: the highest first."""
         return math.inf
