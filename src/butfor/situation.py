@@ -14,7 +14,7 @@ from butfor.data.sensitive import Sensitive, group_values, joined
 from butfor.errors import SettingError, listed
 from butfor.learn.margin_model import under
 from butfor.learn.protocols import Floats, Model, Table
-from butfor.learn.question import Question
+from butfor.learn.question import Question, decides_one
 
 Mask = NDArray[np.bool_]
 
@@ -61,7 +61,7 @@ class Situation:
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
         """1 where the logit is above 0: class 1 or, of more than two, one that the question is towards."""
-        return (self.logits > 0).astype(np.int64)
+        return decides_one(self.logits).astype(np.int64)
 
     @cached_property
     def decisions(self) -> NDArray[np.int64]:

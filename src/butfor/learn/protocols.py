@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from butfor.data.kinds import MOST_CLASSES
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.question import Question
+from butfor.learn.question import Question, decides_one
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
@@ -125,7 +125,7 @@ class Table:
     def decided(self, answers: Floats) -> NDArray[np.int64]:
         """The decisions, by number, from the same."""
         if not self.many:
-            return (answers > 0).astype(np.int64)
+            return np.asarray(decides_one(answers), np.int64)
         return np.asarray(answers.reshape(*answers.shape[:-1], -1, len(self.classes)).argmax(axis=-1))
 
     @property
@@ -465,4 +465,4 @@ def two_classes(y: NDArray[Any]) -> NDArray[Any]:
 
 def away(logits: NDArray[Any]) -> Floats:
     """The direction out of the present class: −1 where class 1 is decided, else +1."""
-    return np.where(logits > 0, -1.0, 1.0).astype(np.float32)
+    return np.where(decides_one(logits), -1.0, 1.0).astype(np.float32)

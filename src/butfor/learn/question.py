@@ -2,7 +2,7 @@
 
 A model of k classes gives every person k scores; the class with the highest one is decided. A question draws a line
 through the classes: its margin is above 0 exactly where one of the classes `towards` it is decided. Nothing else turns
-scores into a logit.
+scores into a logit, and nothing else draws the line through logits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+def decides_one(logits: Any) -> Any:
+    """Whether a logit, or each of many, decides for class 1 or, of more than two, towards the question."""
+    return logits > 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.learn import describe, linear
 from butfor.learn.protocols import Floats, Learner, Model, Numbers, Remembered, Table, named_pulls
+from butfor.learn.question import decides_one
 from butfor.learn.steps import (
     adds_up,
     by_neighbours,
@@ -394,8 +395,8 @@ def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats
     """The margin as logits, above 0 exactly where class 1 is decided: an estimator may draw the line elsewhere, and
     what is smaller than float32 knows must not become a 0."""
     logits = margin.astype(np.float32)
-    logits[decided & ~(logits > 0)] = SMALLEST
-    logits[~decided & ~(logits <= 0)] = 0.0
+    logits[decided & ~decides_one(logits)] = SMALLEST
+    logits[~decided & decides_one(logits)] = 0.0
     return np.where(np.isnan(margin), np.float32(np.nan), logits)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import Floats
-from butfor.learn.question import Question
+from butfor.learn.question import Question, decides_one
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
 MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
@@ -151,7 +151,7 @@ class Network:
 
     def predict(self, X: Floats) -> NDArray[np.int64]:
         logits = self.logits(X)
-        return (logits > 0).astype(np.int64) if logits.ndim == 1 else logits.argmax(axis=1)
+        return decides_one(logits).astype(np.int64) if logits.ndim == 1 else logits.argmax(axis=1)
 
     def _forward(self, X: Floats) -> list[Floats]:
         import torch

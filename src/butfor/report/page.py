@@ -23,6 +23,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from butfor._version import __version__
+from butfor.learn.question import decides_one
 from butfor.report import overview, people, summary
 from butfor.report.drawing import THEME
 from butfor.report.standards import differences, percent, standards
@@ -122,7 +123,7 @@ def review_page(population: Population) -> str:
             f"{turned.case}",
             shown(turned.row),
             shown(turned.group),
-            *(names[int(logit > 0)] for logit in (turned.logit, turned.counterfactual_logit)),
+            *(names[int(decides_one(logit))] for logit in (turned.logit, turned.counterfactual_logit)),
             r.word(turned),
         )
         for turned in r.turned

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from butfor.learn.question import decides_one
 from butfor.result.fresh import Collateral, FreshSeeds, check_counts
 
 Cell = str | int | float | bool | None
@@ -109,7 +110,7 @@ class Person:
                 seen.add(position)
         if (self.counterfactual_logit is None) == bool(self.flip_set):
             raise ValueError("counterfactual_logit must be there where flip_set is, and only there")
-        if self.counterfactual_logit is not None and (self.counterfactual_logit > 0) == (self.logit > 0):
+        if self.counterfactual_logit is not None and decides_one(self.counterfactual_logit) == decides_one(self.logit):
             raise ValueError("counterfactual_logit must be on the other side of 0 than logit")
         if (self.decision is None) != (self.new_label is None):
             raise ValueError("new_label must be there where decision is, and only there")

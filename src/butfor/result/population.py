@@ -17,6 +17,7 @@ import pandas as pd
 
 from butfor.data.bands import in_order
 from butfor.errors import SettingError, listed
+from butfor.learn.question import decides_one
 from butfor.result import headline
 from butfor.result.flipped import ClosedGap, OneStandard
 from butfor.result.fresh import SOLID, counted
@@ -135,7 +136,7 @@ class Population(Sequence[Verdict]):
         """How many were found at their own first attempt. The search among the members of an ensemble goes on after it
         all the same; there it counts whose first set turned the decision."""
         if self.run.get("strategy") == "solid":
-            return sum(bool(v.course) and (v.course[0][1] > 0) != (v.logit > 0) for v in self.found)
+            return sum(bool(v.course) and decides_one(v.course[0][1]) != decides_one(v.logit) for v in self.found)
         return sum(v.attempts == 1 and not v.shared for v in self.found)
 
     doubt = property(headline.doubt)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from butfor.errors import ReplayError, SettingError
 from butfor.learn.protocols import Table
-from butfor.learn.question import Question
+from butfor.learn.question import Question, decides_one
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
 from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, DOUBT, Run, as_json, file_of, percent, signed, stored, written
@@ -113,11 +113,11 @@ class Verdict(Person):
 
     @property
     def prediction(self) -> str:
-        return self.decision or self.label_names[int(self.logit > 0)]
+        return self.decision or self.label_names[int(decides_one(self.logit))]
 
     @property
     def counterfactual_prediction(self) -> str | None:
-        return self.turned_into or (self.label_names[int(self.logit <= 0)] if self.found else None)
+        return self.turned_into or (self.label_names[int(not decides_one(self.logit))] if self.found else None)
 
     @property
     def label_names(self) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from butfor.encode import TableEncoder
 from butfor.learn.named import model_named
 from butfor.learn.protocols import Table
+from butfor.learn.question import decides_one
 from butfor.learn.sklearn import SklearnLearner
 from butfor.prove import Bracket, prove
 from butfor.result.population import ALL, beside_all
@@ -69,7 +70,7 @@ def _right_elsewhere(name: str, table: Table) -> float:
 
     if table.validation:
         model = _learner(name).fit(replace(table, validation=None), table.labels())
-        return float(((model.logits(table.validation[0]) > 0) == (table.validation_codes > 0)).mean())
+        return float((decides_one(model.logits(table.validation[0])) == (table.validation_codes > 0)).mean())
     folds = min(FOLDS, int(min(table.zero_one.sum(), table.n - table.zero_one.sum())))
     if folds < 2:
         return 0.0
@@ -79,7 +80,7 @@ def _right_elsewhere(name: str, table: Table) -> float:
             table.X.iloc[kept], table.y.iloc[kept], weight=None if table.weight is None else table.weight[kept]
         )
         model = _learner(name).fit(some, some.labels())
-        right += int(((model.logits(table.X.iloc[out]) > 0) == (table.zero_one[out] > 0)).sum())
+        right += int((decides_one(model.logits(table.X.iloc[out])) == (table.zero_one[out] > 0)).sum())
     return right / table.n
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.protocols import FlipSet, Floats, Training
+from butfor.learn.question import decides_one
 from butfor.result.flipped import ClosedGap, OneStandard, Turned
 from butfor.result.fresh import FreshSeeds
 from butfor.result.population import SMALL_GROUP
@@ -75,11 +76,11 @@ class Together:
 
     def rate(self, logits: Floats, people: NDArray[np.bool_]) -> float:
         """The share of favourable decisions about these people."""
-        return float(((logits[people] > 0) == bool(self.favourable)).mean()) if people.any() else float("nan")
+        return float((decides_one(logits[people]) == bool(self.favourable)).mean()) if people.any() else float("nan")
 
     def _turned(self, after: Floats, fresh: Floats | None) -> tuple[Turned, ...]:
         everyone, found = self.everyone, []
-        turned = np.isfinite(after) & ((after > 0) != (everyone.logits > 0))
+        turned = np.isfinite(after) & (decides_one(after) != decides_one(everyone.logits))
         for k in map(int, np.flatnonzero(turned)):
             seeds = None
             if fresh is not None and (base := self.fresh(())) is not None:

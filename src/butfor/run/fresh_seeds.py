@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import FlipSet, Floats, Training
+from butfor.learn.question import decides_one
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.search.trainer import Trainer
 
@@ -50,7 +51,7 @@ def judge(
 
 def decides_otherwise(logits: Floats, decision: int) -> NDArray[np.bool_]:
     """Whether each seed's model decides otherwise; a training that diverged decides nothing."""
-    return np.isfinite(logits) & ((logits > 0) != bool(decision))
+    return np.isfinite(logits) & (decides_one(logits) != bool(decision))
 
 
 def collaterals(

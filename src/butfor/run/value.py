@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import Floats, Model, Table
+from butfor.learn.question import decides_one
 from butfor.rank import Ranking, as_ranking
 from butfor.rank.averaged import suited
 from butfor.rank.ranking import Scores
@@ -91,7 +92,7 @@ def effects(
     ranking, logits = ranking or knowing(model), model.logits(people)
     found = np.zeros(table.n)
     for decision in (0, 1) if adverse is None else (adverse,):
-        decided = np.isfinite(logits) & ((logits > 0) == bool(decision))
+        decided = np.isfinite(logits) & (decides_one(logits) == bool(decision))
         names = sorted(set(map(str, groups[decided])))
         if not names:
             continue

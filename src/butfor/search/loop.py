@@ -93,8 +93,7 @@ class Attempts(PersonSearch):
             return
         gains = logits * self.away
         self.came_close(float(gains.max()) * self.away)
-        work = gains > 0 if self.away > 0 else gains >= 0
-        self.plan.saw_all(sets, gains.tolist(), work.tolist())
+        self.plan.saw_all(sets, gains.tolist(), self.turned(logits).tolist())
 
     @property
     def current(self) -> Plan:
@@ -297,7 +296,7 @@ class Loop:
             said = logits[heard, search.person]
             search.saw_all([new[k] for k in heard], said)
             if search.found is None:
-                search.offers += [new[k] for k, logit in zip(heard, said.tolist(), strict=True) if search.turned(logit)]
+                search.offers += [new[heard[k]] for k in np.flatnonzero(search.turned(said))]
                 search.offers.sort(key=len)
 
     def _conclude(self, search: Attempts) -> None:

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import FlipSet
+from butfor.learn.question import decides_one
 
 
 def flip_set(rows: Iterable[int]) -> FlipSet:
@@ -67,9 +69,9 @@ class PersonSearch:
     rejected: set[FlipSet] = field(default_factory=set)
     """Sets that work by the engine, but not by the definition."""
 
-    def turned(self, logit: float) -> bool:
-        """Whether this logit is another decision than the person's present one (class 1 is logit > 0)."""
-        return logit > 0 if self.away > 0 else logit <= 0
+    def turned(self, logits: Any) -> Any:
+        """Whether this logit, or each of them, is another decision than the person's present one; NaN is none."""
+        return (decides_one(logits) == (self.away > 0)) & ~np.isnan(logits)
 
     def came_close(self, logit: float) -> None:
         if self.closest is None or (logit - self.closest) * self.away > 0:
