@@ -440,9 +440,9 @@ def test_with_two_labels_towards_leaves_out_who_has_it():
 
 
 def test_a_ledger_tells_one_new_label_from_another(tmp_path):
-    _, first = audited("wine", "logistic", ledger=tmp_path / "ledger")
-    _, again = audited("wine", "logistic", ledger=tmp_path / "ledger")
-    _, plain = audited("wine", "logistic")
+    _, first = audited("wine", "logistic", budget=3, ledger=tmp_path / "ledger")
+    _, again = audited("wine", "logistic", budget=3, ledger=tmp_path / "ledger")
+    _, plain = audited("wine", "logistic", budget=3)
     audit = butfor.LabelAudit(preprocessed(wine()[0], LogisticRegression())).fit(*wine(), sensitive_features="cellar")
     ledger, table, people = Ledger(tmp_path / "other"), audit.table_, wine()[0].iloc[:2]
     pages = [
@@ -457,9 +457,9 @@ def test_a_ledger_tells_one_new_label_from_another(tmp_path):
 
 def test_a_mask_of_ones_own_is_about_everyone_whatever_the_question():
     X, y = wine()
-    rows, people = X.iloc[::2], X.iloc[1::20]
+    rows, people = X.iloc[::2], X.iloc[1::45]
     mask = np.random.default_rng(0).random((len(people), len(rows))) < 0.5
-    audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=8, phi="everyone", psi=mask)
+    audit = butfor.LabelAudit(preprocessed(X, RidgeClassifier()), budget=8, phi="everyone", psi=mask)
     population = audit.fit(rows, y.iloc[::2], sensitive_features="cellar").explain_all(people)
     assert population.found
     codes = y.iloc[::2].to_numpy()
