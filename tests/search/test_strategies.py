@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from butfor.errors import SettingError
 from butfor.search import STRATEGIES, TenAttempts, as_strategy, budget_in_labels
-from butfor.search.state import Ranked
+from butfor.search.state import PersonSearch, Ranked
 
 
 def attempts(name: str, flippable: int, budget: int, drawn: bool = False, seed: int = 0) -> list[tuple[int, ...]]:
@@ -89,3 +89,10 @@ def test_budgets_that_make_no_sense_are_refused(budget):
 def test_an_unknown_strategy_is_named():
     with pytest.raises(SettingError, match="algorithm1, singles, attempts, exhaustive"):
         as_strategy("guess")
+
+
+@pytest.mark.parametrize("away", [-1.0, 1.0])
+def test_a_training_that_diverged_turns_nobody(away):
+    search = PersonSearch(0, away)
+    assert not search.turned(float("nan"))
+    assert search.turned(np.array([float("nan"), 2.0 * away, -2.0 * away])).tolist() == [False, True, False]

@@ -372,7 +372,7 @@ def _float_of_bits(builder: ir.IRBuilder, bits: Any) -> Any:
     return builder.bitcast(bits, FLOAT)
 
 
-# Called through its address (`_product`): numba optimises whatever a function calls once more with every caller, and
+# Called through its address (`call`): numba optimises whatever a function calls once more with every caller, and
 # this is the largest part of the code by far.
 @cfunc(types.void(*[types.int64] * len(PRODUCT)), cache=OPTIONS["cache"], error_model="numpy")
 def product(
@@ -409,7 +409,7 @@ def product(
 
 
 @vector_code(types.void, *[types.int64] * (1 + len(PRODUCT)))
-def _product(builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
+def call(builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
     kind = ir.FunctionType(ir.VoidType(), [INT] * len(PRODUCT))
     builder.call(builder.inttoptr(address, kind.as_pointer()), values)
 
@@ -522,7 +522,7 @@ def _sparse_gradient(plan: Plan, room: Room, sparse: Sparse, rows: int) -> None:
         _address(room.tile, plan.tiles[0]),
     )
     # The 4 bytes before every row of outputs hold a 1.
-    _product(plan.product, bias, 0, bias, 0, errors - 4, 0, stride, errors, stride, 1, rows, vectors, ADD)
+    call(plan.product, bias, 0, bias, 0, errors - 4, 0, stride, errors, stride, 1, rows, vectors, ADD)
     all_places, all_values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
     for r in range(rows):
         count, at = sparse.counts[room.ids[r]], 4 * sparse.places.shape[1] * room.ids[r]
@@ -536,7 +536,7 @@ def _sparse_gradient(plan: Plan, room: Room, sparse: Sparse, rows: int) -> None:
 @njit(**INNER)
 def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int, source_row: int, rows: int) -> None:
     """The logits of the rows at `source`, or of those that `room.ids` names; their hidden outputs stay in the tile."""
-    last = len(plan.into) - 1
+    last, at = len(plan.into) - 1, plan.product
     relu = plan.activation == RELU
     finish = ADD_RELU if relu else ADD
     for layer in range(last):
@@ -545,22 +545,7 @@ def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int
         if layer == 0 and len(sparse.counts):
             _sparse_product(plan, weights, room, sparse, rows, finish)
         else:
-            _product(
-                plan.product,
-                outputs,
-                4 * stride,
-                bias,
-                0,
-                source,
-                source_row,
-                4,
-                bias + row,
-                row,
-                rows,
-                into,
-                vectors,
-                finish,
-            )
+            call(at, outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row, rows, into, vectors, finish)
         if not relu:
             tile = room.tile[t - LANES : t - LANES + rows * stride].reshape(rows, stride)
             _activate(tile[:, LANES:], plan.activation)
@@ -578,7 +563,7 @@ def backward(plan: Plan, room: Room, sparse: Sparse, source: int, source_row: in
 
     A layer's outputs give way to its own errors as soon as the gradient above has used them.
     """
-    last = len(plan.into) - 1
+    last, at = len(plan.into) - 1, plan.product
     errors, errors_row, outputs = _address(room.logits, 0), 4, 1
     for layer in range(last, -1, -1):
         into, vectors, w = plan.into[layer], plan.vectors[layer], plan.weights[layer]
@@ -589,34 +574,17 @@ def backward(plan: Plan, room: Room, sparse: Sparse, source: int, source_row: in
         sums, row = _address(room.gradient, w), 4 * LANES * vectors
         back = _address(room.turned, plan.turned[layer])
         if layer == last:
-            _product(plan.product, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
+            call(at, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
             _last_bias(room.gradient, w + into, w + LANES * vectors, room.logits, rows)
             back = _address(room.weights, w)
         elif layer == 0 and len(sparse.counts):
             _sparse_gradient(plan, room, sparse, rows)
         else:
-            _product(
-                plan.product,
-                sums,
-                row,
-                sums,
-                row,
-                below - 4,
-                4,
-                below_row,
-                errors,
-                errors_row,
-                into + 1,
-                rows,
-                vectors,
-                ADD,
-            )
+            call(at, sums, row, sums, row, below - 4, 4, below_row, errors, errors_row, into + 1, rows, vectors, ADD)
         if layer:
             vectors, slope = plan.vectors[layer - 1], SLOPE + plan.activation
             row = 4 * LANES * vectors
-            _product(
-                plan.product, below, below_row, 0, 0, errors, errors_row, 4, back, row, rows, outputs, vectors, slope
-            )
+            call(at, below, below_row, 0, 0, errors, errors_row, 4, back, row, rows, outputs, vectors, slope)
         errors, errors_row, outputs = below, below_row, into
 
 
