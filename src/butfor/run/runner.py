@@ -228,7 +228,7 @@ class Runner:
             self._stopped(stop)
             left = sum("fresh" not in self.extra.get(find.person, {}) for find in self.found)
             if left:
-                self.watch.note(f"Stopped before fresh seeds were through: {left} finds are not checked.")
+                self.watch.note(f"Stopped before fresh seeds were through; finds not checked: {left}.")
 
     def look_around(self, X: pd.DataFrame, labels: NDArray[np.int64] | None, cases: Sequence[int]) -> None:
         """What each find does to everybody else of the table that was asked about."""
