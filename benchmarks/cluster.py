@@ -23,7 +23,7 @@ from benchmarks.work import network
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.cluster import cluster_engine
+from butfor.learn.dask_engine import cluster_engine
 from butfor.learn.engines import engine_named
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.protocols import Bound, Engine, Floats, Table, Training

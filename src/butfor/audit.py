@@ -30,7 +30,7 @@ from butfor.learn.protocols import BIAS, Learner, Model
 from butfor.learn.question import Question
 from butfor.machine import single_threaded
 from butfor.progress import Watcher
-from butfor.prove import Bracket, provable, prove
+from butfor.prove import Bracket, prove
 from butfor.provenance import data_hash
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import suited
@@ -539,7 +539,7 @@ class LabelAudit(FollowUp, BaseEstimator):
                     "members would be the same model; leave members out."
                 )
             return int(self.members)
-        if not self.seeded_ or provable(first):
+        if not self.seeded_ or first.proof is not None:
             return 1
         return self.learner_.usual_members(self.table_.n, seconds)
 

@@ -6,38 +6,31 @@ follow in chunks, sized by how long they take, a few per thread at a time; Dask 
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
+import os
 import pickle
 import queue
+import signal
 import time
 import uuid
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from butfor.errors import ButforError, EngineError, SettingError
-from butfor.learn.dask_worker import (
-    SAME,
-    Packed,
-    Reply,
-    Work,
-    answers,
-    calls,
-    difference,
-    models,
-    run_chunk,
-    versions_here,
-)
-from butfor.learn.engines import NAMES, is_device
-from butfor.learn.linear_engine import LinearEngine
-from butfor.learn.protocols import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
+from butfor.learn.dask_worker import Packed, Work, answers, calls, run_chunk, versions_here
+from butfor.learn.engines import NAMES, engine_named, is_device, local_workers
+from butfor.learn.protocols import Bound, Engine, Floats, Learner, Progress, Table, Training
 from butfor.machine import available_cores
 
 LEAST_SECONDS, MOST_SECONDS = 0.25, 5.0
@@ -50,6 +43,17 @@ POLL = 1.0
 """Seconds without news after which the cluster is looked at."""
 MOST_SUBJECTS = 4
 """Learners with their tables that stay on the workers."""
+CONNECT, START = 10.0, 120.0
+"""Seconds in which a scheduler must answer, and in which the first worker process of this machine must be up."""
+SETTINGS = {
+    # Deaths of workers that a chunk survives on our own scheduler.
+    "distributed.scheduler.allowed-failures": 100,
+    # A worker that is away for so long is given up, with what would start it again; on a busy machine, or killed again
+    # in the meantime, it may take longer to come back than Dask's 15 seconds.
+    "distributed.deploy.lost-worker-timeout": "7 days",
+}
+IGNORE_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""What a worker process does first: Ctrl-C on a terminal reaches it too, but whoever asked decides what ends."""
 
 
 class Pace:
@@ -62,10 +66,10 @@ class Pace:
         self.most = most
         self._at_once, self._largest = 1, 0
 
-    def saw(self, items: int, reply: Reply) -> None:
-        each = reply.seconds / items
+    def saw(self, items: int, seconds: float, at_once: int = 1) -> None:
+        each = seconds / items
         self.each = each if self.each is None or items > 2 * self._largest else (self.each + each) / 2
-        self._at_once, self._largest = max(self._at_once, reply.at_once), max(self._largest, items)
+        self._at_once, self._largest = max(self._at_once, at_once), max(self._largest, items)
 
     def size(self, left: int, threads: int) -> int:
         share = min(math.ceil(left / threads), self.most or left)
@@ -95,9 +99,7 @@ class DaskEngine(Engine):
         self.by_definition, self.device = engine == "joblib", engine if is_device(engine) else "cpu"
         self.address = client.scheduler.address if client.scheduler else "its address"
         self._subjects: OrderedDict[tuple[int, int], tuple[Learner, Table, Any]] = OrderedDict()
-        self._paces: dict[tuple[Any, ...], Pace] = {}
-        self._threads, self._looked = 0, -math.inf
-        self._alone_since: float | None = None
+        self._threads, self._looked, self._peopled = 0, -math.inf, -math.inf
 
     def __deepcopy__(self, memo: Any) -> DaskEngine:
         """scikit-learn clones an audit with its parameters; there is one cluster."""
@@ -130,8 +132,8 @@ class DaskEngine(Engine):
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         engine, self._width = self.engine, self.n_jobs
         if "linear" in learner.engines and engine in ("auto", "linear"):
-            linear = LinearEngine()
-            bound = linear.bind(learner, table, people)
+            linear = engine_named("linear")
+            bound: Bound = linear.bind(learner, table, people)
             if not linear.by_definition:
                 # Thousands a second: the way to a worker would take longer. Where its minimum is not the estimator's,
                 # it hands over to the estimator's own fit, and that one travels.
@@ -140,53 +142,30 @@ class DaskEngine(Engine):
         if "fused" not in learner.engines:
             engine = "joblib"
         self.by_definition = engine == "joblib"
-        self.admit()
-        pace = self._paces.setdefault((engine, id(learner), id(table)), Pace())
         shared = [self._subject(learner, table), self._sent((people, engine))]
-        return _Bound(self, shared, len(people) * table.outputs, pace)
+        return _Bound(self, shared, len(people) * table.outputs)
 
-    def models(
-        self, learner: Learner, table: Table, seeds: Sequence[int | None], progress: Progress | None = None
-    ) -> list[Model]:
-        """The models that the learner trains under each of the seeds, the labels unchanged."""
-        self.admit()
-        trained: dict[int, Model] = {}
-        pace = self._paces.setdefault(("models", id(learner), id(table)), Pace())
-        for chunk, light in self.run(models, [self._subject(learner, table)], seeds, pace):
-            trained |= {k: learner.restored(model, table) for k, model in zip(chunk, light, strict=True)}
-            if progress:
-                progress(len(chunk))
-        return [trained[k] for k in range(len(seeds))]
-
-    def spread(self, function: Callable[..., Any], shared: Any, parts: Sequence[Any]) -> list[Any]:
+    def spread(
+        self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], progress: Progress | None = None
+    ) -> list[Any]:
         done: dict[int, Any] = {}
         for chunk, results in self.run(calls, [self._sent((function, shared))], parts, Pace(most=1)):
             done.update(zip(chunk, results, strict=True))
+            if progress:
+                progress(len(chunk))
         return [done[k] for k in range(len(parts))]
-
-    def admit(self) -> None:
-        """Wait for the first worker, and refuse the cluster where one has other versions."""
-        deadline = time.monotonic() + self.patience
-        while not self._look():
-            if time.monotonic() > deadline:
-                raise self._nobody()
-            time.sleep(0.1)
-        for worker, has in self.client.get_versions(packages=list(SAME))["workers"].items():
-            sentence = difference(worker, versions_here(), has["packages"])
-            if sentence:
-                raise EngineError(sentence)
 
     def run(self, work: Work, shared: Sequence[Any], items: Sequence[Any], pace: Pace) -> Iterator[tuple[range, Any]]:
         """What comes of the items, chunk by chunk: which they were, and their results, in whatever order."""
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         flying: dict[str, tuple[Any, range]] = {}
-        start, wanted = 0, versions_here()
+        start, self._peopled = 0, time.monotonic()
         try:
             while start < len(items) or flying:
                 while start < len(items) and len(flying) < AHEAD * self.at_once:
                     chunk = range(start, start + pace.size(len(items) - start, self.at_once))
                     packed = pickle.dumps(list(items[chunk.start : chunk.stop]))  # else Dask looks for futures in it
-                    future = self._submit(run_chunk, work, packed, wanted, *shared)
+                    future = self._submit(run_chunk, work, packed, versions_here(), *shared)
                     flying[future.key], start = (future, chunk), chunk.stop
                     future.add_done_callback(done.put)
                 try:
@@ -194,30 +173,30 @@ class DaskEngine(Engine):
                 except queue.Empty:
                     self._look()
                     continue
-                _, chunk = flying[future.key]
                 reply = self._outcome(future)
-                if reply is not None:
-                    del flying[future.key]
-                    future.release()
-                    pace.saw(len(chunk), reply)
-                    yield chunk, reply.result
-                else:
+                if reply is None:
                     done.put(future)
+                    continue
+                _, chunk = flying.pop(future.key)
+                future.release()
+                result, seconds, at_once = reply
+                pace.saw(len(chunk), seconds, at_once)
+                yield chunk, result
         finally:
-            self._cancel([future for future, _ in flying.values()])
+            if flying and self.client.status == "running":
+                with suppress(Exception):  # it ends here anyway, and what ended it is being said
+                    self.client.cancel([future for future, _ in flying.values()], force=True)
 
     def _submit(self, function: Callable[..., Any], *given: Any) -> Any:
-        try:
+        with self._connected():
             return self.client.submit(function, *given, key=f"butfor-{uuid.uuid4().hex}", pure=False)
-        except Exception as error:  # whatever a connection that ends raises
-            raise self._gone() from error
 
-    def _outcome(self, future: Any) -> Reply | None:
+    def _outcome(self, future: Any) -> tuple[Any, float, int] | None:
         """The reply; None where the worker that held it died, and Dask has it done again."""
         from distributed import KilledWorker
 
         try:
-            reply: Reply = future.result(timeout=self.patience)
+            reply: tuple[Any, float, int] = future.result(timeout=self.patience)
             return reply
         except ButforError:
             raise
@@ -234,20 +213,19 @@ class DaskEngine(Engine):
                 raise self._gone() from error
             raise EngineError(f"A worker could not train: {_line(error)}") from error
 
-    def _look(self) -> int:
-        """Threads of the workers that are there; refused where there has been none for too long."""
-        try:
+    def _look(self) -> None:
+        """How many threads the workers have; refused where there has been none for too long."""
+        with self._connected():
             if self.client.status != "running":
                 raise self._gone()
             self._threads, self._looked = sum(self.client.nthreads().values()), time.monotonic()
-        except ButforError:
-            raise
-        except Exception as error:  # whatever a connection that ends raises
-            raise self._gone() from error
-        self._alone_since = None if self._threads else self._alone_since or time.monotonic()
-        if self._alone_since is not None and time.monotonic() - self._alone_since > self.patience:
-            raise self._nobody()
-        return self._threads
+        if self._threads:
+            self._peopled = self._looked
+        elif self._looked - self._peopled > self.patience:
+            raise EngineError(
+                f"The scheduler at {self.address} has had no worker for {self.patience:.0f} seconds; start some "
+                f"(dask worker {self.address}) and try again, with --ledger where something was trained."
+            )
 
     def _subject(self, learner: Learner, table: Table) -> Any:
         """Sent once, however often it is bound."""
@@ -271,12 +249,14 @@ class DaskEngine(Engine):
             warnings.filterwarnings("ignore", message="Sending large graph")
             return self._submit(Packed, uuid.uuid4().hex, packed)
 
-    def _cancel(self, futures: Sequence[Any]) -> None:
-        if futures and self.client.status == "running":
-            try:
-                self.client.cancel(list(futures), force=True)
-            except Exception:  # it ends here anyway, and what ended it is being said
-                logging.getLogger("butfor").debug("chunks could not be cancelled", exc_info=True)
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        try:
+            yield
+        except ButforError:
+            raise
+        except Exception as error:  # whatever a connection that ends raises
+            raise self._gone() from error
 
     def _gone(self) -> EngineError:
         return EngineError(
@@ -284,18 +264,12 @@ class DaskEngine(Engine):
             "cluster again and repeat the command with the same --ledger (ledger=... in Python)."
         )
 
-    def _nobody(self) -> EngineError:
-        return EngineError(
-            f"The scheduler at {self.address} has had no worker for {self.patience:.0f} seconds; start some "
-            f"(dask worker {self.address}) and try again, with --ledger where something was trained."
-        )
-
 
 class _Bound(Bound):
     """One subject and the people asked about."""
 
-    def __init__(self, engine: DaskEngine, shared: list[Any], people: int, pace: Pace) -> None:
-        self._engine, self._shared, self._people, self._pace = engine, shared, people, pace
+    def __init__(self, engine: DaskEngine, shared: list[Any], people: int) -> None:
+        self._engine, self._shared, self._people, self._pace = engine, shared, people, Pace()
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         found = np.empty((len(trainings), self._people), np.float32)
@@ -314,3 +288,71 @@ class _Bound(Bound):
 
 def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"
+
+
+# --- a cluster by its name --------------------------------------------------------------------------
+
+
+@lru_cache
+def open_cluster(name: str, n_jobs: int | None = None) -> DaskEngine:
+    """The engine on that cluster, started once and ended with this process."""
+    stack = ExitStack()
+    engine = stack.enter_context(cluster_engine(name, n_jobs))
+    atexit.register(stack.close)
+    return engine
+
+
+@contextmanager
+def cluster_engine(name: str, n_jobs: int | None = None, engine: str = "auto") -> Iterator[DaskEngine]:
+    """The engine for `local:4`, worker processes here with one thread each, or for `tcp://scheduler:8786`. `engine`:
+    what trains there."""
+    workers = local_workers(name)
+    try:
+        import distributed
+    except ImportError as error:
+        raise EngineError(f'Engine {name} needs Dask ({error}): pip install "butfor[dask]".') from error
+
+    # What ends the work is said in one sentence; Dask's own lines about it are for those who set this logger.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with ExitStack() as opened:
+        address: Any = name if workers is None else opened.enter_context(_processes(workers))
+        try:
+            client = distributed.Client(
+                address, timeout=CONNECT, set_as_default=False, direct_to_workers=workers is not None or None
+            )  # answers of processes here need not go through the scheduler; elsewhere only it may be reachable
+        except (OSError, ValueError, TypeError, ImportError) as error:
+            raise EngineError(
+                f"--engine {name}: no scheduler answers there within {CONNECT:.0f} seconds "
+                f"({type(error).__name__}); start one (dask scheduler) and give the address that it prints."
+            ) from error
+        opened.callback(client.close, timeout=2)
+        yield DaskEngine(client, engine, n_jobs, patience=60.0 if workers is None else START)
+
+
+@contextmanager
+def _processes(workers: int) -> Iterator[Any]:
+    """So many worker processes with one thread each, and a scheduler in this process, all on this machine only."""
+    import dask
+    from distributed import LocalCluster
+
+    with dask.config.set(SETTINGS):
+        cluster = LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit=0,
+            silence_logs=logging.CRITICAL,
+            preload=[IGNORE_CTRL_C],
+        )
+        try:
+            yield cluster
+        finally:
+            # They hold nothing that anybody needs any longer; asked to close, they would first finish their chunk.
+            for nanny in list(cluster.workers.values()):
+                nanny.close_gracefully()  # not to be started again
+                if nanny.pid is not None:
+                    with suppress(ProcessLookupError):
+                        os.kill(nanny.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+            cluster.close(timeout=10)

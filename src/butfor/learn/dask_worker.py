@@ -12,6 +12,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -19,13 +20,15 @@ import numpy as np
 
 from butfor.errors import EngineError
 from butfor.learn.engines import choose_engine
-from butfor.learn.joblib_engine import fitted_model, run
 from butfor.machine import single_threaded
 
 SAME = ("butfor", "torch", "numpy")
 """Packages whose versions must be the same wherever something is trained."""
 MOST_HELD = 16
 """Things that a worker remembers."""
+Work = Callable[..., tuple[Callable[[list[Any]], Any], int]]
+"""From what is shared to what does a chunk, and how many items that likes to have at a time: one on a core, hundreds on
+a GPU."""
 
 _held: OrderedDict[str, Any] = OrderedDict()
 _lock = threading.RLock()
@@ -39,29 +42,16 @@ class Packed(NamedTuple):
     content: bytes
 
 
-class Reply(NamedTuple):
-    """What came of a chunk, the seconds it took once everything was in place, and how many items the worker likes to
-    have at a time: one on a core, hundreds on a GPU."""
-
-    result: Any
-    seconds: float
-    at_once: int = 1
-
-
-Work = Callable[..., tuple[Callable[[list[Any]], Any], int]]
-"""From what is shared to what does a chunk, and `at_once`."""
-
-
-def run_chunk(work: Work, items: bytes, wanted: Mapping[str, str], *shared: Packed) -> Reply:
-    """The items of a chunk, if this worker has the versions that are wanted."""
+def run_chunk(work: Work, items: bytes, wanted: Mapping[str, str], *shared: Packed) -> tuple[Any, float, int]:
+    """What came of the items, the seconds it took once everything was in place, and how many the worker likes to have
+    at a time; if it has the versions that are wanted."""
     from distributed import get_worker
 
-    worker = str(get_worker().address)
-    sentence = difference(worker, wanted, versions_here())
+    sentence = difference(str(get_worker().address), wanted, versions_here())
     if sentence:
         raise EngineError(sentence)
     key = "+".join(packed.key for packed in shared)
-    unpacked = [_once(packed.key, lambda packed=packed: _unpacked(worker, packed)) for packed in shared]  # type: ignore[misc]
+    unpacked = [_once(packed.key, lambda packed=packed: pickle.loads(packed.content)) for packed in shared]  # type: ignore[misc]
     do, at_once = _once(f"{work.__name__} {key}", lambda: work(*unpacked))
     with _lock:  # a worker's threads train side by side: none may put back the libraries' threads while another trains
         if len(sys.modules) not in _limits:  # what was loaded since has threads of its own
@@ -70,7 +60,7 @@ def run_chunk(work: Work, items: bytes, wanted: Mapping[str, str], *shared: Pack
         warnings.simplefilter("ignore")  # what a model warns about, it said when it was first fitted
         started = time.perf_counter()
         result = do(pickle.loads(items))
-    return Reply(result, time.perf_counter() - started, at_once)
+    return result, time.perf_counter() - started, at_once
 
 
 def answers(subject: Any, asked: Any) -> tuple[Callable[[list[Any]], Any], int]:
@@ -80,12 +70,6 @@ def answers(subject: Any, asked: Any) -> tuple[Callable[[list[Any]], Any], int]:
     train = engine.bind(learner, table, people)
     train([])
     return lambda trainings: np.asarray(train(trainings), np.float32), engine.width
-
-
-def models(subject: Any) -> tuple[Callable[[list[Any]], Any], int]:
-    """The models that the learner trains under each seed on the labels as they are, without what the other side has."""
-    learner, table = subject
-    return lambda seeds: run(fitted_model, (learner, table, table.X.iloc[:0]), seeds), 1
 
 
 def calls(call: Any) -> tuple[Callable[[list[Any]], Any], int]:
@@ -98,20 +82,17 @@ def versions_here() -> dict[str, str]:
     """Of what must be the same, without what only says how it was built (+cpu, +cu126)."""
     found = {}
     for package in SAME:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package).partition("+")[0]
-        except PackageNotFoundError:
-            continue
     return found
 
 
-def difference(worker: str, wanted: Mapping[str, str], found: Mapping[str, str | None]) -> str | None:
+def difference(worker: str, wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
     """A sentence where a worker has other versions than are wanted."""
-    there = {package: (found.get(package) or "").partition("+")[0] for package in wanted}
-    other = [package for package in wanted if there[package] != wanted[package]]
+    other = [package for package in wanted if there.get(package) != wanted[package]]
     if not other:
         return None
-    has = " and ".join(f"{package} {there[package]}" if there[package] else f"no {package}" for package in other)
+    has = " and ".join(f"{package} {there[package]}" if package in there else f"no {package}" for package in other)
     here = " and ".join(f"{package} {wanted[package]}" for package in other)
     return (
         f"Worker {worker} has {has} where this machine has {here}: it would train other models. Install {here} there, "
@@ -127,13 +108,3 @@ def _once(key: str, make: Callable[[], Any]) -> Any:
                 _held.popitem(last=False)
         _held.move_to_end(key)
         return _held[key]
-
-
-def _unpacked(worker: str, packed: Packed) -> Any:
-    try:
-        return pickle.loads(packed.content)
-    except Exception as error:  # whatever the user's own code raises there
-        raise EngineError(
-            f"Worker {worker} cannot read the model and table it was sent ({type(error).__name__}: {error}): install "
-            "there what is imported here."
-        ) from None

@@ -17,7 +17,7 @@ ENGINES = {
     "linear": "butfor.learn.linear_engine:LinearEngine",
     "joblib": "butfor.learn.joblib_engine:JoblibEngine",
 }
-CLUSTER = "butfor.learn.cluster:open_cluster"
+CLUSTER = "butfor.learn.dask_engine:open_cluster"
 DEVICES = ("cpu", "cuda")
 SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
 

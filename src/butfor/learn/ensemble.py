@@ -7,6 +7,7 @@ learner like any other. Whoever trains many of them hands the members (`single`,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.joblib_engine import JoblibEngine
-from butfor.learn.protocols import MEMBERS, Floats, Learner, Model, Numbers, Progress, Table
+from butfor.learn.joblib_engine import fitted_model
+from butfor.learn.protocols import MEMBERS, Engine, Floats, Learner, Model, Numbers, Progress, Table
 
 FRESH_FROM = 10_000
 """Fresh seeds are counted from this far above the learner's own: no member comes near."""
@@ -63,13 +64,12 @@ class Ensemble(Learner):
         taught = (self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds)
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in taught))
 
-    def fit_beside(
-        self, first: Model, table: Table, trains: Any = None, progress: Progress | None = None
-    ) -> EnsembleModel:
-        """The ensemble on the labels as they are, given its first member; the others in several processes where that
-        is faster, or wherever `trains` has them trained."""
-        others = (trains or JoblibEngine()).models(self.learner, table, self.seeds[1:], progress)
-        return EnsembleModel((first, *others))
+    def fit_beside(self, first: Model, table: Table, trains: Engine, progress: Progress | None = None) -> EnsembleModel:
+        """The ensemble on the labels as they are, given its first member; the others wherever `trains` has them
+        trained."""
+        subject = self.learner, replace(table, whole=None), table.X.iloc[:0]
+        others = trains.spread(fitted_model, subject, self.seeds[1:], progress)
+        return EnsembleModel((first, *(self.learner.restored(light, table) for light in others)))
 
     def reseeded(self, seed: int) -> Ensemble:
         return Ensemble(self.learner.reseeded(seed), self.members)

@@ -16,8 +16,8 @@ import time
 import uuid
 import warnings
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,6 @@ START_SECONDS = 6.0
 """About what it takes until fresh processes have loaded what they need: less work than that is not worth them."""
 WARM_SECONDS = 0.3
 """The same once they run."""
-
-_held: OrderedDict[str, Subject] = OrderedDict()
-"""Subjects by their file, in this process: the engine's own, and a worker's last few."""
-MOST_HELD = 4
 
 
 class JoblibEngine(Engine):
@@ -64,12 +60,10 @@ class JoblibEngine(Engine):
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         return _Bound(self.n_jobs, (learner, table, people))
 
-    def models(
-        self, learner: Learner, table: Table, seeds: Sequence[int | None], progress: Progress | None = None
-    ) -> list[Model]:
-        """The models that the learner trains under each of the seeds, the labels unchanged."""
-        light = _Bound(self.n_jobs, (learner, table, table.X.iloc[:0])).each(fitted_model, seeds, progress)
-        return [learner.restored(model, table) for model in light]
+    def spread(
+        self, function: Function, shared: Subject, parts: Sequence[Any], progress: Progress | None = None
+    ) -> list[Any]:
+        return _Bound(self.n_jobs, shared).each(function, parts, progress)
 
 
 class _Bound(Bound):
@@ -162,8 +156,7 @@ class _Bound(Bound):
             learner, table, people = self._subject
             # By value: classes and functions of a script or a notebook are not there to be imported in a worker.
             joblib.dump((cloudpickle.dumps(learner), table, people), self._file)
-            hold(self._file, self._subject)
-            weakref.finalize(self, _remove, self._file)
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return self._file
 
 
@@ -200,34 +193,21 @@ def _fitted(learner: Learner, seed: int | None, table: Table, flips: FlipSet = (
     return (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))
 
 
+@lru_cache(maxsize=4)
 def _subject_of(file: str) -> Subject:
     """What was written to a file, read once per process."""
-    if file not in _held:
-        import joblib
+    import joblib
 
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                learner, table, people = joblib.load(file, mmap_mode="r")
-                subject = (pickle.loads(learner), table, people)
-        except FileNotFoundError:
-            raise EngineError(
-                f"The worker on {socket.gethostname()} cannot see {file}: workers on other machines need a directory "
-                "that all share; set TMPDIR to one."
-            ) from None
-        hold(file, subject)
-    return _held[file]
-
-
-def hold(file: str, subject: Subject) -> None:
-    _held[file] = subject
-    while len(_held) > MOST_HELD:
-        _held.popitem(last=False)
-
-
-def _remove(file: str) -> None:
-    _held.pop(file, None)
-    shutil.rmtree(Path(file).parent, ignore_errors=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            learner, table, people = joblib.load(file, mmap_mode="r")
+            return pickle.loads(learner), table, people
+    except FileNotFoundError:
+        raise EngineError(
+            f"The worker on {socket.gethostname()} cannot see {file}: workers on other machines need a directory that "
+            "all share; set TMPDIR to one."
+        ) from None
 
 
 def _side_by_side(jobs: int) -> int:

@@ -36,8 +36,7 @@ def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
     from sklearn.neighbors import KNeighborsClassifier
 
-    from butfor.learn.partition import PartitionEnsemble
-    from butfor.learn.thresholded import ThresholdedRegressor
+    from butfor.learn.estimators import PartitionEnsemble, ThresholdedRegressor
 
     without_hessian = {"solver": "lbfgs", "tol": 1e-6, "max_iter": 1000}
     models = {

@@ -393,7 +393,9 @@ class Engine:
         """Data in place. An engine of one's own may give a plain function."""
         raise NotImplementedError
 
-    def spread(self, function: Callable[..., Any], shared: Any, parts: Sequence[Any]) -> list[Any]:
+    def spread(
+        self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], progress: Progress | None = None
+    ) -> list[Any]:
         """`function(shared, part)` for each part, on the workers; what is shared travels once."""
         raise NotImplementedError
 

@@ -22,6 +22,7 @@ from sklearn.utils.validation import has_fit_parameter
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.learn import describe, linear
+from butfor.learn.estimators import ThresholdedRegressor
 from butfor.learn.protocols import Floats, Learner, Model, Numbers, Remembered, Table, named_pulls
 from butfor.learn.question import decides_one
 from butfor.learn.steps import (
@@ -35,7 +36,6 @@ from butfor.learn.steps import (
     sees_no_label,
     solved_directly,
 )
-from butfor.learn.thresholded import ThresholdedRegressor
 from butfor.machine import GENERATOR, single_threaded
 
 TOGETHER = 256

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
-from butfor.learn.thresholded import ThresholdedRegressor
+from butfor.learn.estimators import ThresholdedRegressor
 
 LABEL_BLIND = (
     "StandardScaler",

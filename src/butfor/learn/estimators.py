@@ -1,30 +1,87 @@
-"""PartitionEnsemble: a learner that is provably steady against wrong labels.
+"""Classifiers of our own, about which something can be proven: a regression with a line drawn through it, and a vote.
 
-Rows are assigned to parts by a hash of their inputs, never of labels; one copy of a classifier is trained per part; the
-majority of the copies decides. A flipped label touches one part, hence at most one vote, so a decision with a lead of
-many votes stands against many flips, whatever they are. What it costs is that every copy learns from few rows.
+`ThresholdedRegressor`: many decisions are made that way: a linear probability model, a kernel regression, a score.
+
+`PartitionEnsemble` is provably steady against wrong labels. Rows are assigned to parts by a hash of their inputs, never
+of labels; one copy of a classifier is trained per part; the majority of the copies decides. A flipped label touches one
+part, hence at most one vote, so a decision with a lead of many votes stands against many flips, whatever they are. What
+it costs is that every copy learns from few rows.
 """
 
 from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from butfor.errors import SettingError, TableError
 from butfor.learn.protocols import two_classes
 
+TARGETS = 2**25
+"""Targets held at a time where every label has an output of its own."""
 ENOUGH_ROWS = 70
 """Rows of a part from which on a copy learns both classes without being told to."""
 LEAST_ASKED = 20
 """People about whom a model that learned anything does not say the same."""
+
+
+class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
+    """Fits `regressor` on the labels as 0 and 1, and decides for the second class where it predicts more than
+    `threshold`. None: ordinary least squares, the linear probability model."""
+
+    def __init__(self, regressor: Any = None, threshold: float = 0.5) -> None:
+        self.regressor = regressor
+        self.threshold = threshold
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ThresholdedRegressor:
+        if not np.isfinite(self.threshold):
+            raise SettingError(f"threshold={self.threshold} must be a number; 0.5 is halfway between the two labels.")
+        y = np.asarray(y)
+        self.classes_ = two_classes(y)
+        self.regressor_ = self.fresh()
+        targets = (y == self.classes_[1]).astype(np.float64)
+        self.regressor_.fit(X, targets, **self._weights(sample_weight))
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        return np.asarray(np.ravel(self.regressor_.predict(X)) - self.threshold, np.float64)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
+
+    def fresh(self) -> Any:
+        """The regressor, not yet fitted."""
+        from sklearn.linear_model import LinearRegression
+
+        return LinearRegression() if self.regressor is None else clone(self.regressor)
+
+    def share_of_labels(self, X: Any, people: Any, sample_weight: Any = None) -> NDArray[np.float64]:
+        """For a regressor that is linear in its targets: how much of each person's prediction each row's label is,
+        `[people × rows]`. By the regressor's own fit, with one output per label that is 1 for this label alone."""
+        rows = X.shape[0]
+        block = max(1, TARGETS // rows)
+        found = []
+        for first in range(0, rows, block):
+            alone = np.zeros((rows, min(block, rows - first)))
+            alone[np.arange(first, first + alone.shape[1]), np.arange(alone.shape[1])] = 1.0
+            regressor = self.fresh().fit(X, alone, **self._weights(sample_weight))
+            found.append(np.asarray(regressor.predict(people), np.float64).reshape(-1, alone.shape[1]))
+        return np.concatenate(found, axis=1)
+
+    def _weights(self, sample_weight: Any) -> dict[str, Any]:
+        if sample_weight is None:
+            return {}
+        if not has_fit_parameter(self.fresh(), "sample_weight"):
+            raise SettingError(f"{type(self.fresh()).__name__} takes no sample_weight; leave it out.")
+        return {"sample_weight": sample_weight}
 
 
 class PartitionEnsemble(ClassifierMixin, BaseEstimator):
@@ -94,26 +151,6 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         half = self.parts_ // 2
         ones = int(votes.sum())
         return ones - half if decided == 1 else half + 1 - ones
-
-    def single_flips(self, X: Any, y: NDArray[Any], people: Any) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """One small training per row: whether flipping its label turns its part's vote about a person, and the part's
-        margin then, above 0 for the second class; both `[rows × people]`."""
-        coded, before = np.asarray(y).astype(np.int64), self.votes(people)
-        turns = np.zeros((len(coded), len(before)), bool)
-        margins = np.zeros(turns.shape)
-        for row in range(len(coded)):
-            copy = self.retrained(X, coded, (row,))
-            turns[row] = decisions(copy, people) != before[:, self.part_of_[row]]
-            margins[row] = copy_margins(copy, people)
-        return turns, margins
-
-    def retrained(self, X: Any, y: NDArray[Any], flips: Sequence[int]) -> Any:
-        """The copy of the part that holds these rows, with their labels turned."""
-        check_is_fitted(self)
-        inside = np.flatnonzero(self.part_of_ == self.part_of_[flips[0]])
-        coded = np.asarray(y).astype(np.int64).copy()
-        coded[list(flips)] = 1 - coded[list(flips)]
-        return self._copy(X, coded, inside)
 
     def _copy(self, X: Any, y: NDArray[np.int64], inside: NDArray[np.int64]) -> Any:
         """The copy of a part; where its rows have one class only, that class."""
