@@ -84,7 +84,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"butfor.{name}")
     if name in _HOMES:
-        from butfor.learn.registry import load
+        from butfor.machine import load
 
         return load(f"butfor.{_HOMES[name]}:{name}")
     raise AttributeError(f"module 'butfor' has no attribute '{name}'")

@@ -20,11 +20,9 @@ from butfor.data.check import Concern, check_people, check_table
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.follow_up import FollowUp
-from butfor.interrupt import held_back, work_begins
 from butfor.learn.engines import choose_engine, definition_of
-from butfor.learn.ensemble import Ensemble
+from butfor.learn.ensemble import Ensemble, under
 from butfor.learn.learners import as_learner, first_model, seed_matters
-from butfor.learn.margin_model import under
 from butfor.learn.named import default_model
 from butfor.learn.protocols import BIAS, Learner, Model
 from butfor.learn.question import Question
@@ -49,7 +47,7 @@ from butfor.search.ledger import Ledger
 from butfor.search.listed import Recorded
 from butfor.search.trainer import Trainer
 from butfor.situation import Mask, Situation
-from butfor.stopping import Stop, Stopper
+from butfor.stopping import Stop, Stopper, held_back, work_begins
 from butfor.validate import as_labels, as_person, as_positions, as_table, as_weights, like_training, training_table
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()

@@ -1,4 +1,5 @@
-"""What this machine offers, how to keep libraries from fighting over it, and how to wait for its threads."""
+"""What this machine offers: cores, memory, packages; how to keep libraries from fighting over it, and how to wait for
+its threads."""
 
 from __future__ import annotations
 
@@ -11,8 +12,12 @@ from concurrent.futures import Future, as_completed
 from concurrent.futures import TimeoutError as Unfinished
 from contextlib import ExitStack
 from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
+
+from butfor.errors import EngineError
 
 GENERATOR = threading.RLock()
 """Whoever seeds torch's generator, which all threads share, holds this until it is put back."""
@@ -86,3 +91,26 @@ def results(futures: Sequence[Future[T]]) -> list[T]:
     for future in as_they_end(futures):
         future.result()
     return [future.result() for future in futures]
+
+
+def load(path: str) -> Any:
+    """What stands at "module:attribute": loaded when it is asked for, so that nothing heavy is before."""
+    module, _, name = path.partition(":")
+    if module.startswith("butfor.mlp."):
+        need("torch")
+    if module == "butfor.mlp.fused":
+        need("numba")
+    return getattr(import_module(module), name)
+
+
+def installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
+
+
+def need(package: str) -> None:
+    """One sentence where a package of the extra `net` is not installed."""
+    if not installed(package):
+        raise EngineError(f'The network needs {package}, which is not installed: pip install "butfor[net]".')

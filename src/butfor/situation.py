@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from butfor.data.sensitive import Sensitive, group_values, joined
 from butfor.errors import SettingError, listed
-from butfor.learn.margin_model import under
+from butfor.learn.ensemble import under
 from butfor.learn.protocols import Floats, Model, Table
 from butfor.learn.question import Question, decides_one
 

@@ -1,18 +1,20 @@
 """When work ends before it is through: after some time, after so many trainings, or by Ctrl-C.
 
-`max_seconds(600) | max_retrainings(5000)` ends at whichever comes first. Whatever ends it, what is done is kept.
+`max_seconds(600) | max_retrainings(5000)` ends at whichever comes first. Whatever ends it, what is done is kept: Ctrl-C
+and SIGTERM while results are put away wait until that is done.
 """
 
 from __future__ import annotations
 
 import math
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from butfor.errors import SettingError
 
@@ -20,6 +22,11 @@ T = TypeVar("T", int, float)
 
 GRACE = 0.5
 """Seconds for confirmations after Ctrl-C: whoever has stopped the search waits for its files."""
+ASKED = "Still putting away what was done; Ctrl-C once more leaves without it."
+_holding = threading.Lock()
+"""Held while something is put away: who puts away within that needs to hold nothing back."""
+_answered = threading.Event()
+"""Whether the sentence was said, in this step or an earlier one: then the next Ctrl-C is heard."""
 
 
 class TimeIsUp(KeyboardInterrupt):
@@ -123,3 +130,87 @@ def _interrupt_after(seconds: float) -> Iterator[None]:
             with turn:
                 over.set()
             timer.cancel()
+
+
+def _handlers() -> dict[signal.Signals, Any]:
+    """Of Ctrl-C and SIGTERM, where somebody hears them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    return {number: handler for number, handler in before.items() if callable(handler)}
+
+
+def tell(sentence: str) -> None:
+    """To whoever has pressed Ctrl-C, also where progress is not shown."""
+    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def held_back(say: Callable[[str], None] = tell) -> Iterator[None]:
+    """Ctrl-C and SIGTERM do not end what is inside: the first one is answered with a sentence, the next one is heard,
+    also in a later step. Handlers of an application's own get theirs afterwards. Only in the main thread, and where
+    each would be heard."""
+    if threading.current_thread() is not threading.main_thread() or not _holding.acquire(blocking=False):
+        yield
+        return
+    heard = _handlers()
+    waiting: list[tuple[int, Any]] = []
+
+    def answer(number: int, frame: Any) -> None:
+        if _answered.is_set():
+            _answered.clear()
+            waiting.clear()
+            heard[signal.Signals(number)](number, frame)
+            return
+        _answered.set()
+        waiting.append((number, frame))
+        say(ASKED)
+
+    try:
+        for number in heard:
+            signal.signal(number, answer)
+        yield
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
+        _holding.release()
+    for pressed, frame in waiting:
+        handler = heard[signal.Signals(pressed)]
+        if handler is not signal.default_int_handler and not getattr(handler, "ends_the_command", False):
+            handler(pressed, frame)
+
+
+def work_begins() -> None:
+    """Whoever pressed Ctrl-C before this meant other work."""
+    _answered.clear()
+
+
+@contextmanager
+def raised_again() -> Iterator[None]:
+    """Ctrl-C and SIGTERM inside are raised once more at the end, where code below has swallowed them or made another
+    error of them, as numba's callbacks do."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = _handlers()
+    raised: list[BaseException] = []
+
+    def hear(number: int, frame: Any) -> None:
+        try:
+            heard[signal.Signals(number)](number, frame)
+        except BaseException as stop:
+            raised.append(stop)
+            raise
+
+    try:
+        for number in heard:
+            signal.signal(number, hear)
+        yield
+    except Exception:
+        if raised:
+            raise raised[0] from None
+        raise
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
+    if raised:
+        raise raised[0]

@@ -16,7 +16,6 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.cli import main
-from butfor.interrupt import ASKED, held_back, raised_again, work_begins
 from butfor.learn.protocols import Training
 from butfor.mlp import direct
 from butfor.mlp.learner import MLPLearner
@@ -24,6 +23,7 @@ from butfor.rank.leaders import Leaders
 from butfor.run.runner import Runner
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
+from butfor.stopping import ASKED, held_back, raised_again, work_begins
 from conftest import fitted
 
 

@@ -55,9 +55,9 @@ def audit(table: str, **options: Any) -> int:
     from butfor import DATASETS
     from butfor import check_table as concerns_about
     from butfor.files import make_folder
-    from butfor.interrupt import held_back
     from butfor.learn.named import default_name
     from butfor.progress import ConsoleWatcher, Watcher
+    from butfor.stopping import held_back
 
     begun = time.monotonic()
     o = SimpleNamespace(**options)

@@ -7,8 +7,7 @@ from typing import Any
 
 from butfor.errors import EngineError, SettingError
 from butfor.learn.protocols import Engine, Learner
-from butfor.learn.registry import load
-from butfor.machine import available_cores
+from butfor.machine import available_cores, load
 
 NAMES = ("auto", "fused", "stacked", "linear", "joblib")
 ENGINES = {

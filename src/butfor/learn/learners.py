@@ -11,8 +11,8 @@ from butfor.errors import LearnerError, ReplayError, SettingError
 from butfor.learn import describe
 from butfor.learn.ensemble import Ensemble
 from butfor.learn.protocols import Learner, MakesLearner, Model, Table
-from butfor.learn.registry import load
 from butfor.learn.sklearn import SklearnLearner
+from butfor.machine import load
 
 KINDS = {"sklearn": "butfor.learn.sklearn:SklearnLearner", "mlp": "butfor.mlp.learner:MLPLearner"}
 """Kinds of learners that a record can bring back, and where they are."""

@@ -14,7 +14,7 @@ from pandas.api.types import is_numeric_dtype
 
 from butfor.data.table import default_setup
 from butfor.errors import ButforError, SettingError
-from butfor.learn.registry import installed, load
+from butfor.machine import installed, load
 
 MODELS = ("logistic", "ridge", "linear", "kernel-ridge", "knn", "forest", "boosting", "steady")
 """scikit-learn's, with its defaults but for the solver of logistic regression. "linear" and "kernel-ridge" are

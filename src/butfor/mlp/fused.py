@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.interrupt import raised_again
 from butfor.learn.protocols import FlipSet, Floats, Progress
 from butfor.machine import as_they_end, available_cores
 from butfor.mlp import kernels
@@ -33,6 +32,7 @@ from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import StackedEngine
+from butfor.stopping import raised_again
 
 ZEROS_PER_ENTRY = 3
 """How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
