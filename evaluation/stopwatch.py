@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from benchmarks.work import WrappedEngine
-from butfor.learn.protocols import Bound, BoundFunction, Engine, Floats, Learner, Model, Progress, Table, Training
+from butfor.learn.protocols import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
 from butfor.machine import available_cores, processor
-from butfor.progress import Watcher, announcement
+from butfor.progress import Watcher
 from butfor.rank import Ranking, Scores
 
 
@@ -36,7 +36,7 @@ class TimedEngine(WrappedEngine):
             self.networks += len(trainings)
             return answers
 
-        return BoundFunction(timed)
+        return Bound(timed)
 
 
 class TimedRanking(Ranking):
@@ -85,9 +85,6 @@ class LineWatcher(Watcher):
         self._networks = 0
         self._last = time.monotonic()
         self.note(heading)
-
-    def plan(self, people: int, seconds: float) -> None:
-        self.note(f"  {announcement(people, seconds)}")
 
     def advance(self, count: int) -> None:
         self._networks += count

@@ -6,7 +6,6 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from butfor.terminal import one_line
@@ -19,9 +18,6 @@ class Watcher:
 
     listens = False
     """Whether anybody wants to know how long it will take."""
-
-    def plan(self, people: int, seconds: float) -> None:
-        """Before the search: how many people, and about how long it will take."""
 
     def phase(self, name: str, total: int | None = None, unit: str = TRAININGS) -> None:
         """What follows belongs to this phase; `total` where it is known."""
@@ -38,9 +34,7 @@ class Watcher:
     def __enter__(self) -> Watcher:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """The work is over, for now."""
 
 
@@ -79,9 +73,6 @@ class ConsoleWatcher(Watcher):
         self._last_line = time.monotonic()
         self._over: threading.Event | None = None
 
-    def plan(self, people: int, seconds: float) -> None:
-        self.note(announcement(people, seconds))
-
     def phase(self, name: str, total: int | None = None, unit: str = TRAININGS) -> None:
         phase = self._phases.setdefault(name, _Phase(name, total, unit, time.monotonic()))
         if total is not None:
@@ -110,9 +101,7 @@ class ConsoleWatcher(Watcher):
         with suppress(BrokenPipeError):  # nobody listens any longer
             self.console.print(one_line(line), markup=False, soft_wrap=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._bars:
             self._bars.stop()
             self._bars = None

@@ -151,11 +151,7 @@ class MarginModel(Model):
         return self.model.pulls(people, self._contrast(people)) if len(people) else []
 
     def flip_effects(
-        self,
-        table: Table,
-        people: pd.DataFrame,
-        weights: NDArray[Any] | None = None,
-        contrast: Floats | None = None,
+        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
     ) -> NDArray[np.float64]:
         return self.model.flip_effects(table, people, weights, self._contrast(people) if contrast is None else contrast)
 

@@ -2,17 +2,15 @@
 
 All flip sets of a table share X and differ in a few labels, so their minima lie close together. Where the margin is a
 sum over the labels (ridge, regressions on 0 and 1) a flip set's is the present one plus its labels' effects, exactly.
-For logistic regression the
-loss is convex: Newton's method starts from the present minimum, with the present Hessian factorised once, and moves all
-flip sets together, one matrix product for all; the few that are far away get Hessians of their own. The estimator's
+For logistic regression the loss is convex: Newton's method starts from the present minimum, with the present Hessian
+factorised once, and moves all flip sets together; the few that are far away get Hessians of their own. The estimator's
 own solver stops a little before the minimum, much the same before each: so what is added to its present answer is how
-far the minimum moves. Whatever is found that way is confirmed by the estimator's own `fit`, as always.
+far the minimum moves. Whatever is found that way is confirmed by the estimator's own `fit`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,7 +57,7 @@ class LinearEngine(Engine):
         model = learner.fit(table, table.labels())
         assert isinstance(model, SklearnModel)
         if adds_up(model.estimator):
-            return _Sum(model, table, people) if solved_directly(model.estimator) else self._own_fit(*asked)
+            return _sums(model, table, people) if solved_directly(model.estimator) else self._own_fit(*asked)
         try:
             bound = _Logistic(model, table, people)
             near = np.abs(bound.X @ bound.w) < 1
@@ -76,20 +74,22 @@ class LinearEngine(Engine):
         return JoblibEngine().bind(learner, table, people)
 
 
-class _Sum(Bound):
-    def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
-        self.before = model.logits(people).astype(np.float64)
-        self.effects = model.flip_effects(table, people)
+def _sums(model: SklearnModel, table: Table, people: pd.DataFrame) -> Bound:
+    before, effects = model.logits(people).astype(np.float64), model.flip_effects(table, people)
 
-    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+    def train(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         if progress:
             progress(len(trainings))
-        moved = [self.effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
-        return np.array([self.before + by for by in moved], np.float32).reshape(-1, len(self.before))
+        moved = [before + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
+        return np.array(moved, np.float32).reshape(-1, len(before))
+
+    return Bound(train)
 
 
 class _Logistic(Bound):
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
+        from scipy.linalg import cho_factor
+
         X, asked = model.inputs(table.X), model.inputs(people)
         assert X is not None
         assert asked is not None
@@ -97,12 +97,12 @@ class _Logistic(Bound):
         self.table = table
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = linear.penalty(model.final, self.X.shape[1])
-        self.w = self._minimum(self.given, table.zero_one.astype(np.float64))
-        self.factor = self._factorised(self.w)
-        self.before = model.logits(people).astype(np.float64)
         n, d = self.X.shape
         self.products = (self.X[:, :, None] * self.X[:, None, :]).reshape(n, -1) if n * d * d <= MOST_PRODUCTS else None
         """Each row's products of two inputs, where all of them fit: Hessians of many sets are one matrix product."""
+        self.w = self._own_steps(self.given[:, None].copy(), table.zero_one.astype(np.float64)[:, None])[:, 0]
+        self.factor = cho_factor(_stable(linear.curvature(self.X, self.weight, self.penalty, self.w)))
+        self.before = model.logits(people).astype(np.float64)
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         logits = np.empty((len(trainings), len(self.people)), np.float32)
@@ -138,18 +138,16 @@ class _Logistic(Bound):
         if not len(going):
             return W
         if self.products is not None:
-            W[:, going] = self._minima_side_by_side(labels[:, going])
-        else:
-            for k in going:
-                W[:, k] = self._minimum(W[:, k], labels[:, k])
+            W[:, going] = self._own_steps(np.repeat(self.w[:, None], len(going), axis=1), labels[:, going])
+            return W
+        for k in going:  # one by one: large Hessians of many sets would fill the memory
+            W[:, [k]] = self._own_steps(W[:, [k]], labels[:, [k]])
         return W
 
-    def _minima_side_by_side(self, labels: Array) -> Array:
-        """Newton's method from the present minimum with a Hessian for each set, `[inputs × sets]`; one matrix product
-        makes them all."""
+    def _own_steps(self, W: Array, labels: Array) -> Array:
+        """Newton's method from `W [inputs × sets]` with Hessians of each set's own."""
         from scipy.special import expit
 
-        W = np.repeat(self.w[:, None], labels.shape[1], axis=1)
         going = np.arange(labels.shape[1])
         for _ in range(OWN_STEPS):
             Y = labels[:, going]
@@ -160,8 +158,12 @@ class _Logistic(Bound):
             if not far.any():
                 break
             going, Y, Z, share, gradient = going[far], Y[:, far], Z[:, far], share[:, far], gradient[:, far]
-            curved = (self.weight[:, None] * share * (1 - share)).T @ self.products
-            H = _stable(curved.reshape(len(going), *[len(self.w)] * 2) + np.diag(self.penalty))
+            curved = (self.weight[:, None] * share * (1 - share)).T
+            if self.products is None:
+                H = np.array([(self.X * each[:, None]).T @ self.X for each in curved])
+            else:
+                H = (curved @ self.products).reshape(len(going), *[len(W)] * 2)
+            H = _stable(H + np.diag(self.penalty))
             step = np.linalg.solve(H, gradient.T[:, :, None])[:, :, 0].T
             W[:, going] -= self._sizes(Z, W[:, going], Y, step) * step
         return W
@@ -181,18 +183,6 @@ class _Logistic(Bound):
             size[bold] /= 2
         return size
 
-    def _minimum(self, w: Array, y: Array) -> Array:
-        """Newton's method with a Hessian of its own at each step, halved where it would go uphill."""
-        from scipy.linalg import cho_solve
-
-        for _ in range(OWN_STEPS):
-            gradient = self._gradient(w[:, None], y[:, None])[:, 0]
-            if np.abs(gradient).max() <= SMALL_GRADIENT * self.table.n:
-                break
-            step = cho_solve(self._factorised(w), gradient)[:, None]
-            w = w - (self._sizes((self.X @ w)[:, None], w[:, None], y[:, None], step) * step)[:, 0]
-        return w
-
     def _gradient(self, W: Array, Y: Array) -> Array:
         from scipy.special import expit
 
@@ -200,11 +190,6 @@ class _Logistic(Bound):
 
     def _losses(self, Z: Array, W: Array, Y: Array) -> Array:
         return np.asarray(self.weight @ (np.logaddexp(0, Z) - Y * Z) + self.penalty @ (W * W) / 2)
-
-    def _factorised(self, w: Array) -> Any:
-        from scipy.linalg import cho_factor
-
-        return cho_factor(_stable(linear.curvature(self.X, self.weight, self.penalty, w)))
 
 
 def _stable(H: Array) -> Array:

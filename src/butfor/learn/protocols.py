@@ -69,7 +69,7 @@ class Table:
 
     @property
     def set_aside(self) -> int:
-        """Rows of the given table that are validation rows instead of training rows."""
+        """Rows of the given table that are validation rows instead."""
         return 0 if self.whole is None else len(self.whole[0]) - self.n
 
     @cached_property
@@ -79,7 +79,6 @@ class Table:
 
     @property
     def many(self) -> bool:
-        """Whether there are more than two labels."""
         return len(self.classes) > 2
 
     @cached_property
@@ -118,15 +117,14 @@ class Table:
     def margins(self, answers: Floats) -> Floats:
         """Logits `[… × people]` from what models say: of two classes that is the logit, of more their scores, person by
         person `[… × people · classes]`."""
-        if not self.many or self.question is None:
-            return answers
-        return self.question.margins(answers.reshape(*answers.shape[:-1], -1, len(self.classes)))
+        return answers if not self.many or self.question is None else self.question.margins(self._by_class(answers))
 
     def decided(self, answers: Floats) -> NDArray[np.int64]:
         """The decisions, by number, from the same."""
-        if not self.many:
-            return np.asarray(decides_one(answers), np.int64)
-        return np.asarray(answers.reshape(*answers.shape[:-1], -1, len(self.classes)).argmax(axis=-1))
+        return np.asarray(self._by_class(answers).argmax(-1) if self.many else decides_one(answers), np.int64)
+
+    def _by_class(self, answers: Floats) -> Floats:
+        return answers.reshape(*answers.shape[:-1], -1, len(self.classes))
 
     @property
     def outputs(self) -> int:
@@ -167,23 +165,20 @@ class Model:
 
     encoder: Any = None
     """The fitted `TableEncoder` in front of it, where there is one."""
-    linear = False
-    """Whether `flip_effects` is known."""
-    trees = False
-    """Whether `leaves` is known."""
+    linear = trees = False
+    """Whether `flip_effects` and whether `leaves` is known."""
     proof: str | None = None
     """The kind of proof there is for its decisions: see `butfor.prove`."""
     network: Any = None
-    """Of our network: its weights, and in `rows` what it was trained on."""
     rows: Any = None
+    """Of our network: its weights, and what it was trained on."""
 
     def logits(self, people: pd.DataFrame) -> Floats:
         """One number per raw person; class 1 is decided where it is above 0."""
         raise NotImplementedError
 
     def scores(self, people: pd.DataFrame) -> Floats:
-        """Of more than two classes: one number per raw person and class, `[people × classes]`; the class with the
-        highest one is decided."""
+        """Of more than two classes, `[people × classes]`: the class with the highest one is decided."""
         raise NotImplementedError
 
     def answers(self, people: pd.DataFrame, many: bool) -> Floats:
@@ -210,11 +205,7 @@ class Model:
         return None
 
     def flip_effects(
-        self,
-        table: Table,
-        people: pd.DataFrame,
-        weights: NDArray[Any] | None = None,
-        contrast: Floats | None = None,
+        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
     ) -> NDArray[np.float64]:
         """The change of each person's margin if label i were flipped, `[people × n]`; with `weights [sums × people]`,
         which add up to 1, of weighted means of their margins, `[sums × n]`."""
@@ -248,12 +239,10 @@ class Learner:
     """Whether validation rows steer it, so that `split` sets some aside where none are given."""
     identified = True
     """Whether its record tells it from other learners, so that a ledger can rely on it."""
-    margin = "decision_function"
-    """Where logits come from, in words."""
 
     @property
     def name(self) -> str:
-        """What it is, in a word or two, for sentences and records."""
+        """In a word or two, for sentences and records."""
         raise NotImplementedError
 
     @property
@@ -333,8 +322,11 @@ class Bound:
     """An engine with its data in place: what each trained model says about the people, `[trainings × people]`, of more
     than two classes `[trainings × people · classes]`. A training that diverged has no answer: NaN."""
 
+    def __init__(self, function: Callable[..., Floats]) -> None:
+        self.function = function
+
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
-        raise NotImplementedError
+        return self.function(trainings, progress)
 
     def expect(self, trainings: int) -> None:
         """So many are to come, in calls that each have few of them."""
@@ -348,18 +340,8 @@ class Bound:
             yield range(start, start + len(some)), self(some, progress)
 
 
-class BoundFunction(Bound):
-    """A plain function as one."""
-
-    def __init__(self, function: Callable[..., Floats]) -> None:
-        self.function = function
-
-    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
-        return self.function(trainings, progress)
-
-
 def as_bound(given: Callable[..., Floats]) -> Bound:
-    return given if isinstance(given, Bound) else BoundFunction(given)
+    return given if isinstance(given, Bound) else Bound(given)
 
 
 class Engine:
@@ -422,8 +404,7 @@ def named_pulls(
 ) -> list[dict[str, float]]:
     """Column → pull for each person, from the terms `[people × columns]` of the logits."""
     names = [*map(str, columns), BIAS]
-    table = np.column_stack([terms, bias])
-    return [{name: float(pull) for name, pull in zip(names, row, strict=True)} for row in table]
+    return [dict(zip(names, row, strict=True)) for row in np.column_stack([terms, bias]).tolist()]
 
 
 def label_values(y: NDArray[Any], most: int = MOST_CLASSES) -> NDArray[Any]:

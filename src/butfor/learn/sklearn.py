@@ -83,13 +83,6 @@ class SklearnLearner(Learner):
         return self.torch_seed is not None or bool(self._random_states())
 
     @property
-    def margin(self) -> str:  # type: ignore[override]
-        """Where the margin comes from, in words."""
-        if hasattr(self.estimator, "decision_function"):
-            return "decision_function"
-        return f"the logit of predict_proba, clipped at {CLIP:g}"
-
-    @property
     def engines(self) -> tuple[str, ...]:
         return ("linear", "joblib") if has_linear_engine(self.estimator) else ("joblib",)
 
@@ -153,7 +146,6 @@ class SklearnLearner(Learner):
             "estimator": describe.describe(self.estimator),
             "encoder": describe.describe(self.encoder),
             "torch_seed": self.torch_seed,
-            "margin": self.margin,
         }
 
     @classmethod
@@ -307,11 +299,7 @@ class SklearnModel(Model):
         return None if rows is None or asked is None else (rows, asked)
 
     def flip_effects(
-        self,
-        table: Table,
-        people: pd.DataFrame,
-        weights: NDArray[Any] | None = None,
-        contrast: Floats | None = None,
+        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
     ) -> NDArray[np.float64]:
         if type(self.final) is ThresholdedRegressor:
             size = TOGETHER if by_neighbours(self.estimator) or weights is not None else max(1, len(people))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.protocols import FlipSet, Learner, away
-from butfor.progress import Watcher
+from butfor.progress import Watcher, announcement
 from butfor.prove import Bracket, prove
 from butfor.rank.leaders import leader_words
 from butfor.result.groups import Shuffles
@@ -280,7 +280,7 @@ class Runner:
         if not self.watch.listens or self.everyone is None:
             return
         if not len(self.eligible):
-            self.watch.plan(0, 0.0)
+            self.watch.note(announcement(0, 0.0))
             return
         self.watch.phase("timing one training")
         settings, trainer = self.settings, self.trainer
@@ -298,7 +298,7 @@ class Runner:
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * self.fit_seconds
         limit = trainer.stopper.stop.seconds
         seconds = seconds if limit is None else min(seconds, limit)
-        self.watch.plan(self.everyone, seconds * self.everyone / len(self.eligible))
+        self.watch.note(announcement(self.everyone, seconds * self.everyone / len(self.eligible)))
 
     def _seconds_each(self) -> float:
         return self.trainer.seconds_each(self.fit_seconds)
