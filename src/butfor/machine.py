@@ -21,8 +21,6 @@ from butfor.errors import EngineError
 
 GENERATOR = threading.RLock()
 """Whoever seeds torch's generator, which all threads share, holds this until it is put back."""
-
-
 LISTENS = 0.25
 """Seconds after which whoever waits for threads looks whether Ctrl-C was pressed."""
 

@@ -22,8 +22,6 @@ regressions on 0 and 1 with the line at one half, "steady" is our PartitionEnsem
 ELSEWHERE = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier"}
 """Classifiers of other packages, with their defaults, where these are installed."""
 NAMES = ("mlp", *MODELS, *ELSEWHERE)
-
-
 MANY_INPUTS = 1000
 """Inputs from which on logistic regression is solved without a Hessian, whose work grows with their cube: on 1 000 rows
 with as many inputs that takes a tenth of the time."""
@@ -38,10 +36,10 @@ def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
 
     from butfor.learn.estimators import PartitionEnsemble, ThresholdedRegressor
 
-    without_hessian = {"solver": "lbfgs", "tol": 1e-6, "max_iter": 1000}
+    # This solver reaches the minimum; the default one stops a hundredth of a logit before it, here and there.
+    solver = {"solver": "newton-cholesky"} if inputs <= MANY_INPUTS else {"tol": 1e-6, "max_iter": 1000}
     models = {
-        # This solver reaches the minimum; the default one stops a hundredth of a logit before it, here and there.
-        "logistic": LogisticRegression(**({"solver": "newton-cholesky"} if inputs <= MANY_INPUTS else without_hessian)),
+        "logistic": LogisticRegression(**solver),
         "ridge": RidgeClassifier(),
         "linear": ThresholdedRegressor(),
         "kernel-ridge": ThresholdedRegressor(KernelRidge(kernel="rbf")),

@@ -83,7 +83,7 @@ class Table:
 
     @cached_property
     def codes(self) -> NDArray[np.int64]:
-        """The labels as their numbers in `classes`, `[n]`."""
+        """The labels by their number in `classes`, `[n]`."""
         return self._coded(self.y)
 
     @cached_property
@@ -132,7 +132,6 @@ class Table:
         return len(self.classes) if self.many else 1
 
     def under(self, question: Question | None) -> Table:
-        """The same table under another question."""
         other = replace(self, question=question)
         other.__dict__.update({name: self.__dict__[name] for name in ("classes", "codes") if name in self.__dict__})
         return other
@@ -290,14 +289,13 @@ class Learner:
     def warm_up(self, table: Table) -> None:
         """Do what a process does only once, so that it is not taken for the time of a training."""
 
-    def light(self, model: Model) -> Any:
+    def light(self, model: Any) -> Any:
         """What a model needs to travel between processes that both have the table."""
         return model
 
-    def restored(self, light: Any, table: Table) -> Model:
+    def restored(self, light: Any, table: Table) -> Any:
         """The model that `light` made light."""
-        model: Model = light
-        return model
+        return light
 
     def remedy(self) -> str:
         """What to change where `fit` gives other answers each time."""
@@ -313,7 +311,7 @@ class Learner:
 
 
 class MakesLearner:
-    """Base of estimators that name their own learner: `made_by(model, encoder)`, as "module:attribute"."""
+    """Base of estimators that name their own learner's class, as "module:attribute"."""
 
     made_by: str
 

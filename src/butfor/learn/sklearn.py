@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
@@ -115,8 +116,8 @@ class SklearnLearner(Learner):
             raise LearnerError(f"{self.name} could not be trained on this table: {_first_line(error)}") from error
 
     def values(self, table: Table) -> NDArray[Any]:
-        """The labels as the estimator gets them: the user's own, since class weights may name them; their numbers where
-        they are truth values, or where the library takes nothing else."""
+        """The labels as the estimator gets them: the user's own, since class weights may name them, where it takes them
+        and they are no truth values; else their numbers."""
         coded = table.classes.dtype == bool or any(root in CODED for root in packages(self.estimator))
         return np.arange(len(table.classes)) if coded else table.classes
 
@@ -127,8 +128,7 @@ class SklearnLearner(Learner):
         used = [given[name] for name in self._random_states() if isinstance(given[name], int)]
         return max([*used, self.torch_seed or 0])
 
-    def light(self, model: Model) -> Any:
-        assert isinstance(model, SklearnModel)
+    def light(self, model: Any) -> Any:
         return model.estimator
 
     def restored(self, light: Any, table: Table) -> SklearnModel:
@@ -161,7 +161,8 @@ class SklearnLearner(Learner):
     def _encoded(self, table: Table) -> EncodedTable | None:
         """The table behind the encoder, where there is to be one; encoded once."""
         encoder, torch = self.encoder, self.torch_seed is not None
-        if encoder is None and not preprocesses(self.estimator) and (torch or not all(map(_is_number, table.X.dtypes))):
+        numeric = not torch and all(map(is_numeric_dtype, table.X.dtypes))
+        if encoder is None and not numeric and not preprocesses(self.estimator):
             encoder = TableEncoder(dtype="float32" if torch else "float64")
         if not isinstance(encoder, TableEncoder):
             return None
@@ -195,16 +196,14 @@ class SklearnLearner(Learner):
 
 
 class SklearnModel(Model):
-    """A fitted estimator, behind an encoder of ours where `data` is not None."""
+    """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class."""
 
     def __init__(self, estimator: Any, data: EncodedTable | None, values: NDArray[Any]) -> None:
-        """`values`: what `predict` says for each class."""
         self.estimator, self.data, self.values = estimator, data, values
         self.encoder = None if data is None else data.encoder
 
     @property
     def final(self) -> Any:
-        """What decides: the last step of a pipeline."""
         return last_step(self.estimator)
 
     def logits(self, people: pd.DataFrame) -> Floats:
@@ -219,9 +218,8 @@ class SklearnModel(Model):
             return np.empty(0, np.float32)
         if not by_neighbours(self.estimator):
             return self._answers(people, answers)
-        blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
         with single_threaded():
-            return np.concatenate([self._answers(block, answers) for block in blocks])
+            return np.concatenate([self._answers(people.iloc[some], answers) for some in _blocks(len(people))])
 
     def _answers(self, people: pd.DataFrame, answers: Callable[[Any, NDArray[Any]], Floats]) -> Floats:
         given = self._given(people)
@@ -242,15 +240,13 @@ class SklearnModel(Model):
 
     @property
     def linear(self) -> bool:  # type: ignore[override]
-        """A logistic regression with the usual penalty, a ridge classifier, or a regression on 0 and 1 whose
-        predictions are sums over the labels; where its inputs are known."""
+        """Where its inputs are known, and for regressions whose predictions are sums over the labels."""
         if type(self.final) is ThresholdedRegressor:
             return adds_up(self.estimator)
         return (is_logistic(self.final) or type(self.final).__name__ == "RidgeClassifier") and self.separable
 
     @property
     def proof(self) -> str | None:  # type: ignore[override]
-        """All of them behind preprocessing that sees no label."""
         final = self.final
         if adds_up(self.estimator) and solved_directly(self.estimator):
             return "sum of the labels"
@@ -261,7 +257,7 @@ class SklearnModel(Model):
     @property
     def trees(self) -> bool:  # type: ignore[override]
         kind = type(self.final)
-        tells = any(hasattr(kind, method) for method in ("apply", "staged_decision_function"))
+        tells = hasattr(kind, "apply") or hasattr(kind, "staged_decision_function")
         return tells or kind.__module__.split(".")[0] == "lightgbm"
 
     def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
@@ -294,7 +290,7 @@ class SklearnModel(Model):
             return None
         return numbers if numbers.ndim == 2 and np.isfinite(numbers).all() else None
 
-    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers] | None:
+    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[linear.Array, linear.Array] | None:
         rows, asked = self.inputs(table.X), self.inputs(people)
         return None if rows is None or asked is None else (rows, asked)
 
@@ -302,27 +298,26 @@ class SklearnModel(Model):
         self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
     ) -> NDArray[np.float64]:
         if type(self.final) is ThresholdedRegressor:
-            size = TOGETHER if by_neighbours(self.estimator) or weights is not None else max(1, len(people))
-            places = [slice(k, k + size) for k in range(0, len(people), size)]
+            whole = weights is None and not by_neighbours(self.estimator)
+            places = [slice(None)] if whole else _blocks(len(people))
             blocks = (self._share_of_labels(table, people.iloc[some]) for some in places)
             if weights is None:
                 return np.concatenate(list(blocks))
             return np.sum([weights[:, some] @ block for some, block in zip(places, blocks, strict=True)], axis=0)
-        rows, asked = self.inputs(table.X), self.inputs(people)
-        assert rows is not None
-        assert asked is not None
+        seen = self.numbers(table, people)
+        assert seen is not None
+        rows, asked = seen
         if contrast is not None:
             return linear.many_effects(self.final, rows, asked, table, contrast, weights)
         return linear.flip_effects(self.final, rows, asked if weights is None else weights @ asked, table)
 
     def _share_of_labels(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         shares = self.final.share_of_labels(self.step_inputs(table.X), self.step_inputs(people), table.weight)
-        return np.asarray(shares * (1 - 2 * table.zero_one)[None, :])
+        return np.asarray(shares * (1 - 2 * table.zero_one))
 
     def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        blocks = [people.iloc[k : k + TOGETHER] for k in range(0, len(people), TOGETHER)]
         with single_threaded():
-            asked = [self.final.kneighbors(self.step_inputs(block)) for block in blocks]
+            asked = [self.final.kneighbors(self.step_inputs(people.iloc[some])) for some in _blocks(len(people))]
         distances, rows = (np.concatenate(parts) for parts in zip(*asked, strict=True))
         if self.final.weights == "uniform":
             return rows, np.ones_like(distances)
@@ -440,8 +435,8 @@ def _is_seed(parameter: str) -> bool:
     return parameter == "random_state" or parameter.endswith("__random_state")
 
 
-def _is_number(dtype: Any) -> bool:
-    return pd.api.types.is_numeric_dtype(dtype) and not isinstance(dtype, pd.CategoricalDtype)
+def _blocks(people: int) -> list[slice]:
+    return [slice(k, k + TOGETHER) for k in range(0, people, TOGETHER)]
 
 
 def _first_line(error: BaseException) -> str:

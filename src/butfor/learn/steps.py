@@ -10,18 +10,10 @@ from sklearn.pipeline import Pipeline
 
 from butfor.learn.estimators import ThresholdedRegressor
 
-LABEL_BLIND = (
-    "StandardScaler",
-    "MinMaxScaler",
-    "MaxAbsScaler",
-    "RobustScaler",
-    "OneHotEncoder",
-    "OrdinalEncoder",
-    "SimpleImputer",
-    "PolynomialFeatures",
-    "TableEncoder",
-    "VarianceThreshold",
-)
+LABEL_BLIND = {
+    *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder"),
+    *("SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold"),
+}
 """Preprocessing that looks at no label, so that it is the same for all flip sets."""
 DIRECT = ("auto", "cholesky", "svd")
 """Solvers of ridge that end at the minimum itself."""
@@ -50,15 +42,11 @@ def packages(estimator: Any) -> set[str]:
 def preprocesses(estimator: Any) -> bool:
     """Whether it contains a transformer, so that it knows what to do with a raw table. A classifier that can transform
     besides, such as a discriminant analysis or a vote, is none."""
-    return any(
-        isinstance(part, Pipeline)
-        or (
-            hasattr(part, "transform")
-            and hasattr(part, "fit")
-            and not (isinstance(part, BaseEstimator) and is_classifier(part))
-        )
-        for part in parts(estimator)
-    )
+
+    def transforms(part: Any) -> bool:
+        return hasattr(part, "transform") and not (isinstance(part, BaseEstimator) and is_classifier(part))
+
+    return any(isinstance(part, Pipeline) or (hasattr(part, "fit") and transforms(part)) for part in parts(estimator))
 
 
 def by_neighbours(fitted: Any) -> bool:
@@ -111,17 +99,13 @@ def adds_up(estimator: Any) -> bool:
     final = last_step(estimator)
     if type(final) is RidgeClassifier:
         return not final.positive and final.solver in DIRECT and final.class_weight is None
-    if type(final) is not ThresholdedRegressor:
+    if type(final) is not ThresholdedRegressor or not sees_no_label(regressor := final.fresh()):
         return False
-    regressor = final.fresh()
     inner = last_step(regressor)
     if type(inner) in (LinearRegression, Ridge):
-        usual = not inner.positive and getattr(inner, "solver", "auto") in DIRECT
-    else:
-        usual = type(inner) is KernelRidge or (
-            type(inner) is KNeighborsRegressor and inner.weights in ("uniform", "distance")
-        )
-    return usual and sees_no_label(regressor)
+        return not inner.positive and getattr(inner, "solver", "auto") in DIRECT
+    by_votes = type(inner) is KNeighborsRegressor and inner.weights in ("uniform", "distance")
+    return by_votes or type(inner) is KernelRidge
 
 
 def solved_directly(fitted: Any) -> bool:

@@ -88,9 +88,8 @@ class MLPLearner(Learner):
             )
         return NetworkModel(network, rows, self.encoded(table))
 
-    def light(self, model: Model) -> Network:
-        network: Network = model.network
-        return network
+    def light(self, model: NetworkModel) -> Network:
+        return model.network
 
     def restored(self, light: Network, table: Table) -> NetworkModel:
         return NetworkModel(light, self.rows(table), self.encoded(table))
