@@ -30,13 +30,13 @@ import torch
 from benchmarks.enginetable import table
 from benchmarks.memory import peak_memory
 from benchmarks.rows import Row, names, options, parse, run
-from benchmarks.work import encoded, network, random_flip_sets
+from benchmarks.work import encoded, network, processor, random_flip_sets
 from butfor import __version__
 from butfor.data.catalogue import Setup
 from butfor.errors import EngineError
 from butfor.learn.engines import engine_named
 from butfor.learn.protocols import FlipSet, Floats
-from butfor.machine import available_cores, processor
+from butfor.machine import available_cores
 from butfor.mlp import direct
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.onethread import one_thread

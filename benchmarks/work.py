@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable
 from math import comb
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,14 @@ from butfor.mlp.recipe import Rows
 from butfor.result.population import Population
 
 EMBEDDED = ("salary", "student", "german", "compas", "default", "adult")
+
+
+def processor() -> str:
+    """This machine's processor in words."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()
 
 
 class WrappedEngine(Engine):

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from benchmarks.work import WrappedEngine
+from benchmarks.work import WrappedEngine, processor
 from butfor.learn.protocols import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
-from butfor.machine import available_cores, processor
+from butfor.machine import available_cores
 from butfor.progress import Watcher
 from butfor.rank import Ranking, Scores
 

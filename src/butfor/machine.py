@@ -4,7 +4,6 @@ its threads."""
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -14,7 +13,6 @@ from contextlib import ExitStack
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeVar
 
 from butfor.errors import EngineError
@@ -30,14 +28,6 @@ T = TypeVar("T")
 def available_cores() -> int:
     """Cores this process may use, which on a shared machine can be fewer than it has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def processor() -> str:
-    """Its processor in words."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()
 
 
 def available_memory() -> int:

@@ -129,10 +129,7 @@ class _Bound(Bound):
         parallel = Parallel(n_jobs=workers, return_as="generator" if streams else "list", batch_size=1)
         done: list[Any] = []
         with warnings.catch_warnings():
-            # A worker that was idle for long is started anew; joblib warns about it.
-            warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
-            warnings.filterwarnings("ignore", message=".*tasks have been successfully executed", category=UserWarning)
-            warnings.filterwarnings("ignore", message=".*tasks which were still being processed", category=UserWarning)
+            warnings.simplefilter("ignore", UserWarning)  # joblib's, of workers started anew and of chunks given up
             coming = parallel(delayed(run_from)(file, function, chunk) for chunk in chunks)
             try:
                 for chunk in coming:
