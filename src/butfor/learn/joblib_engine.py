@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.errors import EngineError, LearnerError, SettingError
+from butfor.errors import EngineError, LearnerError
+from butfor.learn.engines import check_engine
 from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Model, Progress, Table, Training
 from butfor.machine import available_cores, single_threaded
 
@@ -46,8 +47,7 @@ class JoblibEngine(Engine):
     by_definition = True
 
     def __init__(self, n_jobs: int | None = None) -> None:
-        if n_jobs is not None and n_jobs < 1:
-            raise SettingError(f"n_jobs={n_jobs} must be at least 1, or None for one per core.")
+        check_engine("joblib", n_jobs)
         self.n_jobs = n_jobs or available_cores()
 
     @property

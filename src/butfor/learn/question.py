@@ -55,8 +55,5 @@ class Question:
         others."""
         best = np.where(self.towards, scores, -np.inf).argmax(axis=-1)
         rival = np.where(self.towards, -np.inf, scores).argmax(axis=-1)
-        return np.asarray(_one_hot(best, scores.shape[-1]) - _one_hot(rival, scores.shape[-1]), np.float32)
-
-
-def _one_hot(places: NDArray[np.int64], classes: int) -> NDArray[np.float64]:
-    return np.eye(classes)[places]
+        one_hot = np.eye(scores.shape[-1], dtype=np.float32)
+        return np.asarray(one_hot[best] - one_hot[rival])
