@@ -25,8 +25,6 @@ from butfor.learn.protocols import two_classes
 
 TARGETS = 2**25
 """Targets held at a time where every label has an output of its own."""
-ENOUGH_ROWS = 70
-"""Rows of a part from which on a copy learns both classes without being told to."""
 LEAST_ASKED = 20
 """People about whom a model that learned anything does not say the same."""
 
@@ -89,9 +87,8 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : any classifier. None: a logistic regression, with balanced classes where a part has fewer than 70 rows,
-        since copies that learn from few rows else all vote for the larger class, and certify nothing worth knowing.
-        One that stops early does the same: `certify` warns where all decisions are the same.
+    estimator : any classifier. None: a ridge classifier, whose copies have exact proofs. Copies that learn from few rows
+        may all vote for the larger class, and certify nothing: `certify` warns where all decisions are the same.
     parts : an odd number leaves no ties; a tie goes to the first class.
 
     After `fit`, `part_of_ [rows]` says which of the `parts_` parts each training row went to, `copies_` holds the
@@ -111,9 +108,7 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         self.parts_ = self.parts
         self.part_of_ = part_of(X, self.parts_)
         if len(np.unique(self.part_of_)) < self.parts_:
-            raise TableError(
-                f"{len(y)} rows do not fill {self.parts_} parts: some have no row at all. Use fewer parts."
-            )
+            raise TableError(f"{len(y)} rows do not fill {self.parts} parts: some have no row at all. Use fewer parts.")
         coded = (y == self.classes_[1]).astype(np.int64)
         self.copies_ = [self._copy(X, coded, np.flatnonzero(self.part_of_ == part)) for part in range(self.parts_)]
         self.n_features_in_ = X.shape[1]
@@ -161,13 +156,9 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
 
     def blank(self) -> Any:
         """A copy, not yet trained."""
-        if self.estimator is not None:
-            return clone(self.estimator)
-        from sklearn.linear_model import LogisticRegression
+        from sklearn.linear_model import RidgeClassifier
 
-        if len(self.part_of_) // self.parts_ >= ENOUGH_ROWS:
-            return LogisticRegression(solver="newton-cholesky", C=3.0)
-        return LogisticRegression(solver="newton-cholesky", C=0.5, class_weight="balanced")
+        return RidgeClassifier() if self.estimator is None else clone(self.estimator)
 
 
 def part_of(X: Any, parts: int) -> NDArray[np.int64]:
