@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.estimators import copy_margins
 from butfor.learn.linear import ridge_effects
 from butfor.learn.protocols import FlipSet, away
 from butfor.learn.steps import adds_up
@@ -145,16 +144,15 @@ def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
     fewest labels are the sum of the lowest costs."""
     ensemble, X, people = situation.model.parts(situation.table.X, situation.people)
     votes, inside = ensemble.votes(people), [np.flatnonzero(ensemble.part_of_ == k) for k in range(ensemble.parts_)]
-    effects = _ridge_parts(ensemble, X, people, situation.table.zero_one.astype(np.float64), inside)
-    margins = [copy_margins(copy, people) for copy in ensemble.copies_] if effects else []
+    ridge = _ridge_parts(ensemble, X, people, situation.table.zero_one.astype(np.float64), inside)
     found = []
     for k, (decided, allowed) in enumerate(zip(situation.predictions, psi, strict=True)):
         out, costs = -1.0 if decided else 1.0, []
         for part in np.flatnonzero(votes[k] == decided):
-            free = allowed[inside[part]]
-            cost = Bracket(1, "") if free.any() else Bracket(len(free) + 1, "")
-            if effects and free.any():
-                cost = _strongest(min(0.0, out * margins[part][k]), out * effects[part][k], free)
+            free, cost = allowed[inside[part]], Bracket(1, "")
+            if ridge:
+                margins, effects = ridge[part]
+                cost = _strongest(min(0.0, out * margins[k]), out * effects[k], free)
             if cost.at_least <= free.sum():
                 costs.append((cost.at_least, cost.witness is None, inside[part][list(cost.witness or ())]))
         needed = ensemble.votes_to_turn(votes[k], decided)
@@ -165,16 +163,23 @@ def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
     return found
 
 
-def _ridge_parts(ensemble: Any, X: Any, people: Any, y: Array, inside: list[NDArray[np.int64]]) -> list[Array]:
-    """What each label of a part moves its copy's margins by, `[people × labels]`; nothing where these are no sums over
-    the labels. In a part with one class a ridge with an intercept says what that class is."""
+def _ridge_parts(
+    ensemble: Any, X: Any, people: Any, y: Array, inside: list[NDArray[np.int64]]
+) -> list[tuple[Array, Array]]:
+    """Each copy's margins `[people]`, and what each label of its part moves them by, `[people × labels]`; nothing where
+    they are no sums over the labels."""
     blank = ensemble.blank()
-    if hasattr(X, "toarray") or type(blank).__name__ != "RidgeClassifier":
+    dense = not hasattr(X, "toarray")
+    if not (dense and type(blank).__name__ == "RidgeClassifier" and adds_up(blank) and blank.fit_intercept):
         return []
-    if not adds_up(blank) or not blank.fit_intercept:
-        return []
-    X, people = np.asarray(X, np.float64), np.asarray(people, np.float64)
-    return [ridge_effects(blank, X[rows], people, y[rows], np.ones(len(rows))) for rows in inside]
+    X, asked = np.asarray(X, np.float64), np.asarray(people, np.float64)
+    found = []
+    for copy, rows in zip(ensemble.copies_, inside, strict=True):
+        # In a part with one class a ridge with an intercept would say what that class is.
+        alone = len(copy.classes_) == 1
+        margins = 2.0 * copy.predict(people) - 1 if alone else copy.decision_function(people)
+        found.append((margins, ridge_effects(blank, X[rows], asked, y[rows], np.ones(len(rows)))))
+    return found
 
 
 PROVERS: dict[str, Callable[[Situation, Allowed], list[Bracket] | None]] = {

@@ -87,8 +87,8 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : any classifier. None: a ridge classifier, whose copies have exact proofs. Copies that learn from few rows
-        may all vote for the larger class, and certify nothing: `certify` warns where all decisions are the same.
+    estimator : any classifier. None: a ridge classifier, whose copies have exact proofs. Copies that learn from few
+        rows may all vote for the larger class, and certify nothing: `certify` warns where all decisions are the same.
     parts : an odd number leaves no ties; a tie goes to the first class.
 
     After `fit`, `part_of_ [rows]` says which of the `parts_` parts each training row went to, `copies_` holds the
@@ -117,7 +117,7 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
     def votes(self, X: Any) -> NDArray[np.int64]:
         """Each copy's decision, 0 or 1, `[rows × parts]`."""
         check_is_fitted(self)
-        return np.column_stack([decisions(copy, X) for copy in self.copies_])
+        return np.column_stack([np.asarray(copy.predict(X), np.int64) for copy in self.copies_])
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The lead of the second class, from −1 to 1; a tie counts for the first."""
@@ -148,11 +148,11 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         return ones - half if decided == 1 else half + 1 - ones
 
     def _copy(self, X: Any, y: NDArray[np.int64], inside: NDArray[np.int64]) -> Any:
-        """The copy of a part; where its rows have one class only, that class."""
-        labels = y[inside]
-        if (labels == labels[0]).all():
-            return int(labels[0])
-        return self.blank().fit(_rows(X, inside), labels)
+        """The copy of a part; where its rows have one class only, one that says so."""
+        from sklearn.dummy import DummyClassifier
+
+        copy = self.blank() if len(np.unique(y[inside])) > 1 else DummyClassifier()
+        return copy.fit(X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside], y[inside])
 
     def blank(self) -> Any:
         """A copy, not yet trained."""
@@ -167,23 +167,3 @@ def part_of(X: Any, parts: int) -> NDArray[np.int64]:
         return (pd.util.hash_pandas_object(X, index=False).to_numpy() % np.uint64(parts)).astype(np.int64)
     dense = np.ascontiguousarray(X.toarray() if hasattr(X, "toarray") else X)
     return np.array([zlib.crc32(row.tobytes()) % parts for row in dense], dtype=np.int64)
-
-
-def decisions(copy: Any, X: Any) -> NDArray[np.int64]:
-    if isinstance(copy, int):
-        return np.full(len(X) if not hasattr(X, "shape") else X.shape[0], copy, np.int64)
-    return np.asarray(copy.predict(X), dtype=np.int64)
-
-
-def copy_margins(copy: Any, X: Any) -> NDArray[np.float64]:
-    if isinstance(copy, int):
-        return np.full(X.shape[0], 2.0 * copy - 1, np.float64)
-    if hasattr(copy, "decision_function"):
-        return np.asarray(copy.decision_function(X), np.float64)
-    if hasattr(copy, "predict_proba"):
-        return np.asarray(copy.predict_proba(X), np.float64)[:, -1] - 0.5
-    return np.asarray(2.0 * decisions(copy, X) - 1, np.float64)
-
-
-def _rows(X: Any, inside: NDArray[np.int64]) -> Any:
-    return X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside]
