@@ -13,12 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import astuple, dataclass
+from typing import Any
 
 from butfor.errors import SettingError
-
-T = TypeVar("T", int, float)
 
 GRACE = 0.5
 """Seconds for confirmations after Ctrl-C: whoever has stopped the search waits for its files."""
@@ -41,7 +39,8 @@ class Stop:
     retrainings: int | None = None
 
     def __or__(self, other: Stop) -> Stop:
-        return Stop(_lower(self.seconds, other.seconds), _lower(self.retrainings, other.retrainings))
+        seconds, retrainings = zip(astuple(self), astuple(other), strict=True)
+        return Stop(min(filter(None, seconds), default=None), min(filter(None, retrainings), default=None))
 
 
 def max_seconds(seconds: float) -> Stop:
@@ -96,11 +95,6 @@ class Stopper:
                 yield False
         finally:
             self._until = until
-
-
-def _lower(one: T | None, other: T | None) -> T | None:
-    given = [each for each in (one, other) if each is not None]
-    return min(given) if given else None
 
 
 @contextmanager

@@ -116,6 +116,7 @@ class _Logistic(Bound):
     def _minima(self, flip_sets: Sequence[FlipSet]) -> Array:
         """The minima for the flip sets, `[inputs × sets]`."""
         from scipy.linalg import cho_solve
+        from scipy.special import expit
 
         labels = np.array([self.table.labels(flips) for flips in flip_sets], np.float64).T
         W = np.repeat(self.w[:, None], len(flip_sets), axis=1)
@@ -125,7 +126,8 @@ class _Logistic(Bound):
         left, slow = np.full(len(flip_sets), np.inf), np.zeros(len(flip_sets), np.bool_)
         for _ in range(SHARED_STEPS):
             W[:, going] -= cho_solve(self.factor, gradient)
-            gradient = self._gradient(W[:, going], labels[:, going])
+            missed = self.weight[:, None] * (expit(self.X @ W[:, going]) - labels[:, going])
+            gradient = self.X.T @ missed + self.penalty[:, None] * W[:, going]
             before, left[going] = left[going], np.abs(gradient).max(axis=0)
             far = left[going] > SMALL_GRADIENT * self.table.n
             if self.products is not None:
@@ -182,11 +184,6 @@ class _Logistic(Bound):
             bold, here = bold[uphill], here[uphill]
             size[bold] /= 2
         return size
-
-    def _gradient(self, W: Array, Y: Array) -> Array:
-        from scipy.special import expit
-
-        return np.asarray(self.X.T @ (self.weight[:, None] * (expit(self.X @ W) - Y)) + self.penalty[:, None] * W)
 
     def _losses(self, Z: Array, W: Array, Y: Array) -> Array:
         return np.asarray(self.weight @ (np.logaddexp(0, Z) - Y * Z) + self.penalty @ (W * W) / 2)
