@@ -88,7 +88,10 @@ def load(path: str) -> Any:
         need("torch")
     if module == "butfor.mlp.fused":
         need("numba")
-    return getattr(import_module(module), name)
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def installed(package: str) -> bool:

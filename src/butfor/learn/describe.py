@@ -9,13 +9,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from butfor.errors import ReplayError
+from butfor.machine import load
 
 TRUSTED = ("sklearn", "butfor", "xgboost", "lightgbm")
 CLASS, TUPLE, PAIRS, NUMBER, DTYPE, OPAQUE = "class", "tuple", "pairs", "number", "dtype", "opaque"
@@ -97,16 +97,13 @@ def _is_plain(kind: type) -> bool:
 
 
 def _class(path: str) -> Any:
-    module, _, name = path.partition(":")
-    if module.split(".")[0] not in TRUSTED:
+    if path.partition(":")[0].split(".")[0] not in TRUSTED:
         raise ReplayError(
             f"The record's model is {path}, code that a record may not start by itself; name it yourself: "
             "--model package.module:name, or in Python replay(..., model=...)."
         )
     try:
-        found: Any = import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
+        found = load(path)
     except (ImportError, AttributeError) as error:
         raise ReplayError(f"The record's model is {path}, which is not installed here ({error}).") from error
     if not (isinstance(found, type) and (issubclass(found, BaseEstimator) or _is_plain(found))):

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from butfor.errors import SettingError, TableError
-from butfor.learn.protocols import two_classes
+from butfor.errors import SettingError, TableError, listed
+from butfor.learn.protocols import label_values
 
 TARGETS = 2**25
 """Targets held at a time where every label has an output of its own."""
@@ -167,3 +167,15 @@ def part_of(X: Any, parts: int) -> NDArray[np.int64]:
         return (pd.util.hash_pandas_object(X, index=False).to_numpy() % np.uint64(parts)).astype(np.int64)
     dense = np.ascontiguousarray(X.toarray() if hasattr(X, "toarray") else X)
     return np.array([zlib.crc32(row.tobytes()) % parts for row in dense], dtype=np.int64)
+
+
+def two_classes(y: NDArray[Any]) -> NDArray[Any]:
+    """The two label values in sorted order, for models that know no more."""
+    values = pd.unique(pd.Series(y))
+    if len(values) > 2:
+        # The first sentence is the one scikit-learn's own checks look for.
+        raise TableError(
+            "Only binary classification is supported. The type of the target is multiclass: "
+            f"the labels hold {len(values)} values ({listed(values)}). Group them into two."
+        )
+    return label_values(y)

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module, invalidate_caches
+from importlib import invalidate_caches
 from typing import Any
 
 import pandas as pd
@@ -65,7 +65,7 @@ def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
         if not installed(name):
             raise SettingError(f"Model '{name}' needs a package that is not installed: pip install {name}.")
         quiet = {"verbose": -1} if name == "lightgbm" else {"verbosity": 0}
-        return getattr(import_module(name), ELSEWHERE[name])(random_state=seed, n_jobs=1, **quiet)
+        return load(f"{name}:{ELSEWHERE[name]}")(random_state=seed, n_jobs=1, **quiet)
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise SettingError(
@@ -75,9 +75,7 @@ def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
         sys.path.insert(0, "")
     invalidate_caches()  # the module may be younger than this process
     try:
-        found: Any = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
+        found = load(name)
     except ButforError:
         raise
     except Exception as error:  # a user's module may fail in any way

@@ -36,8 +36,6 @@ Progress = Callable[[int], None]
 BIAS = "(bias)"
 MEMBERS = 16
 """Members of an ensemble where nobody says how many."""
-SLOW = ((0.1, MEMBERS), (1.0, MEMBERS // 2), (float("inf"), MEMBERS // 4))
-"""Seconds a training may take, and the members an ensemble then has."""
 
 
 class Training(NamedTuple):
@@ -111,7 +109,7 @@ class Table:
 
     @cached_property
     def turned(self) -> NDArray[np.int64]:
-        """What a flip makes of each label, `[n]`."""
+        """What a flip makes of each label."""
         return self.question.new if self.many and self.question else 1 - self.codes
 
     def margins(self, answers: Floats) -> Floats:
@@ -307,7 +305,7 @@ class Learner:
 
     def usual_members(self, rows: int, seconds: float) -> int:
         """Members of an ensemble of it where nobody says: fewer where a training takes long."""
-        return next(members for limit, members in SLOW if seconds <= limit)
+        return MEMBERS if seconds <= 0.1 else MEMBERS // 2 if seconds <= 1.0 else MEMBERS // 4
 
 
 class MakesLearner:
@@ -397,15 +395,13 @@ class Remembered:
         return Remembered, ()
 
 
-def named_pulls(
-    terms: NDArray[np.floating[Any]], bias: NDArray[np.floating[Any]], columns: Sequence[object]
-) -> list[dict[str, float]]:
+def named_pulls(terms: Numbers, bias: Numbers, columns: Sequence[object]) -> list[dict[str, float]]:
     """Column → pull for each person, from the terms `[people × columns]` of the logits."""
     names = [*map(str, columns), BIAS]
     return [dict(zip(names, row, strict=True)) for row in np.column_stack([terms, bias]).tolist()]
 
 
-def label_values(y: NDArray[Any], most: int = MOST_CLASSES) -> NDArray[Any]:
+def label_values(y: NDArray[Any]) -> NDArray[Any]:
     """The label values in sorted order, or an error that says how many there are."""
     try:
         classes, counts = np.unique(y, return_counts=True)
@@ -419,10 +415,10 @@ def label_values(y: NDArray[Any], most: int = MOST_CLASSES) -> NDArray[Any]:
             f"The labels hold one class only ('{classes[0]}'): there is nothing to decide. "
             "Check that the label column is the right one."
         )
-    if len(classes) > most:
+    if len(classes) > MOST_CLASSES:
         raise TableError(
-            f"The labels hold {len(classes)} values ({listed(classes)}), and at most {most} can be told apart: group "
-            "them, or name another label."
+            f"The labels hold {len(classes)} values ({listed(classes)}), and at most {MOST_CLASSES} can be told apart: "
+            "group them, or name another label."
         )
     if len(classes) > 2 and counts.min() == 1:
         raise TableError(
@@ -430,18 +426,6 @@ def label_values(y: NDArray[Any], most: int = MOST_CLASSES) -> NDArray[Any]:
             "it, or drop the row."
         )
     return classes
-
-
-def two_classes(y: NDArray[Any]) -> NDArray[Any]:
-    """The two label values in sorted order, for models that know no more."""
-    values = pd.unique(pd.Series(y))
-    if len(values) > 2:
-        # The first sentence is the one scikit-learn's own checks look for.
-        raise TableError(
-            "Only binary classification is supported. The type of the target is multiclass: "
-            f"the labels hold {len(values)} values ({listed(values)}). Group them into two."
-        )
-    return label_values(y)
 
 
 def away(logits: NDArray[Any]) -> Floats:
