@@ -219,7 +219,7 @@ def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_
             with pytest.raises(
                 EngineError, match=rf"Worker tcp://127.0.0.1:\d+ has numpy 1.99.0 where .* {np.__version__}"
             ):
-                far.bind(single, table, PEOPLE)(trainings * 4)
+                far.bind(single, table, PEOPLE)
         while len(far.client.nthreads()) > 1:
             time.sleep(0.1)
         with pytest.raises(EngineError, match=r"scheduler at .* is gone.*--ledger"):

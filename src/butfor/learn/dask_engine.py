@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import ButforError, EngineError, SettingError
-from butfor.learn.dask_worker import Packed, Work, answers, calls, run_chunk, versions_here
+from butfor.learn.dask_worker import SAME, Packed, Work, answers, calls, difference, run_chunk, versions_here
 from butfor.learn.engines import NAMES, engine_named, is_device, local_workers
 from butfor.learn.protocols import Bound, Engine, Floats, Learner, Progress, Table, Training
 from butfor.machine import available_cores
@@ -142,6 +142,7 @@ class DaskEngine(Engine):
         if "fused" not in learner.engines:
             engine = "joblib"
         self.by_definition = engine == "joblib"
+        self._admit()
         shared = [self._subject(learner, table), self._sent((people, engine))]
         return _Bound(self, shared, len(people) * table.outputs)
 
@@ -226,6 +227,16 @@ class DaskEngine(Engine):
                 f"The scheduler at {self.address} has had no worker for {self.patience:.0f} seconds; start some "
                 f"(dask worker {self.address}) and try again, with --ledger where something was trained."
             )
+
+    def _admit(self) -> None:
+        """Refuse the cluster where a worker has other versions; one that comes later says so itself."""
+        with self._connected():
+            workers = self.client.get_versions(packages=list(SAME))["workers"]
+        for worker, has in workers.items():
+            there = {package: found.partition("+")[0] for package, found in has["packages"].items() if found}
+            sentence = difference(worker, versions_here(), there)
+            if sentence:
+                raise EngineError(sentence)
 
     def _subject(self, learner: Learner, table: Table) -> Any:
         """Sent once, however often it is bound."""
