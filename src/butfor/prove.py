@@ -7,7 +7,7 @@ by the learner's own `fit` like any other find.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     return None if proof is None else PROVERS[proof](situation, psi)
 
 
-def _fewest(rows: Sequence[int], margins: Array, allowed: Mask, how: str, slack: float = SLACK) -> Bracket:
+def _fewest(rows: NDArray[np.int64], margins: Array, allowed: Mask, how: str, slack: float = SLACK) -> Bracket:
     """`rows` in the order in which they turn the decision soonest, and the margin after each: it turns above 0."""
     possible, sure = np.flatnonzero(margins > -slack), np.flatnonzero(margins > slack)
     at_least = int(possible[0]) + 1 if len(possible) else int(allowed.sum()) + 1

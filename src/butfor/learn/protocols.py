@@ -236,6 +236,8 @@ class Learner:
     """Whether validation rows steer it, so that `split` sets some aside where none are given."""
     identified = True
     """Whether its record tells it from other learners, so that a ledger can rely on it."""
+    margin = "decision_function"
+    """Where logits come from, in words."""
 
     @property
     def name(self) -> str:

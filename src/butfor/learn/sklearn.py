@@ -24,6 +24,7 @@ from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.learn import describe, linear
 from butfor.learn.estimators import ThresholdedRegressor
+from butfor.learn.linear import Array
 from butfor.learn.protocols import Floats, Learner, Model, Numbers, Remembered, Table, named_pulls
 from butfor.learn.question import decides_one
 from butfor.learn.steps import (
@@ -82,6 +83,12 @@ class SklearnLearner(Learner):
     @property
     def seeded(self) -> bool:
         return self.torch_seed is not None or bool(self._random_states())
+
+    @property
+    def margin(self) -> str:  # type: ignore[override]
+        if hasattr(self.estimator, "decision_function"):
+            return "decision_function"
+        return f"the logit of predict_proba, clipped at {CLIP:g}"
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -146,6 +153,7 @@ class SklearnLearner(Learner):
             "estimator": describe.describe(self.estimator),
             "encoder": describe.describe(self.encoder),
             "torch_seed": self.torch_seed,
+            "margin": self.margin,
         }
 
     @classmethod
@@ -290,7 +298,7 @@ class SklearnModel(Model):
             return None
         return numbers if numbers.ndim == 2 and np.isfinite(numbers).all() else None
 
-    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[linear.Array, linear.Array] | None:
+    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Array, Array] | None:
         rows, asked = self.inputs(table.X), self.inputs(people)
         return None if rows is None or asked is None else (rows, asked)
 
