@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,9 +23,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
 from butfor.learn.protocols import Floats
-from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, BACKWARD
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Recipe, Rows, unpack
-from butfor.mlp.reference import batch_orders, packed_start
+from butfor.mlp.reference import ACTIVATION_FUNCTIONS, BACKWARD, batch_orders, packed_start
 
 TILE = {"cpu": 2**17, "cuda": 2**26}
 """Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in the cache,
@@ -40,15 +39,20 @@ class Halted(Exception):
     """Somebody set `halt`: there is no result."""
 
 
-class State(NamedTuple):
+class PerNetwork:
+    """Tensors whose first axis is the network."""
+
+    def of(self, which: Tensor | slice) -> Self:
+        return type(self)(*(part[which] for part in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class State(PerNetwork):
     """Weights and Adam's two moments before a step, each `[S × p]`."""
 
     w: Tensor
     m: Tensor
     v: Tensor
-
-    def of(self, which: Tensor | slice) -> State:
-        return State(*(part[which] for part in self))
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,11 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Crew:
+class Crew(PerNetwork):
     """S networks: the labels each learns `y [S × n]`, and which of the stack's batch orders it follows `[S]`."""
 
     y: Tensor
     order: Tensor
-
-    def of(self, which: Tensor | slice) -> Crew:
-        return Crew(self.y[which], self.order[which])
 
 
 class Stack:
