@@ -39,8 +39,8 @@ from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import available_cores, processor
 from butfor.mlp import direct
 from butfor.mlp.learner import NetworkEngine
-from butfor.mlp.recipe import Recipe, Rows
-from butfor.mlp.reference import one_thread, train
+from butfor.mlp.recipe import Recipe, Rows, one_thread
+from butfor.mlp.reference import train
 from butfor.provenance import versions
 
 PARTS = ("speed", "exhaustive", "scaling")

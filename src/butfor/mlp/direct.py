@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from butfor.mlp import reference
-from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, pack, unpack
-from butfor.mlp.reference import ACTIVATION_FUNCTIONS, BACKWARD, one_thread
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread, pack, unpack
+from butfor.mlp.reference import BACKWARD
 
 CHECKED_EPOCHS = 3
 CHECKED_BATCHES = 3
@@ -62,7 +62,7 @@ class _Parameters:
         self.gradient, self.first, self.second, self.scale = (torch.zeros_like(self.values) for _ in range(4))
         self.steps = 0
         self.learning_rate = recipe.learning_rate
-        self.activation, self.derivative = ACTIVATION_FUNCTIONS[recipe.activation], BACKWARD[recipe.activation]
+        self.activation, self.derivative = getattr(torch, recipe.activation), BACKWARD[recipe.activation]
         widths = recipe.widths(inputs)
         self.weights, self.biases = unpack(self.values, widths)
         self.transposed = [W.t() for W in self.weights]

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
-from itertools import count, islice, pairwise, repeat
+from itertools import islice, pairwise, repeat
 from typing import cast
 
 import numpy as np
@@ -38,8 +38,8 @@ from butfor.mlp.stacked import StackedEngine
 ZEROS_PER_ENTRY = 3
 """How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
 SHARED_ORDERS = 2**28
-"""Bytes of batch orders kept for all networks of a call, and for a next one with the same seeds; where there are more,
-every training draws its own."""
+"""Bytes of batch orders kept for all networks of a call, and for a next one with the same seeds; a training that
+outlives them draws its own."""
 
 Orders = NDArray[np.int32]
 
@@ -139,26 +139,25 @@ class Trainings:
 
 
 class Start:
-    """What a seed decides: the reference's initial weights, and its batch orders, drawn when a training needs them and
-    kept for the next one where those of all epochs fit into `room` bytes."""
+    """What a seed decides: the reference's initial weights, and its batch orders, drawn when a training needs them; as
+    many as fit into `room` bytes are kept for the next one."""
 
     def __init__(self, recipe: Recipe, n: int, inputs: int, room: int) -> None:
         self.weights: Floats = packed_start(recipe, inputs).numpy()
         self._recipe, self._n = recipe, n
         self._epochs = min(16, recipe.max_epochs, max(1, 2**18 // max(1, n)))
-        self._keeps = 4 * n * recipe.max_epochs <= room
+        self._most = max(1, room // (4 * max(1, n) * self._epochs))
         self._kept: list[Orders] = []
         self._source, self._drawing = self._drawn(), threading.Lock()
 
     def blocks(self) -> Iterator[Orders]:
         """Batch orders `[epochs × n]`, block by block from the first epoch on, without end."""
-        if not self._keeps:
-            yield from self._drawn()
-        for index in count():
+        for index in range(self._most):
             with self._drawing:
                 if index == len(self._kept):
                     self._kept.append(next(self._source))
             yield self._kept[index]
+        yield from islice(self._drawn(), self._most, None)
 
     def _drawn(self) -> Iterator[Orders]:
         if self._recipe.batch_size is None:

@@ -29,7 +29,7 @@ from butfor.learn.protocols import (
     Training,
     named_pulls,
 )
-from butfor.mlp.mlp import MLP, split_off_validation
+from butfor.mlp.mlp import MLP, split_off
 from butfor.mlp.recipe import Fits, Job, Network, Recipe, Rows
 
 LARGE = 20_000
@@ -53,10 +53,7 @@ class MLPLearner(Learner):
         self._remembered = Remembered()
 
     def split(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Positions of training rows and of those, a stratified share, that steer early stopping in their stead."""
-        at = np.arange(len(labels), dtype=np.float32)[:, None]
-        parts = split_off_validation(at, labels, None, None, fraction=self.validation_fraction, seed=self.recipe.seed)
-        return parts.X[:, 0].astype(np.int64), parts.X_val[:, 0].astype(np.int64)
+        return split_off(labels, self.validation_fraction, self.recipe.seed)
 
     def warm_up(self, table: Table) -> None:
         """Encode the table and train for an epoch: what a process does only once is not to be taken for the time of a

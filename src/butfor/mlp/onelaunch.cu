@@ -183,16 +183,11 @@ template <int l> __device__ inline void outer_block(Gradient &gradient, float *r
     each<OUTER_ROWS, block(l)>([&](int i, int j) { g[i][j] = sums[i * stored(l) + j]; });
 #pragma unroll 1
     for (int s = 0; s < TILE; s += 4) {
-        float4 d[OUTER_ROWS];
-        each<OUTER_ROWS>([&](int i) { d[i] = quad(delta + i * ROW_GROUPS * PITCH + s); });
+        float d[OUTER_ROWS][4], h[4];
+        each<OUTER_ROWS>([&](int i) { spread(d[i], quad(delta + i * ROW_GROUPS * PITCH + s)); });
         each<block(l)>([&](int j) {
-            const float4 h = quad(layer + j * 4 * PITCH + s);
-            each<OUTER_ROWS>([&](int i) {
-                g[i][j] = fmaf(d[i].x, h.x, g[i][j]);
-                g[i][j] = fmaf(d[i].y, h.y, g[i][j]);
-                g[i][j] = fmaf(d[i].z, h.z, g[i][j]);
-                g[i][j] = fmaf(d[i].w, h.w, g[i][j]);
-            });
+            spread(h, quad(layer + j * 4 * PITCH + s));
+            each<OUTER_ROWS, 4>([&](int i, int k) { g[i][j] = fmaf(d[i][k], h[k], g[i][j]); });
         });
     }
     each<OUTER_ROWS, block(l)>([&](int i, int j) { sums[i * stored(l) + j] = g[i][j]; });
@@ -255,7 +250,7 @@ __device__ constexpr int hot_at(int chunk, int slice, int odd, int m, int lane) 
 // Call visit(numbers, chunk, w, m, lane) for this thread's share of the hot weights, 16 at a time, as
 // numbers[half][above][b][c]; each_hot_number says which they are. If it returns true they are written back.
 template <class Visit> __device__ inline void each_hot(float *net, Visit visit) {
-    for (int unit = threadIdx.x; unit < HOT_NUMBERS / 16; unit += THREADS) {
+    for (int unit = threadIdx.x; HOT > 0 && unit < HOT_NUMBERS / 16; unit += THREADS) {
         const int lane = unit % LANES, m = unit / LANES % 2, at = unit / LANES / 2, chunk = at / most(1, WORDS);
         const int w = at - chunk * WORDS;
         float numbers[2][2][2][2] = {};
@@ -504,7 +499,7 @@ __device__ inline void load_rows(float *region, const float *X, int pitch, int f
     for (int c = lane_of(); c < DENSE * (TILE / 4); c += LANES) {
         const int feature = c / (TILE / 4), s = c % (TILE / 4) * 4;
         const float *from = X + (size_t)feature * pitch + first + s;
-        quad(region + feature * PITCH + s) = *reinterpret_cast<const float4 *>(from);
+        quad(region + feature * PITCH + s) = quad(from);
     }
     __syncwarp();
 }
@@ -517,11 +512,9 @@ __device__ inline void gather_rows(float *region, const float *X, const int *ord
         const float *from = X + (size_t)order[min(first + s, end - 1)] * DENSE_PADDED;
 #pragma unroll
         for (int feature = 0; feature < DENSE_PADDED; feature += 4) {
-            const float4 x = *reinterpret_cast<const float4 *>(from + feature);
-            region[feature * PITCH + s] = x.x;
-            region[(feature + 1) * PITCH + s] = x.y;
-            region[(feature + 2) * PITCH + s] = x.z;
-            region[(feature + 3) * PITCH + s] = x.w;
+            float x[4];
+            spread(x, quad(from + feature));
+            each<4>([&](int k) { region[(feature + k) * PITCH + s] = x[k]; });
         }
     }
     __syncwarp();
@@ -631,21 +624,20 @@ __device__ inline void adam(float *net, float *moments, float4 *hot, double lear
         each<WARPS>([&](int warp) { g += net[REGIONS_AT + warp * REGION + slot]; });
         net[at] = net[also] = net[at] - step(g, moments[p], moments[NUMBERS + p]);
     });
-    if constexpr (HOT > 0)
-        each_hot(net, [&](float (&numbers)[2][2][2][2], int chunk, int w, int m, int lane) {
-            each<4>([&](int i) {
-                const int c = i / 2, odd = i % 2, at = hot_at(chunk, 2 * w + c, odd, m, lane);
-                if (2 * w + c >= SLICES) return;
-                float g[4], mean[4], square[4];
-                spread(g, hot[at]);
-                spread(mean, hot[HOT_NUMBERS / 4 + at]);
-                spread(square, hot[HOT_NUMBERS / 2 + at]);
-                each<4>([&](int k) { numbers[1 - k % 2][k / 2][1 - odd][c] -= step(g[k], mean[k], square[k]); });
-                hot[HOT_NUMBERS / 4 + at] = gathered(mean);
-                hot[HOT_NUMBERS / 2 + at] = gathered(square);
-            });
-            return true;
+    each_hot(net, [&](float (&numbers)[2][2][2][2], int chunk, int w, int m, int lane) {
+        each<2, 2>([&](int c, int odd) {
+            const int at = hot_at(chunk, 2 * w + c, odd, m, lane);
+            if (2 * w + c >= SLICES) return;
+            float g[4], mean[4], square[4];
+            spread(g, hot[at]);
+            spread(mean, hot[HOT_NUMBERS / 4 + at]);
+            spread(square, hot[HOT_NUMBERS / 2 + at]);
+            each<4>([&](int k) { numbers[1 - k % 2][k / 2][1 - odd][c] -= step(g[k], mean[k], square[k]); });
+            hot[HOT_NUMBERS / 4 + at] = gathered(mean);
+            hot[HOT_NUMBERS / 2 + at] = gathered(square);
         });
+        return true;
+    });
 }
 
 // The logits of TILE rows of a table of n from `first` on.
@@ -700,11 +692,9 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
         net[at] = net[also] = best[p] = start[p];
         moments[p] = moments[NUMBERS + p] = 0.0f;
     });
-    if constexpr (HOT > 0) {
-        for (int i = threadIdx.x; i < HOT_NUMBERS / 2; i += THREADS)
-            hot[HOT_NUMBERS / 4 + i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        each_hot_number(net, true, [&](float &w, int p) { w = best[p] = start[p]; });
-    }
+    for (int i = threadIdx.x; HOT > 0 && i < HOT_NUMBERS / 2; i += THREADS)
+        hot[HOT_NUMBERS / 4 + i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    each_hot_number(net, true, [&](float &w, int p) { w = best[p] = start[p]; });
     __syncthreads();
 
     Steps steps = {1.0, 1.0};
@@ -739,7 +729,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
             best_loss = loss;
             best_epoch = epoch;
             each_number([&](int p, int at, int, int) { best[p] = net[at]; });
-            if constexpr (HOT > 0) each_hot_number(net, false, [&](float &w, int p) { best[p] = w; });
+            each_hot_number(net, false, [&](float &w, int p) { best[p] = w; });
         }
         if (stopping) return false;
         if (epoch - best_epoch >= work.patience || epoch >= work.max_epochs) break;
@@ -751,7 +741,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
     }
     __syncthreads();
     each_number([&](int p, int at, int also, int) { net[at] = net[also] = best[p]; });
-    if constexpr (HOT > 0) each_hot_number(net, true, [&](float &w, int p) { w = best[p]; });
+    each_hot_number(net, true, [&](float &w, int p) { w = best[p]; });
     __syncthreads();
     return true;
 }

@@ -6,7 +6,8 @@ one trained f, `Job` what an engine is asked for, and `Fits` what it returns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,7 @@ from butfor.learn.protocols import FlipSet, Floats, Progress
 from butfor.learn.question import Question, decides_one
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
+"""By the names that torch has for them."""
 THRESHOLDS = {"relu": 0.0, "tanh": 0.0, "sigmoid": 0.5}
 """A neuron is active where its output is above this: for all three, where its input is above 0."""
 MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
@@ -155,15 +157,13 @@ class Network:
         import torch
         from torch.nn.functional import linear
 
-        from butfor.mlp.reference import ACTIVATION_FUNCTIONS, one_thread
-
         outputs = []
         with one_thread(), torch.no_grad():
             h = torch.from_numpy(np.array(X, dtype=np.float32, order="C"))
             for layer, (W, b) in enumerate(zip(self.weights, self.biases, strict=True)):
                 h = linear(h, torch.from_numpy(W), torch.from_numpy(b))
                 if layer < len(self.weights) - 1:
-                    h = ACTIVATION_FUNCTIONS[self.activation](h)
+                    h = getattr(torch, self.activation)(h)
                 outputs.append(h.numpy())
         return outputs
 
@@ -228,6 +228,22 @@ class Fits:
     def answers(self) -> Floats:
         """The logits, NaN where no epoch was kept: training diverged, and the initial weights are nobody's answer."""
         return np.where((self.best_epoch > 0)[:, None], self.logits, np.float32(np.nan))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Small networks train 20 to 50 times slower on several intra-op threads, and not bitwise alike. And where torch
+    hands every product to oneDNN (on ARM), preparing the call takes longer than the product: its own BLAS is used."""
+    import torch
+
+    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
+    torch.set_num_threads(1)
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.backends.mkldnn.enabled = onednn
 
 
 def _brief(hidden: tuple[int, ...]) -> str:

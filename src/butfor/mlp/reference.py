@@ -7,7 +7,6 @@ not confirm. It is float32 on one CPU thread and leaves torch's seed and threads
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 
@@ -17,10 +16,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.optim.adam import adam
 
 from butfor.machine import GENERATOR
-from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread
 
 ACTIVATION_MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
-ACTIVATION_FUNCTIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
 BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "relu": lambda gradient, output: torch.ops.aten.threshold_backward(gradient, output, 0),
     "tanh": torch.ops.aten.tanh_backward,
@@ -30,20 +28,6 @@ BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 KEPT_STARTS, KEPT_PARAMETERS = 256, 2**16
 """Initial networks that are kept, and how large each may be: 64 MiB at the most."""
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Small networks train 20 to 50 times slower on several intra-op threads, and not bitwise alike. And where torch
-    hands every product to oneDNN (on ARM), preparing the call takes longer than the product: its own BLAS is used."""
-    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
-    torch.set_num_threads(1)
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.backends.mkldnn.enabled = onednn
 
 
 def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:

@@ -21,8 +21,7 @@ from butfor.learn.protocols import Progress
 from butfor.machine import available_memory
 from butfor.mlp import onelaunch
 from butfor.mlp.learner import NetworkEngine
-from butfor.mlp.recipe import Fits, Job
-from butfor.mlp.reference import one_thread
+from butfor.mlp.recipe import Fits, Job, one_thread
 from butfor.mlp.stacks import Data, Stack, forward
 
 LARGEST_STACK = {"cpu": 64, "cuda": 1024}

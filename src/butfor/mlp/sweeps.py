@@ -39,8 +39,7 @@ from torch import Tensor
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Floats
-from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows
-from butfor.mlp.reference import one_thread
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread
 from butfor.mlp.stacked import float32_products, present
 from butfor.mlp.stacks import Crew, Curvature, Data, PerNetwork, Positions, Stack, State, forward, hot, logit_gradients
 
@@ -336,8 +335,7 @@ class Block(Stack):
         X, y, at = self.batch(step, crew)
         curvature = Curvature(self.layers(state.w), self.recipe.activation, X, y)
         g = curvature.gradient()
-        m, v = self.moments(state, g)
-        rate, scale = self.corrections(step)
+        m, v, rate, scale = self.adam(step, state, g)
         root = v.sqrt()
         denominator = root / scale + EPSILON
         # Where v' is 0 the weight never had a gradient (a dead ReLU): nothing flows, though 1/√v' is infinite.
