@@ -26,7 +26,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
-from benchmarks.work import batch_in_words, encoded, network, random_flip_sets
+from benchmarks.work import batch_in_words, encoded, network, random_flip_sets, reference_fits
 from butfor.data import catalogue_frame
 from butfor.learn.engines import engine_named
 from butfor.learn.protocols import FlipSet, Floats
@@ -65,7 +65,7 @@ def agreement(
                 "people": len(people),
                 "max_epochs": recipe.max_epochs,
             }
-            fits = reference.fit_many(recipe, rows, flip_sets, people, available_cores())
+            fits = reference_fits(recipe, rows, flip_sets, people, available_cores())
             expected = Answers(fits.logits, fits.best_epoch)
             fits = trainer.fit_many(recipe, rows, flip_sets, people)
             yield about | {"engine": trainer.name} | difference(expected, Answers(fits.logits, fits.best_epoch))
@@ -114,7 +114,7 @@ def reordered(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: 
         place = np.argsort(order)
         moved = Rows(rows.X[order], rows.y[order], rows.X_val, rows.y_val)
         turned = [tuple(sorted(int(place[row]) for row in flips)) for flips in flip_sets]
-        fits = reference.fit_many(recipe, moved, turned, people, jobs)
+        fits = reference_fits(recipe, moved, turned, people, jobs)
         return Answers(fits.logits, fits.best_epoch)
     networks: list[Network] = Parallel(n_jobs=jobs if len(flip_sets) > jobs else 1)(
         delayed(train_batches_reversed)(recipe, rows, flips) for flips in flip_sets

@@ -190,7 +190,7 @@ def quietly() -> Iterator[None]:
     what it imports."""
     import torch
 
-    from butfor.mlp.onethread import one_thread
+    from butfor.mlp.recipe import one_thread
 
     with (
         one_thread(),

@@ -39,8 +39,7 @@ from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import available_cores
 from butfor.mlp import direct
 from butfor.mlp.learner import NetworkEngine
-from butfor.mlp.onethread import one_thread
-from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.recipe import Recipe, Rows, one_thread
 from butfor.mlp.reference import train
 from butfor.provenance import versions
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.rows import Columns, Row, options, parse, run, show
 from butfor.mlp.onelaunch import can_train
-from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.recipe import Job, Recipe, Rows
 from butfor.mlp.stacked import StackedEngine
 
 NEVER = 10**9
@@ -65,7 +65,7 @@ def wide_on_gpu(
         for table, one_launch in (("dense", True), ("dense", False), ("one-hot", True), ("one-hot", False)):
             recipe = Recipe(hidden=hidden, max_epochs=epochs, batch_size=None, patience=epochs)
             engine, given, took = StackedEngine(device, one_launch), made[table], []
-            if one_launch and not can_train(recipe, given, given.X_val[:50], engine.device):
+            if one_launch and not can_train(Job(recipe, given, [()], [0], given.X_val[:50]), engine.device):
                 continue
             for _ in range(3):  # the first compiles
                 started = time.perf_counter()

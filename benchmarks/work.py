@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import comb
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
 
 from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
@@ -18,7 +19,7 @@ from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table
 from butfor.mlp.mlp import MLP
-from butfor.mlp.recipe import Rows
+from butfor.mlp.recipe import Fits, Recipe, Rows, pack
 from butfor.result.population import Population
 
 EMBEDDED = ("salary", "student", "german", "compas", "default", "adult")
@@ -103,3 +104,18 @@ def random_flip_sets(n: int, size: int, count: int, seed: int = 0) -> list[FlipS
 
 def batch_in_words(batch_size: int | None) -> str:
     return "full batch" if batch_size is None else f"batch {batch_size}"
+
+
+def reference_fits(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int = 1) -> Fits:
+    """One training by the reference per flip set, in `jobs` processes: what engines are measured against."""
+    from butfor.mlp.reference import train
+
+    # Large arrays would otherwise arrive as read-only maps, which torch warns about.
+    networks = Parallel(n_jobs=jobs, max_nbytes=None)(delayed(train)(recipe, rows, flips) for flips in flip_sets)
+    return Fits(
+        logits=np.array([f.logits(people).ravel() for f in networks], np.float32).reshape(len(networks), -1),
+        best_epoch=np.array([f.best_epoch for f in networks], np.int64),
+        epochs=np.array([f.epochs for f in networks], np.int64),
+        validation_loss=np.array([f.validation_loss for f in networks], np.float32),
+        weights=np.array([pack(f) for f in networks], np.float32).reshape(-1, recipe.parameters(rows.d)),
+    )

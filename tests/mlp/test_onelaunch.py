@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.work import reference_fits
 from butfor.mlp import onelaunch
 from butfor.mlp.launchplan import MOST_BITS, Inputs, Plan, inputs_of
-from butfor.mlp.recipe import Recipe, Rows
-from butfor.mlp.reference import fit_many
+from butfor.mlp.recipe import Job, Recipe, Rows
 
 HERE = Path(__file__).parent
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to compile the kernel for the CPU")
@@ -64,8 +64,8 @@ def emulated(recipe, rows, flips, people, warps, directory):
     subprocess.run(
         ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", library, name.with_suffix(".cpp")], check=True
     )
-    seeds = [recipe.seed] * len(flips)
-    work, kept = onelaunch.prepare(recipe, rows, flips, seeds, people, plan, inputs, torch.device("cpu"))
+    job = Job(recipe, rows, flips, [recipe.seed] * len(flips), people)
+    work, kept = onelaunch.prepare(job, plan, inputs, torch.device("cpu"))
     ctypes.CDLL(str(library)).run(ctypes.byref(work))
     weights = inputs.usual_order(kept["weights"], recipe.hidden[0]).numpy()
     return plan, kept["logits"].numpy(), weights, kept["epochs"].tolist()
@@ -88,7 +88,7 @@ def test_the_kernel_trains_what_the_reference_trains(kind, hidden, batch_size, w
     recipe = Recipe(hidden, activation, batch_size=batch_size, max_epochs=6, patience=3, seed=3)
     plan, logits, weights, epochs = emulated(recipe, rows, FLIPS, rows.X_val, warps, tmp_path)
     assert (plan.hot > 0) == (kind in ("hot", "binary", "mixed"))
-    expected = fit_many(recipe, rows, FLIPS, rows.X_val)
+    expected = reference_fits(recipe, rows, FLIPS, rows.X_val)
     assert epochs == expected.epochs.tolist()
     np.testing.assert_allclose(logits, expected.logits, atol=5e-6)
     np.testing.assert_allclose(weights, expected.weights, atol=5e-6)
@@ -120,7 +120,7 @@ def test_the_most_bits_that_are_let_in_find_room(tmp_path):
     rows = Rows(X[:70], X[:70, 0], X[70:], X[70:, 0])
     recipe = Recipe((5,), batch_size=None, max_epochs=1, seed=3)
     _, logits, _, _ = emulated(recipe, rows, [()], rows.X_val, 1, tmp_path)
-    np.testing.assert_allclose(logits, fit_many(recipe, rows, [()], rows.X_val).logits, atol=5e-6)
+    np.testing.assert_allclose(logits, reference_fits(recipe, rows, [()], rows.X_val).logits, atol=5e-6)
 
 
 def test_people_unlike_the_table_change_what_is_a_bit():

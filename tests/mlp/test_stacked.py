@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.work import reference_fits
 from butfor.errors import EngineError, SettingError
 from butfor.mlp import onelaunch, stacked
-from butfor.mlp.recipe import Fits, Recipe, Rows
-from butfor.mlp.reference import fit_many, train
+from butfor.mlp.recipe import Fits, Job, Network, Recipe, Rows
+from butfor.mlp.reference import train
 from butfor.mlp.stacked import StackedEngine, float32_products, stack_size
 
 SHORT = {"max_epochs": 12, "patience": 3, "learning_rate": 0.02}
@@ -57,7 +58,7 @@ def part(fits: Fits, which: list[int]) -> Fits:
 def test_trains_what_the_reference_trains(activation, batch_size, hidden):
     recipe = Recipe(hidden, activation, batch_size=batch_size, **SHORT)
     work = (recipe, table(), FLIPS, people())
-    assert_alike(StackedEngine().fit_many(*work), fit_many(*work))
+    assert_alike(StackedEngine().fit_many(*work), reference_fits(*work))
 
 
 def test_networks_leave_the_stack_as_they_stop_and_stay_as_if_alone():
@@ -89,7 +90,7 @@ def test_a_flip_set_trains_as_its_labels_do():
 def test_the_fits_unpack_to_networks_that_answer_the_same():
     recipe, rows = Recipe((8, 6), batch_size=None, **SHORT), table()
     fits = StackedEngine().fit_many(recipe, rows, FLIPS, people())
-    network = fits.network(2, recipe, rows.d)
+    network = Network.unpacked(fits.weights[2], recipe, rows.d, fits.best_epoch[2], 0, 0)
     np.testing.assert_allclose(network.logits(people()), fits.logits[2], atol=1e-6)
     assert network.best_epoch == train(recipe, rows, FLIPS[2]).best_epoch
 
@@ -141,13 +142,14 @@ def test_too_little_memory_for_one_network_is_refused(monkeypatch):
 def test_the_stack_fits_the_free_memory(monkeypatch):
     recipe, rows = Recipe(batch_size=None), table()
     monkeypatch.setattr(stacked, "free_memory", lambda device: 4_000_000)
-    few = stack_size(recipe, rows, 30, torch.device("cpu"))
+    job = Job(recipe, rows, [()], [0], people())
+    few = stack_size(job, torch.device("cpu"))
     monkeypatch.setattr(stacked, "free_memory", lambda device: 8_000_000)
-    assert 1 <= few < stack_size(recipe, rows, 30, torch.device("cpu")) <= stacked.LARGEST_STACK["cpu"]
+    assert 1 <= few < stack_size(job, torch.device("cpu")) <= stacked.LARGEST_STACK["cpu"]
 
 
 def test_one_launch_is_for_cuda_only():
-    assert not onelaunch.can_train(Recipe(), table(), people(), torch.device("cpu"))
+    assert not onelaunch.can_train(Job(Recipe(), table(), [()], [0], people()), torch.device("cpu"))
 
 
 def test_labels_are_packed_lowest_bit_first():
@@ -163,8 +165,8 @@ def test_labels_are_packed_lowest_bit_first():
 def test_one_launch_trains_what_the_reference_trains(activation, batch_size, hidden):
     recipe = Recipe(hidden, activation, batch_size=batch_size, **SHORT)
     work = (recipe, table(), FLIPS, people())
-    assert onelaunch.can_train(recipe, table(), people(), torch.device("cuda"))
-    assert_alike(StackedEngine("cuda").fit_many(*work), fit_many(*work), within=5e-5)
+    assert onelaunch.can_train(Job(recipe, table(), [()], [0], people()), torch.device("cuda"))
+    assert_alike(StackedEngine("cuda").fit_many(*work), reference_fits(*work), within=5e-5)
 
 
 @needs_cuda
@@ -186,11 +188,12 @@ def test_however_many_launches_it_takes_answers_are_in_the_order_asked_for(monke
     seeds, flips = [5, 3, 5, 8, 8, 3], [(), (1,), (2,), (), (4, 5), (6,)]
     seen = []
 
-    def launch(recipe, rows, flip_sets, seeds, people, device, progress, weights):
+    def launch(job, device, weights):
         """What the kernel would do, by the reference."""
-        seen.append(len(set(seeds)))
-        recipes = [dataclasses.replace(recipe, seed=seed) for seed in seeds]
-        fits = [fit_many(one, rows, [flips], people) for one, flips in zip(recipes, flip_sets, strict=True)]
+        seen.append(len(set(job.seeds)))
+        recipes = [dataclasses.replace(job.recipe, seed=seed) for seed in job.seeds]
+        trainings = zip(recipes, job.flip_sets, strict=True)
+        fits = [reference_fits(one, job.rows, [flips], job.people) for one, flips in trainings]
         columns = [np.concatenate([getattr(one, field.name) for one in fits]) for field in dataclasses.fields(Fits)]
         return *columns[:-1], columns[-1] if weights else columns[-1][:, :0]
 
@@ -232,4 +235,4 @@ def test_an_interrupted_launch_ends():
 @pytest.mark.parametrize("hidden", [(), (9,), (40, 6)], ids=lambda hidden: f"depth{len(hidden)}")
 def test_stacked_tensors_on_cuda_train_what_the_reference_trains(hidden):
     work = (Recipe(hidden, batch_size=32, **SHORT), table(), FLIPS, people())
-    assert_alike(StackedEngine("cuda", one_launch=False).fit_many(*work), fit_many(*work))
+    assert_alike(StackedEngine("cuda", one_launch=False).fit_many(*work), reference_fits(*work))

@@ -11,8 +11,7 @@ import torch
 
 from benchmarks.work import encoded, network
 from butfor.errors import SettingError
-from butfor.mlp.onethread import one_thread
-from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.recipe import Recipe, Rows, one_thread
 from butfor.mlp.reference import train
 from butfor.mlp.stacks import Data
 from butfor.mlp.sweeps import Block, Sweep, sweep_many

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.work import encoded
+from benchmarks.work import encoded, reference_fits
 from benchmarks.work import network as published_network
 from butfor.errors import SettingError
 from butfor.mlp.recipe import Recipe, Rows
-from butfor.mlp.reference import fit_many, train
+from butfor.mlp.reference import train
 from butfor.mlp.sweeps import Sweep, sweep_many
 from butfor.rank.gradient import Agreement, Gradient, agreement, sample_rows, smoothness
 
@@ -106,7 +106,7 @@ def test_the_ranking_predicts_the_effect_of_a_flip(rows, people):
     result = label_gradients(RECIPE, rows, people)
     away = np.where(network.predict(people) == 1, -1, 1)
     assert scores == pytest.approx(away[:, None] * (1 - 2 * rows.y) * result.gradient, abs=1e-6)
-    figure = smoothness(retrained_by(fit_many, RECIPE, rows, people), scores, count=12)
+    figure = smoothness(retrained_by(reference_fits, RECIPE, rows, people), scores, count=12)
     assert figure.flips == 12
     assert figure.spearman > 0.9
     assert 0.7 < figure.slope < 1.3

@@ -89,8 +89,8 @@ def test_the_signed_surrogate_is_the_effect_of_the_flip(subject):
 def test_activation_similarity_counted_by_hand(subject):
     model, table, people = subject
     scores = Activation(decay=0.5).score(model, table, people)
-    first, last = model.network.hidden_layers(people.to_numpy()[:1])
-    first_row, last_row = model.network.hidden_layers(table.X.to_numpy()[4:5])
+    first, last, _ = model.network.layers(people.to_numpy()[:1])
+    first_row, last_row, _ = model.network.layers(table.X.to_numpy()[4:5])
     differ = 0.5 * ((first > 0) != (first_row > 0)).sum() + ((last > 0) != (last_row > 0)).sum()
     assert scores[0, 4] == pytest.approx(1 - differ / (0.5 * 8 + 6), abs=1e-6)
     assert Activation().score(model, table, table.X[:3])[[0, 1, 2], [0, 1, 2]] == pytest.approx(1)

@@ -10,10 +10,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from benchmarks.work import reference_fits
 from butfor.errors import ReplayError, SettingError, TableError
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import Recipe
-from butfor.mlp.reference import fit_many, train
+from butfor.mlp.reference import train
 from butfor.result.population import Population, wilson
 from butfor.result.verdict import Verdict
 from butfor.search import STRATEGIES
@@ -115,8 +116,8 @@ def test_every_find_is_confirmed_by_the_reference():
         width = 4
 
         def fit_many(self, recipe, rows, flip_sets, people, progress=None, seeds=None, weights=True):
-            fits = fit_many(recipe, rows, flip_sets, people)
-            base = fit_many(recipe, rows, [()], people)
+            fits = reference_fits(recipe, rows, flip_sets, people)
+            base = reference_fits(recipe, rows, [()], people)
             return dataclasses.replace(fits, logits=np.where(base.logits > 0, -1.0, 1.0) * np.ones_like(fits.logits))
 
     honest, data = fitted("salary", strategy="exhaustive", engine="joblib")
@@ -145,7 +146,7 @@ def test_an_interrupted_search_keeps_what_is_done(monkeypatch):
             self.calls += 1
             if self.calls == 7:
                 raise KeyboardInterrupt
-            return fit_many(recipe, rows, flip_sets, people)
+            return reference_fits(recipe, rows, flip_sets, people)
 
     audit, data = fitted("salary", strategy="exhaustive", engine=Interrupted())
     population = audit.explain_all(data.X_test, cases=[4, 5])

@@ -13,23 +13,24 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import FlipSet, Floats, Progress
+from butfor.learn.protocols import Floats
 from butfor.machine import as_they_end, available_cores
 from butfor.mlp import kernels
 from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse, Table
 from butfor.mlp.learner import NetworkEngine
-from butfor.mlp.recipe import ACTIVATIONS, Fits, Recipe, Rows
+from butfor.mlp.recipe import ACTIVATIONS, Fits, Job, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import StackedEngine
 from butfor.stopping import raised_again
@@ -59,29 +60,19 @@ class FusedEngine(NetworkEngine):
     def width(self) -> int:
         return self.n_jobs
 
-    def train(
-        self,
-        recipe: Recipe,
-        rows: Rows,
-        flip_sets: Sequence[FlipSet],
-        seeds: Sequence[int],
-        people: Floats,
-        fits: Fits,
-        progress: Progress | None,
-    ) -> None:
-        if recipe.outputs > 1:  # what is compiled has a single logit
-            StackedEngine("cpu").train(recipe, rows, flip_sets, seeds, people, fits, progress)
+    def train(self, job: Job, fits: Fits) -> None:
+        if job.recipe.outputs > 1:  # what is compiled has a single logit
+            StackedEngine("cpu").train(job, fits)
             return
         prepare()
-        trainings = Trainings(recipe, rows, people, seeds, fits)
+        trainings = Trainings(job, fits)
         with ThreadPoolExecutor(self.n_jobs) as pool:
             try:
-                jobs = enumerate(zip(flip_sets, seeds, strict=True))
-                futures = [pool.submit(trainings.run, k, flips, seed) for k, (flips, seed) in jobs]
+                futures = [pool.submit(trainings.run, k) for k in range(len(job.flip_sets))]
                 for future in as_they_end(futures):
                     future.result()
-                    if progress:
-                        progress(1)
+                    if job.progress:
+                        job.progress(1)
             except BaseException:
                 trainings.stop.set()
                 pool.shutdown(cancel_futures=True)
@@ -105,7 +96,7 @@ def prepare() -> None:
             recipe = Recipe(hidden=(1,), max_epochs=1)
             fits = Fits.empty(1, len(X), recipe.parameters(1))
             with raised_again():
-                Trainings(recipe, Rows(X, y, X, y), X, [0], fits).run(0, (), 0)
+                Trainings(Job(recipe, Rows(X, y, X, y), [()], [0], X), fits).run(0)
         finally:
             notice.cancel()
 
@@ -115,24 +106,25 @@ def _announce() -> None:
 
 
 class Trainings:
-    """What all trainings of one `fit_many` share; each leaves its result in `fits`."""
+    """What all trainings of a job share; each leaves its result in `fits`."""
 
-    def __init__(self, recipe: Recipe, rows: Rows, people: Floats, seeds: Sequence[int], fits: Fits) -> None:
-        self.recipe, self.rows, self.fits = recipe, rows, fits
+    def __init__(self, job: Job, fits: Fits) -> None:
+        self.job, self.fits = job, fits
         self.stop = threading.Event()
+        recipe, rows, people = job.recipe, job.rows, job.people
         self._layout = Layout(recipe, rows.d)
-        self._starts = starts(recipe, rows.n, rows.d, frozenset(seeds))
+        self._starts = starts(recipe, rows.n, rows.d, frozenset(job.seeds))
         sparse = bool(recipe.hidden) and mostly_zero(rows.X)
-        self._training = table(rows.X, rows.y, sparse)
-        self._validation, self._people = table(rows.X_val, rows.y_val, sparse), table(people, rows.y[:0], sparse)
+        labelled = (rows.X, rows.y), (rows.X_val, rows.y_val), (people, np.zeros(len(people), np.float32))
+        self._training, self._validation, self._people = (table(*each, sparse) for each in labelled)
 
-    def run(self, k: int, flips: FlipSet, seed: int) -> None:
+    def run(self, k: int) -> None:
         """Train the k-th network, unless told to stop between blocks of epochs."""
-        recipe, plan, start = self.recipe, self._layout.plan, self._starts[seed]
-        room, training = self._layout.room(start.weights), self._training._replace(y=self.rows.labels(flips))
+        recipe, rows, plan, start = self.job.recipe, self.job.rows, self._layout.plan, self._starts[self.job.seeds[k]]
+        room, training = self._layout.room(start.weights), self._training._replace(y=rows.labels(self.job.flip_sets[k]))
         history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
-        pace = recipe.batch_size or self.rows.n, recipe.learning_rate, recipe.patience
-        for orders in start.orders.blocks():
+        pace = recipe.batch_size or rows.n, recipe.learning_rate, recipe.patience
+        for orders in start.blocks():
             if self.stop.is_set():
                 return
             epochs = min(len(orders), recipe.max_epochs - int(history[0]))
@@ -147,47 +139,39 @@ class Trainings:
 
 
 class Start:
-    """What a seed decides: the reference's initial weights and its batch orders. `seeds` share the memory for them."""
+    """What a seed decides: the reference's initial weights, and its batch orders, drawn when a training needs them; as
+    many as fit into `room` bytes are kept for the next one."""
 
-    def __init__(self, recipe: Recipe, rows: int, inputs: int, seeds: int) -> None:
+    def __init__(self, recipe: Recipe, n: int, inputs: int, room: int) -> None:
         self.weights: Floats = packed_start(recipe, inputs).numpy()
-        self.orders = BatchOrders(recipe, rows, SHARED_ORDERS // seeds)
+        self._recipe, self._n = recipe, n
+        self._epochs = min(16, recipe.max_epochs, max(1, 2**18 // max(1, n)))
+        self._most = max(1, room // (4 * max(1, n) * self._epochs))
+        self._kept: list[Orders] = []
+        self._source, self._drawing = self._drawn(), threading.Lock()
+
+    def blocks(self) -> Iterator[Orders]:
+        """Batch orders `[epochs × n]`, block by block from the first epoch on, without end."""
+        for index in range(self._most):
+            with self._drawing:
+                if index == len(self._kept):
+                    self._kept.append(next(self._source))
+            yield self._kept[index]
+        yield from islice(self._drawn(), self._most, None)
+
+    def _drawn(self) -> Iterator[Orders]:
+        if self._recipe.batch_size is None:
+            yield from repeat(np.empty((self._epochs, 0), np.int32))
+        orders = batch_orders(self._recipe, self._n)
+        while True:
+            yield np.array([order.numpy() for order in islice(orders, self._epochs)], np.int32)
 
 
 @lru_cache(maxsize=1)
-def starts(recipe: Recipe, rows: int, inputs: int, seeds: frozenset[int]) -> dict[int, Start]:
+def starts(recipe: Recipe, n: int, inputs: int, seeds: frozenset[int]) -> dict[int, Start]:
     """By seed. The last are kept: call upon call asks for the same members, or for the same fresh seeds."""
-    return {seed: Start(replace(recipe, seed=seed), rows, inputs, len(seeds)) for seed in sorted(seeds)}
-
-
-class BatchOrders:
-    """The reference's batch orders in blocks of epochs, drawn when the first training needs them; as many as fit into
-    `room` bytes are kept for the next one."""
-
-    def __init__(self, recipe: Recipe, n: int, room: int) -> None:
-        self._recipe, self._n = recipe, n
-        self._epochs = min(16, recipe.max_epochs, max(1, 2**18 // max(1, n)))
-        self._source = batch_orders(recipe, n)
-        self._shared: list[Orders] = []
-        self._most = max(1, room // (4 * max(1, n) * self._epochs))
-        self._drawing = threading.Lock()
-
-    def blocks(self) -> Iterator[Orders]:
-        """All blocks `[epochs × n]` from the first epoch on, without end."""
-        if self._recipe.batch_size is None:
-            while True:
-                yield np.empty((self._epochs, 0), np.int32)
-        for index in range(self._most):
-            with self._drawing:
-                if index == len(self._shared):
-                    self._shared.append(self._draw(self._source))
-            yield self._shared[index]
-        own = islice(batch_orders(self._recipe, self._n), self._most * self._epochs, None)
-        while True:
-            yield self._draw(own)
-
-    def _draw(self, source: Iterator) -> Orders:
-        return np.array([order.numpy() for order in islice(source, self._epochs)], np.int32)
+    room = SHARED_ORDERS // max(1, len(seeds))
+    return {seed: Start(replace(recipe, seed=seed), n, inputs, room) for seed in sorted(seeds)}
 
 
 class Layout:
@@ -224,7 +208,7 @@ class Layout:
         weights, gradient, mean, square, kept = (aligned(self._parameters) for _ in range(5))
         gathered = behind_one(np.zeros((TILE, self._inputs), np.float32))
         turned, tile, logits, labels = (aligned(n) for n in (self._turned, self._tile, TILE, TILE))
-        ids = np.zeros(TILE, np.int64)
+        ids = np.zeros(TILE, np.int32)
         room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels, ids)
         room.weights[self.places] = room.kept[self.places] = initial
         for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
@@ -265,10 +249,5 @@ def mostly_zero(X: Floats) -> bool:
 
 def entries(X: Floats) -> Sparse:
     """Rows by their inputs that are not 0."""
-    counts = np.count_nonzero(X, axis=1)
-    rows, columns = np.nonzero(X)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    places = np.zeros((len(X), counts.max(initial=0)), np.int32)
-    values = np.zeros(places.shape, np.float32)
-    places[rows, within], values[rows, within] = columns, X[rows, columns]
-    return Sparse(counts.astype(np.int64), places, values)
+    rows = csr_array(X)
+    return Sparse(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32))

@@ -20,6 +20,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
@@ -44,6 +45,8 @@ TILE = 128
 RELU, TANH, SIGMOID = range(3)
 ADD, ADD_RELU, SLOPE = range(3)
 """How `product` finishes; SLOPE has the activation added."""
+GRADIENT = -1
+"""The first layer's gradient instead of its outputs."""
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
@@ -87,11 +90,12 @@ class Plan(NamedTuple):
 
 
 class Sparse(NamedTuple):
-    """Rows by the inputs that are not 0, in their order; all three are empty where rows are better taken whole."""
+    """Rows by the inputs that are not 0, in their order; no row where they are better taken whole."""
 
-    counts: Ints
+    starts: Ints
+    """Of every row, and the end of the last, among the entries."""
     places: NDArray[np.int32]
-    """`[rows × most]`: which inputs, counted from 0."""
+    """Which inputs, counted from 0."""
     values: Floats
 
 
@@ -118,8 +122,8 @@ class Room(NamedTuple):
     """The hidden outputs of a tile, later their errors."""
     logits: Floats
     labels: Floats
-    ids: Ints
-    """Which rows a tile holds, where these are taken by their entries."""
+    ids: NDArray[np.int32]
+    """Which rows a tile holds."""
 
 
 # ── vector code ──────────────────────────────────────────────────────────────────────────────────
@@ -174,88 +178,93 @@ def plus_product(builder: ir.IRBuilder, total: ir.Value, x: ir.Value, y: ir.Valu
     return builder.fadd(total, builder.fmul(x, y, flags=FUSE), flags=FUSE)
 
 
+Given = dict[str, ir.Value]
+
+
+def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callable[..., None]], Any]:
+    """Make compiled code out of `emit(builder, given, size, …)`, with a case for every size up to `most`, so that sums
+    stay in registers. `names` are its arguments, all of them whole numbers, the sizes among them."""
+
+    def wrap(emit: Callable[..., None]) -> Any:
+        def call(builder: ir.IRBuilder, *values: ir.Value) -> None:
+            kind = ir.FunctionType(ir.VoidType(), [INT] * len(names))
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            if function.is_declaration:
+                function.linkage = "internal"
+                function.attributes.add("noinline")
+                define(function)
+            builder.call(function, values)
+
+        def define(function: ir.Function) -> None:
+            given = dict(zip(names, function.args, strict=True))
+            builder = ir.IRBuilder(function.append_basic_block())
+
+            def choose(*sizes: int) -> None:
+                if len(sizes) == len(most):
+                    emit(builder, given, *sizes)
+                else:
+                    name, limit = list(most.items())[len(sizes)]
+                    switch(builder, given[name], {size: partial(choose, *sizes, size) for size in range(1, limit + 1)})
+
+            choose()
+            builder.ret_void()
+
+        return vector_code(types.void, *[types.int64] * len(names))(call)
+
+    return wrap
+
+
+def switch(builder: ir.IRBuilder, value: ir.Value, cases: dict[int, Callable[[], None]]) -> None:
+    after = builder.function.append_basic_block()
+    switching = builder.switch(value, after)
+    for number, emit in cases.items():
+        block = builder.function.append_basic_block()
+        switching.add_case(INT(number), block)
+        builder.position_at_end(block)
+        emit()
+        builder.branch(after)
+    builder.position_at_end(after)
+
+
 ADDRESSES = ("c", "c_row", "start", "start_row", "a", "a_row", "a_step", "b", "b_step")
 PRODUCT = (*ADDRESSES, "steps", "height", "wide", "finish")
-Given = dict[str, ir.Value]
 Sums = list[list[ir.Value]]
 
 
-@vector_code(types.void, *[types.int64] * len(PRODUCT))
-def _block(builder: ir.IRBuilder, *values: ir.Value) -> None:
-    """One block of `product`: `height` ≤ HEIGHT rows by `wide` ≤ WIDE vectors."""
-    kind = ir.FunctionType(ir.VoidType(), [INT] * len(PRODUCT))
-    function = cgutils.get_or_insert_function(builder.module, kind, "butfor_block")
-    if function.is_declaration:
-        function.linkage = "internal"
-        function.attributes.add("noinline")
-        _define_block(function)
-    builder.call(function, values)
+@by_size("butfor_block", PRODUCT, height=HEIGHT, wide=WIDE)
+def _block(builder: ir.IRBuilder, given: Given, height: int, wide: int) -> None:
+    """One block of `product`: Σ_k a[r, k] · b[k, :] for all its rows and vectors, then the finish."""
+    sums = [[cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)] for _ in range(height)]
+    with cgutils.for_range(builder, given["steps"], intp=INT) as loop:
+        a, b = (builder.add(given[x], builder.mul(given[f"{x}_step"], loop.index)) for x in "ab")
+        operands = [load(builder, b, INT(0), v) for v in range(wide)]
+        for r, row in enumerate(sums):
+            at = builder.add(a, builder.mul(given["a_row"], INT(r)))
+            factor = spread(builder, builder.load(builder.inttoptr(at, FLOAT.as_pointer())))
+            for total, operand in zip(row, operands, strict=True):
+                builder.store(plus_product(builder, builder.load(total), factor, operand), total)
+    _store_block(builder, given, [[builder.load(total) for total in row] for row in sums])
 
 
-def _define_block(function: ir.Function) -> None:
-    """One case for every size of block, and in it one for every finish."""
-    given = dict(zip(PRODUCT, function.args, strict=True))
-    builder = ir.IRBuilder(function.append_basic_block())
-    done = function.append_basic_block()
-    size = builder.add(builder.mul(given["height"], INT(WIDE + 1)), given["wide"])
-    sizes = builder.switch(size, done)
-    for height in range(1, HEIGHT + 1):
-        for wide in range(1, WIDE + 1):
-            _enter_case(builder, sizes, height * (WIDE + 1) + wide)
-            sums = _sum_products(builder, given, height, wide)
-            finishes = builder.switch(given["finish"], done)
-            for finish in (ADD, ADD_RELU, SLOPE + RELU, SLOPE + TANH, SLOPE + SIGMOID):
-                _enter_case(builder, finishes, finish)
-                _store_block(builder, given, sums, finish)
-                builder.branch(done)
-    builder.position_at_end(done)
-    builder.ret_void()
+def _store_block(builder: ir.IRBuilder, given: Given, sums: Sums) -> None:
+    """Finish a block as `product` says."""
 
-
-def _enter_case(builder: ir.IRBuilder, switch: Any, value: int) -> None:
-    block = builder.function.append_basic_block()
-    switch.add_case(INT(value), block)
-    builder.position_at_end(block)
-
-
-def _sum_products(builder: ir.IRBuilder, given: Given, height: int, wide: int) -> Sums:
-    """The loop Σ_k a[r, k] · b[k, :], at least one step, for all rows and vectors of a block."""
-    before = builder.block
-    loop, after = builder.function.append_basic_block(), builder.function.append_basic_block()
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    step, a, b = (builder.phi(INT) for _ in range(3))
-    sums = [[builder.phi(VECTOR) for _ in range(wide)] for _ in range(height)]
-    operands = [load(builder, b, INT(0), v) for v in range(wide)]
-    totals = []
-    for r in range(height):
-        at = builder.add(a, builder.mul(given["a_row"], INT(r)))
-        factor = spread(builder, builder.load(builder.inttoptr(at, FLOAT.as_pointer())))
-        totals.append([plus_product(builder, sums[r][v], factor, operands[v]) for v in range(wide)])
-    moved = [builder.add(step, INT(1)), builder.add(a, given["a_step"]), builder.add(b, given["b_step"])]
-    starts = [INT(0), given["a"], given["b"]] + [ZERO] * (height * wide)
-    phis, turns = [step, a, b] + sum(sums, []), moved + sum(totals, [])  # noqa: RUF017
-    for phi, start, turn in zip(phis, starts, turns, strict=True):
-        phi.add_incoming(start, before)
-        phi.add_incoming(turn, loop)
-    builder.cbranch(builder.icmp_signed("<", moved[0], given["steps"]), loop, after)
-    builder.position_at_end(after)
-    return totals
-
-
-def _store_block(builder: ir.IRBuilder, given: Given, sums: Sums, finish: int) -> None:
-    for r, row in enumerate(sums):
-        c_row, start_row = (builder.mul(given[name], INT(r)) for name in ("c_row", "start_row"))
-        for v, total in enumerate(row):
-            c = pointer(builder, given["c"], c_row, v)
-            if finish in (ADD, ADD_RELU):
-                value = builder.fadd(total, load(builder, given["start"], start_row, v))
+    def store(finish: int) -> None:
+        for r, row in enumerate(sums):
+            c_row, start_row = (builder.mul(given[name], INT(r)) if r else INT(0) for name in ("c_row", "start_row"))
+            for v, total in enumerate(row):
+                c = pointer(builder, given["c"], c_row, v)
+                if finish >= SLOPE:
+                    value = _times_slope(builder, finish - SLOPE, total, builder.load(c, align=4))
+                else:
+                    value = builder.fadd(total, load(builder, given["start"], start_row, v))
                 if finish == ADD_RELU:
                     # Compared this way round, NaN stays NaN.
                     value = builder.select(builder.fcmp_ordered("<", value, ZERO), ZERO, value)
-            else:
-                value = _times_slope(builder, finish - SLOPE, total, builder.load(c, align=4))
-            builder.store(value, c, align=4)
+                builder.store(value, c, align=4)
+
+    finishes = (ADD, ADD_RELU, SLOPE + RELU, SLOPE + TANH, SLOPE + SIGMOID)
+    switch(builder, given["finish"], {finish: partial(store, finish) for finish in finishes})
 
 
 def _times_slope(builder: ir.IRBuilder, activation: int, error: ir.Value, output: ir.Value) -> ir.Value:
@@ -292,30 +301,6 @@ FEW = 4
 """Vectors of sums, or of errors, that stay in registers while a sparse row is worked through."""
 
 
-def _for_few(emit: Callable[[ir.IRBuilder, Given, int], None], name: str, names: tuple[str, ...]) -> Any:
-    """Compiled code with one case for every number `wide` ≤ FEW of vectors."""
-
-    def call(builder: ir.IRBuilder, *values: ir.Value) -> None:
-        kind = ir.FunctionType(ir.VoidType(), [INT] * len(names))
-        function = cgutils.get_or_insert_function(builder.module, kind, name)
-        if function.is_declaration:
-            function.linkage = "internal"
-            function.attributes.add("noinline")
-            given = dict(zip(names, function.args, strict=True))
-            inner = ir.IRBuilder(function.append_basic_block())
-            done = function.append_basic_block()
-            cases = inner.switch(given["wide"], done)
-            for wide in range(1, FEW + 1):
-                _enter_case(inner, cases, wide)
-                emit(inner, given, wide)
-                inner.branch(done)
-            inner.position_at_end(done)
-            inner.ret_void()
-        builder.call(function, values)
-
-    return vector_code(types.void, *[types.int64] * len(names))(call)
-
-
 def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Of the index-th input that is not 0: the offset of its row of weights, and its value in every lane."""
     offset = builder.mul(index, INT(4))
@@ -324,47 +309,27 @@ def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Val
     return builder.mul(builder.sext(place, INT), given["row"]), spread(builder, value)
 
 
-def _sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
-    before = builder.block
-    test, loop, after = (builder.function.append_basic_block() for _ in range(3))
-    builder.branch(test)
-    builder.position_at_end(test)
-    index = builder.phi(INT)
-    sums = [builder.phi(VECTOR) for _ in range(wide)]
-    builder.cbranch(builder.icmp_signed("<", index, given["count"]), loop, after)
-    builder.position_at_end(loop)
-    offset, value = _entry(builder, given, index)
-    totals = [plus_product(builder, sums[v], value, load(builder, given["b"], offset, v)) for v in range(wide)]
-    turned = [builder.add(index, INT(1)), *totals]
-    builder.branch(test)
-    for phi, start, turn in zip([index, *sums], [INT(0)] + [ZERO] * wide, turned, strict=True):
-        phi.add_incoming(start, before)
-        phi.add_incoming(turn, loop)
-    builder.position_at_end(after)
-    relu = builder.icmp_signed("==", given["finish"], INT(ADD_RELU))
-    for v, total in enumerate(sums):
-        value = builder.fadd(total, load(builder, given["start"], INT(0), v))
-        # Compared this way round, NaN stays NaN.
-        positive = builder.select(builder.fcmp_ordered("<", value, ZERO), ZERO, value)
-        builder.store(builder.select(relu, positive, value), pointer(builder, given["c"], INT(0), v), align=4)
+@by_size("butfor_sum_entries", ("c", "start", "places", "values", "count", "b", "row", "wide", "finish"), wide=FEW)
+def _sum_of_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+    """c = start + Σ value · b[place] over the entries of a row."""
+    sums = [cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)]
+    with cgutils.for_range(builder, given["count"], intp=INT) as loop:
+        offset, value = _entry(builder, given, loop.index)
+        for v, total in enumerate(sums):
+            there = load(builder, given["b"], offset, v)
+            builder.store(plus_product(builder, builder.load(total), value, there), total)
+    _store_block(builder, given, [[builder.load(total) for total in sums]])
 
 
-def _add_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+@by_size("butfor_add_entries", ("gradient", "errors", "places", "values", "count", "row", "wide"), wide=FEW)
+def _spread_to_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+    """gradient[place] += value · errors for every entry of a row."""
     errors = [load(builder, given["errors"], INT(0), v) for v in range(wide)]
     with cgutils.for_range(builder, given["count"], intp=INT) as loop:
         offset, value = _entry(builder, given, loop.index)
         for v in range(wide):
             there = pointer(builder, given["gradient"], offset, v)
             builder.store(plus_product(builder, builder.load(there, align=4), value, errors[v]), there, align=4)
-
-
-# c = start + Σ value · b[place], of one row; and gradient[place] += value · errors for each of its entries.
-_sum_of_entries = _for_few(
-    _sum_entries, "butfor_sum_entries", ("c", "start", "places", "values", "count", "b", "row", "wide", "finish")
-)
-_spread_to_entries = _for_few(
-    _add_entries, "butfor_add_entries", ("gradient", "errors", "places", "values", "count", "row", "wide")
-)
 
 
 @vector_code(types.float32, types.int32)
@@ -498,39 +463,21 @@ def _activate(outputs: Floats, activation: int) -> None:
 
 
 @njit(**INNER)
-def _sparse_product(plan: Plan, weights: Floats, room: Room, sparse: Sparse, rows: int, finish: int) -> None:
-    """The first layer's outputs for the rows that `room.ids` names."""
-    stride, vectors = plan.strides[0], plan.vectors[0]
-    outputs, bias, row = _address(room.tile, plan.tiles[0]), _address(weights, plan.weights[0]), 4 * LANES * vectors
+def _by_entries(plan: Plan, numbers: Floats, room: Room, sparse: Sparse, rows: int, finish: int) -> None:
+    """The first layer's outputs for the rows that `room.ids` names, by its weights; or GRADIENT: add theirs."""
+    vectors = plan.vectors[0]
+    row, tile, bias = 4 * LANES * vectors, _address(room.tile, plan.tiles[0]), _address(numbers, plan.weights[0])
     all_places, all_values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
     for r in range(rows):
-        count, at = sparse.counts[room.ids[r]], 4 * sparse.places.shape[1] * room.ids[r]
-        places, values = all_places + at, all_values + at
+        at = sparse.starts[room.ids[r]]
+        count, places, values = sparse.starts[room.ids[r] + 1] - at, all_places + 4 * at, all_values + 4 * at
         for first in range(0, vectors, FEW):
             beside, wide = 4 * LANES * first, min(FEW, vectors - first)
-            to, start = outputs + r * 4 * stride + beside, bias + beside
-            _sum_of_entries(to, start, places, values, count, start + row, row, wide, finish)
-
-
-@njit(**INNER)
-def _sparse_gradient(plan: Plan, room: Room, sparse: Sparse, rows: int) -> None:
-    """Add the first layer's gradient: of the weights through the entries, of the bias through every row."""
-    stride, vectors = 4 * plan.strides[0], plan.vectors[0]
-    bias, row, errors = (
-        _address(room.gradient, plan.weights[0]),
-        4 * LANES * vectors,
-        _address(room.tile, plan.tiles[0]),
-    )
-    # The 4 bytes before every row of outputs hold a 1.
-    call(plan.product, bias, 0, bias, 0, errors - 4, 0, stride, errors, stride, 1, rows, vectors, ADD)
-    all_places, all_values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
-    for r in range(rows):
-        count, at = sparse.counts[room.ids[r]], 4 * sparse.places.shape[1] * room.ids[r]
-        places, values = all_places + at, all_values + at
-        for first in range(0, vectors, FEW):
-            beside, wide = 4 * LANES * first, min(FEW, vectors - first)
-            to, error = bias + row + beside, errors + r * stride + beside
-            _spread_to_entries(to, error, places, values, count, row, wide)
+            outputs, start = tile + r * 4 * plan.strides[0] + beside, bias + beside
+            if finish == GRADIENT:
+                _spread_to_entries(start + row, outputs, places, values, count, row, wide)
+            else:
+                _sum_of_entries(outputs, start, places, values, count, start + row, row, wide, finish)
 
 
 @njit(**INNER)
@@ -542,8 +489,8 @@ def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int
     for layer in range(last):
         t, stride, into, vectors = plan.tiles[layer], plan.strides[layer], plan.into[layer], plan.vectors[layer]
         outputs, bias, row = _address(room.tile, t), _address(weights, plan.weights[layer]), 4 * LANES * vectors
-        if layer == 0 and len(sparse.counts):
-            _sparse_product(plan, weights, room, sparse, rows, finish)
+        if layer == 0 and len(sparse.starts) > 1:
+            _by_entries(plan, weights, room, sparse, rows, finish)
         else:
             call(at, outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row, rows, into, vectors, finish)
         if not relu:
@@ -577,8 +524,10 @@ def backward(plan: Plan, room: Room, sparse: Sparse, source: int, source_row: in
             call(at, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
             _last_bias(room.gradient, w + into, w + LANES * vectors, room.logits, rows)
             back = _address(room.weights, w)
-        elif layer == 0 and len(sparse.counts):
-            _sparse_gradient(plan, room, sparse, rows)
+        elif layer == 0 and len(sparse.starts) > 1:
+            # Of the bias through every row: the 4 bytes before each row of outputs hold a 1.
+            call(at, sums, 0, sums, 0, errors - 4, 0, errors_row, errors, errors_row, 1, rows, vectors, ADD)
+            _by_entries(plan, room.gradient, room, sparse, rows, GRADIENT)
         else:
             call(at, sums, row, sums, row, below - 4, 4, below_row, errors, errors_row, into + 1, rows, vectors, ADD)
         if layer:
@@ -636,51 +585,33 @@ def turn(plan: Plan, room: Room) -> None:
 
 
 @njit(**INNER)
-def _gather(room: Room, X: Floats, y: Floats, order: Ints, first: int, rows: int) -> None:
-    """Copy the rows and labels order[first : first + rows]."""
+def _take(room: Room, table: Table, order: Ints, first: int, rows: int) -> np.int64:
+    """Name the tile's rows, order[first : first + rows], or those in place without an order; copy their labels, and
+    themselves where they are taken whole and in an order. Where they lie now."""
+    X = table.X
     for r in range(rows):
-        row, to = X[order[first + r]], room.gathered[r]
-        for j in range(len(row)):
-            to[j] = row[j]
-        room.labels[r] = y[order[first + r]]
-
-
-@njit(**INNER)
-def _errors(logits: Floats, labels: Floats, rows: int, scale: f32) -> None:
-    """Replace logits by the derivatives of the mean loss."""
+        row = order[first + r] if len(order) else first + r
+        room.ids[r], room.labels[r] = row, table.y[row]
+    if len(table.sparse.starts) > 1 or not len(order):
+        return _address(X, first * X.shape[1] + 1)
     for r in range(rows):
-        logits[r] = (_sigmoid(logits[r]) - labels[r]) * scale
-
-
-@njit(**INNER)
-def _name_rows(room: Room, first: int, rows: int) -> None:
-    for r in range(rows):
-        room.ids[r] = first + r
+        whole, to = X[room.ids[r]], room.gathered[r]
+        for j in range(len(whole)):
+            to[j] = whole[j]
+    return _address(room.gathered, 1)
 
 
 @njit(**INNER)
 def _step(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int, step: int, rate: float) -> None:
     """Learn from one batch: the rows order[first : first + size], or all in place without an order."""
-    X, sparse, y = table.X, table.sparse, table.y
-    row = 4 * X.shape[1]
+    row, scale, logits = 4 * table.X.shape[1], f32(1) / f32(size), room.logits
     for begin in range(first, first + size, TILE):
         rows = min(TILE, first + size - begin)
-        source = _address(X, begin * X.shape[1] + 1)
-        if len(sparse.counts):
-            _name_rows(room, begin, rows)
-            for r in range(rows):
-                if len(order):
-                    room.ids[r] = order[begin + r]
-                room.labels[r] = y[room.ids[r]]
-        elif len(order):
-            _gather(room, X, y, order, begin, rows)
-            source = _address(room.gathered, 1)
-        else:
-            for r in range(rows):
-                room.labels[r] = y[begin + r]
-        forward(plan, room.weights, room, sparse, source, row, rows)
-        _errors(room.logits, room.labels, rows, f32(1) / f32(size))
-        backward(plan, room, sparse, source, row, rows)
+        source = _take(room, table, order, begin, rows)
+        forward(plan, room.weights, room, table.sparse, source, row, rows)
+        for r in range(rows):
+            logits[r] = (_sigmoid(logits[r]) - room.labels[r]) * scale
+        backward(plan, room, table.sparse, source, row, rows)
     _adam(room, step, rate)
     turn(plan, room)
 
@@ -699,15 +630,13 @@ def _total_loss(logits: Floats, labels: Floats) -> f32:
 @njit(**INNER)
 def _validate(plan: Plan, room: Room, table: Table) -> f32:
     """The mean loss."""
-    X, y = table.X, table.y
     total = 0.0
-    for first in range(0, len(y), TILE):
-        labels = y[first : first + TILE]
-        source = _address(X, first * X.shape[1] + 1)
-        _name_rows(room, first, len(labels))
-        forward(plan, room.weights, room, table.sparse, source, 4 * X.shape[1], len(labels))
-        total += _total_loss(room.logits, labels)
-    return f32(total / len(y))
+    for first in range(0, len(table.y), TILE):
+        rows = min(TILE, len(table.y) - first)
+        source = _take(room, table, room.ids[:0], first, rows)
+        forward(plan, room.weights, room, table.sparse, source, 4 * table.X.shape[1], rows)
+        total += _total_loss(room.logits, room.labels[:rows])
+    return f32(total / len(table.y))
 
 
 @njit(**OPTIONS)
@@ -749,10 +678,9 @@ def run_epochs(
 @njit(**OPTIONS)
 def predict(plan: Plan, room: Room, table: Table, logits: Floats) -> None:
     """The kept network's logits for the table's rows."""
-    X = table.X
     for first in range(0, len(logits), TILE):
         rows = min(TILE, len(logits) - first)
-        _name_rows(room, first, rows)
-        forward(plan, room.kept, room, table.sparse, _address(X, first * X.shape[1] + 1), 4 * X.shape[1], rows)
+        source = _take(room, table, room.ids[:0], first, rows)
+        forward(plan, room.kept, room, table.sparse, source, 4 * table.X.shape[1], rows)
         for r in range(rows):
             logits[first + r] = room.logits[r]

@@ -113,10 +113,9 @@ class Plan:
             return None
         tiles = -(-min(recipe.batch_size or rows.n, rows.n) // TILE)
         plans = {}
+        shape = recipe.widths(rows.d), len(inputs.hot), recipe.activation, recipe.batch_size is not None
         for warps in range(1, 9):
-            plan = cls(
-                recipe.widths(rows.d), len(inputs.hot), recipe.activation, recipe.batch_size is not None, warps, 0, 0
-            )
+            plan = cls(*shape, warps, blocks=0, slots=0)
             if plan.shared_bytes > most:
                 break
             # A block also costs 1 KiB of the system's; 8 warps of 255 registers fill the registers.
@@ -126,10 +125,6 @@ class Plan:
             plans[blocks * warps * busy, -warps] = replace(plan, blocks=blocks, slots=slots)
         best = plans[max(plans)] if plans else None
         return best if best and (best.blocks * best.warps >= LEAST_WARPS or tiles < LEAST_WARPS) else None
-
-    @property
-    def depth(self) -> int:
-        return len(self.widths) - 2
 
     @property
     def dense(self) -> int:
@@ -168,7 +163,7 @@ class Plan:
             "DENSE": self.dense,
             "DENSE_PADDED": self.dense_padded,
             "HOT": self.hot,
-            "DEPTH": self.depth,
+            "DEPTH": len(self.widths) - 2,
             "WIDTHS": ", ".join(map(str, self.widths[1:])),
             "ACTIVATION": ACTIVATIONS.index(self.activation),
             "WARPS": self.warps,
@@ -176,9 +171,8 @@ class Plan:
             "GATHER": int(self.gather),
             "SHARED_BYTES": self.shared_bytes,
         }
-        return "".join(f"#define {name} {value}\n" for name, value in constants.items()) + SOURCE.read_text(
-            encoding="utf-8"
-        )
+        defined = "".join(f"#define {name} {value}\n" for name, value in constants.items())
+        return defined + SOURCE.read_text(encoding="utf-8")
 
 
 def _chunked(width: int) -> int:

@@ -17,6 +17,7 @@ from butfor.errors import LearnerError, SettingError
 from butfor.learn.protocols import (
     MEMBERS,
     Bound,
+    BoundFunction,
     Engine,
     FlipSet,
     Floats,
@@ -28,8 +29,8 @@ from butfor.learn.protocols import (
     Training,
     named_pulls,
 )
-from butfor.mlp.mlp import MLP, split_off_validation
-from butfor.mlp.recipe import Fits, Network, Recipe, Rows
+from butfor.mlp.mlp import MLP, split_off
+from butfor.mlp.recipe import Fits, Job, Network, Recipe, Rows
 
 LARGE = 20_000
 """Training rows from which on an ensemble has half the members."""
@@ -39,8 +40,9 @@ class MLPLearner(Learner):
     """The encoder is fitted on the training rows alone; labels play no part in it, so that all flip sets share it."""
 
     kind = "mlp"
-    deterministic = True
-    takes_validation = True
+    name = "MLP"
+    deterministic = takes_validation = seeded = True
+    engines = ("stacked", "fused", "joblib")
 
     def __init__(self, model: MLP, encoder: Any = None) -> None:
         if encoder is not None and not isinstance(encoder, TableEncoder):
@@ -50,23 +52,8 @@ class MLPLearner(Learner):
         self.encoder = clone(encoder) if encoder is not None else TableEncoder()
         self._remembered = Remembered()
 
-    @property
-    def name(self) -> str:
-        return "MLP"
-
-    @property
-    def seeded(self) -> bool:
-        return True
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        return ("stacked", "fused", "joblib")
-
     def split(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Positions of training rows and of those, a stratified share, that steer early stopping in their stead."""
-        at = np.arange(len(labels), dtype=np.float32)[:, None]
-        parts = split_off_validation(at, labels, None, None, fraction=self.validation_fraction, seed=self.recipe.seed)
-        return parts.X[:, 0].astype(np.int64), parts.X_val[:, 0].astype(np.int64)
+        return split_off(labels, self.validation_fraction, self.recipe.seed)
 
     def warm_up(self, table: Table) -> None:
         """Encode the table and train for an epoch: what a process does only once is not to be taken for the time of a
@@ -171,13 +158,11 @@ class NetworkModel(Model):
         return self.rows.X, self._data.people(people)
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-        from butfor.mlp.linearize import linearize
-
-        encoded = self._data.people(people)
-        local = linearize(self.network, encoded, contrast)
-        if not local.exact:
+        if self.network.activation != "relu":
             return None
-        return named_pulls(self.encoder.by_column(local.theta * encoded), local.bias, list(people.columns))
+        encoded = self._data.people(people)
+        theta, bias = self.network.linearized(encoded, contrast)
+        return named_pulls(self.encoder.by_column(theta * encoded), bias, list(people.columns))
 
 
 class NetworkEngine(Engine):
@@ -197,22 +182,12 @@ class NetworkEngine(Engine):
         networks themselves are wanted; bringing them from a GPU takes a while."""
         people = np.ascontiguousarray(people, dtype=np.float32)
         check_work(rows, flip_sets, people)
+        fits = Fits.empty(len(flip_sets), len(people) * recipe.outputs, recipe.parameters(rows.d) if weights else 0)
         seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
-        answers = len(people) * recipe.outputs
-        fits = Fits.empty(len(flip_sets), answers, recipe.parameters(rows.d) if weights else 0)
-        self.train(recipe, rows, flip_sets, seeds, people, fits, progress)
+        self.train(Job(recipe, rows, flip_sets, seeds, people, progress), fits)
         return fits
 
-    def train(
-        self,
-        recipe: Recipe,
-        rows: Rows,
-        flip_sets: Sequence[FlipSet],
-        seeds: Sequence[int],
-        people: Floats,
-        fits: Fits,
-        progress: Progress | None,
-    ) -> None:
+    def train(self, job: Job, fits: Fits) -> None:
         """Fill in `fits`, its weights where there is room for them."""
         raise NotImplementedError
 
@@ -221,31 +196,22 @@ class NetworkEngine(Engine):
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         assert isinstance(learner, MLPLearner)
-        return _Bound(self, learner, table, people)
+        recipe, rows = learner.recipe_for(table), learner.rows(table)
+        asked = np.array(learner.encoded(table).people(people))
 
+        def answers(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+            flip_sets = [training.flips for training in trainings]
+            seeds = [recipe.seed if training.seed is None else training.seed for training in trainings]
+            return self.fit_many(recipe, rows, flip_sets, asked, progress, seeds, weights=False).answers
 
-class _Bound(Bound):
-    """A network engine with the encoded rows and people."""
-
-    def __init__(self, engine: NetworkEngine, learner: MLPLearner, table: Table, people: pd.DataFrame) -> None:
-        self._engine, self._recipe, self._rows = engine, learner.recipe_for(table), learner.rows(table)
-        self._people = np.array(learner.encoded(table).people(people))
-
-    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
-        flip_sets = [training.flips for training in trainings]
-        seeds = [self._recipe.seed if training.seed is None else training.seed for training in trainings]
-        work = self._recipe, self._rows, flip_sets, self._people
-        return self._engine.fit_many(*work, progress, seeds, weights=False).answers
+        return BoundFunction(answers)
 
 
 def check_work(rows: Rows, flip_sets: Sequence[FlipSet], people: Floats) -> None:
     """Compiled code reads where it is told to, so what it is told must fit."""
     for k, flips in enumerate(flip_sets):
-        for position in flips:
-            if not 0 <= position < rows.n:
-                raise SettingError(
-                    f"Flip set {k} names training row {position}; the rows are numbered 0 to {rows.n - 1}."
-                )
+        if bad := [position for position in flips if not 0 <= position < rows.n]:
+            raise SettingError(f"Flip set {k} names training row {bad[0]}; the rows are numbered 0 to {rows.n - 1}.")
     if not rows.d == rows.X_val.shape[1] == people.shape[1]:
         raise SettingError(
             f"Training rows have {rows.d} columns, validation rows {rows.X_val.shape[1]} and "

@@ -60,15 +60,8 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
 
     def recipe(self) -> Recipe:
         """The settings as the training engines take them."""
-        return Recipe(
-            hidden=tuple(self.hidden),
-            activation=self.activation,
-            learning_rate=self.learning_rate,
-            max_epochs=self.max_epochs,
-            patience=self.patience,
-            batch_size=self.batch_size,
-            seed=_seed(self.random_state),
-        )
+        settings = self.activation, self.learning_rate, self.max_epochs, self.patience, self.batch_size
+        return Recipe(tuple(self.hidden), *settings, seed=_seed(self.random_state))
 
     def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> MLP:
         """Train on rows `X [n × d]` with labels `y [n]`."""
@@ -78,8 +71,11 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         self.classes_ = label_values(given)
         recipe = replace(recipe, outputs=len(self.classes_) if len(self.classes_) > 2 else 1)
         labels = np.searchsorted(self.classes_, given).astype(np.float32)
-        X_val, y_val = (None, None) if validation is None else self._check_validation(*validation)
-        rows = split_off_validation(encoded, labels, X_val, y_val, fraction=self.validation_fraction, seed=recipe.seed)
+        if validation is None:
+            kept, aside = split_off(labels, self.validation_fraction, recipe.seed)
+            rows = Rows(encoded[kept], labels[kept], encoded[aside], labels[aside])
+        else:
+            rows = Rows(encoded, labels, *self._check_validation(*validation))
         from butfor.mlp.direct import train
 
         self.network_: Network = train(recipe, rows)
@@ -119,12 +115,8 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         return X_val, np.searchsorted(self.classes_, y_val).astype(np.float32)
 
 
-def split_off_validation(
-    X: Floats, y: NDArray[Any], X_val: Floats | None, y_val: Floats | None, *, fraction: float, seed: int
-) -> Rows:
-    """Training and validation rows; a stratified share is set aside where none are given."""
-    if X_val is not None and y_val is not None:
-        return Rows(X, y, X_val, y_val)
+def split_off(y: NDArray[Any], fraction: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of training rows and of a stratified share of validation rows, by the labels' numbers."""
     if not 0 < fraction < 1:
         raise SettingError(f"validation_fraction={fraction} must lie between 0 and 1.")
     counts = np.bincount(y.astype(np.int64), minlength=2)
@@ -133,8 +125,8 @@ def split_off_validation(
             f"n_samples={len(y)} with {listed(counts)} of the classes is too few to set validation rows aside: give "
             "validation rows, or at least two rows of each class."
         )
-    X, X_val, y, y_val = train_test_split(X, y, test_size=fraction, stratify=y, random_state=seed)
-    return Rows(X, y, X_val, y_val)
+    kept, aside = train_test_split(np.arange(len(y)), test_size=fraction, stratify=y, random_state=seed)
+    return kept, aside
 
 
 def _seed(random_state: Any) -> int:

@@ -24,29 +24,30 @@ __device__ constexpr int widest() {
     return found;
 }
 
+// What the layers before l take, of which each takes size(i).
+template <class Size> __device__ constexpr int before(int l, Size size, int first = 1) {
+    int at = 0;
+    for (int i = first; i < l; ++i) at += size(i);
+    return at;
+}
+
 // Where layer l's matrix and bias begin among a network's packed numbers.
 __device__ constexpr int matrix_at(int l) {
-    int at = 0;
-    for (int i = 1; i < l; ++i) at += WIDTH[i] * (inputs_of(i) + 1);
-    return at;
+    return before(l, [](int i) { return WIDTH[i] * (inputs_of(i) + 1); });
 }
 __device__ constexpr int bias_at(int l) { return matrix_at(l) + WIDTH[l] * inputs_of(l); }
 constexpr int NUMBERS = matrix_at(DEPTH + 2);
 
 // Where they begin in a warp's gradient, which leaves out the hot inputs.
 __device__ constexpr int slot_at(int l) {
-    int at = 0;
-    for (int i = 1; i < l; ++i) at += WIDTH[i] * (WIDTH[i - 1] + 1);
-    return at;
+    return before(l, [](int i) { return WIDTH[i] * (WIDTH[i - 1] + 1); });
 }
 
 // Shared memory, in floats: the network, then one region per warp, then a few words for all. The network: per hidden
 // layer the matrix by inputs `[in × pitch]` (forward), the bias, and by outputs `[out × pitch of the layer below]`
 // (backward, not for layer 1); the output's weights and bias; the hot inputs' weights in three parts.
 __device__ constexpr int by_inputs_at(int l) {
-    int at = 0;
-    for (int i = 1; i < l; ++i) at += pitch(i) * (WIDTH[i - 1] + 1) + (i > 1 ? WIDTH[i] * pitch(i - 1) : 0);
-    return at;
+    return before(l, [](int i) { return pitch(i) * (WIDTH[i - 1] + 1) + (i > 1 ? WIDTH[i] * pitch(i - 1) : 0); });
 }
 __device__ constexpr int shared_bias_at(int l) { return by_inputs_at(l) + pitch(l) * WIDTH[l - 1]; }
 __device__ constexpr int by_outputs_at(int l) { return shared_bias_at(l) + pitch(l); }
@@ -58,9 +59,7 @@ constexpr int REGIONS_AT = HOT_AT + HOT_NUMBERS / 2 * 3;
 // A warp's region: its tile's dense inputs, its hidden layers but the last, and the derivatives; at the end of a batch
 // its gradient.
 __device__ constexpr int layer_at(int l) {
-    int at = 0;
-    for (int i = 0; i < l; ++i) at += PITCH * wide(i);
-    return at;
+    return before(l, [](int i) { return PITCH * wide(i); }, 0);
 }
 constexpr int DELTA_AT = layer_at(DEPTH);
 __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
@@ -69,6 +68,14 @@ constexpr int PARTS = HOT ? TILE * wide(1) / 2 * 3 : 0;  // the first layer's de
 constexpr int REGION = most(most(TILE_NUMBERS, SLOTS), PARTS);
 constexpr int WORDS_AT = REGIONS_AT + WARPS * REGION;    // 8 bytes per warp, and 4 words
 static_assert(4 * (WORDS_AT + 2 * WARPS + 4) == SHARED_BYTES, "launchplan.py lays shared memory out differently");
+
+// body(i, j, …) for all i < n, j < the next count, …, unrolled: what they index stays in registers.
+template <int n, int... more, class Body, class... At> __device__ inline void each(Body body, At... at) {
+#pragma unroll
+    for (int i = 0; i < n; ++i)
+        if constexpr (sizeof...(more) > 0) each<more...>(body, at..., i);
+        else body(at..., i);
+}
 
 struct Work {
     const float *X, *X_val, *people, *starts;
@@ -108,6 +115,7 @@ __device__ inline void spread(float (&to)[4], float4 v) {
     to[2] = v.z;
     to[3] = v.w;
 }
+__device__ inline float4 gathered(const float *v) { return make_float4(v[0], v[1], v[2], v[3]); }
 
 __device__ inline float sigmoid(float z) { return 1.0f / (1.0f + expf(-z)); }
 #if ACTIVATION == 0
@@ -132,43 +140,28 @@ template <int depth, int wpitch> __device__ inline void product(float (&z)[8][8]
         spread(w[1], quad(matrix + k * wpitch + 16));
         spread(h[0], quad(layer + k * PITCH));
         spread(h[1], quad(layer + k * PITCH + 32));
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-#pragma unroll
-            for (int s = 0; s < 8; ++s) z[i][s] = fmaf(w[i / 4][i % 4], h[s / 4][s % 4], z[i][s]);
+        each<8, 8>([&](int i, int s) { z[i][s] = fmaf(w[i / 4][i % 4], h[s / 4][s % 4], z[i][s]); });
     }
 }
 
 __device__ inline void put(float *layer, float (&z)[8][8]) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-            quad(layer + neuron(i) * PITCH + first_row() + 32 * half) =
-                make_float4(z[i][4 * half], z[i][4 * half + 1], z[i][4 * half + 2], z[i][4 * half + 3]);
+    each<8, 2>([&](int i, int half) {
+        quad(layer + neuron(i) * PITCH + first_row() + 32 * half) = gathered(z[i] + 4 * half);
+    });
 }
 
 // A lane's share of a layer's gradient: OUTER_ROWS rows of each chunk, and columns(l) columns. Where all of it is small
 // it stays in registers over all tiles of a batch; else BLOCK columns at a time come from memory of the thread's own.
 constexpr int BLOCK = 8;
-__device__ constexpr bool all_small() {
-    bool small = DENSE <= 64;
-    for (int l = 1; l <= DEPTH; ++l) small = small && chunks(l) == 1;
-    return small;
-}
-constexpr bool SMALL = all_small();
+constexpr bool SMALL = DENSE <= 64 && widest() == CHUNK;
 __device__ constexpr int columns(int l) { return (WIDTH[l - 1] + 3) / 4; }
 __device__ constexpr int block(int l) { return SMALL ? columns(l) : BLOCK; }
 __device__ constexpr int stored(int l) { return columns(l) ? (columns(l) + block(l) - 1) / block(l) * block(l) : 0; }
 __device__ constexpr int share_at(int l) {
-    int at = 0;
-    for (int i = 1; i < l; ++i) at += chunks(i) * OUTER_ROWS * stored(i);
-    return at;
+    return before(l, [](int i) { return chunks(i) * OUTER_ROWS * stored(i); });
 }
 __device__ constexpr int bias_share_at(int l) {
-    int at = 0;
-    for (int i = 1; i < l; ++i) at += chunks(i) * 8;
-    return at;
+    return before(l, [](int i) { return chunks(i) * 8; });
 }
 
 struct Gradient {
@@ -187,31 +180,17 @@ template <int l> __device__ inline void outer_block(Gradient &gradient, float *r
     float *layer = region + layer_at(l - 1) + (outer_column() + 4 * first) * PITCH;
     float *sums = gradient.matrix + share_at(l) + chunk * OUTER_ROWS * stored(l) + first;
     float g[OUTER_ROWS][block(l)];
-#pragma unroll
-    for (int i = 0; i < OUTER_ROWS; ++i)
-#pragma unroll
-        for (int j = 0; j < block(l); ++j) g[i][j] = sums[i * stored(l) + j];
+    each<OUTER_ROWS, block(l)>([&](int i, int j) { g[i][j] = sums[i * stored(l) + j]; });
 #pragma unroll 1
     for (int s = 0; s < TILE; s += 4) {
-        float4 d[OUTER_ROWS];
-#pragma unroll
-        for (int i = 0; i < OUTER_ROWS; ++i) d[i] = quad(delta + i * ROW_GROUPS * PITCH + s);
-#pragma unroll
-        for (int j = 0; j < block(l); ++j) {
-            const float4 h = quad(layer + j * 4 * PITCH + s);
-#pragma unroll
-            for (int i = 0; i < OUTER_ROWS; ++i) {
-                g[i][j] = fmaf(d[i].x, h.x, g[i][j]);
-                g[i][j] = fmaf(d[i].y, h.y, g[i][j]);
-                g[i][j] = fmaf(d[i].z, h.z, g[i][j]);
-                g[i][j] = fmaf(d[i].w, h.w, g[i][j]);
-            }
-        }
+        float d[OUTER_ROWS][4], h[4];
+        each<OUTER_ROWS>([&](int i) { spread(d[i], quad(delta + i * ROW_GROUPS * PITCH + s)); });
+        each<block(l)>([&](int j) {
+            spread(h, quad(layer + j * 4 * PITCH + s));
+            each<OUTER_ROWS, 4>([&](int i, int k) { g[i][j] = fmaf(d[i][k], h[k], g[i][j]); });
+        });
     }
-#pragma unroll
-    for (int i = 0; i < OUTER_ROWS; ++i)
-#pragma unroll
-        for (int j = 0; j < block(l); ++j) sums[i * stored(l) + j] = g[i][j];
+    each<OUTER_ROWS, block(l)>([&](int i, int j) { sums[i * stored(l) + j] = g[i][j]; });
 }
 
 template <int l> __device__ inline void outer(Gradient &gradient, float *region) {
@@ -243,21 +222,15 @@ __device__ inline void multiply(float (&c)[4], const word (&a)[4], word b0, word
 // Two bits, the 15th and the 31st, are a pair of such numbers: 2 where set. What comes out is halved.
 constexpr word PAIR = 0x40004000u;
 
-__device__ inline word bits_of(float v) { return __float_as_int(v); }
-__device__ inline float upper(float v) { return __int_as_float(bits_of(v) & 0xffff0000u); }
-// The upper halves of two words, the first lower.
-__device__ inline word pair_of(float first, float second) {
-    return bits_of(first) >> 16 | (bits_of(second) & 0xffff0000u);
-}
+__device__ inline word upper(float v) { return __float_as_int(v) & 0xffff0000u; }
 
-// Pairs of numbers in three parts each.
+// Pairs of numbers in three parts each: the upper halves of both, the first lower, then of what is left.
 __device__ inline void split(float first, float second, word (&parts)[3]) {
-#pragma unroll
-    for (int part = 0; part < 3; ++part) {
-        parts[part] = pair_of(first, second);
-        first -= upper(first);
-        second -= upper(second);
-    }
+    each<3>([&](int part) {
+        parts[part] = upper(first) >> 16 | upper(second);
+        first -= __int_as_float(upper(first));
+        second -= __int_as_float(upper(second));
+    });
 }
 
 // The hot weights lie as the tensor cores take them as b, [32 neurons][word of inputs][half][part, 2 × 8 neurons]
@@ -274,63 +247,48 @@ __device__ constexpr int hot_at(int chunk, int slice, int odd, int m, int lane) 
     return (((chunk * 2 * WORDS + slice) * 2 + odd) * 2 + m) * LANES + lane;
 }
 
-// Call visit(numbers, chunk, w, m, lane) for this thread's share of the hot weights, 16 at a time:
-// numbers[half][above][b][c] is the weight of input hot_input(w, lane, half, b, c) for neuron
-// hot_neuron(chunk, m, lane, above). If it returns true they are written back.
+// Call visit(numbers, chunk, w, m, lane) for this thread's share of the hot weights, 16 at a time, as
+// numbers[half][above][b][c]; each_hot_number says which they are. If it returns true they are written back.
 template <class Visit> __device__ inline void each_hot(float *net, Visit visit) {
-    for (int unit = threadIdx.x; unit < HOT_NUMBERS / 16; unit += THREADS) {
+    for (int unit = threadIdx.x; HOT > 0 && unit < HOT_NUMBERS / 16; unit += THREADS) {
         const int lane = unit % LANES, m = unit / LANES % 2, at = unit / LANES / 2, chunk = at / most(1, WORDS);
         const int w = at - chunk * WORDS;
-        float numbers[2][2][2][2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
+        float numbers[2][2][2][2] = {};
+        each<2>([&](int half) {
             float(&here)[2][2][2] = numbers[half];
-#pragma unroll
-            for (int k = 0; k < 8; ++k) here[k / 4][k / 2 % 2][k % 2] = 0.0f;
 #pragma unroll
             for (int part = 2; part >= 0; --part) {
                 const uint4 lies = hot_weights(net, chunk, w, half, part, m, lane);
                 const word two[4] = {lies.x, lies.y, lies.z, lies.w};
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
+                each<4>([&](int k) {
                     here[k / 2][k % 2][0] += __int_as_float(two[k] << 16);
                     here[k / 2][k % 2][1] += __int_as_float(two[k] & 0xffff0000u);
-                }
+                });
             }
-        }
+        });
         if (visit(numbers, chunk, w, m, lane)) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
+            each<2>([&](int half) {
                 word parts[4][3];
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    const float(&two)[2] = numbers[half][k / 2][k % 2];
-                    split(two[0], two[1], parts[k]);
-                }
-#pragma unroll
-                for (int part = 0; part < 3; ++part)
+                each<2, 2>([&](int above, int b) {
+                    split(numbers[half][above][b][0], numbers[half][above][b][1], parts[2 * above + b]);
+                });
+                each<3>([&](int part) {
                     hot_weights(net, chunk, w, half, part, m, lane) =
                         make_uint4(parts[0][part], parts[1][part], parts[2][part], parts[3][part]);
-            }
+                });
+            });
         }
     }
-}
-__device__ inline int hot_input(int w, int lane, int half, int b, int c) {
-    return 32 * w + 16 * c + lane % 4 * 4 + 3 - 2 * half - b;
-}
-__device__ inline int hot_neuron(int chunk, int m, int lane, int above) {
-    return CHUNK * chunk + 16 * m + 8 * above + lane / 4;
 }
 
 // Call visit(number, p) for this thread's hot weights; p is the number's place in PyTorch's order.
 template <class Visit> __device__ inline void each_hot_number(float *net, bool write, Visit visit) {
     each_hot(net, [&](float (&numbers)[2][2][2][2], int chunk, int w, int m, int lane) {
-#pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            const int half = i / 8, above = i / 4 % 2, b = i / 2 % 2, c = i % 2;
-            const int in = hot_input(w, lane, half, b, c), out = hot_neuron(chunk, m, lane, above);
+        each<2, 2, 2, 2>([&](int half, int above, int b, int c) {
+            const int in = 32 * w + 16 * c + lane % 4 * 4 + 3 - 2 * half - b;
+            const int out = CHUNK * chunk + 16 * m + 8 * above + lane / 4;
             if (in < HOT && out < WIDTH[1]) visit(numbers[half][above][b][c], out * INPUTS + DENSE + in);
-        }
+        });
         return write;
     });
 }
@@ -354,41 +312,27 @@ template <class RowOf> __device__ inline void add_hot(float *net, float *region,
 #pragma unroll 1
         for (int w = 0; w < WORDS; ++w) {
             word row[4][2];
-#pragma unroll
-            for (int m = 0; m < 4; ++m)
-#pragma unroll
-                for (int k = 0; k < 2; ++k) {
-                    const word set = staged[(16 * m + 8 * k + g) * STAGED + w];
-                    row[m][k] = __funnelshift_l(set, set, 11 - 4 * t);   // turned: bit 4t + 3 is the 15th
-                }
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
+            each<4, 2>([&](int m, int k) {
+                const word set = staged[(16 * m + 8 * k + g) * STAGED + w];
+                row[m][k] = __funnelshift_l(set, set, 11 - 4 * t);   // turned: bit 4t + 3 is the 15th
+            });
+            each<2>([&](int half) {
                 word a[4][4];
-#pragma unroll
-                for (int m = 0; m < 4; ++m)
-#pragma unroll
-                    for (int k = 0; k < 4; ++k) a[m][k] = row[m][k % 2] << (2 * half + k / 2) & PAIR;
-#pragma unroll
-                for (int part = 0; part < 3; ++part)
-#pragma unroll
-                    for (int n = 0; n < 2; ++n) {
-                        const uint4 b = hot_weights(net, chunk, w, half, part, n, lane_of());
-#pragma unroll
-                        for (int m = 0; m < 4; ++m) {
-                            multiply(sum[m][2 * n], a[m], b.x, b.y);
-                            multiply(sum[m][2 * n + 1], a[m], b.z, b.w);
-                        }
-                    }
-            }
+                each<4, 4>([&](int m, int k) { a[m][k] = row[m][k % 2] << (2 * half + k / 2) & PAIR; });
+                each<3, 2>([&](int part, int n) {
+                    const uint4 b = hot_weights(net, chunk, w, half, part, n, lane_of());
+                    each<4>([&](int m) {
+                        multiply(sum[m][2 * n], a[m], b.x, b.y);
+                        multiply(sum[m][2 * n + 1], a[m], b.z, b.w);
+                    });
+                });
+            });
         }
         if (chunk == chunks(1) - 1) __syncwarp();
         float *to = region + DELTA_AT + (CHUNK * chunk + 2 * t) * PITCH + g;
-#pragma unroll
-        for (int m = 0; m < 4; ++m)
-#pragma unroll
-            for (int n = 0; n < 4; ++n)
-#pragma unroll
-                for (int k = 0; k < 4; ++k) to[(8 * n + k % 2) * PITCH + 16 * m + k / 2 * 8] = 0.5f * sum[m][n][k];
+        each<4, 4, 4>([&](int m, int n, int k) {
+            to[(8 * n + k % 2) * PITCH + 16 * m + k / 2 * 8] = 0.5f * sum[m][n][k];
+        });
     }
     __syncwarp();
 }
@@ -401,22 +345,19 @@ __device__ inline uint4 *parts_of(float *region, int chunk, int rows, int m, int
 }
 __device__ inline void put_parts(float *region, float (&d)[chunks(1)][8][8]) {
     __syncwarp();
+    each<chunks(1), 8>([&](int chunk, int i) {
 #pragma unroll
-    for (int chunk = 0; chunk < chunks(1); ++chunk)
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-#pragma unroll
-            for (int s = 0; s < 8; s += 4) {
-                const int n = neuron(i), r = row(s);
-                word low[3], high[3];
-                split(d[chunk][i][s], d[chunk][i][s + 1], low);
-                split(d[chunk][i][s + 2], d[chunk][i][s + 3], high);
-#pragma unroll
-                for (int part = 0; part < 3; ++part) {
-                    uint4 *lane = parts_of(region, chunk, r / 16, n / 16, part) + n % 8 * 4 + r % 16 / 4;
-                    reinterpret_cast<uint2 *>(lane)[n % 16 / 8] = make_uint2(low[part], high[part]);
-                }
-            }
+        for (int s = 0; s < 8; s += 4) {
+            const int n = neuron(i), r = row(s);
+            word low[3], high[3];
+            split(d[chunk][i][s], d[chunk][i][s + 1], low);
+            split(d[chunk][i][s + 2], d[chunk][i][s + 3], high);
+            each<3>([&](int part) {
+                uint4 *lane = parts_of(region, chunk, r / 16, n / 16, part) + n % 8 * 4 + r % 16 / 4;
+                reinterpret_cast<uint2 *>(lane)[n % 16 / 8] = make_uint2(low[part], high[part]);
+            });
+        }
+    });
 }
 
 // Add the derivatives of all warps' tiles, the first from row `from` on, to the hot inputs' gradient. A warp takes
@@ -431,84 +372,55 @@ __device__ inline void scatter_hot(const Work &work, float *net, float4 *sums, c
 #pragma unroll 1
         for (int chunk = 0; chunk < chunks(1); ++chunk) {
             float whole[TAKEN][2][2][4];
-#pragma unroll
-            for (int q = 0; q < TAKEN; ++q)
-#pragma unroll
-                for (int odd = 0; odd < 2; ++odd)
-#pragma unroll
-                    for (int m = 0; m < 2; ++m) {
-                        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                        if (!first_of_batch && slice + q < SLICES)
-                            v = sums[hot_at(chunk, slice + q, odd, m, lane_of())];
-                        spread(whole[q][odd][m], v);
-                    }
+            each<TAKEN, 2, 2>([&](int q, int odd, int m) {
+                float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (!first_of_batch && slice + q < SLICES) v = sums[hot_at(chunk, slice + q, odd, m, lane_of())];
+                spread(whole[q][odd][m], v);
+            });
             // Of rows 4t to 4t + 3 the words that the slices lie in, turned so that the first begins at bit 0. (Only
             // where TAKEN is odd can it begin elsewhere, and then there is room for it.)
             word coming[4][TAKEN_WORDS];
             const auto fetch = [&](int first) {
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
+                each<4>([&](int k) {
                     const int place = min(first + 4 * t + k, end - 1), i = GATHER ? order[place] : place;
                     const word *of = work.bits + (size_t)i * ROW_WORDS + slice / 2;
                     word lies[TAKEN_WORDS + 1] = {};
-#pragma unroll
-                    for (int w = 0; w < TAKEN_WORDS; ++w) lies[w] = slice / 2 + w < WORDS ? of[w] : 0;
-#pragma unroll
-                    for (int w = 0; w < TAKEN_WORDS; ++w)
+                    each<TAKEN_WORDS>([&](int w) { lies[w] = slice / 2 + w < WORDS ? of[w] : 0; });
+                    each<TAKEN_WORDS>([&](int w) {
                         coming[k][w] = __funnelshift_r(lies[w], lies[w + 1], slice % 2 * 16);
-                }
+                    });
+                });
             };
             fetch(from);
 #pragma unroll 1
             for (int warp = 0; warp < WARPS && from + warp * TILE < end; ++warp) {
                 float *region = net + REGIONS_AT + warp * REGION;
                 float tile[TAKEN][2][2][4] = {};
-#pragma unroll
-                for (int rows = 0; rows < 4; ++rows) {
+                each<4>([&](int rows) {
                     word b[TAKEN][2][2];
-#pragma unroll
-                    for (int q = 0; q < TAKEN; ++q)
-#pragma unroll
-                        for (int k = 0; k < 2; ++k) {
-                            const word two = __byte_perm(coming[2 * k][q / 2], coming[2 * k + 1][q / 2],
-                                                         q % 2 ? 0x7632 : 0x5410) << (14 - 2 * g);
-                            b[q][0][k] = two & PAIR;
-                            b[q][1][k] = two >> 1 & PAIR;
-                        }
+                    each<TAKEN, 2>([&](int q, int k) {
+                        const word two = __byte_perm(coming[2 * k][q / 2], coming[2 * k + 1][q / 2],
+                                                     q % 2 ? 0x7632 : 0x5410) << (14 - 2 * g);
+                        b[q][0][k] = two & PAIR;
+                        b[q][1][k] = two >> 1 & PAIR;
+                    });
                     fetch(from + warp * TILE + 16 * (rows + 1));
-#pragma unroll
-                    for (int part = 0; part < 3; ++part) {
+                    each<3>([&](int part) {
                         uint4 lies[2];
-#pragma unroll
-                        for (int m = 0; m < 2; ++m) lies[m] = parts_of(region, chunk, rows, m, part)[lane_of()];
-#pragma unroll
-                        for (int q = 0; q < TAKEN; ++q)
-#pragma unroll
-                            for (int odd = 0; odd < 2; ++odd)
-#pragma unroll
-                                for (int m = 0; m < 2; ++m) {
-                                    const word a[4] = {lies[m].x, lies[m].z, lies[m].y, lies[m].w};
-                                    multiply(tile[q][odd][m], a, b[q][odd][0], b[q][odd][1]);
-                                }
-                    }
-                }
-#pragma unroll
-                for (int q = 0; q < TAKEN; ++q)
-#pragma unroll
-                    for (int odd = 0; odd < 2; ++odd)
-#pragma unroll
-                        for (int k = 0; k < 8; ++k) whole[q][odd][k / 4][k % 4] += 0.5f * tile[q][odd][k / 4][k % 4];
+                        each<2>([&](int m) { lies[m] = parts_of(region, chunk, rows, m, part)[lane_of()]; });
+                        each<TAKEN, 2, 2>([&](int q, int odd, int m) {
+                            const word a[4] = {lies[m].x, lies[m].z, lies[m].y, lies[m].w};
+                            multiply(tile[q][odd][m], a, b[q][odd][0], b[q][odd][1]);
+                        });
+                    });
+                });
+                each<TAKEN, 2, 8>([&](int q, int odd, int k) {
+                    whole[q][odd][k / 4][k % 4] += 0.5f * tile[q][odd][k / 4][k % 4];
+                });
             }
-#pragma unroll
-            for (int q = 0; q < TAKEN; ++q)
-#pragma unroll
-                for (int odd = 0; odd < 2; ++odd)
-#pragma unroll
-                    for (int m = 0; m < 2; ++m) {
-                        const float(&v)[4] = whole[q][odd][m];
-                        if (slice + q < SLICES)
-                            sums[hot_at(chunk, slice + q, odd, m, lane_of())] = make_float4(v[0], v[1], v[2], v[3]);
-                    }
+            each<TAKEN, 2, 2>([&](int q, int odd, int m) {
+                if (slice + q < SLICES) sums[hot_at(chunk, slice + q, odd, m, lane_of())] = gathered(whole[q][odd][m]);
+            });
         }
     }
 }
@@ -517,95 +429,64 @@ constexpr int LAST = chunks(DEPTH);
 
 // A chunk of layer l of the tile in the region.
 template <int l> __device__ inline void neurons(float *net, float *region, int chunk, float (&h)[8][8]) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    each<8>([&](int i) {
         const float b = net[shared_bias_at(l) + chunk * CHUNK + neuron(i)];
-#pragma unroll
-        for (int s = 0; s < 8; ++s) h[i][s] = b;
-    }
+        each<8>([&](int s) { h[i][s] = b; });
+    });
     if constexpr (l == 1 && HOT > 0) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                float sum[4];
-                spread(sum, quad(region + DELTA_AT + (chunk * CHUNK + neuron(i)) * PITCH + first_row() + 32 * half));
-#pragma unroll
-                for (int s = 0; s < 4; ++s) h[i][4 * half + s] += sum[s];
-            }
+        each<8, 2>([&](int i, int half) {
+            float sum[4];
+            spread(sum, quad(region + DELTA_AT + (chunk * CHUNK + neuron(i)) * PITCH + first_row() + 32 * half));
+            each<4>([&](int s) { h[i][4 * half + s] += sum[s]; });
+        });
     }
     product<WIDTH[l - 1], pitch(l)>(h, net + by_inputs_at(l) + chunk * CHUNK, region + layer_at(l - 1));
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-#pragma unroll
-        for (int s = 0; s < 8; ++s) h[i][s] = act(h[i][s]);
+    each<8, 8>([&](int i, int s) { h[i][s] = act(h[i][s]); });
 }
 
 // Layers l to DEPTH of the tile in the region: the last stays in h, the others go to the region.
 template <int l> __device__ inline void forward(float *net, float *region, float (&h)[LAST][8][8]) {
     if constexpr (l == DEPTH) {
-#pragma unroll
-        for (int chunk = 0; chunk < LAST; ++chunk) neurons<l>(net, region, chunk, h[chunk]);
+        each<LAST>([&](int chunk) { neurons<l>(net, region, chunk, h[chunk]); });
     } else {
-#pragma unroll
-        for (int chunk = 0; chunk < chunks(l); ++chunk) {
+        each<chunks(l)>([&](int chunk) {
             neurons<l>(net, region, chunk, h[0]);
             put(region + layer_at(l) + chunk * CHUNK * PITCH, h[0]);
-        }
+        });
         __syncwarp();
         forward<l + 1>(net, region, h);
     }
 }
 
 __device__ inline void logits_of(float *net, float (&h)[LAST][8][8], float (&z)[8]) {
-#pragma unroll
-    for (int s = 0; s < 8; ++s) z[s] = 0.0f;
-#pragma unroll
-    for (int chunk = 0; chunk < LAST; ++chunk)
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const float w = net[OUTPUT_AT + chunk * CHUNK + neuron(i)];
-#pragma unroll
-            for (int s = 0; s < 8; ++s) z[s] = fmaf(w, h[chunk][i][s], z[s]);
-        }
-#pragma unroll
-    for (int s = 0; s < 8; ++s) z[s] = over_neurons(z[s]) + net[OUTPUT_BIAS_AT];
+    each<8>([&](int s) { z[s] = 0.0f; });
+    each<LAST, 8>([&](int chunk, int i) {
+        const float w = net[OUTPUT_AT + chunk * CHUNK + neuron(i)];
+        each<8>([&](int s) { z[s] = fmaf(w, h[chunk][i][s], z[s]); });
+    });
+    each<8>([&](int s) { z[s] = over_neurons(z[s]) + net[OUTPUT_BIAS_AT]; });
 }
 
 // d holds the loss's derivative by layer l's sums: add its share to the gradient, and go down.
 template <int l>
 __device__ inline void backward(float *net, float *region, float (&d)[chunks(l)][8][8], Gradient &gradient) {
-#pragma unroll
-    for (int chunk = 0; chunk < chunks(l); ++chunk) {
+    each<chunks(l)>([&](int chunk) {
         put(region + DELTA_AT + chunk * CHUNK * PITCH, d[chunk]);
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-#pragma unroll
-            for (int s = 0; s < 8; ++s) gradient.bias[bias_share_at(l) + 8 * chunk + i] += d[chunk][i][s];
-    }
+        each<8, 8>([&](int i, int s) { gradient.bias[bias_share_at(l) + 8 * chunk + i] += d[chunk][i][s]; });
+    });
     __syncwarp();
     outer<l>(gradient, region);
     if constexpr (l > 1) {
-        float below[chunks(l - 1)][8][8];
-#pragma unroll
-        for (int chunk = 0; chunk < chunks(l - 1); ++chunk) {
-#pragma unroll
-            for (int i = 0; i < 8; ++i)
-#pragma unroll
-                for (int s = 0; s < 8; ++s) below[chunk][i][s] = 0.0f;
+        float below[chunks(l - 1)][8][8] = {};
+        each<chunks(l - 1)>([&](int chunk) {
             product<WIDTH[l], pitch(l - 1)>(below[chunk], net + by_outputs_at(l) + chunk * CHUNK, region + DELTA_AT);
-#pragma unroll
-            for (int i = 0; i < 8; ++i)
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    float h[4];
-                    float *layer = region + layer_at(l - 1) + (chunk * CHUNK + neuron(i)) * PITCH;
-                    spread(h, quad(layer + first_row() + 32 * half));
-#pragma unroll
-                    for (int s = 0; s < 4; ++s)
-                        below[chunk][i][4 * half + s] = slope(below[chunk][i][4 * half + s], h[s]);
-                }
-        }
+            each<8, 2>([&](int i, int half) {
+                float h[4];
+                float *layer = region + layer_at(l - 1) + (chunk * CHUNK + neuron(i)) * PITCH;
+                spread(h, quad(layer + first_row() + 32 * half));
+                each<4>([&](int s) { below[chunk][i][4 * half + s] = slope(below[chunk][i][4 * half + s], h[s]); });
+            });
+        });
         __syncwarp();
         backward<l - 1>(net, region, below, gradient);
     } else if constexpr (HOT > 0) put_parts(region, d);
@@ -618,7 +499,7 @@ __device__ inline void load_rows(float *region, const float *X, int pitch, int f
     for (int c = lane_of(); c < DENSE * (TILE / 4); c += LANES) {
         const int feature = c / (TILE / 4), s = c % (TILE / 4) * 4;
         const float *from = X + (size_t)feature * pitch + first + s;
-        quad(region + feature * PITCH + s) = *reinterpret_cast<const float4 *>(from);
+        quad(region + feature * PITCH + s) = quad(from);
     }
     __syncwarp();
 }
@@ -631,11 +512,9 @@ __device__ inline void gather_rows(float *region, const float *X, const int *ord
         const float *from = X + (size_t)order[min(first + s, end - 1)] * DENSE_PADDED;
 #pragma unroll
         for (int feature = 0; feature < DENSE_PADDED; feature += 4) {
-            const float4 x = *reinterpret_cast<const float4 *>(from + feature);
-            region[feature * PITCH + s] = x.x;
-            region[(feature + 1) * PITCH + s] = x.y;
-            region[(feature + 2) * PITCH + s] = x.z;
-            region[(feature + 3) * PITCH + s] = x.w;
+            float x[4];
+            spread(x, quad(from + feature));
+            each<4>([&](int k) { region[(feature + k) * PITCH + s] = x[k]; });
         }
     }
     __syncwarp();
@@ -654,64 +533,50 @@ __device__ inline void train_tile(const Work &work, float *net, float *region, c
             return GATHER ? order[place] : place;
         });
     word y = 0;
-#pragma unroll
-    for (int s = 0; s < 8; ++s) {
+    each<8>([&](int s) {
         const int place = min(first + row(s), end - 1), i = GATHER ? order[place] : place;
         y |= (labels[i / 32] >> i % 32 & 1) << s;
-    }
+    });
     float h[LAST][8][8], delta[8];
     forward<1>(net, region, h);
     logits_of(net, h, delta);
-#pragma unroll
-    for (int s = 0; s < 8; ++s) {
+    each<8>([&](int s) {
         delta[s] = first + row(s) < end ? (sigmoid(delta[s]) - (float)(y >> s & 1)) * scale : 0.0f;
         gradient.output_bias += delta[s];
-    }
-#pragma unroll
-    for (int chunk = 0; chunk < LAST; ++chunk)
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const float w = net[OUTPUT_AT + chunk * CHUNK + neuron(i)];
-            float &g = gradient.output[8 * chunk + i];
-#pragma unroll
-            for (int s = 0; s < 8; ++s) {
-                g = fmaf(delta[s], h[chunk][i][s], g);
-                h[chunk][i][s] = slope(w * delta[s], h[chunk][i][s]);
-            }
-        }
+    });
+    each<LAST, 8>([&](int chunk, int i) {
+        const float w = net[OUTPUT_AT + chunk * CHUNK + neuron(i)];
+        float &g = gradient.output[8 * chunk + i];
+        each<8>([&](int s) {
+            g = fmaf(delta[s], h[chunk][i][s], g);
+            h[chunk][i][s] = slope(w * delta[s], h[chunk][i][s]);
+        });
+    });
     backward<DEPTH>(net, region, h, gradient);
 }
 
 // Write the warp's gradient over its region.
 template <int l> __device__ inline void deposit(Gradient &gradient, float *region) {
-#pragma unroll
-    for (int chunk = 0; chunk < chunks(l); ++chunk) {
-#pragma unroll
-        for (int i = 0; i < OUTER_ROWS; ++i)
-#pragma unroll
-            for (int j = 0; j < columns(l); ++j) {
-                const int out = chunk * CHUNK + outer_row() + ROW_GROUPS * i, in = outer_column() + 4 * j;
-                if (out < WIDTH[l] && in < WIDTH[l - 1])
-                    region[slot_at(l) + out * WIDTH[l - 1] + in] =
-                        gradient.matrix[share_at(l) + (chunk * OUTER_ROWS + i) * stored(l) + j];
-            }
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
+    each<chunks(l)>([&](int chunk) {
+        each<OUTER_ROWS, columns(l)>([&](int i, int j) {
+            const int out = chunk * CHUNK + outer_row() + ROW_GROUPS * i, in = outer_column() + 4 * j;
+            if (out < WIDTH[l] && in < WIDTH[l - 1])
+                region[slot_at(l) + out * WIDTH[l - 1] + in] =
+                    gradient.matrix[share_at(l) + (chunk * OUTER_ROWS + i) * stored(l) + j];
+        });
+        each<8>([&](int i) {
             const float b = over_rows(gradient.bias[bias_share_at(l) + 8 * chunk + i]);
             const int out = chunk * CHUNK + neuron(i);
             if (first_row() == 0 && out < WIDTH[l]) region[slot_at(l) + WIDTH[l] * WIDTH[l - 1] + out] = b;
-        }
-    }
+        });
+    });
     if constexpr (l < DEPTH) deposit<l + 1>(gradient, region);
     else {
-#pragma unroll
-        for (int chunk = 0; chunk < LAST; ++chunk)
-#pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                const float w = over_rows(gradient.output[8 * chunk + i]);
-                const int in = chunk * CHUNK + neuron(i);
-                if (first_row() == 0 && in < WIDTH[DEPTH]) region[slot_at(DEPTH + 1) + in] = w;
-            }
+        each<LAST, 8>([&](int chunk, int i) {
+            const float w = over_rows(gradient.output[8 * chunk + i]);
+            const int in = chunk * CHUNK + neuron(i);
+            if (first_row() == 0 && in < WIDTH[DEPTH]) region[slot_at(DEPTH + 1) + in] = w;
+        });
         const float b = over_rows(gradient.output_bias);
         if (lane_of() == 0) region[slot_at(DEPTH + 1) + WIDTH[DEPTH]] = b;
     }
@@ -756,47 +621,48 @@ __device__ inline void adam(float *net, float *moments, float4 *hot, double lear
     };
     each_number([&](int p, int at, int also, int slot) {
         float g = 0.0f;
-#pragma unroll
-        for (int warp = 0; warp < WARPS; ++warp) g += net[REGIONS_AT + warp * REGION + slot];
+        each<WARPS>([&](int warp) { g += net[REGIONS_AT + warp * REGION + slot]; });
         net[at] = net[also] = net[at] - step(g, moments[p], moments[NUMBERS + p]);
     });
-    if constexpr (HOT > 0)
-        each_hot(net, [&](float (&numbers)[2][2][2][2], int chunk, int w, int m, int lane) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int c = i / 2, odd = i % 2, at = hot_at(chunk, 2 * w + c, odd, m, lane);
-                if (2 * w + c >= SLICES) continue;
-                float g[4], mean[4], square[4];
-                spread(g, hot[at]);
-                spread(mean, hot[HOT_NUMBERS / 4 + at]);
-                spread(square, hot[HOT_NUMBERS / 2 + at]);
-#pragma unroll
-                for (int k = 0; k < 4; ++k) numbers[1 - k % 2][k / 2][1 - odd][c] -= step(g[k], mean[k], square[k]);
-                hot[HOT_NUMBERS / 4 + at] = make_float4(mean[0], mean[1], mean[2], mean[3]);
-                hot[HOT_NUMBERS / 2 + at] = make_float4(square[0], square[1], square[2], square[3]);
-            }
-            return true;
+    each_hot(net, [&](float (&numbers)[2][2][2][2], int chunk, int w, int m, int lane) {
+        each<2, 2>([&](int c, int odd) {
+            const int at = hot_at(chunk, 2 * w + c, odd, m, lane);
+            if (2 * w + c >= SLICES) return;
+            float g[4], mean[4], square[4];
+            spread(g, hot[at]);
+            spread(mean, hot[HOT_NUMBERS / 4 + at]);
+            spread(square, hot[HOT_NUMBERS / 2 + at]);
+            each<4>([&](int k) { numbers[1 - k % 2][k / 2][1 - odd][c] -= step(g[k], mean[k], square[k]); });
+            hot[HOT_NUMBERS / 4 + at] = gathered(mean);
+            hot[HOT_NUMBERS / 2 + at] = gathered(square);
         });
+        return true;
+    });
+}
+
+// The logits of TILE rows of a table of n from `first` on.
+__device__ inline void judge(float *net, float *region, const float *X, const word *bits, int n, int first,
+                             float (&z)[8]) {
+    load_rows(region, X, padded(n), first);
+    if constexpr (HOT > 0) add_hot(net, region, bits, [&](int s) { return min(first + s, n - 1); });
+    float h[LAST][8][8];
+    forward<1>(net, region, h);
+    logits_of(net, h, z);
 }
 
 // The mean loss on the validation rows; the same number in every thread.
 __device__ inline float validate(const Work &work, float *net, float *region) {
     double sum = 0.0;
     for (int first = threadIdx.x / LANES * TILE; first < work.n_val; first += WARPS * TILE) {
-        load_rows(region, work.X_val, padded(work.n_val), first);
-        if constexpr (HOT > 0)
-            add_hot(net, region, work.bits_val, [&](int s) { return min(first + s, work.n_val - 1); });
-        float h[LAST][8][8], z[8], loss = 0.0f;
-        forward<1>(net, region, h);
-        logits_of(net, h, z);
-#pragma unroll
-        for (int s = 0; s < 8; ++s) {
+        float z[8], loss = 0.0f;
+        judge(net, region, work.X_val, work.bits_val, work.n_val, first, z);
+        each<8>([&](int s) {
             const int i = first + row(s);
             if (i < work.n_val && first_neuron() == 0) {
                 const float y = work.y_val[i / 32] >> i % 32 & 1;
                 loss += (1.0f - y) * z[s] - (fminf(z[s], 0.0f) - log1pf(expf(-fabsf(z[s]))));
             }
-        }
+        });
         sum += loss;
     }
     for (int step = 1; step < LANES; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
@@ -826,11 +692,9 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
         net[at] = net[also] = best[p] = start[p];
         moments[p] = moments[NUMBERS + p] = 0.0f;
     });
-    if constexpr (HOT > 0) {
-        for (int i = threadIdx.x; i < HOT_NUMBERS / 2; i += THREADS)
-            hot[HOT_NUMBERS / 4 + i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        each_hot_number(net, true, [&](float &w, int p) { w = best[p] = start[p]; });
-    }
+    for (int i = threadIdx.x; HOT > 0 && i < HOT_NUMBERS / 2; i += THREADS)
+        hot[HOT_NUMBERS / 4 + i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    each_hot_number(net, true, [&](float &w, int p) { w = best[p] = start[p]; });
     __syncthreads();
 
     Steps steps = {1.0, 1.0};
@@ -865,7 +729,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
             best_loss = loss;
             best_epoch = epoch;
             each_number([&](int p, int at, int, int) { best[p] = net[at]; });
-            if constexpr (HOT > 0) each_hot_number(net, false, [&](float &w, int p) { best[p] = w; });
+            each_hot_number(net, false, [&](float &w, int p) { best[p] = w; });
         }
         if (stopping) return false;
         if (epoch - best_epoch >= work.patience || epoch >= work.max_epochs) break;
@@ -877,7 +741,7 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
     }
     __syncthreads();
     each_number([&](int p, int at, int also, int) { net[at] = net[also] = best[p]; });
-    if constexpr (HOT > 0) each_hot_number(net, true, [&](float &w, int p) { w = best[p]; });
+    each_hot_number(net, true, [&](float &w, int p) { w = best[p]; });
     __syncthreads();
     return true;
 }
@@ -885,16 +749,12 @@ __device__ inline bool train(const Work &work, int k, float *net, float *region,
 // The logits of the people, by the network in shared memory.
 __device__ inline void ask(const Work &work, int k, float *net, float *region) {
     for (int first = threadIdx.x / LANES * TILE; first < work.n_people; first += WARPS * TILE) {
-        load_rows(region, work.people, padded(work.n_people), first);
-        if constexpr (HOT > 0)
-            add_hot(net, region, work.bits_people, [&](int s) { return min(first + s, work.n_people - 1); });
-        float h[LAST][8][8], z[8];
-        forward<1>(net, region, h);
-        logits_of(net, h, z);
-#pragma unroll
-        for (int s = 0; s < 8; ++s)
+        float z[8];
+        judge(net, region, work.people, work.bits_people, work.n_people, first, z);
+        each<8>([&](int s) {
             if (first + row(s) < work.n_people && first_neuron() == 0)
                 work.logits[(size_t)k * work.n_people + first + row(s)] = z[s];
+        });
     }
 }
 

@@ -1,35 +1,28 @@
 """One kernel launch trains thousands of networks on a CUDA GPU.
 
-A block of threads takes a network, trains it from the first epoch to the last (forward, backward,
-Adam, validation, early stopping, and the logits of the people at the end), then takes the next.
-Nothing returns to the host in between, and blocks share nothing but the queue: a network's result
-is bit for bit the same whatever is trained beside it. All arithmetic is float32.
+A block of threads takes a network, trains it from the first epoch to the last (forward, backward, Adam, validation,
+early stopping, and the logits of the people at the end), then takes the next. Nothing returns to the host in between,
+and blocks share nothing but the queue: a network's result is bit for bit the same whatever is trained beside it. All
+arithmetic is float32. The host looks in now and then for progress, and can tell the kernel to stop after the epoch.
 
-Layout. The network stays in the block's shared memory. The rows stream from L2, where all blocks
-find the same X. Each warp takes a tile of 64 rows through the whole network on its own, without
-waiting for the other warps:
+The network stays in the block's shared memory; the rows stream from L2, where all blocks find the same X. Each warp
+takes a tile of 64 rows through the whole network on its own, without waiting for the other warps:
 
     tile of X ──W₁──▸ H₁ ──W₂──▸ H₂ ──w──▸ logits ──▸ derivatives D₂ ──W₂ᵀ──▸ D₁
                                               gradients: D₂·H₁ᵀ, D₁·Xᵀ
 
-A tile's layers lie in shared memory feature by feature, `[width × 64]`. A lane computes 8 neurons
-× 8 rows of a layer from 16 numbers per step of the sum; and 4 × 8 entries of a gradient, which it
-keeps in registers over all tiles of a batch. At the end of a batch the warps' gradients are added
-in the warps' order, and every thread does Adam's step for its share of the weights. Adam's moments
-and the labels, one bit each, lie in global memory, one set per block.
-
-Layers wider than 32 neurons are worked on 32 at a time; their gradients do not fit in registers and lie in memory of
-the thread's own.
+A tile's layers lie in shared memory feature by feature, `[width × 64]`. A lane computes 8 neurons × 8 rows of a layer
+from 16 numbers per step of the sum; and 4 × 8 entries of a gradient, which it keeps in registers over all tiles of a
+batch. At the end of a batch the warps' gradients are added in the warps' order, and every thread does Adam's step for
+its share of the weights. Adam's moments and the labels, one bit each, lie in global memory, one set per block. Layers
+wider than 32 neurons are worked on 32 at a time; their gradients lie in memory of the thread's own.
 
 Wide tables are mostly one-hot. Inputs of 0 and 1 are kept as bits and multiplied by the tensor cores, which take 16-bit
 numbers: 0 and 1 are such numbers, and W₁ and D₁ are sums of three of them, exactly, so that no product is rounded. For
 their gradient the warps wait for each other after every tile, and each adds all tiles' D₁ for inputs of its own.
 
-The host looks in now and then for progress, and can tell the kernel to stop after the epoch.
-
-Networks of 1 to 3 hidden layers fit this plan as long as they and some warps' tiles find room in shared memory:
-`can_train` says.
-CUDA C++ is compiled when it is first used, by the NVRTC library that comes with PyTorch.
+`can_train` says which networks fit this plan. CUDA C++ is compiled when it is first used, by the NVRTC library that
+comes with PyTorch.
 """
 
 from __future__ import annotations
@@ -49,9 +42,9 @@ import torch
 from torch import Tensor
 
 from butfor.errors import EngineError
-from butfor.learn.protocols import FlipSet, Floats, Progress
+from butfor.learn.protocols import Floats, Progress
 from butfor.mlp.launchplan import TILE, Inputs, Plan, inputs_of
-from butfor.mlp.recipe import Recipe, Rows
+from butfor.mlp.recipe import Job, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 
 DEEPEST = 3
@@ -60,8 +53,9 @@ MOST_ORDER_BYTES = 2**31
 """Minibatch orders of all epochs lie on the device; longer trainings go to the stacked tensors."""
 
 
-def can_train(recipe: Recipe, rows: Rows, people: Floats, device: torch.device) -> bool:
+def can_train(job: Job, device: torch.device) -> bool:
     """Whether this plan applies to these networks, rows, people and device."""
+    recipe, rows = job.recipe, job.rows
     return (
         device.type == "cuda"
         and recipe.outputs == 1
@@ -70,49 +64,39 @@ def can_train(recipe: Recipe, rows: Rows, people: Floats, device: torch.device) 
         and _order_bytes(recipe, rows.n) <= MOST_ORDER_BYTES
         and all(np.isin(y, (0, 1)).all() for y in (rows.y, rows.y_val))
         and nvrtc() is not None
-        and Plan.of(recipe, rows, inputs_of(rows, people), device) is not None
+        and Plan.of(recipe, rows, inputs_of(rows, job.people), device) is not None
     )
 
 
-def parts(recipe: Recipe, n: int, seeds: Sequence[int]) -> list[slice]:
+def parts(job: Job) -> list[slice]:
     """What goes into one launch each: trainings whose seeds' batch orders fit on the device together; as a rule,
     everything."""
-    most = len(seeds) if recipe.batch_size is None else max(1, MOST_ORDER_BYTES // _order_bytes(recipe, n))
+    most = MOST_ORDER_BYTES // max(1, _order_bytes(job.recipe, job.rows.n))
     starts, held = [0], set[int]()
-    for k, seed in enumerate(seeds):
+    for k, seed in enumerate(job.seeds):
         if seed not in held and len(held) == most:
             starts.append(k)
             held.clear()
         held.add(seed)
-    return [slice(*ends) for ends in pairwise([*starts, len(seeds)])]
+    return [slice(*ends) for ends in pairwise([*starts, len(job.seeds)])]
 
 
 def _order_bytes(recipe: Recipe, n: int) -> int:
     return 0 if recipe.batch_size is None else 4 * recipe.max_epochs * n
 
 
-def train(
-    recipe: Recipe,
-    rows: Rows,
-    flip_sets: Sequence[FlipSet],
-    seeds: Sequence[int],
-    people: Floats,
-    device: torch.device,
-    progress: Progress | None = None,
-    weights: bool = True,
-) -> tuple[np.ndarray, ...]:
-    """The fields of `Fits` for one network per flip set and seed. `weights`: whether to bring the networks themselves
-    back, which takes a while."""
+def train(job: Job, device: torch.device, weights: bool = True) -> tuple[np.ndarray, ...]:
+    """The fields of `Fits`. `weights`: whether to bring the networks themselves back, which takes a while."""
     with torch.cuda.device(device):
-        inputs = inputs_of(rows, people)
-        plan = Plan.of(recipe, rows, inputs, device)
+        inputs = inputs_of(job.rows, job.people)
+        plan = Plan.of(job.recipe, job.rows, inputs, device)
         assert plan is not None, "can_train comes first"
         kernel = compiled(plan, torch.cuda.current_device())
-        work, tensors = prepare(recipe, rows, flip_sets, seeds, people, plan, inputs, device)
+        work, tensors = prepare(job, plan, inputs, device)
         torch.cuda.synchronize()  # all inputs are in place before another stream looks at `control`
-        kernel.launch(work, min(plan.slots, len(flip_sets)))
-        _watch(tensors["control"], progress)
-    trained = inputs.usual_order(tensors["weights"], recipe.hidden[0]) if weights else tensors["weights"][:, :0]
+        kernel.launch(work, min(plan.slots, len(job.flip_sets)))
+        _watch(tensors["control"], job.progress)
+    trained = inputs.usual_order(tensors["weights"], job.recipe.hidden[0]) if weights else tensors["weights"][:, :0]
     logits, kept, ran, losses = (tensors[name] for name in ("logits", "best_epochs", "epochs", "losses"))
     return tuple(tensor.cpu().numpy() for tensor in (logits, kept, ran, losses, trained))
 
@@ -134,20 +118,12 @@ class Work(ctypes.Structure):
     ]
 
 
-def prepare(
-    recipe: Recipe,
-    rows: Rows,
-    flip_sets: Sequence[FlipSet],
-    seeds: Sequence[int],
-    people: Floats,
-    plan: Plan,
-    inputs: Inputs,
-    device: torch.device,
-) -> tuple[Work, dict[str, Tensor]]:
+def prepare(job: Job, plan: Plan, inputs: Inputs, device: torch.device) -> tuple[Work, dict[str, Tensor]]:
     """The kernel's argument, and the tensors it points to, which must outlive the launch."""
-    K, blocks = len(flip_sets), min(plan.slots, len(flip_sets))
-    flips = [i for one in flip_sets for i in one]
-    each, seed_of = np.unique(seeds, return_inverse=True)
+    recipe, rows, people = job.recipe, job.rows, job.people
+    K, blocks = len(job.flip_sets), min(plan.slots, len(job.flip_sets))
+    flips = [i for one in job.flip_sets for i in one]
+    each, seed_of = np.unique(job.seeds, return_inverse=True)
     recipes = [replace(recipe, seed=int(seed)) for seed in each]
     orders = [torch.zeros(1, dtype=torch.int32)] if recipe.batch_size is None else drawn_orders(recipes, rows.n)
     given = {
@@ -155,7 +131,7 @@ def prepare(
         "starts": inputs.kernel_order(torch.stack([packed_start(one, rows.d) for one in recipes]), recipe.hidden[0]),
         "bits_people": inputs.bits(people),
         "flips": torch.tensor(flips or [0], dtype=torch.int32),
-        "flip_ends": torch.tensor(np.cumsum([0, *map(len, flip_sets)]), dtype=torch.int32),
+        "flip_ends": torch.tensor(np.cumsum([0, *map(len, job.flip_sets)]), dtype=torch.int32),
         "seed_of": torch.tensor(seed_of, dtype=torch.int32),
         "orders": torch.cat(orders),
     }
@@ -272,8 +248,6 @@ class Kernel:
         self._call("cuFuncSetAttribute", self.function, shared_carveout_percent, 100)
 
     def launch(self, work: Work, blocks: int) -> None:
-        if blocks == 0:
-            return
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(work))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         grid, block = (blocks, 1, 1), (32 * self.plan.warps, 1, 1)

@@ -1,13 +1,14 @@
 """What the learning algorithm L is given and what it gives back.
 
-`Recipe` holds L's settings, `Rows` the numbers it learns from, a *flip set* says which labels
-are turned, `Network` is one trained f, and `Fits` what an engine returns for many flip sets.
+`Recipe` holds L's settings, `Rows` the numbers it learns from, a *flip set* says which labels are turned, `Network` is
+one trained f, `Job` what an engine is asked for, and `Fits` what it returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import Floats
+from butfor.learn.protocols import FlipSet, Floats, Progress
 from butfor.learn.question import Question, decides_one
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
+"""By the names that torch has for them."""
+THRESHOLDS = {"relu": 0.0, "tanh": 0.0, "sigmoid": 0.5}
+"""A neuron is active where its output is above this: for all three, where its input is above 0."""
 MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
 """Beyond these a network is a slip of the pen: thousands of them are trained for an answer."""
 LAST_SEED = 2**62
@@ -69,8 +73,7 @@ class Recipe:
 
     def parameters(self, inputs: int) -> int:
         """How many numbers one network has."""
-        widths = self.widths(inputs)
-        return sum(out * (into + 1) for into, out in pairwise(widths))
+        return sum(out * (into + 1) for into, out in pairwise(self.widths(inputs)))
 
     def to_dict(self) -> dict[str, Any]:
         settings = asdict(self) | {"hidden": list(self.hidden)}
@@ -139,36 +142,63 @@ class Network:
     def activation(self) -> str:
         return self.recipe.activation
 
-    def hidden_layers(self, X: Floats) -> list[Floats]:
-        """The hidden neurons' outputs for rows `X`, one array `[rows × width]` per layer."""
-        return self._forward(X)[:-1]
-
     def logits(self, X: Floats) -> Floats:
         """f before the sigmoid, `[rows]`; class 1 where it is above 0. Of more than two classes, before the softmax,
         `[rows × classes]`; the class with the highest one."""
-        outputs = self._forward(X)[-1]
+        outputs = self.layers(X)[-1]
         return outputs[:, 0] if self.recipe.outputs == 1 else outputs
 
     def predict(self, X: Floats) -> NDArray[np.int64]:
         logits = self.logits(X)
         return decides_one(logits).astype(np.int64) if logits.ndim == 1 else logits.argmax(axis=1)
 
-    def _forward(self, X: Floats) -> list[Floats]:
+    def layers(self, X: Floats) -> list[Floats]:
+        """The outputs of every layer for rows `X`, `[rows × width]` each."""
         import torch
         from torch.nn.functional import linear
 
-        from butfor.mlp.onethread import ACTIVATION_MODULES, one_thread
-
-        act = ACTIVATION_MODULES[self.activation]()
         outputs = []
         with one_thread(), torch.no_grad():
             h = torch.from_numpy(np.array(X, dtype=np.float32, order="C"))
             for layer, (W, b) in enumerate(zip(self.weights, self.biases, strict=True)):
                 h = linear(h, torch.from_numpy(W), torch.from_numpy(b))
                 if layer < len(self.weights) - 1:
-                    h = act(h)
+                    h = getattr(torch, self.activation)(h)
                 outputs.append(h.numpy())
         return outputs
+
+    def active(self, X: Floats, threshold: float | None = None) -> list[NDArray[np.bool_]]:
+        """b(x): which hidden neurons are active, `[rows × width]` per layer."""
+        limit = THRESHOLDS[self.activation] if threshold is None else threshold
+        return [layer > limit for layer in self.layers(X)[:-1]]
+
+    def linearized(self, X: Floats, contrast: Floats | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Around a row a ReLU network is a linear function (section 2 of the paper): keep the weights between active
+        neurons and multiply the layers. θ `[rows × inputs]` and bias `[rows]`, with θ·x + bias the logit of each row of
+        `X`; of several outputs their sum, as `contrast [rows × outputs]` counts them."""
+        counted = np.ones((len(X), 1)) if contrast is None else contrast.astype(np.float64)
+        theta = counted @ self.weights[-1].astype(np.float64)
+        bias = counted @ self.biases[-1].astype(np.float64)
+        for W, b, active in reversed(list(zip(self.weights, self.biases, self.active(X), strict=False))):
+            theta *= active
+            bias += theta @ b.astype(np.float64)
+            theta = theta @ W.astype(np.float64)
+        return theta, bias
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Networks to be trained, one per flip set and seed, and the people that each is asked about."""
+
+    recipe: Recipe
+    rows: Rows
+    flip_sets: Sequence[FlipSet]
+    seeds: Sequence[int]
+    people: Floats
+    progress: Progress | None = None
+
+    def part(self, which: slice) -> Job:
+        return replace(self, flip_sets=self.flip_sets[which], seeds=self.seeds[which])
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,10 +229,21 @@ class Fits:
         """The logits, NaN where no epoch was kept: training diverged, and the initial weights are nobody's answer."""
         return np.where((self.best_epoch > 0)[:, None], self.logits, np.float32(np.nan))
 
-    def network(self, k: int, recipe: Recipe, inputs: int) -> Network:
-        """The k-th network, unpacked."""
-        ended = self.best_epoch[k], self.epochs[k], self.validation_loss[k]
-        return Network.unpacked(self.weights[k], recipe, inputs, *ended)
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Small networks train 20 to 50 times slower on several intra-op threads, and not bitwise alike. And where torch
+    hands every product to oneDNN (on ARM), preparing the call takes longer than the product: its own BLAS is used."""
+    import torch
+
+    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
+    torch.set_num_threads(1)
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.backends.mkldnn.enabled = onednn
 
 
 def _brief(hidden: tuple[int, ...]) -> str:

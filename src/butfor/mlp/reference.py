@@ -10,16 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.optim.adam import adam
 
-from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import GENERATOR
-from butfor.mlp.onethread import ACTIVATION_MODULES, one_thread
-from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Fits, Network, Recipe, Rows, pack
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread
+
+ACTIVATION_MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "relu": lambda gradient, output: torch.ops.aten.threshold_backward(gradient, output, 0),
+    "tanh": torch.ops.aten.tanh_backward,
+    "sigmoid": torch.ops.aten.sigmoid_backward,
+}
+"""A gradient by an activation's output ↦ by its input: autograd's own operations, for those that call them directly."""
 
 KEPT_STARTS, KEPT_PARAMETERS = 256, 2**16
 """Initial networks that are kept, and how large each may be: 64 MiB at the most."""
@@ -28,27 +33,26 @@ KEPT_STARTS, KEPT_PARAMETERS = 256, 2**16
 def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:
     """Step 1: seed, then a stack of Linear layers with PyTorch's default initialisation."""
     layers: list[nn.Module] = []
-    widths = recipe.widths(inputs)
     with GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        for into, out in pairwise(widths):
+        for into, out in pairwise(recipe.widths(inputs)):
             layers += [nn.Linear(into, out), ACTIVATION_MODULES[recipe.activation]()]
     return nn.Sequential(*layers[:-1])
 
 
-def packed_start(recipe: Recipe, inputs: int) -> torch.Tensor:
+def packed_start(recipe: Recipe, inputs: int) -> Tensor:
     """The initial numbers in one vector, to read and not to write: a seed's are asked for again and again."""
     return (_kept_start if recipe.parameters(inputs) <= KEPT_PARAMETERS else _start)(recipe, inputs)
 
 
-def _start(recipe: Recipe, inputs: int) -> torch.Tensor:
+def _start(recipe: Recipe, inputs: int) -> Tensor:
     return torch.cat([tensor.flatten() for tensor in initial_network(recipe, inputs).state_dict().values()])
 
 
 _kept_start = lru_cache(maxsize=KEPT_STARTS)(_start)
 
 
-def batch_orders(recipe: Recipe, n: int) -> Iterator[torch.Tensor]:
+def batch_orders(recipe: Recipe, n: int) -> Iterator[Tensor]:
     """Step 2: one order of the training rows per epoch, without end."""
     generator = torch.Generator().manual_seed(recipe.seed)
     while True:
@@ -88,13 +92,13 @@ class Adam:
     """`torch.optim.Adam` by the function that its `step` calls: making the class itself imports PyTorch's compiler,
     which takes longer than the audit of one person."""
 
-    def __init__(self, parameters: Iterable[torch.Tensor], learning_rate: float) -> None:
+    def __init__(self, parameters: Iterable[Tensor], learning_rate: float) -> None:
         self._parameters = list(parameters)
         self._learning_rate = learning_rate
         self._means, self._squares = ([torch.zeros_like(p) for p in self._parameters] for _ in range(2))
         self._steps = [torch.tensor(0.0) for _ in self._parameters]
 
-    def step(self, loss: torch.Tensor) -> None:
+    def step(self, loss: Tensor) -> None:
         gradients = torch.autograd.grad(loss, self._parameters)
         with torch.no_grad():
             adam(
@@ -115,32 +119,13 @@ class Adam:
             )
 
 
-def mean_loss(recipe: Recipe) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+def mean_loss(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
     """Step 3: mean binary cross-entropy of the logit, of more than two classes mean cross-entropy of the softmax."""
     if recipe.outputs == 1:
         return lambda outputs, labels: binary_cross_entropy_with_logits(outputs[:, 0], labels)
     return lambda outputs, labels: cross_entropy(outputs, labels.long())
 
 
-def _copied(f: nn.Sequential) -> list[torch.Tensor]:
+def _copied(f: nn.Sequential) -> list[Tensor]:
     """The weights and biases as they are now, layer by layer."""
     return [tensor.clone() for tensor in f.state_dict().values()]
-
-
-def fit_many(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int = 1) -> Fits:
-    """One training per flip set, in `jobs` processes: what the engines' `fit_many` is measured against."""
-    if jobs > 1:
-        from joblib import Parallel, delayed
-
-        # Large arrays would otherwise arrive as read-only maps, which torch warns about.
-        side_by_side = Parallel(n_jobs=jobs, max_nbytes=None)
-        networks = list(side_by_side(delayed(train)(recipe, rows, flips) for flips in flip_sets))
-    else:
-        networks = [train(recipe, rows, flips) for flips in flip_sets]
-    return Fits(
-        logits=np.array([f.logits(people).ravel() for f in networks], np.float32).reshape(len(networks), -1),
-        best_epoch=np.array([f.best_epoch for f in networks], np.int64),
-        epochs=np.array([f.epochs for f in networks], np.int64),
-        validation_loss=np.array([f.validation_loss for f in networks], np.float32),
-        weights=np.array([pack(f) for f in networks], np.float32).reshape(-1, recipe.parameters(rows.d)),
-    )

@@ -10,19 +10,18 @@ trainings amplify that. `onelaunch` is exact: bit for bit the same whatever is t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
 from butfor.errors import EngineError, SettingError
-from butfor.learn.protocols import FlipSet, Floats, Progress
+from butfor.learn.protocols import Progress
 from butfor.machine import available_memory
 from butfor.mlp import onelaunch
 from butfor.mlp.learner import NetworkEngine
-from butfor.mlp.onethread import one_thread
-from butfor.mlp.recipe import Fits, Recipe, Rows
+from butfor.mlp.recipe import Fits, Job, one_thread
 from butfor.mlp.stacks import Data, Stack, forward
 
 LARGEST_STACK = {"cpu": 64, "cuda": 1024}
@@ -42,29 +41,19 @@ class StackedEngine(NetworkEngine):
     def width(self) -> int:
         return LARGEST_STACK[self.device.type]
 
-    def train(
-        self,
-        recipe: Recipe,
-        rows: Rows,
-        flip_sets: Sequence[FlipSet],
-        seeds: Sequence[int],
-        people: Floats,
-        fits: Fits,
-        progress: Progress | None,
-    ) -> None:
+    def train(self, job: Job, fits: Fits) -> None:
         weights = fits.weights.shape[1] > 0
-        if self.one_launch and flip_sets and onelaunch.can_train(recipe, rows, people, self.device):
-            for part in onelaunch.parts(recipe, rows.n, seeds):
-                work = recipe, rows, flip_sets[part], seeds[part], people
-                fits.put(part, *onelaunch.train(*work, self.device, progress, weights))
+        if self.one_launch and job.flip_sets and onelaunch.can_train(job, self.device):
+            for part in onelaunch.parts(job):
+                fits.put(part, *onelaunch.train(job.part(part), self.device, weights))
             return
-        size = stack_size(recipe, rows, len(people), self.device)
+        size = stack_size(job, self.device)
         with one_thread(), float32_products(), torch.no_grad():
-            data = Data.of(rows, people, self.device)
-            for first in range(0, len(flip_sets), size):
+            data = Data.of(job.rows, job.people, self.device)
+            for first in range(0, len(job.flip_sets), size):
                 part = slice(first, first + size)
-                labels = np.array([rows.labels(flips) for flips in flip_sets[part]])
-                fits.put(part, *_train(Stack(recipe, data, labels, seeds[part]), progress, weights))
+                labels = np.array([job.rows.labels(flips) for flips in job.flip_sets[part]])
+                fits.put(part, *_train(Stack(job.recipe, data, labels, job.seeds[part]), job.progress, weights))
 
 
 def _train(stack: Stack, progress: Progress | None, weights: bool) -> tuple[np.ndarray, ...]:
@@ -118,12 +107,13 @@ def free_memory(device: torch.device) -> int:
     return available_memory()
 
 
-def stack_size(recipe: Recipe, rows: Rows, people: int, device: torch.device) -> int:
+def stack_size(job: Job, device: torch.device) -> int:
     """How many networks to train at once in half of the free memory."""
+    recipe, rows = job.recipe, job.rows
     batch = min(recipe.batch_size or rows.n, rows.n)
     # Training keeps the rows, every hidden layer, its slope, its derivative and one more for the operation at work.
     training = batch * (rows.d + 3 * sum(recipe.hidden) + max(recipe.hidden, default=1) + 8)
-    asking = max(len(rows.X_val), people) * (2 * max(recipe.hidden, default=1) + 4)
+    asking = max(len(rows.X_val), len(job.people)) * (2 * max(recipe.hidden, default=1) + 4)
     # Weights, gradient, two moments, the best so far, the results, and what Adam computes with.
     bytes_each = 4 * (max(training, asking) + 2 * rows.n + 10 * recipe.parameters(rows.d))
     fitting = (free_memory(device) // 2 - 4 * rows.X.size) // bytes_each

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,9 +23,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
 from butfor.learn.protocols import Floats
-from butfor.mlp.onethread import ACTIVATION_FUNCTIONS, BACKWARD
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Recipe, Rows, unpack
-from butfor.mlp.reference import batch_orders, packed_start
+from butfor.mlp.reference import BACKWARD, batch_orders, packed_start
 
 TILE = {"cpu": 2**17, "cuda": 2**26}
 """Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in the cache,
@@ -40,15 +39,20 @@ class Halted(Exception):
     """Somebody set `halt`: there is no result."""
 
 
-class State(NamedTuple):
+class PerNetwork:
+    """Tensors whose first axis is the network."""
+
+    def of(self, which: Tensor | slice) -> Self:
+        return type(self)(*(part[which] for part in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class State(PerNetwork):
     """Weights and Adam's two moments before a step, each `[S × p]`."""
 
     w: Tensor
     m: Tensor
     v: Tensor
-
-    def of(self, which: Tensor | slice) -> State:
-        return State(*(part[which] for part in self))
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,11 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Crew:
+class Crew(PerNetwork):
     """S networks: the labels each learns `y [S × n]`, and which of the stack's batch orders it follows `[S]`."""
 
     y: Tensor
     order: Tensor
-
-    def of(self, which: Tensor | slice) -> Crew:
-        return Crew(self.y[which], self.order[which])
 
 
 class Stack:
@@ -134,21 +135,17 @@ class Stack:
         self.refuse_if_halted()
         X, y, _ = self.batch(step, crew)
         g = Curvature(self.layers(state.w), self.recipe.activation, X, y).gradient()
-        m, v = self.moments(state, g)
-        rate, scale = self.corrections(step)
+        m, v, rate, scale = self.adam(step, state, g)
         return State(torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate), m, v)
 
     def refuse_if_halted(self) -> None:
         if self.halt is not None and self.halt.is_set():
             raise Halted
 
-    def moments(self, state: State, g: Tensor) -> tuple[Tensor, Tensor]:
-        return state.m.lerp(g, 1 - BETA1), (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
-
-    def corrections(self, step: int) -> tuple[float, float]:
-        """Adam's α and s for the step counted from 0."""
-        rate = self.recipe.learning_rate / (1 - BETA1 ** (step + 1))
-        return rate, (1 - BETA2 ** (step + 1)) ** 0.5
+    def adam(self, step: int, state: State, g: Tensor) -> tuple[Tensor, Tensor, float, float]:
+        """The moments after the step counted from 0, and Adam's α and s in it."""
+        m, v = state.m.lerp(g, 1 - BETA1), (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
+        return m, v, self.recipe.learning_rate / (1 - BETA1 ** (step + 1)), (1 - BETA2 ** (step + 1)) ** 0.5
 
     def batch(self, step: int, crew: Crew) -> tuple[Tensor, Tensor, Tensor | None]:
         """The step's rows `[S × B × d]`, their labels and their positions `[S × B]`; None: all rows."""
@@ -185,7 +182,7 @@ def forward(layers: Layers, activation: str, X: Tensor) -> tuple[list[Tensor], T
     """What goes into each layer, `[S × rows × in]`, and the outputs, `[S × rows × K]`, of rows `X [S × rows × d]`."""
     inputs = [X]
     for W, b in layers[:-1]:
-        inputs.append(ACTIVATION_FUNCTIONS[activation](torch.baddbmm(b[:, None], inputs[-1], W.mT)))
+        inputs.append(getattr(torch, activation)(torch.baddbmm(b[:, None], inputs[-1], W.mT)))
     W, b = layers[-1]
     return inputs, torch.baddbmm(b[:, None], inputs[-1], W.mT)
 

@@ -39,10 +39,9 @@ from torch import Tensor
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Floats
-from butfor.mlp.onethread import one_thread
-from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows
+from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread
 from butfor.mlp.stacked import float32_products, present
-from butfor.mlp.stacks import Crew, Curvature, Data, Positions, Stack, State, forward, hot, logit_gradients
+from butfor.mlp.stacks import Crew, Curvature, Data, PerNetwork, Positions, Stack, State, forward, hot, logit_gradients
 
 Numbers = NDArray[np.floating[Any]]
 
@@ -50,6 +49,8 @@ MEMORY_LIMIT = {"cpu": 2**30, "cuda": 2**34}
 """Bytes that a block of networks may take by default, its training states and what it computes with."""
 MOST_NETWORKS = {"cpu": 16, "cuda": 4096}
 """Networks in one block: more would only leave the caches."""
+PARTS = 3
+"""Numbers of a state for each one of a network: the weight and two moments."""
 SUMMED = 1024
 """People whose gradients are held at a time where only sums of them are asked for."""
 MOST_DIRECTIONS = {"cpu": 32, "cuda": 4096}
@@ -152,7 +153,7 @@ def _block_size(recipe: Recipe, data: Data, directions: int, memory_limit: int) 
     layers = max(batch, len(data.X_val)) * (d + 6 * sum(recipe.hidden) + 8)
     working = layers + directions * (10 * p + 2 * n) + (recipe.max_epochs + 1) * p
     # The stride between checkpoints is a power of two, and there must be as many of them as it is long.
-    checkpoints = 2 * len(State._fields) * p * 2 ** math.ceil(math.log2(steps) / 2)
+    checkpoints = 2 * PARTS * p * 2 ** math.ceil(math.log2(steps) / 2)
     fitting = memory_limit // (2 * data.X.element_size() * max(working, checkpoints))
     kind = data.X.device.type
     # With many directions a single network already fills the CPU's caches.
@@ -183,7 +184,7 @@ class Tape:
 
 
 @dataclass
-class Adjoint:
+class Adjoint(PerNetwork):
     """Derivatives of D outcomes of each network by its state, `w, m, v [S × D × p]`, and by its labels so far,
     `y [S × n × D]`."""
 
@@ -191,10 +192,6 @@ class Adjoint:
     m: Tensor
     v: Tensor
     y: Tensor
-
-    def first(self, S: int) -> Adjoint:
-        """A view of the first S networks."""
-        return Adjoint(self.w[:S], self.m[:S], self.v[:S], self.y[:S])
 
 
 class Block(Stack):
@@ -212,7 +209,7 @@ class Block(Stack):
         if self.question is not None:
             self.new = self.index(self.question.new)
             self.towards = torch.from_numpy(self.question.towards).to(data.X.device)
-        state = len(State._fields) * self.p * data.X.element_size() * len(sweeps)
+        state = PARTS * self.p * data.X.element_size() * len(sweeps)
         self.tape = Tape(max(1, memory_limit // (4 * state)))
         self.course, self.members = [self.weights.clone()], [np.arange(len(sweeps))]
         self.mixed: Tensor | None = None
@@ -240,19 +237,15 @@ class Block(Stack):
         contrast = self._contrast(people)
         outcomes, logits = self._outcomes(people, contrast), self._epoch_logits(people, contrast)
         gradients, width, weights = self._walk(outcomes).cpu().numpy(), outcomes.shape[1], self.weights.cpu().numpy()
-        return [
-            GradientResult(
-                moves=1 - 2 * self.labels[s] if self.question is None else np.ones_like(self.labels[s]),
-                logits=logits[s, 0, : sweep.outcomes],
-                gradient=gradients[s, : sweep.outcomes],
-                network=self._network(s, weights[s]),
-                epochs=tuple(each),
-                epoch_logits=logits[s, : len(each), : sweep.outcomes],
-                validation_losses=self.losses[s, each],
-                validation_gradients=gradients[s, width : width + len(each)],
-            )
-            for s, (sweep, each) in enumerate(zip(self.sweeps, considered, strict=True))
-        ]
+        results = []
+        for s, (sweep, each) in enumerate(zip(self.sweeps, considered, strict=True)):
+            ended = self.kept[s], self.ran[s], self.losses[s, self.kept[s]]
+            network = Network.unpacked(weights[s], replace(self.recipe, seed=sweep.seed), self.d, *ended)
+            moves = 1 - 2 * self.labels[s] if self.question is None else np.ones_like(self.labels[s])
+            after, by_label = logits[s, : len(each), : sweep.outcomes], gradients[s, : sweep.outcomes]
+            losses, by_loss = self.losses[s, each], gradients[s, width : width + len(each)]
+            results.append(GradientResult(moves, after[0], by_label, network, tuple(each), after, losses, by_loss))
+        return results
 
     def _people(self) -> Tensor:
         """Each network's people `[S × P × d]`; where there are fewer, the first of all stands in."""
@@ -297,10 +290,6 @@ class Block(Stack):
             logits[networks, number] = after.cpu().numpy()
         return logits if self.mixed is None else logits @ self.mixed.mT.cpu().numpy()
 
-    def _network(self, s: int, packed: Numbers) -> Network:
-        recipe, kept = replace(self.recipe, seed=self.sweeps[s].seed), self.kept[s]
-        return Network.unpacked(packed, recipe, self.d, kept, self.ran[s], self.losses[s, kept])
-
     def _walk(self, outcomes: Tensor) -> Tensor:
         """Derivatives by the labels `[S × D × n]`: of the logits, whose derivatives by the kept weights are
         `outcomes [S × P × p]`, and behind them of the validation losses."""
@@ -312,8 +301,8 @@ class Block(Stack):
                 epoch, batch = divmod(step, self.batches)
                 if batch == self.batches - 1:
                     self._begin(epoch + 1, outcomes, adjoint)
-                S = self._at_work(epoch + 1)
-                self._step_back(step, state.of(slice(S)), crew.of(slice(S)), adjoint.first(S))
+                working = slice(self._at_work(epoch + 1))
+                self._step_back(step, state.of(working), crew.of(working), adjoint.of(working))
         return adjoint.y.mT[self.index(self.place)]
 
     def _at_work(self, epoch: int) -> int:
@@ -346,8 +335,7 @@ class Block(Stack):
         X, y, at = self.batch(step, crew)
         curvature = Curvature(self.layers(state.w), self.recipe.activation, X, y)
         g = curvature.gradient()
-        m, v = self.moments(state, g)
-        rate, scale = self.corrections(step)
+        m, v, rate, scale = self.adam(step, state, g)
         root = v.sqrt()
         denominator = root / scale + EPSILON
         # Where v' is 0 the weight never had a gradient (a dead ReLU): nothing flows, though 1/√v' is infinite.

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import Floats, Model
-from butfor.mlp.linearize import active_neurons
 from butfor.mlp.recipe import Network, Rows
 from butfor.rank.numbers import NetworkRanking
 
@@ -43,7 +42,7 @@ class Activation(NetworkRanking):
 
     def _signs(self, network: Network, X: Floats) -> Floats:
         """±√weight per neuron, all layers side by side."""
-        patterns = active_neurons(network, X, self.threshold)
+        patterns = network.active(X, self.threshold)
         weights = [self.decay**depth for depth in reversed(range(len(patterns)))]
         signs = [np.sqrt(w) * (2 * b - 1.0) for w, b in zip(weights, patterns, strict=True)]
         return np.hstack(signs).astype(np.float32)
