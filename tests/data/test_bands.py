@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.cli import main
-from butfor.data.bands import Bands, bands_of
+from butfor.data.sensitive import Bands, bands_of
 from butfor.errors import SettingError
 from butfor.result.population import Population
 
