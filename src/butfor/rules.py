@@ -321,7 +321,7 @@ class Allowed:
     @classmethod
     def of(cls, whole: Mask) -> Allowed:
         """From a mask of people × rows."""
-        return cls.gathered(*whole.shape, lambda people: whole[people])
+        return cls.gathered(len(whole), whole.shape[1], lambda people: whole[people])
 
     @classmethod
     def gathered(cls, people: int, rows: int, some: Callable[[NDArray[np.int64]], Mask]) -> Allowed:

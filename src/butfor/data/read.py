@@ -11,7 +11,6 @@ import csv
 import gzip
 import io
 import re
-import stat
 import sys
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
@@ -72,12 +71,9 @@ def refuse_absent(path: str | Path) -> None:
         raise TableError(f"There is no file '{path}'. Give a CSV or Parquet file, or one of {', '.join(DATASETS)}.")
     if any("\ud800" <= character <= "\udfff" for character in str(path)):
         raise TableError(f"The name of '{path}' is not UTF-8, so that no record can hold it; rename the file.")
-    about = Path(path).stat()
-    if stat.S_ISDIR(about.st_mode):
-        raise TableError(f"'{path}' is a directory; name the CSV or Parquet file inside it.")
-    if not stat.S_ISREG(about.st_mode):
-        raise TableError(f"'{path}' is a device or a pipe; name a file, or - to read a CSV from standard input.")
-    _refuse_large(about.st_size, str(path))
+    if not Path(path).is_file():
+        raise TableError(f"'{path}' is a directory, a device or a pipe; name a file, or - for a CSV in standard input.")
+    _refuse_large(Path(path).stat().st_size, str(path))
 
 
 def _refuse_large(size: int, name: str, times: int = 1) -> None:
@@ -107,7 +103,7 @@ def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
         with pd.ExcelFile(path, engine="openpyxl") as book:
             if len(book.sheet_names) > 1:
                 note(f"'{path}': reading sheet '{book.sheet_names[0]}', the first of {len(book.sheet_names)}.")
-            header = pd.read_excel(book, header=None, nrows=1).dropna(axis=1).to_numpy().ravel()
+            header = list(pd.read_excel(book, header=None, nrows=1).dropna(axis=1).to_numpy().ravel())
             frame = pd.read_excel(book)
     else:
         if kind == "parquet":
@@ -117,7 +113,7 @@ def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
             _refuse_shape(about.num_columns, name)
             _refuse_large(about.num_rows * about.num_columns * 8, name, 4)
         frame = (pd.read_parquet if kind == "parquet" else pd.read_feather)(path)
-        header = frame.columns
+        header = list(frame.columns)
     _refuse_twice(map(str, header), name)
     frame = frame.reset_index(drop=True).rename(columns=str)
     return frame.assign(**{c: _without_na(frame[c]) for c in frame.columns})
