@@ -7,8 +7,9 @@ with them, widths, sizes and budgets come out exactly as published.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -58,10 +59,8 @@ class Spec:
     coded: tuple[str, ...] = ()
     """Columns handed out as Categorical with the values of all rows: their numbers are codes, or one of their values is
     too rare to be in every training split."""
-    header: tuple[str, ...] | None = None
-    separator: str = ","
-    remark: str | None = None
-    """Starts a line that is no row."""
+    reading: dict[str, Any] = field(default_factory=dict)
+    """How pandas reads the files, where they are no plain CSV."""
     url: str | None = None
     """Where the file is fetched from that is not part of the package."""
     caution: str | None = None
@@ -84,6 +83,10 @@ def _either(column: pd.Series, value: str, other: str) -> pd.Series:
 GERMAN = _names(
     "status duration credit_history purpose amount savings employment installment_rate personal_status other_debtors "
     "residence_since property age other_plans housing existing_credits job dependents telephone foreign_worker class"
+)
+ADULT = _names(
+    "age workclass fnlwgt education education-num marital-status occupation relationship race sex "
+    "capital-gain capital-loss hours-per-week native-country income"
 )
 
 
@@ -134,7 +137,7 @@ _ALL = (
     Spec(
         name="student",
         files={"student-por.csv": ("a7594a11d7771c0efe1a740824e0e833da9c4cad07c39a9766a874575563fb3f",)},
-        separator=";",
+        reading={"sep": ";"},
         # G1 and G2, the earlier grades, all but give the label away and are not inputs.
         columns=_names(
             "school sex age address famsize Pstatus Medu Fedu Mjob Fjob reason guardian traveltime studytime "
@@ -154,8 +157,7 @@ _ALL = (
     Spec(
         name="german",
         files={"german.data": ("b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871",)},
-        separator=" ",
-        header=GERMAN,
+        reading={"sep": " ", "header": None, "names": GERMAN},
         tidy=_tidy_german,
         columns=tuple("sex" if name == "personal_status" else name for name in GERMAN[:-1]),
         sensitive="sex",
@@ -219,7 +221,7 @@ _ALL = (
         name="bank",
         files={"bank-additional-full.csv": ("74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8",)},
         url="https://archive.ics.uci.edu/static/public/222/bank+marketing.zip",
-        separator=";",
+        reading={"sep": ";"},
         tidy=_tidy_bank,
         columns=_names(
             "age job marital education default housing loan contact month day_of_week duration campaign pdays "
@@ -244,16 +246,9 @@ _ALL = (
             "adult.test": ("a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",),
             "adult.data": ("5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",),
         },
-        remark="|",
-        header=_names(
-            "age workclass fnlwgt education education-num marital-status occupation relationship race sex "
-            "capital-gain capital-loss hours-per-week native-country income"
-        ),
+        reading={"comment": "|", "header": None, "names": ADULT},
         tidy=_tidy_adult,
-        columns=_names(
-            "age workclass education-num marital-status occupation relationship race sex "
-            "capital-gain capital-loss hours-per-week native-country"
-        ),
+        columns=tuple(name for name in ADULT if name not in ("fnlwgt", "education", "income")),
         sensitive="sex",
         label_column="income",
         # adult.test ends its labels with a full stop.

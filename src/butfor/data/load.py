@@ -147,16 +147,16 @@ def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
             }
         )
     # As objects, so that "not at hand" stays None instead of becoming a number that is not one.
-    return pd.DataFrame(rows).assign(label_balance=pd.Series([row["label_balance"] for row in rows], dtype=object))
+    return pd.DataFrame(rows, dtype=object)
 
 
 def _table(spec: Spec, contents: list[bytes]) -> tuple[pd.DataFrame, pd.Series]:
     """All rows of the published table and their labels, indexed by position in the source files."""
-    how: dict[str, Any] = {"sep": spec.separator, "names": spec.header, "comment": spec.remark}
-    how |= {"header": 0 if spec.header is None else None, "skipinitialspace": True}
-    how |= {"keep_default_na": False, "na_values": [""]}  # 'N/A' and '?' are values that the row filters ask about
-    how |= {"low_memory": False}  # types are decided on whole columns, not chunk by chunk
-    raw = pd.concat([pd.read_csv(io.BytesIO(content), **how) for content in contents], ignore_index=True)
+    # 'N/A' and '?' are values that the row filters ask about; types are decided on whole columns, not chunk by chunk.
+    how: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False, "skipinitialspace": True}
+    raw = pd.concat(
+        [pd.read_csv(io.BytesIO(content), **how, **spec.reading) for content in contents], ignore_index=True
+    )
     kept = spec.tidy(raw)
     X = kept[list(spec.columns)].copy()
     for column in spec.coded:

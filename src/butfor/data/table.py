@@ -171,18 +171,14 @@ def _together(frames: dict[str, pd.DataFrame], files: dict[str, str | Path]) -> 
 
 def _alike(values: pd.Series, training: pd.Series, name: str) -> pd.Series:
     """A column of another file as the training file's is: numbers where that has numbers, else text."""
-    numeric, theirs = is_numeric(training), is_numeric(values)
-    if numeric == theirs or not values.notna().any() or not training.notna().any():
+    numeric = is_numeric(training)
+    if numeric == is_numeric(values) or values.isna().all() or training.isna().all():
         return values
     if numeric:
-        numbers = pd.to_numeric(values, errors="coerce")
-        strange = values[numbers.isna() & values.notna()]
-        if len(strange):
-            raise TableError(
-                f"Column '{values.name}' holds numbers in the training file but {strange.iloc[0]!r} in row "
-                f"{strange.index[0]} of '{name}'."
-            )
-        return numbers
+        try:
+            return pd.Series(numbers_in(values), values.index)
+        except TableError as error:
+            raise TableError(f"'{name}', unlike the training file: {error}") from None
     if any(not isinstance(value, str) for value in training.dropna().unique()[:1]):
         return values
     text = [f"{v:g}" if isinstance(v, float) and v.is_integer() else str(v) for v in values]
