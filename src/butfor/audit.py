@@ -15,9 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from butfor.data.bands import Cuts, in_order
 from butfor.data.check import Concern, check_people, check_table
-from butfor.data.sensitive import Sensitive
+from butfor.data.sensitive import Cuts, Sensitive, in_order
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.follow_up import FollowUp
 from butfor.learn.engines import choose_engine, definition_of

@@ -23,11 +23,15 @@ from butfor.errors import SettingError, TableError, listed
 if TYPE_CHECKING:
     from butfor.learn.protocols import Table
 
-CATEGORICAL = ("onehot", "embed", "ordinal")
-NUMERIC = ("standard", "minmax", "raw")
-DTYPES = ("float32", "float64")
 OWN, REFUSE = "own", "refuse"
 """What becomes of missing and of unknown values."""
+CHOICES = {
+    "categorical": ("onehot", "embed", "ordinal"),
+    "numeric": ("standard", "minmax", "raw"),
+    "dtype": ("float32", "float64"),
+    "missing": (OWN, REFUSE),
+    "unknown": (OWN, REFUSE),
+}
 MISSING, OTHER = "missing", "other"
 """The categories that missing values, and rare ones together, become."""
 FAR = 1e15
@@ -39,8 +43,6 @@ MANY = 100
 """A column of more categories is grouped also where nobody asks for it."""
 MOST_CATEGORIES = 1000
 """More would fill the memory."""
-ABSENT, UNKNOWN = -2, -1
-"""Instead of a code: the value is missing, or training did not show it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,7 @@ class _Block:
 
     Numeric: (value − shift) / scale, with `fill` for a missing value and, where `marked`, a further column that is 1
     for it and 0 for others. Categorical: row `code` of `table [values + 1 × width]`, whose last row is for values that
-    have no other place; without a table a 1 in column `code`."""
+    have no other place."""
 
     columns: slice
     names: tuple[str, ...]
@@ -58,21 +60,33 @@ class _Block:
     fill: float = 0.0
     marked: bool = False
     codes: dict[Any, int] | None = None
-    table: NDArray[np.float64] | None = None
+    table: NDArray[Any] | None = None
     rare: int = 0
     """How many values share the category `OTHER`."""
 
-    @property
-    def width(self) -> int:
-        return self.columns.stop - self.columns.start
+    def coded(self, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Each value's code, no number where it has none, and which are values that training did not show."""
+        codes = values.astype(object).map(self.codes or {}).to_numpy(dtype=np.float64, copy=True)
+        codes[values.isna()] = np.nan
+        return codes, np.isnan(codes) & values.notna().to_numpy()
 
-    def places(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Codes with a place for missing and unknown values."""
-        assert self.codes is not None
-        nowhere = self.width if self.table is None else len(self.table) - 1
-        absent = self.codes.get(MISSING, nowhere)
-        unknown = self.codes[OTHER] if self.rare else absent
-        return np.select([codes == ABSENT, codes == UNKNOWN], [absent, unknown], codes)
+    def encode(self, values: pd.Series, unknown: str) -> NDArray[Any]:
+        """Numbers `[rows × width]`."""
+        if self.codes is None or self.table is None:
+            numbers = numbers_in(values)
+            absent = np.isnan(numbers)
+            with np.errstate(over="ignore"):
+                numbers = (np.where(absent, self.fill, numbers) - self.shift) / self.scale
+            what = "holds {value}, further from the training rows than a model can take"
+            _refuse(values, np.abs(numbers) > FAR, what, "correct it or drop the row")
+            return np.column_stack([numbers, absent]) if self.marked else numbers[:, None]
+        codes, strange = self.coded(values)
+        if unknown == REFUSE:
+            remedy = f"known are {listed(self.codes)}; group rare values, drop the row or drop the column"
+            _refuse(values, strange, "holds {value!r}, which no training row has", remedy)
+        absent_code = self.codes.get(MISSING, len(self.table) - 1)
+        codes[strange] = self.codes[OTHER] if self.rare else absent_code
+        return self.table[np.where(np.isnan(codes), absent_code, codes).astype(np.int64)]
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -126,9 +140,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.blocks_: dict[Hashable, _Block] = {}
         at = 0
         for column in frame.columns:
-            block = self._fit_column(frame[column], at)
-            self.blocks_[column] = block
-            at = block.columns.stop
+            fit_column = self._fit_numbers if is_numeric(frame[column]) else self._fit_categories
+            self.blocks_[column] = fit_column(frame[column], at)
+            at = self.blocks_[column].columns.stop
         self.feature_names_in_ = np.array([str(c) for c in frame.columns], dtype=object)
         self.n_features_in_ = frame.shape[1]
         self.n_features_out_ = at
@@ -137,12 +151,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> NDArray[Any]:
         """Encoded rows, `[rows × n_features_out_]`."""
         check_is_fitted(self)
-        frame = self._aligned(_as_frame(X))
+        frame = same_columns(_as_frame(X), list(self.blocks_))
         if self.missing == REFUSE:
             refuse_missing(frame)
         out = np.empty((len(frame), self.n_features_out_), self.dtype)
         for column, block in self.blocks_.items():
-            out[:, block.columns] = _encode(frame[column], block, self.unknown)
+            out[:, block.columns] = block.encode(frame[column], self.unknown)
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -158,25 +172,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def remarks(self, X: Any) -> list[str]:
         """A sentence each on what these rows are missing, what no training row has, and what is grouped."""
         check_is_fitted(self)
-        frame = self._aligned(_as_frame(X))
+        frame = same_columns(_as_frame(X), list(self.blocks_))
         coded = {c: b for c, b in self.blocks_.items() if b.codes is not None}
         missing = {c: count for c, count in frame.isna().sum().items() if count}
-        unknown = {c: count for c, b in coded.items() if (count := int((_codes(frame[c], b) == UNKNOWN).sum()))}
+        unknown = {c: count for c, b in coded.items() if (count := int(b.coded(frame[c])[1].sum()))}
         said = []
         if missing:
-            unlearned = [c for c in missing if not (self.blocks_[c].marked or MISSING in (self.blocks_[c].codes or ()))]
             said.append(
                 f"Missing values: {_counted(missing)}. A missing category counts as a value of its own, a missing "
-                "number as the median of the training rows, with a mark beside it."
-                + f" No training row lacks {listed(unlearned)}: no mark there, and no value of its own."
-                * bool(unlearned)
+                "number as the median of the training rows, with a mark beside it; where no training row lacks one, "
+                "there is neither mark nor value of its own."
             )
         if unknown:
-            nowhere = [c for c in unknown if not {OTHER, MISSING} & set(coded[c].codes or ())]
             said.append(
-                f"Values that no training row has: {_counted(unknown)}; they count as '{OTHER}' or as missing."
-                + f" {listed(nowhere)} has neither among the training rows: there it counts as no value at all."
-                * bool(nowhere)
+                f"Values that no training row has: {_counted(unknown)}; they count as '{OTHER}' or as missing, and "
+                "as no value at all where no training row is either."
             )
         for column, block in coded.items():
             if block.rare:
@@ -188,39 +198,35 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return said
 
     def _check_settings(self) -> None:
-        allowed = {"categorical": CATEGORICAL, "numeric": NUMERIC, "dtype": DTYPES}
-        allowed |= {"missing": (OWN, REFUSE), "unknown": (OWN, REFUSE)}
-        for name, values in allowed.items():
+        for name, values in CHOICES.items():
             if getattr(self, name) not in values:
                 raise SettingError(f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}.")
         most = self.max_categories
         if most is not None and (not isinstance(most, (int, np.integer)) or not 2 <= most <= MOST_CATEGORIES):
             raise SettingError(f"max_categories={most!r} must be a whole number from 2 to {MOST_CATEGORIES}.")
 
-    def _fit_column(self, values: pd.Series, at: int) -> _Block:
-        if is_numeric(values):
-            return self._fit_numbers(values, at)
+    def _fit_categories(self, values: pd.Series, at: int) -> _Block:
         name = str(values.name)
         if pd.api.types.is_datetime64_any_dtype(values.dtype):
             raise TableError(f"Column '{name}' holds dates; turn them into numbers or drop the column.")
         categories, codes, rare = self._vocabulary(values)
         count = len(categories)
-        width = {"onehot": count, "embed": (count + 1) // 2, "ordinal": 1}[self.categorical]
-        names, table = (name,) if width == 1 else tuple(f"{name}[{k}]" for k in range(width)), None
         if self.categorical == "onehot":
+            table = np.eye(count + 1, count, dtype=bool)
             names = tuple(f"{name}={category}" for category in categories)
         elif self.categorical == "embed":
             rng = np.random.default_rng([self.random_state, zlib.crc32(name.encode())])
-            table = rng.standard_normal((count, width))
+            table = rng.standard_normal((count, (count + 1) // 2))
             table = np.vstack([table, table.mean(axis=0)])
+            names = (name,) if table.shape[1] == 1 else tuple(f"{name}[{k}]" for k in range(table.shape[1]))
         else:
             filled = values.astype(object).where(values.notna(), MISSING)
             shift, scale = self._scaling(filled.map(codes).to_numpy(dtype=np.float64))
-            table = (np.arange(count + 1, dtype=np.float64)[:, None] - shift) / scale
-        return _Block(slice(at, at + width), names, codes=codes, table=table, rare=rare)
+            table, names = (np.arange(count + 1, dtype=np.float64)[:, None] - shift) / scale, (name,)
+        return _Block(slice(at, at + table.shape[1]), names, codes=codes, table=table, rare=rare)
 
     def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
-        name, numbers = str(values.name), _numbers(values)
+        name, numbers = str(values.name), numbers_in(values)
         absent = np.isnan(numbers)
         marked = (name, f"{name}={MISSING}")
         if absent.all():  # nothing is known of its scale: whatever a person has there counts as 0
@@ -237,8 +243,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return _Block(slice(at, at + 1), (name,), shift, scale, fill)
 
     def _vocabulary(self, values: pd.Series) -> tuple[list[Any], dict[Any, int], int]:
-        """The categories, which of them each value is, and how many values are rare ones that share `OTHER`."""
-        found, most = _categories(values), self.max_categories or MANY
+        """The categories in sorted order (a pandas category's are what its dtype declares), which of them each value
+        is, and how many values are rare ones that share `OTHER`."""
+        declared = isinstance(values.dtype, pd.CategoricalDtype)
+        shown = values.cat.categories if declared else pd.unique(values.dropna().astype(object))
+        found, most = sorted(shown, key=lambda value: (type(value).__name__, value)), self.max_categories or MANY
         rare: set[Any] = set()
         if len(found) > most:
             counts = values.astype(object).value_counts()
@@ -261,9 +270,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         # deviation may be a rounding residue instead of an exact 0.
         constant = numbers.min() == numbers.max()
         return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale))
-
-    def _aligned(self, frame: pd.DataFrame) -> pd.DataFrame:
-        return same_columns(frame, list(self.blocks_))
 
 
 def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
@@ -291,9 +297,8 @@ def refuse_twice(columns: pd.Index) -> None:
 
 
 def _as_frame(X: Any) -> pd.DataFrame:
-    if isinstance(X, pd.DataFrame):
-        frame = X
-    else:
+    frame = X
+    if not isinstance(X, pd.DataFrame):
         array = np.asarray(X)
         if array.ndim != 2:
             raise TableError(f"Expected a table of rows and columns; got an array of {array.ndim} dimension(s).")
@@ -314,29 +319,21 @@ def refuse_missing(frame: pd.DataFrame, remedy: str = "fill it in or drop the ro
         raise TableError(f"{', '.join(places)} is missing a value: {remedy}.")
 
 
-def _numbers(values: pd.Series) -> NDArray[np.float64]:
-    """The column as numbers; not a number where it is missing one."""
+def numbers_in(values: pd.Series) -> NDArray[np.float64]:
+    """The column as numbers, not a number where it is missing one; refused where no model can be given them: infinite
+    ones, and whole ones that would become the same."""
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
         numbers = values.to_numpy(np.float64)
     else:
         numbers = pd.to_numeric(values.astype(object), errors="coerce").to_numpy(dtype=np.float64)
         strange = np.isnan(numbers) & values.notna().to_numpy()
-        if strange.any():
-            _refuse(values, strange, "holds {value!r}, which is not a number", "correct it or drop the row")
+        _refuse(values, strange, "holds {value!r}, which is not a number", "correct it or drop the row")
     large = np.abs(numbers) >= EXACT
     whole = pd.api.types.is_integer_dtype(values.dtype)
     if whole and large.any() and values.nunique() > len(np.unique(numbers[~np.isnan(numbers)])):
         _refuse(values, large, "holds {value}, and whole numbers past 2^53 become the same number", NO_NUMBER)
-    if np.isinf(numbers).any():
-        _refuse(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
+    _refuse(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
     return numbers
-
-
-def check_numbers(frame: pd.DataFrame) -> None:
-    """Refuse numbers that no model can be given: infinite ones, and whole ones that would become the same."""
-    for place in range(frame.shape[1]):
-        if is_numeric(frame.iloc[:, place]):
-            _numbers(frame.iloc[:, place])
 
 
 def _refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:
@@ -348,49 +345,11 @@ def _refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDAr
         _refuse(values, furthest == furthest.max(), what, "correct it, or drop the row or the column")
 
 
-def _categories(values: pd.Series) -> list[Any]:
-    """The column's vocabulary in sorted order; a pandas category's is what its dtype declares."""
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        found = list(values.cat.categories)
-    else:
-        found = list(pd.unique(values.dropna().astype(object)))
-    return sorted(found, key=lambda value: (type(value).__name__, value))
-
-
-def _codes(values: pd.Series, block: _Block) -> NDArray[np.int64]:
-    """Each value's code, `ABSENT` or `UNKNOWN`."""
-    found = values.astype(object).map(block.codes or {}).to_numpy(dtype=np.float64)
-    coded = np.where(np.isnan(found), UNKNOWN, found)
-    return np.where(values.isna().to_numpy(), ABSENT, coded).astype(np.int64)
-
-
-def _encode(values: pd.Series, block: _Block, unknown: str) -> NDArray[np.float64]:
-    """Numbers `[rows × width]` for one raw column."""
-    if block.codes is None:
-        numbers = _numbers(values)
-        absent = np.isnan(numbers)
-        with np.errstate(over="ignore"):
-            numbers = (np.where(absent, block.fill, numbers) - block.shift) / block.scale
-        far = np.abs(numbers) > FAR
-        if far.any():
-            what = "holds {value}, further from the training rows than a model can take"
-            _refuse(values, far, what, "correct it or drop the row")
-        return np.column_stack([numbers, absent]) if block.marked else numbers[:, None]
-    codes = _codes(values, block)
-    if unknown == REFUSE and (codes == UNKNOWN).any():
-        remedy = f"known are {listed(block.codes)}; group rare values, drop the row or drop the column"
-        _refuse(values, codes == UNKNOWN, "holds {value!r}, which no training row has", remedy)
-    places = block.places(codes)
-    if block.table is not None:
-        return block.table[places]
-    ones = np.zeros((len(values), block.width + 1))
-    ones[np.arange(len(values)), places] = 1
-    return ones[:, :-1]
-
-
 def _refuse(values: pd.Series, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
-    problem = what.format(value=values.iloc[int(np.flatnonzero(bad)[0])])
-    raise TableError(f"{_place(values, bad)} {problem}: {remedy}.")
+    """An error about the bad rows, where there are any."""
+    if bad.any():
+        problem = what.format(value=values.iloc[int(np.flatnonzero(bad)[0])])
+        raise TableError(f"{_place(values, bad)} {problem}: {remedy}.")
 
 
 def _place(values: pd.Series, bad: NDArray[np.bool_]) -> str:

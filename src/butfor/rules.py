@@ -28,109 +28,65 @@ BLOCK = 2**26
 People = Sequence[int] | NDArray[np.int64] | slice
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Rule:
-    """A named predicate over a `Situation`. `rebuildable`: its text says all there is to it."""
+    """What `_DECISIONS` has under a name, with these arguments. `rebuildable`: its text says all there is to it."""
 
+    name: str
+    arguments: tuple[Any, ...]
     text: str
-    rebuildable = True
-    joined = False
-    """Whether it must stand in parentheses beside another operator."""
-
-    def __call__(self, situation: Situation) -> Mask:
-        raise NotImplementedError
-
-    def reason(self, situation: Situation) -> str:
-        """Why somebody was left out."""
-        return f"the rule φ ({self.text}) leaves this person out."
-
-    def __and__(self, other: Rule) -> Rule:
-        return _Joined("&", self, other)
-
-    def __or__(self, other: Rule) -> Rule:
-        return _Joined("|", self, other)
-
-    def __invert__(self) -> Rule:
-        return _Not(self)
-
-    def __repr__(self) -> str:
-        return self.text
-
-    @property
-    def inner(self) -> str:
-        return f"({self.text})" if self.joined else self.text
-
-
-class _Named(Rule):
-    """One of the rules below, with its arguments."""
-
-    def __init__(self, name: str, *arguments: Any) -> None:
-        self.name = name
-        self.arguments = tuple(a for a in arguments if a is not None)
-        self.text = f"{name}({', '.join(map(_argument, self.arguments))})" if self.arguments else name
+    rebuildable: bool = True
 
     def __call__(self, situation: Situation) -> Mask:
         return np.asarray(_DECISIONS[self.name](situation, *self.arguments), dtype=bool)
 
     def reason(self, situation: Situation) -> str:
+        """Why somebody was left out."""
         if self.name != "stable_under_switch":
-            return super().reason(situation)
+            return f"the rule φ ({self.text}) leaves this person out."
         column = self.arguments[0] if self.arguments else situation.sensitive.name
         return (
             f"the prediction already changes when '{column}' alone is switched, which an "
             f"inference-time check shows without any retraining (φ: {self.text})."
         )
 
+    def __and__(self, other: Rule) -> Rule:
+        return self._joined("&", other)
 
-class _Joined(Rule):
-    joined = True
+    def __or__(self, other: Rule) -> Rule:
+        return self._joined("|", other)
 
-    def __init__(self, operator: str, left: Rule, right: Rule) -> None:
-        self.operator, self.left, self.right = operator, left, right
-        self.text = f"{left.inner} {operator} {right.inner}"
-        self.rebuildable = left.rebuildable and right.rebuildable
+    def __invert__(self) -> Rule:
+        return Rule("~", (self,), f"~{self._operand}", self.rebuildable)
 
-    def __call__(self, situation: Situation) -> Mask:
-        left, right = self.left(situation), self.right(situation)
-        return left & right if self.operator == "&" else left | right
+    def __repr__(self) -> str:
+        return self.text
 
+    def _joined(self, operator: str, other: Rule) -> Rule:
+        text = f"{self._operand} {operator} {other._operand}"
+        return Rule(operator, (self, other), text, self.rebuildable and other.rebuildable)
 
-class _Not(Rule):
-    def __init__(self, rule: Rule) -> None:
-        self.rule, self.text, self.rebuildable = rule, f"~{rule.inner}", rule.rebuildable
-
-    def __call__(self, situation: Situation) -> Mask:
-        return ~self.rule(situation)
+    @property
+    def _operand(self) -> str:
+        return f"({self.text})" if self.name in ("&", "|") else self.text
 
 
-class _Function(Rule):
+def _called(situation: Situation, function: Callable[[Situation], Any]) -> Any:
     """A user's function of the situation."""
-
-    rebuildable = False
-
-    def __init__(self, function: Callable[[Situation], Any]) -> None:
-        self.function, self.text = function, getattr(function, "__name__", "a callable")
-
-    def __call__(self, situation: Situation) -> Mask:
-        answer = self.function(situation)
-        if isinstance(answer, Rule):
-            raise SettingError(f"{self.text} makes a rule when it is called: write {self.text}().")
-        return np.asarray(answer, dtype=bool)
-
-
-class _Given(Rule):
-    """A user's mask."""
-
-    rebuildable = False
-
-    def __init__(self, mask: Mask) -> None:
-        self.mask, self.text = mask, f"a mask with {int(mask.sum())} of {mask.size} set"
-
-    def __call__(self, situation: Situation) -> Mask:
-        return self.mask
+    answer = function(situation)
+    if isinstance(answer, Rule):
+        raise SettingError(f"{answer.name} makes a rule when it is called: write {answer.name}().")
+    return answer
 
 
 P = ParamSpec("P")
-_DECISIONS: dict[str, Callable[..., Any]] = {}
+_DECISIONS: dict[str, Callable[..., Any]] = {
+    "&": lambda s, left, right: left(s) & right(s),
+    "|": lambda s, left, right: left(s) | right(s),
+    "~": lambda s, rule: ~rule(s),
+    "function": _called,
+    "mask": lambda s, mask: mask,
+}
 
 
 def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]:
@@ -140,7 +96,8 @@ def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]
 
     @wraps(decide)
     def make(*arguments: P.args, **named: P.kwargs) -> Rule:
-        return _Named(decide.__name__, *takes.bind(None, *arguments, **named).args[1:])
+        name, given = decide.__name__, [a for a in takes.bind(None, *arguments, **named).args[1:] if a is not None]
+        return Rule(name, tuple(given), f"{name}({', '.join(map(_argument, given))})" if given else name)
 
     return make
 
@@ -235,8 +192,8 @@ def published_psi(column: Hashable | None = None) -> Rule:
 
 # --- from text, callable or mask --------------------------------------------------------------------
 
-MOST_DEEP = 100
-"""Operators inside each other, in a rule that somebody wrote."""
+MOST_OPERATORS = 100
+"""In a rule that somebody wrote; each may stand inside another."""
 PHI: dict[str, Callable[..., Rule]] = {
     rule.__name__: rule for rule in (stable_under_switch, in_group, predicted, everyone)
 }
@@ -282,34 +239,31 @@ def _as_rule(given: Any, names: dict[str, Callable[..., Rule]], option: str) -> 
     if isinstance(given, str):
         return _parsed(given, names, option)
     if callable(given):
-        return _Function(given)
+        return Rule("function", (given,), getattr(given, "__name__", "a callable"), rebuildable=False)
     mask = np.asarray(given)
     if mask.dtype != bool:
         raise SettingError(f"{option} must be a rule, its text, a callable or a boolean mask, not {given!r}.")
-    return _Given(mask)
+    return Rule("mask", (mask,), f"a mask with {int(mask.sum())} of {mask.size} set", rebuildable=False)
 
 
 def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
     """``a & ~(b | c(x, 'y, z'))`` → Rule, by Python's own grammar; what is no word is quoted."""
 
-    brief = text if len(text) < 200 else f"{text[:200]}…"
-
     def refused(problem: str) -> SettingError:
         return SettingError(
-            f"{option} '{brief}': {problem}. Rules are {', '.join(names)}, joined by & | ~ and parentheses, values "
-            "that are more than a word in quotes, for example predicted('bad credit') & in_group(sex, female)."
+            f"{option} '{text if len(text) < 200 else f'{text[:200]}…'}': {problem}. Rules are {', '.join(names)}, "
+            "joined by & | ~ and parentheses, values that are more than a word in quotes, for example "
+            "predicted('bad credit') & in_group(sex, female)."
         )
 
-    def rule(node: ast.expr, depth: int = 0) -> Rule:
-        if depth > MOST_DEEP:
-            raise refused(f"it is nested more than {MOST_DEEP} deep")
+    def rule(node: ast.expr) -> Rule:
         match node:
             case ast.BinOp(left, ast.BitAnd(), right):
-                return rule(left, depth + 1) & rule(right, depth + 1)
+                return rule(left) & rule(right)
             case ast.BinOp(left, ast.BitOr(), right):
-                return rule(left, depth + 1) | rule(right, depth + 1)
+                return rule(left) | rule(right)
             case ast.UnaryOp(ast.Invert(), operand):
-                return ~rule(operand, depth + 1)
+                return ~rule(operand)
             case ast.Name(name):
                 return named(name, [])
             case ast.Call(ast.Name(name), arguments, []):
@@ -335,13 +289,15 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
         raise refused(f"'{ast.unparse(node)[:100]}' is not a value; put it in quotes")
 
     try:
+        if sum(map(text.count, "&|~")) > MOST_OPERATORS:
+            raise RecursionError
         return rule(ast.parse(text.strip(), mode="eval").body)
     except SyntaxError as error:
         place = f" near '{text.strip()[max(0, (error.offset or 1) - 1) :][:20]}'" if error.offset else ""
         raise refused(f"cannot be read{place}") from None
-    except (RecursionError, MemoryError, ValueError) as error:
-        if isinstance(error, SettingError):
-            raise
+    except SettingError:
+        raise
+    except (RecursionError, MemoryError, ValueError):
         raise refused("is nested too deeply or holds what is no text") from None
 
 
@@ -385,19 +341,12 @@ class Allowed:
                 kind[person] = known[key]
         return cls(np.array(masks, bool).reshape(-1, rows), kind)
 
-    def __len__(self) -> int:
-        return len(self.kind)
-
     def __iter__(self) -> Iterator[Mask]:
         return (self.masks[kind] for kind in self.kind)
 
     def __getitem__(self, person: int | np.integer) -> Mask:
         """One person's mask of rows."""
         return self.masks[self.kind[person]]
-
-    @property
-    def rows(self) -> int:
-        return self.masks.shape[1]
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -418,11 +367,10 @@ class Allowed:
 
     def without(self, taken: Mapping[int, Iterable[int]]) -> Allowed:
         """The same less the rows that `taken` names for some people."""
-        fewer: list[Mask] = []
-        kind = self.kind.copy()
+        masks, kind = list(self.masks), self.kind.copy()
         for person, rows in taken.items():
-            mask = self[person].copy()
-            mask[list(rows)] = False
-            kind[person] = len(self.masks) + len(fewer)
-            fewer.append(mask)
-        return Allowed(np.concatenate([self.masks, np.array(fewer, bool).reshape(-1, self.rows)]), kind)
+            fewer = self[person].copy()
+            fewer[list(rows)] = False
+            kind[person] = len(masks)
+            masks.append(fewer)
+        return Allowed(np.array(masks), kind)

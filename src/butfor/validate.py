@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.kinds import check_cells
+from butfor.data.check import check_cells
 from butfor.encode import refuse_twice, same_columns
 from butfor.errors import LearnerError, SettingError, TableError, brief, listed
 from butfor.learn.protocols import Learner, Table
@@ -17,15 +17,12 @@ from butfor.learn.protocols import Learner, Table
 
 def as_table(X: Any) -> pd.DataFrame:
     """A table with named columns; a foreign one keeps its rows' order and numbers them from 0."""
-    if isinstance(X, pd.DataFrame):
-        frame = X
-    else:
-        frame = _foreign(X, series=False)
-        if frame is None:
-            raise TableError(
-                "An audit needs a table that names its columns (a DataFrame of pandas or polars, a pyarrow Table); "
-                f"got {brief(X)}."
-            )
+    frame = X if isinstance(X, pd.DataFrame) else _foreign(X, series=False)
+    if frame is None:
+        raise TableError(
+            "An audit needs a table that names its columns (a DataFrame of pandas or polars, a pyarrow Table); "
+            f"got {brief(X)}."
+        )
     refuse_twice(frame.columns)
     alike = frame.columns[pd.Index(frame.columns.map(str)).duplicated(keep=False)]
     if len(alike):
@@ -83,32 +80,28 @@ def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
     return same_columns(people, list(X.columns))
 
 
-def _typed(person: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
-    """The row with the table's types, as far as that changes no value."""
-    for column in person.columns.intersection(X.columns):
-        given = person[column]
+def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
+    """One person: a table of one row, or a row of one, which has forgotten its columns' types and gets those of the
+    table, as far as that changes no value."""
+    if not isinstance(person, pd.Series):
+        frame = person if isinstance(person, pd.DataFrame) else _foreign(person, series=False)
+        if frame is None or len(frame) != 1:
+            raise TableError(
+                f"explain takes one person, a table of one row (X.iloc[[36]]); got {brief(person)}. "
+                "For several people use explain_all."
+            )
+        return frame
+    row = person.to_frame().T.infer_objects()
+    for column in row.columns.intersection(X.columns):
+        given = row[column]
         try:
             typed = given.astype(X[column].dtype)
             same = bool((typed.isna() == given.isna()).all() and (typed == given)[given.notna()].all())
         except (ValueError, TypeError, OverflowError):
             continue
         if same and isinstance(given.iloc[0], str) == isinstance(typed.iloc[0], str):
-            person[column] = typed
-    return person
-
-
-def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
-    """One person: a table of one row, or a row of one, which has forgotten its columns' types."""
-    if isinstance(person, pd.Series):
-        frame = person.to_frame().T.infer_objects()
-        return _typed(frame, X)
-    frame = person if isinstance(person, pd.DataFrame) else _foreign(person, series=False)
-    if frame is None or len(frame) != 1:
-        raise TableError(
-            f"explain takes one person, a table of one row (X.iloc[[36]]); got {brief(person)}. "
-            "For several people use explain_all."
-        )
-    return frame
+            row[column] = typed
+    return row
 
 
 def _foreign(given: Any, *, series: bool) -> Any:

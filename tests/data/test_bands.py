@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.cli import main
-from butfor.data.bands import Bands, bands_of
-from butfor.errors import SettingError
+from butfor.data.sensitive import Bands, bands_of
+from butfor.errors import SettingError, TableError
 from butfor.result.population import Population
 
 CHEAP = ("--model", "logistic", "--fresh-seeds", "0", "--budget", "6", "--cases", "0:12", "--psi", "everything")
@@ -94,6 +94,14 @@ def test_the_attribute_beside_the_table_and_several_at_once():
     assert list(population.by_group.index) == ["under 25", "25 to under 60", "60 and over"]
     both = audited(table, sensitive_features=["sex", "age"], sensitive_bands=[40])
     assert set(both.sensitive_.values) == {f"{s} · {b}" for s in "fm" for b in ("under 40", "40 and over")}
+
+
+def test_people_whose_number_is_none_are_refused_with_their_row():
+    table = people()
+    X, y = table[["income", "sex"]], table["granted"]
+    audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, budget=2).fit(X, y, sensitive_features=table["age"])
+    with pytest.raises(TableError, match="Column 'age', row 0 holds 'old', which is not a number"):
+        audit.explain_all(X[:2], sensitive_features=pd.Series(["old", 30], name="age", dtype=object))
 
 
 def test_a_rule_names_a_band():

@@ -234,11 +234,13 @@ def test_the_rarest_values_are_grouped_as_scikit_learn_does():
     assert ours.get_feature_names_out()[-1] == "town=other"
     apart = TableEncoder().fit(column)
     assert not apart.transform(later)[-1].any()
-    assert apart.remarks(later)[0].endswith(
-        "'town' has neither among the training rows: there it counts as no value at all."
+    unknown = (
+        "Values that no training row has: 'town' in 1 row; they count as 'other' or as missing, and as no value at all "
+        "where no training row is either."
     )
+    assert apart.remarks(later) == [unknown]
     assert ours.remarks(later) == [
-        "Values that no training row has: 'town' in 1 row; they count as 'other' or as missing.",
+        unknown,
         "'town' has 8 different values: the 3 most frequent stay apart, the others count as 'other'.",
     ]
 
@@ -257,4 +259,5 @@ def test_remarks_name_columns_and_count_rows(people, holed):
     (said,) = TableEncoder().fit(holed).remarks(pd.concat([holed, holed.assign(job="cook")]))
     assert said.startswith("Missing values: 'age' in 2 rows, 'job' in 1 row. A missing category")
     (said,) = TableEncoder().fit(people).remarks(people.assign(job=None, age=[1, 2, 3, None]))
-    assert said.endswith("No training row lacks 'age', 'job': no mark there, and no value of its own.")
+    assert "'age' in 1 row, 'job' in 4 rows" in said
+    assert said.endswith("where no training row lacks one, there is neither mark nor value of its own.")

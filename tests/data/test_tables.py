@@ -14,8 +14,7 @@ import pytest
 
 import butfor
 from butfor.cli import main
-from butfor.data.kinds import as_dates
-from butfor.data.read import read_file
+from butfor.data.read import as_dates, read_file
 from butfor.data.table import load_table
 from butfor.errors import SettingError, TableError
 from butfor.result.population import Population
@@ -450,7 +449,10 @@ def test_files_that_do_not_go_together_are_refused(parts):
 
     assert "other.csv' lacks column 'job'" in refusal(test.drop(columns="job"))
     assert "other.csv' has besides column 'shoe'" in refusal(test.assign(shoe=1))
-    assert "'income' holds numbers in the training file but 'lots' in row 0" in refusal(test.assign(income="lots"))
+    said = (
+        "other.csv', unlike the training file: Column 'income', row 0 (and 39 more rows) holds 'lots', which is not a"
+    )
+    assert said in refusal(test.assign(income="lots"))
     assert "No training row is labelled 'perhaps'" in refusal(test.assign(granted="perhaps"))
     assert "no rows that can be used" in refusal(test.assign(granted=None))
     assert "no rows that can be used" in refusal(test.head(0))

@@ -96,6 +96,9 @@ def test_several_attributes_are_compared_alone_and_together():
     assert np.isfinite(found.doubt).all()
     beside = compared(X[["income", "debts"]], y, sensitive_features=X[["group", "town"]])
     assert beside.to_dict() == found.to_dict()
+    ages = X[["group"]].assign(age=np.arange(len(X)) % 50)
+    banded = compared(X[["income", "debts"]], y, sensitive_features=ages, sensitive_bands={"age": [25]})
+    assert [c.name for c in banded.comparisons][2:4] == ["age = 25 and over", "age = under 25"]
 
 
 def test_small_groups_are_left_out_and_it_says_so():

@@ -20,7 +20,7 @@ from butfor.errors import ButforError, SettingError, TableError, listed
 if TYPE_CHECKING:
     from butfor import LabelAudit, Population
     from butfor.data import Dataset
-    from butfor.data.bands import Cuts
+    from butfor.data.sensitive import Cuts
     from butfor.progress import Watcher
     from butfor.report.public import Public
     from butfor.stopping import Stop

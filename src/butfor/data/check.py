@@ -1,4 +1,5 @@
-"""A look at a table before anything is trained: what makes an audit of it say less than it seems to.
+"""A look at a table before anything is trained: what cannot be learned from, and what makes an audit say less than it
+seems to.
 
 Each concern names the columns it is about. It looks at training rows, and at the people asked about only for whether
 they are among them. What is normal in a table of few, coarse columns (rows that are equal by coincidence) or of fine
@@ -7,7 +8,9 @@ ones (numbers that are all different) is no concern.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime
+import decimal
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,10 +18,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.kinds import check_cells
-from butfor.encode import is_numeric
+from butfor.encode import NO_NUMBER, is_numeric
 from butfor.errors import TableError, listed
 
+MOST_CLASSES = 50
+"""Values that a label may have."""
+SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
+NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
+TURN = "turn it into numbers or text, or leave the column out"
 LEAST_ROWS = 20
 """Fewer rows can have any property by chance."""
 TELLING = 0.05
@@ -37,6 +44,27 @@ MANY_WHOLE = 1000
 """So many whole numbers, all different, are no coincidence."""
 
 Codes = NDArray[np.int64]
+
+
+def check_cells(frame: pd.DataFrame) -> None:
+    """Refuse cells larger than a single value, raw bytes, whole numbers beyond 64 bits and types that nothing here
+    knows: no record can hold them."""
+    for place, column in enumerate(frame.columns):
+        values = frame.iloc[:, place]
+        if str(values.dtype).startswith(NO_DTYPE):
+            raise TableError(f"Column '{column}' is of type {values.dtype}; {TURN}.")
+        if values.dtype not in (object, np.uint64):
+            continue
+        present = values.dropna()
+        strange = {kind.__name__ for kind in set(map(type, present)) if not issubclass(kind, SINGLE)}
+        if strange:
+            raise TableError(f"Column '{column}' holds {listed(sorted(strange))} instead of numbers or text; {TURN}.")
+        for row, value in present.items():
+            if isinstance(value, (int, np.uint64)) and not -(2**63) <= value < 2**63:
+                raise TableError(
+                    f"Column '{column}', row {row} holds a whole number of {len(str(value))} digits, and 64 bits "
+                    f"hold none beyond 2^63: {NO_NUMBER}."
+                )
 
 
 @dataclass(frozen=True)
@@ -67,63 +95,55 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     if len(X) < LEAST_ROWS:
         return []
     labels = pd.factorize(np.asarray(y, dtype=object), sort=False)[0]
-    columns = {str(name): _Column.of(X[name]) for name in X.columns}
-    found = list(_telling(columns, labels))
-    told = {name for concern in found for name in concern.columns}
-    found += _identifiers({name: column for name, column in columns.items() if name not in told})
-    found += _constant(columns)
-    found += _sentinels(columns)
-    found += _text_numbers(columns)
-    if X_test is not None:
-        found += check_people(X, X_test)
-    return found
+    columns = [_Column(X[name]) for name in X.columns]
+
+    def each(check: Callable[..., Iterator[tuple[str, str]]], some: Iterable[_Column], *how: Any) -> list[Concern]:
+        said = [(column.name, *one) for column in some for one in check(column, *how)]
+        return [Concern(kind, (name,), f"Column '{name}' {sentence}") for name, kind, sentence in said]
+
+    telling = each(_telling, columns, labels)
+    told = {name for concern in telling for name in concern.columns}
+    return [
+        *telling,
+        *each(_identifier, [column for column in columns if column.name not in told]),
+        *_constant(columns),
+        *each(_sentinels, columns),
+        *each(_text_numbers, columns),
+        *([] if X_test is None else check_people(X, X_test)),
+    ]
 
 
-@dataclass(frozen=True, eq=False)
 class _Column:
-    values: pd.Series
-    codes: Codes
-    """Which of the different values each row has; −1 where it is missing."""
-    different: pd.Index
-    numeric: bool
+    """`codes`: which of the `different` values each row has; −1 where it is missing."""
 
-    @classmethod
-    def of(cls, values: pd.Series) -> _Column:
+    def __init__(self, values: pd.Series) -> None:
+        self.name, self.values, self.numeric = str(values.name), values, is_numeric(values)
         codes, different = pd.factorize(values, sort=False)
-        return cls(values, codes, pd.Index(different), is_numeric(values))
-
-    @property
-    def present(self) -> int:
-        return int((self.codes >= 0).sum())
+        self.codes: Codes = codes
+        self.different = pd.Index(different)
+        self.present = int((codes >= 0).sum())
 
 
-# --- the label ------------------------------------------------------------------------------------------
+# --- what is odd about a column: its kind, and the sentence's end ----------------------------------------
 
 
-def _telling(columns: dict[str, _Column], labels: Codes) -> Iterator[Concern]:
+def _telling(column: _Column, labels: Codes) -> Iterator[tuple[str, str]]:
     counts = np.bincount(labels)
-    if len(counts) != 2 or counts.min() < LEAST_RARER:
+    if len(counts) != 2 or counts.min() < LEAST_RARER or len(column.different) < 2:
         return
-    rarer = int(counts.min())
-    for name, column in columns.items():
-        if len(column.different) < 2:
-            continue
-        errors = _errors(column, labels)
-        if errors == 0 and len(column.different) == 2 and column.present == len(labels):
-            yield Concern(
-                "copy",
-                (name,),
-                f"Column '{name}' is a copy of the label under other names: the model has nothing else to learn. Leave "
-                "it out (--drop).",
-            )
-        elif errors <= TELLING * rarer:
-            yield Concern(
-                "telling",
-                (name,),
-                f"Column '{name}' alone tells the label of {_percent(1 - errors / len(labels))} of the training rows "
-                f"(the commoner label alone: {_percent(1 - rarer / len(labels))}). Was it known before the decision? "
-                "If not, leave it out (--drop).",
-            )
+    rarer, errors = int(counts.min()), _errors(column, labels)
+    if errors == 0 and len(column.different) == 2 and column.present == len(labels):
+        yield (
+            "copy",
+            "is a copy of the label under other names: the model has nothing else to learn. Leave it out (--drop).",
+        )
+    elif errors <= TELLING * rarer:
+        right, usual = (f"{100 * (1 - wrong / len(labels)):.1f} %" for wrong in (errors, rarer))
+        yield (
+            "telling",
+            f"alone tells the label of {right} of the training rows (the commoner label alone: {usual}). Was it known "
+            "before the decision? If not, leave it out (--drop).",
+        )
 
 
 def _errors(column: _Column, labels: Codes) -> int:
@@ -152,100 +172,69 @@ def _errors_by_value(codes: Codes, labels: Codes) -> int:
     return int((guess != labels).sum())
 
 
-# --- columns by themselves ------------------------------------------------------------------------------
-
-
-def _identifiers(columns: dict[str, _Column]) -> Iterator[Concern]:
-    for name, column in columns.items():
-        present, different = column.present, len(column.different)
-        if present < LEAST_ROWS:
-            continue
-        alone = different == present
-        if column.numeric:
-            if not alone or not _counts_rows(column):
-                continue
-        elif different < MOSTLY_DIFFERENT * present:
-            continue
+def _identifier(column: _Column) -> Iterator[tuple[str, str]]:
+    present, different = column.present, len(column.different)
+    alone = different == present
+    odd = alone and _counts_rows(column.values.dropna()) if column.numeric else different >= MOSTLY_DIFFERENT * present
+    if present >= LEAST_ROWS and odd:
         words = "a different value in every row" if alone else f"{different} different values in {present} rows"
-        yield Concern(
+        yield (
             "identifier",
-            (name,),
-            f"Column '{name}' has {words}, as an identifier has: nothing about other people can be learned from it. "
-            "Leave it out (--drop), or name the rows by it (--id).",
+            f"has {words}, as an identifier has: nothing about other people can be learned from it. Leave it out "
+            "(--drop), or name the rows by it (--id).",
         )
 
 
-def _counts_rows(column: _Column) -> bool:
+def _counts_rows(values: pd.Series) -> bool:
     """Whether whole numbers that are all different are numbers of rows: very many, without large gaps, or in order."""
-    numbers = column.values.dropna().sort_index() if _ordered(column.values.index) else column.values.dropna()
-    values = numbers.to_numpy(dtype=np.float64)
-    if (values % 1).any():
-        return False
-    dense = values.max() / 4 - values.min() / 4 < len(values)  # the difference itself may overflow
-    in_order = bool((values[1:] > values[:-1]).all() or (values[1:] < values[:-1]).all())
-    return len(values) >= MANY_WHOLE or dense or in_order
+    ordered = values.sort_index() if pd.api.types.is_integer_dtype(values.index.dtype) else values
+    numbers = ordered.astype(np.float64)
+    dense = numbers.max() / 4 - numbers.min() / 4 < len(numbers)  # the difference itself may overflow
+    in_order = numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing
+    return not (numbers % 1).any() and (len(numbers) >= MANY_WHOLE or dense or in_order)
 
 
-def _ordered(index: pd.Index) -> bool:
-    return pd.api.types.is_integer_dtype(index.dtype)
-
-
-def _constant(columns: dict[str, _Column]) -> Iterator[Concern]:
-    empty = [name for name, column in columns.items() if not column.present]
-    same = [name for name, column in columns.items() if len(column.different) == 1 and (column.codes == 0).all()]
+def _constant(columns: list[_Column]) -> Iterator[Concern]:
+    empty = [column.name for column in columns if not column.present]
+    same = [column.name for column in columns if len(column.different) == 1 and (column.codes == 0).all()]
     for names, what in ((same, "the same value in every training row"), (empty, "no value in any training row")):
         if names:
             subject = f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
             yield Concern("constant", tuple(names), f"{subject} {what}: nothing can be learned from that.")
 
 
-def _sentinels(columns: dict[str, _Column]) -> Iterator[Concern]:
-    for name, column in columns.items():
-        if not column.numeric or len(column.different) < 3:
-            continue
-        numbers = np.sort(column.different.to_numpy(dtype=np.float64))
-        for mark in _marks(numbers):
-            count = int((column.codes == np.flatnonzero(column.different == mark)[0]).sum())
-            rows = f"{count} training row{'s' * (count != 1)}"
-            yield Concern(
-                "sentinel",
-                (name,),
-                f"Column '{name}' holds {mark:.12g} in {rows}, which looks like a mark for a missing value (other "
-                f"values: {_span(numbers, mark)}). The model takes it for a number; if it is none, leave such cells "
-                "empty.",
-            )
-
-
-def _marks(numbers: NDArray[np.float64]) -> list[float]:
-    """Those among a column's different numbers that look like marks: 999 or 666 far beyond all others, and a single
-    negative number such as −1 or −99 among many that are not negative."""
+def _sentinels(column: _Column) -> Iterator[tuple[str, str]]:
+    """999 or 666 far beyond all other numbers, and a single negative one such as −1 or −99 among many that are not."""
+    if not column.numeric or len(column.different) < 3:
+        return
+    numbers = np.sort(column.different.to_numpy(dtype=np.float64))
     repeated = np.isin(np.trunc(np.abs(numbers)), MARKS)  # 999999.4 is one, too
-    rest = np.abs(numbers[~repeated])
+    rest, negative = np.abs(numbers[~repeated]), numbers[numbers < 0]
     far = numbers[repeated & (np.abs(numbers) / APART >= max(1.0, rest.max(initial=0)))] if len(rest) >= 2 else []
-    negative = numbers[numbers < 0]
     lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
-    return list(dict.fromkeys([float(n) for n in (*far, *(negative if lone else ()))]))
+    for mark in dict.fromkeys([*far, *(negative if lone else ())]):
+        count = int((column.codes == np.flatnonzero(column.different == mark)[0]).sum())
+        others = numbers[numbers != mark]
+        yield (
+            "sentinel",
+            f"holds {mark:.12g} in {count} training row{'s' * (count != 1)}, which looks like a mark for a missing "
+            f"value (other values: {others.min():.6g} to {others.max():.6g}). The model takes it for a number; if it "
+            "is none, leave such cells empty.",
+        )
 
 
-def _span(numbers: NDArray[np.float64], mark: float) -> str:
-    others = numbers[numbers != mark]
-    return f"{others.min():.6g} to {others.max():.6g}"
-
-
-def _text_numbers(columns: dict[str, _Column]) -> Iterator[Concern]:
+def _text_numbers(column: _Column) -> Iterator[tuple[str, str]]:
     """Numbers that are read as categories, because a few cells hold something else."""
-    for name, column in columns.items():
-        if column.numeric or len(column.different) < 20 or not isinstance(column.different[0], str):
-            continue
-        strange = pd.to_numeric(pd.Series(column.different.astype(object)), errors="coerce").isna().to_numpy()
-        share = np.bincount(column.codes[column.codes >= 0], minlength=len(strange))[strange].sum() / column.present
-        if strange.any() and strange.sum() <= 5 and share <= 0.5:
-            yield Concern(
-                "text numbers",
-                (name,),
-                f"Column '{name}' holds numbers and {listed(column.different[strange])}, so that every number counts "
-                "as a category of its own. Leave those cells empty, and it is read as numbers.",
-            )
+    if column.numeric or len(column.different) < 20 or not isinstance(column.different[0], str):
+        return
+    strange = pd.to_numeric(pd.Series(column.different.astype(object)), errors="coerce").isna().to_numpy()
+    share = np.bincount(column.codes[column.codes >= 0], minlength=len(strange))[strange].sum() / column.present
+    if strange.any() and strange.sum() <= 5 and share <= 0.5:
+        yield (
+            "text numbers",
+            f"holds numbers and {listed(column.different[strange])}, so that every number counts as a category of its "
+            "own. Leave those cells empty, and it is read as numbers.",
+        )
 
 
 # --- people who are training rows -----------------------------------------------------------------------
@@ -255,30 +244,23 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     """Whether people are copies of training rows, more than by coincidence: someone who equals a training row because
     the columns are coarse also has others around that differ in this or in that column alone."""
     shared = [name for name in X.columns if name in people.columns]
-    if not shared or len(X) < LEAST_ROWS or len(people) < LEAST_TWINS:
-        return []
+    if len(shared) < 2 or len(X) < LEAST_ROWS or len(people) < LEAST_TWINS:
+        return []  # with one column alone, twins say nothing
     theirs = _hashed(pd.concat([X[shared], people[shared]], ignore_index=True))
     rows, asked = theirs[: len(X)], theirs[len(X) :]
     whole, wanted = rows.sum(axis=1, dtype=np.uint64), asked.sum(axis=1, dtype=np.uint64)
     twins = np.isin(wanted, whole)
-    if not twins.any():
-        return []
-    ways = np.zeros(int(twins.sum()), dtype=np.int64)
-    equal = _count(wanted[twins], whole)
-    for k in range(len(shared)):
+    ways, equal = np.zeros(int(twins.sum()), dtype=np.int64), _count(wanted[twins], whole)
+    for k in range(len(shared) if twins.any() else 0):
         ways += _count((wanted - asked[:, k])[twins], whole - rows[:, k]) > equal
-    # One way may be the column that tells all people apart. Where there is only one column, twins say nothing.
-    alone = int((ways < 2).sum()) if len(shared) > 1 else 0
-    if alone < max(LEAST_TWINS, TWINS * len(people)):
+    # One way may be the column that tells all people apart.
+    if int((ways < 2).sum()) < max(LEAST_TWINS, TWINS * len(people)):
         return []
-    return [
-        Concern(
-            "duplicates",
-            (),
-            f"{int(twins.sum())} of the {len(people)} people asked about equal a training row in every column: the "
-            "model has seen them. Leave double rows out of the file, or keep them on one side of the split.",
-        )
-    ]
+    sentence = (
+        f"{int(twins.sum())} of the {len(people)} people asked about equal a training row in every column: the "
+        "model has seen them. Leave double rows out of the file, or keep them on one side of the split."
+    )
+    return [Concern("duplicates", (), sentence)]
 
 
 def _count(wanted: NDArray[np.uint64], among: NDArray[np.uint64]) -> Codes:
@@ -292,10 +274,5 @@ def _hashed(frame: pd.DataFrame) -> NDArray[np.uint64]:
     hashed = np.empty(frame.shape, dtype=np.uint64)
     for k, name in enumerate(frame.columns):
         codes = pd.factorize(frame[name], use_na_sentinel=False)[0].astype(np.uint64)
-        draws = np.random.default_rng(k).integers(0, 2**64, int(codes.max()) + 1, dtype=np.uint64)
-        hashed[:, k] = draws[codes]
+        hashed[:, k] = np.random.default_rng(k).integers(0, 2**64, int(codes.max()) + 1, dtype=np.uint64)[codes]
     return hashed
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

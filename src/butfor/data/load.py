@@ -15,28 +15,34 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from butfor.data.catalogue import SHIPPED, SPECS, Setup, SourceFile, Spec, spec_named
+from butfor.data.catalogue import SHIPPED, SPECS, Setup, Spec, spec_named
 from butfor.errors import DatasetError, SettingError, listed
 
+TRAIN, VAL, TEST = "train", "val", "test"
 TIMEOUT = 30.0
 """Seconds without a byte from the server after which a download is given up."""
 MOST_BYTES = 256 * 1024**2
 """Far above any archive meant here; stops an endless answer or a zip bomb."""
 
+Positions = NDArray[np.int64]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """One data set as published: three tables of raw values and their 0/1 labels.
+    """Three tables of raw values and their labels by number.
 
     Rows keep their position in the source file as index. Each label series carries the names of its
-    two values in ``attrs["label_names"]``.
+    values in ``attrs["label_names"]``, each table where it came from in ``attrs["origin"]``.
     """
 
     X_train: pd.DataFrame
@@ -49,8 +55,7 @@ class Dataset:
     sensitive: str | list[str]
     label_names: tuple[str, ...]
     setup: Setup
-    source: str
-    licence: str
+    licence: str = ""
     groups: dict[str, pd.DataFrame] | None = None
     """The protected attribute of the "train", "val" and "test" rows where it is not a column of theirs."""
     kept: pd.DataFrame | None = None
@@ -59,6 +64,18 @@ class Dataset:
     """The label that people would rather not have, where it is known."""
     dates: tuple[str, ...] = ()
     """Columns that hold dates, as days since 1970-01-01."""
+
+    @classmethod
+    def of(
+        cls, X: pd.DataFrame, y: pd.Series, rows: Mapping[str, Positions], origin: dict[str, Any], **about: Any
+    ) -> Dataset:
+        """A table whose training, validation and test rows are these; `origin` is what a verdict is replayed from."""
+        halves: dict[str, Any] = {}
+        for part, at in rows.items():
+            inputs, labels = X.iloc[at].copy(), y.iloc[at].copy()
+            inputs.attrs["origin"], labels.attrs["label_names"] = origin, about["label_names"]
+            halves |= {f"X_{part}": inputs, f"y_{part}": labels}
+        return cls(**halves, **about)
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))
@@ -74,41 +91,37 @@ def load_dataset(name: str, random_state: int | None = None, *, data_home: str |
     `random_state` decides the split; None takes the published one where it is known, else 0.
     `data_home` names a directory with original files (plain or .gz) that is looked at first.
     """
-    from sklearn.model_selection import train_test_split
-
     spec = spec_named(name)
-    seed = _seed(spec.setup.random_state if random_state is None else random_state)
+    seed = spec.setup.random_state if random_state is None else random_state
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**32:
+        raise SettingError(
+            f"random_state={seed!r} must be a whole number from 0 to {2**32 - 1}, or None for the published split."
+        )
     places = _places(spec, data_home)
-    X, y = _table(spec, [_obtain(file, spec, places) for file in spec.files])
-
-    rest, test = train_test_split(range(len(X)), test_size=0.2, random_state=seed)
-    train, val = train_test_split(rest, test_size=0.25, random_state=seed)
-
-    def labels(rows: list[int]) -> pd.Series:
-        part = y.iloc[rows].copy()
-        part.attrs["label_names"] = spec.label_names
-        return part
-
-    def inputs(rows: list[int]) -> pd.DataFrame:
-        part = X.iloc[rows].copy()
-        part.attrs["origin"] = {"table": spec.name, "split_seed": seed}  # what a verdict is replayed from
-        return part
-
-    return Dataset(
-        X_train=inputs(train),
-        y_train=labels(train),
-        X_val=inputs(val),
-        y_val=labels(val),
-        X_test=inputs(test),
-        y_test=labels(test),
+    X, y = _table(spec, [_find(file, spec, places) or _fetched(file, spec, places) for file in spec.files])
+    return Dataset.of(
+        X,
+        y,
+        split(np.arange(len(X)), int(seed)),
+        {"table": spec.name, "split_seed": int(seed)},
         name=spec.name,
         sensitive=spec.sensitive,
         label_names=spec.label_names,
         setup=spec.setup,
-        source=spec.source,
         licence=spec.licence,
         adverse=spec.label_names[spec.adverse],
     )
+
+
+def split(rows: Positions, seed: int, test: Positions | None = None, val: Positions | None = None) -> dict[str, Any]:
+    """Training, validation and test rows, 60/20/20, as far as these are not given."""
+    from sklearn.model_selection import train_test_split
+
+    if test is None:
+        rows, test = train_test_split(rows, test_size=0.2, random_state=seed)
+    if val is None:
+        rows, val = train_test_split(rows, test_size=0.25, random_state=seed)
+    return {TRAIN: rows, VAL: val, TEST: test}
 
 
 def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
@@ -119,121 +132,69 @@ def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
     rows = []
     for spec in SPECS.values():
         places = _places(spec, data_home)
-        contents = [content for file in spec.files if (content := _find(file, places)) is not None]
-        balance = None if len(contents) < len(spec.files) else float(_table(spec, contents)[1].mean())
-        train, val, test = spec.sizes
+        contents = [content for file in spec.files if (content := _find(file, spec, places)) is not None]
         rows.append(
             {
                 "name": spec.name,
-                "rows": train + val + test,
-                "train": train,
-                "val": val,
-                "test": test,
+                "rows": sum(spec.sizes),
+                **dict(zip((TRAIN, VAL, TEST), spec.sizes, strict=True)),
                 "inputs": spec.inputs,
                 "sensitive": spec.sensitive,
                 "budget": spec.setup.budget,
-                "label_balance": balance,
-                "embedded": spec.embedded,
+                "label_balance": _table(spec, contents)[1].mean() if len(contents) == len(spec.files) else None,
+                "embedded": spec.url is None,
                 "licence": spec.licence,
             }
         )
-    frame = pd.DataFrame(rows)
     # As objects, so that "not at hand" stays None instead of becoming a number that is not one.
-    return frame.assign(label_balance=pd.Series([row["label_balance"] for row in rows], dtype=object))
-
-
-def _seed(random_state: int) -> int:
-    whole = isinstance(random_state, Integral) and not isinstance(random_state, bool)
-    if not whole or not 0 <= random_state < 2**32:
-        raise SettingError(
-            f"random_state={random_state!r} must be a whole number from 0 to {2**32 - 1}, "
-            "or None for the published split."
-        )
-    return int(random_state)
+    return pd.DataFrame(rows, dtype=object)
 
 
 def _table(spec: Spec, contents: list[bytes]) -> tuple[pd.DataFrame, pd.Series]:
     """All rows of the published table and their labels, indexed by position in the source files."""
-    raw = pd.concat([_parse(spec, content) for content in contents], ignore_index=True)
+    # 'N/A' and '?' are values that the row filters ask about; types are decided on whole columns, not chunk by chunk.
+    how: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False, "skipinitialspace": True}
+    raw = pd.concat(
+        [pd.read_csv(io.BytesIO(content), **how, **spec.reading) for content in contents], ignore_index=True
+    )
     kept = spec.tidy(raw)
     X = kept[list(spec.columns)].copy()
     for column in spec.coded:
         X[column] = pd.Categorical(X[column], categories=sorted(X[column].unique()))
-    y = spec.label(raw.loc[kept.index]).astype("int64").rename(spec.label_column)
-    return X, y
-
-
-def _parse(spec: Spec, content: bytes) -> pd.DataFrame:
-    return pd.read_csv(
-        io.BytesIO(content),
-        sep=spec.separator,
-        header=0 if spec.header is None else None,
-        names=spec.header,
-        skipinitialspace=True,
-        # Only an empty cell is missing: 'N/A' and '?' are values that the row filters ask about.
-        keep_default_na=False,
-        na_values=[""],
-        comment=spec.remark,
-        # Types are decided on whole columns, not chunk by chunk.
-        low_memory=False,
-    )
+    return X, spec.label(raw.loc[kept.index]).astype("int64").rename(spec.label_column)
 
 
 def _places(spec: Spec, data_home: str | Path | None) -> list[Path]:
     """The directories on this machine where a set's original files are looked for, in order."""
-    named = {"data_home": data_home, "BUTFOR_DATA": os.environ.get("BUTFOR_DATA") or None}
-    places = []
-    for origin, directory in named.items():
-        if directory is None:
-            continue
-        place = Path(directory).expanduser()
+    given = {"data_home": data_home, "BUTFOR_DATA": os.environ.get("BUTFOR_DATA")}
+    named = {origin: Path(directory).expanduser() for origin, directory in given.items() if directory}
+    for origin, place in named.items():
         if not place.is_dir():
             raise DatasetError(
-                f"{origin}={directory} is not a directory; name one that holds original data files, or leave it out."
+                f"{origin}={place} is not a directory; name one that holds original data files, or leave it out."
             )
-        places.append(place)
-    return [*places, SHIPPED if spec.embedded else cache_directory()]
+    return [*named.values(), SHIPPED if spec.url is None else cache_directory()]
 
 
-def _find(file: SourceFile, places: list[Path]) -> bytes | None:
+def _find(file: str, spec: Spec, places: list[Path]) -> bytes | None:
     """The verified bytes of a file from the first place that has it, None if no place has."""
     for place in places:
-        for path in (place / file.name, place / f"{file.name}.gz"):
+        for path in (place / file, place / f"{file}.gz"):
             if path.is_file():
-                return _verified(path, file)
+                return _verified(path, file, spec)
     return None
 
 
-def _obtain(file: SourceFile, spec: Spec, places: list[Path]) -> bytes:
-    """The verified bytes of a file, downloaded where no place has it."""
-    content = _find(file, places)
-    if content is not None:
-        return content
-    looked = ", ".join(str(place) for place in places)
-    if spec.url is None:
-        raise DatasetError(f"{file.name} is missing from the installed package (looked in {looked}); reinstall butfor.")
-    try:
-        path = fetch(file.name, file.sha256, spec.url, cache_directory())
-    except DatasetError as error:
-        raise DatasetError(
-            f"The data set '{spec.name}' is not here and could not be fetched. Tried: {file.name} or "
-            f"{file.name}.gz in {looked}; then {spec.url}: {error}. Either connect this machine to the "
-            f"network and try again, or download that archive by hand, unpack {file.name} into a "
-            f"directory and set BUTFOR_DATA=/that/directory."
-        ) from error
-    return _verified(path, file)
-
-
-def _verified(path: Path, file: SourceFile) -> bytes:
+def _verified(path: Path, file: str, spec: Spec) -> bytes:
     try:
         content = path.read_bytes()
         if path.suffix == ".gz":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise DatasetError(f"{path} cannot be read ({error}); replace it with the original, or remove it.") from error
-    if hashlib.sha256(content).hexdigest() not in file.sha256:
+    if hashlib.sha256(content).hexdigest() not in spec.files[file]:
         raise DatasetError(
-            f"{path} is not the published {file.name} (its sha256 differs); "
+            f"{path} is not the published {file} (its sha256 differs); "
             "replace it with the original, or remove it to have it looked for elsewhere."
         )
     return content
@@ -243,26 +204,44 @@ def _verified(path: Path, file: SourceFile) -> bytes:
 
 
 def cache_directory() -> Path:
-    """Where the operating system keeps what can be fetched again, subfolder ``butfor``."""
-    if sys.platform == "win32":
-        root = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
-    else:
-        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "butfor"
+    """Where fetched files are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "butfor"
+
+
+def _fetched(file: str, spec: Spec, places: list[Path]) -> bytes:
+    """The verified bytes of a file that no place has."""
+    looked = ", ".join(map(str, places))
+    if spec.url is None:
+        raise DatasetError(f"{file} is missing from the installed package (looked in {looked}); reinstall butfor.")
+    try:
+        return _verified(fetch(file, spec.files[file], spec.url, cache_directory()), file, spec)
+    except DatasetError as error:
+        raise DatasetError(
+            f"The data set '{spec.name}' is not here and could not be fetched. Tried: {file} or {file}.gz in {looked}; "
+            f"then {spec.url}: {error}. Either connect this machine to the network and try again, or download that "
+            f"archive by hand, unpack {file} into a directory and set BUTFOR_DATA=/that/directory."
+        ) from error
 
 
 def fetch(member: str, sha256: Collection[str], url: str, folder: Path, timeout: float = TIMEOUT) -> Path:
     """Download the archive at `url` and put its file `member` into `folder`, verified and atomically.
 
-    The archive may hold the file inside further zip archives. Any failure is a `DatasetError` whose text is the reason
-    alone, for the caller's sentence; `folder` then holds what it held before."""
-    archive = _download(url, timeout)
+    Any failure is a `DatasetError` whose text is the reason alone, for the caller's sentence; `folder` then holds what
+    it held before."""
+    from http.client import HTTPException
+    from urllib.request import Request, urlopen
+
+    if sys.stderr.isatty():
+        sys.stderr.write(f"Downloading {url}\n")
+    try:
+        with urlopen(Request(url, headers={"User-Agent": "butfor"}), timeout=timeout) as answer:
+            archive: bytes = answer.read(MOST_BYTES + 1)
+        if len(archive) > MOST_BYTES:
+            raise ValueError("the server sent far more than the archive's size")
+    except (OSError, HTTPException, ValueError) as error:
+        raise DatasetError(str(error) or type(error).__name__) from error
     try:
         content = _unpack(archive, member)
-    except DatasetError:
-        raise
     except Exception as error:  # damaged bytes make zipfile raise a dozen kinds of exception
         raise DatasetError(f"what came is not an intact zip archive ({error})") from error
     if content is None:
@@ -280,22 +259,6 @@ def fetch(member: str, sha256: Collection[str], url: str, folder: Path, timeout:
     return path
 
 
-def _download(url: str, timeout: float) -> bytes:
-    from http.client import HTTPException
-    from urllib.request import Request, urlopen
-
-    if sys.stderr.isatty():
-        sys.stderr.write(f"Downloading {url}\n")
-    try:
-        with urlopen(Request(url, headers={"User-Agent": "butfor"}), timeout=timeout) as answer:
-            archive: bytes = answer.read(MOST_BYTES + 1)
-    except (OSError, HTTPException, ValueError) as error:
-        raise DatasetError(str(error) or type(error).__name__) from error
-    if len(archive) > MOST_BYTES:
-        raise DatasetError("the server sent far more than the archive's size")
-    return archive
-
-
 def _unpack(archive: bytes, member: str) -> bytes | None:
     """The bytes of `member` in a zip archive or in the zip archives inside it, None if it is not there."""
     with zipfile.ZipFile(io.BytesIO(archive)) as opened:
@@ -305,7 +268,7 @@ def _unpack(archive: bytes, member: str) -> bytes | None:
             if name != member and not name.endswith(".zip"):
                 continue
             if entry.file_size > MOST_BYTES:
-                raise DatasetError(f"{entry.filename} in the archive is far too large")
+                raise ValueError(f"{entry.filename} in it is far too large")
             content = opened.read(entry)
             found = content if name == member else _unpack(content, member)
             if found is not None:

@@ -1,6 +1,7 @@
 """A file as a frame: text of many kinds, Parquet, Feather, Excel. What was done to it is noted in a sentence.
 
-Files are bounded before they are taken into memory: no device, pipe or archive keeps a reader busy without end.
+Files are bounded before they are taken into memory: no device, pipe or archive keeps a reader busy without end. Dates
+and decimals become numbers, so that what is found replays from its record.
 """
 
 from __future__ import annotations
@@ -10,31 +11,38 @@ import csv
 import gzip
 import io
 import re
-import stat
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.data.catalogue import DATASETS
-from butfor.data.kinds import Note
 from butfor.errors import ButforError, TableError, listed
+
+Note = Callable[[str], None]
 
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx": "excel"}
 """Files that are not text, by how their names end."""
 MOST_BYTES = 2 * 1024**3
 MOST_COLUMNS = 10_000
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+NUMBERS = {
+    "decimal": "decimals: they count as floating-point numbers",
+    "date": "dates: they count as days since 1970-01-01",
+}
+"""What becomes a number, and what is said of it."""
 
 
-def read_file(path: str | Path, note: Note | None = None) -> pd.DataFrame:
+def read_file(path: str | Path, note: Note = lambda line: None) -> pd.DataFrame:
     """A file as a frame, rows numbered from 0: CSV (comma, semicolon or tab, also .gz; "-" is standard input), Parquet,
     Feather or Excel."""
-    note, name = note or silent, called(path)
+    name = called(path)
     refuse_absent(path)
     kind = FILES.get(Path(path).suffix.lower(), "text")
     try:
@@ -51,8 +59,7 @@ def read_file(path: str | Path, note: Note | None = None) -> pd.DataFrame:
         raise TableError(
             f"'{name}' is not a table that can be read ({reason}); give a CSV, Parquet, Feather or Excel file."
         ) from error
-    if frame.shape[1] < 2:
-        raise TableError(_no_table(name, frame.shape[1]))
+    _refuse_shape(frame.shape[1], name)
     return frame
 
 
@@ -64,53 +71,52 @@ def refuse_absent(path: str | Path) -> None:
         raise TableError(f"There is no file '{path}'. Give a CSV or Parquet file, or one of {', '.join(DATASETS)}.")
     if any("\ud800" <= character <= "\udfff" for character in str(path)):
         raise TableError(f"The name of '{path}' is not UTF-8, so that no record can hold it; rename the file.")
-    about = Path(path).stat()
-    if stat.S_ISDIR(about.st_mode):
-        raise TableError(f"'{path}' is a directory; name the CSV or Parquet file inside it.")
-    if not stat.S_ISREG(about.st_mode):
-        raise TableError(f"'{path}' is a device or a pipe; name a file, or - to read a CSV from standard input.")
-    _refuse_large(about.st_size, str(path))
+    if not Path(path).is_file():
+        raise TableError(f"'{path}' is a directory, a device or a pipe; name a file, or - for a CSV in standard input.")
+    _refuse_large(Path(path).stat().st_size, str(path))
 
 
-def _refuse_large(size: int, name: str, limit: int | None = None) -> None:
-    limit = limit or MOST_BYTES
+def _refuse_large(size: int, name: str, times: int = 1) -> None:
+    limit = times * MOST_BYTES
     if size > limit:
         raise TableError(f"'{name}' holds more than the limit of {limit / 1024**3:.1f} GB; give fewer rows or columns.")
 
 
-def _refuse_wide(columns: int, name: str) -> None:
+def _refuse_shape(columns: int, name: str) -> None:
     if columns > MOST_COLUMNS:
         raise TableError(f"'{name}' has {columns} columns, above the limit of {MOST_COLUMNS}; give fewer.")
+    if columns < 2:
+        raise TableError(
+            f"'{name}' is not a table: it has {columns} column(s). A CSV needs a header line and columns separated by "
+            "comma, semicolon or tab."
+        )
 
 
 # --- Parquet, Feather, Excel ----------------------------------------------------------------------------
 
 
 def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
+    name = str(path)
     if kind == "excel":
-        frame = _read_excel(path, note)
+        with zipfile.ZipFile(path) as packed:
+            _refuse_large(sum(part.file_size for part in packed.infolist()), name, 4)
+        with pd.ExcelFile(path, engine="openpyxl") as book:
+            if len(book.sheet_names) > 1:
+                note(f"'{path}': reading sheet '{book.sheet_names[0]}', the first of {len(book.sheet_names)}.")
+            header = list(pd.read_excel(book, header=None, nrows=1).dropna(axis=1).to_numpy().ravel())
+            frame = pd.read_excel(book)
     else:
         if kind == "parquet":
             from pyarrow.parquet import read_metadata
 
             about = read_metadata(path)
-            _refuse_wide(about.num_columns, str(path))
-            _refuse_large(about.num_rows * about.num_columns * 8, str(path), 4 * MOST_BYTES)
+            _refuse_shape(about.num_columns, name)
+            _refuse_large(about.num_rows * about.num_columns * 8, name, 4)
         frame = (pd.read_parquet if kind == "parquet" else pd.read_feather)(path)
-        _refuse_twice(map(str, frame.columns), str(path))
+        header = list(frame.columns)
+    _refuse_twice(map(str, header), name)
     frame = frame.reset_index(drop=True).rename(columns=str)
     return frame.assign(**{c: _without_na(frame[c]) for c in frame.columns})
-
-
-def _read_excel(path: Path, note: Note) -> pd.DataFrame:
-    with zipfile.ZipFile(path) as packed:
-        _refuse_large(sum(part.file_size for part in packed.infolist()), str(path), 4 * MOST_BYTES)
-    with pd.ExcelFile(path, engine="openpyxl") as book:
-        if len(book.sheet_names) > 1:
-            note(f"'{path}': reading sheet '{book.sheet_names[0]}', the first of {len(book.sheet_names)}.")
-        header = pd.read_excel(book, header=None, nrows=1)
-        _refuse_twice(map(str, header.dropna(axis=1).to_numpy().ravel()), str(path))
-        return pd.read_excel(book)
 
 
 def _without_na(values: pd.Series) -> pd.Series:
@@ -129,7 +135,12 @@ def _without_na(values: pd.Series) -> pd.Series:
 
 def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     name = called(path)
-    content = _standard_input(name) if str(path) == STANDARD_INPUT else Path(path).read_bytes()
+    if str(path) != STANDARD_INPUT:
+        content = Path(path).read_bytes()
+    elif sys.stdin is None:
+        raise TableError("There is no standard input to read a table from; name a file.")
+    else:
+        content = _bounded(sys.stdin.buffer, name)
     if content.startswith(b"\x1f\x8b"):
         with gzip.open(io.BytesIO(content)) as packed:
             content = _bounded(packed, name)
@@ -143,12 +154,6 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
 
 
-def _standard_input(name: str) -> bytes:
-    if sys.stdin is None:
-        raise TableError("There is no standard input to read a table from; name a file.")
-    return _bounded(sys.stdin.buffer, name)
-
-
 def _bounded(stream: BinaryIO | gzip.GzipFile, name: str) -> bytes:
     """What a stream holds, up to the limit."""
     content = stream.read(MOST_BYTES + 1)
@@ -159,55 +164,45 @@ def _bounded(stream: BinaryIO | gzip.GzipFile, name: str) -> bytes:
 def _decoded(content: bytes, name: str, note: Note) -> str:
     """A text file's content: UTF-8, UTF-16 where it says so itself, else what Windows writes."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    encodings = ["utf-16"] if wide else ["utf-8-sig", "cp1252", "latin-1"]
-    for encoding in encodings:
+    for encoding in ["utf-16"] if wide else ["utf-8-sig", "cp1252", "latin-1"]:
         try:
             text = content.decode(encoding)
-            break
         except UnicodeDecodeError:
-            if encoding == encodings[-1]:
-                raise
-    if "\0" in text:
-        raise ValueError("it holds binary data")
-    if encoding != "utf-8-sig":
-        note(f"'{name}' is not in UTF-8; it was read as {encoding}.")
-    return text
+            continue
+        if "\0" in text:
+            raise ValueError("it holds binary data")
+        if encoding != "utf-8-sig":
+            note(f"'{name}' is not in UTF-8; it was read as {encoding}.")
+        return text
+    raise ValueError("it begins as UTF-16 does and goes on otherwise")
 
 
 def _check_lines(text: str, separator: str, name: str) -> list[str]:
     """The first line's values, once every line is known to have as many: pandas would shift the columns of longer ones
     and fill up shorter ones."""
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     header: list[str] = []
-    for line, values in _rows_of(text, separator, name):
-        _refuse_wide(len(values), name)
-        _refuse_swallowed(values, len(header or values), separator, line, name)
-        if not header:
-            header = values if any(values) else []
-            if len(header) == 1:
-                break
-        elif len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
-            raise TableError(
-                f"Line {line} of '{name}' has {len(values)} value{'s' * (len(values) != 1)}, but the header names "
-                f"{len(header)} columns: mend the line, or the header if it lacks a name."
-            )
-    if len(header) < 2:
-        raise TableError(_no_table(name, len(header)))
-    return header
-
-
-def _rows_of(text: str, separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV text, each with the number of its last line; what cannot be read is told with its line."""
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     before = 0
     try:
-        for values in lines:
-            before = lines.line_num
-            yield before, values
+        for values in rows:
+            _refuse_swallowed(values, len(header or values), separator, rows.line_num, name)
+            if not header:
+                header = values if any(values) else []
+                if header:
+                    _refuse_shape(len(header), name)
+            elif len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
+                raise TableError(
+                    f"Line {rows.line_num} of '{name}' has {len(values)} value{'s' * (len(values) != 1)}, but the "
+                    f"header names {len(header)} columns: mend the line, or the header if it lacks a name."
+                )
+            before = rows.line_num
     except csv.Error as error:
         unclosed = f": the quotation mark in line {before + 1} is never closed" if "end of data" in str(error) else ""
         raise TableError(
-            f"Line {lines.line_num} of '{name}' cannot be read ({error}){unclosed}; mend the line."
+            f"Line {rows.line_num} of '{name}' cannot be read ({error}){unclosed}; mend the line."
         ) from error
+    _refuse_shape(len(header), name)
+    return header
 
 
 def _refuse_swallowed(values: list[str], columns: int, separator: str, line: int, name: str) -> None:
@@ -231,17 +226,52 @@ def _refuse_twice(header: Iterable[str], name: str) -> None:
         )
 
 
-def _no_table(name: str, columns: int) -> str:
-    return (
-        f"'{name}' is not a table: it has {columns} column(s). A CSV needs a header line and "
-        "columns separated by comma, semicolon or tab."
-    )
-
-
 def called(path: str | Path) -> str:
     """What a file is called in messages."""
     return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
 
-def silent(line: str) -> None:
-    """Nobody listens."""
+# --- dates and decimals ---------------------------------------------------------------------------------
+
+
+def as_numbers(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The frame with such columns as numbers, and those that hold dates."""
+    changed: dict[str, pd.Series] = {}
+    dates = []
+    for column in columns:
+        kind = written = pd.api.types.infer_dtype(frame[column])
+        dated = kind == "string" and all(map(ISO_DATE.fullmatch, frame[column].dropna()))
+        if dated or kind in ("datetime", "datetime64"):
+            kind = "date"
+        if kind not in NUMBERS:
+            continue
+        try:
+            changed[column] = pd.Series(_counted(frame[column], kind), frame.index)
+        except (ValueError, TypeError, OverflowError):
+            if written == "string":  # such as 2024-02-30
+                continue
+            raise TableError(
+                f"Column '{column}' holds dates that cannot be counted in days: mend or drop it."
+            ) from None
+        dates += [column] * (kind == "date")
+        note(f"Column '{column}' holds {NUMBERS[kind]}.")
+    return frame.assign(**changed), tuple(dates)
+
+
+def _counted(values: pd.Series, kind: str) -> NDArray[np.float64] | NDArray[np.int64]:
+    """The values as numbers, days that are all whole as whole ones; missing ones stay missing."""
+    numbers, present = np.full(len(values), np.nan), values.notna().to_numpy()
+    if kind == "decimal":
+        numbers[present] = values[present].map(float)
+        return numbers
+    moments = pd.to_datetime(values[present], format="ISO8601", utc=True).dt.tz_localize(None)
+    numbers[present] = (moments - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    return numbers.astype(np.int64) if present.all() and not (numbers % 1).any() else numbers
+
+
+def as_dates(days: pd.Series) -> pd.Series:
+    """Days since 1970-01-01 as the dates they were, in text."""
+    moments = pd.to_datetime(days, unit="D").dt.round("s")
+    known = moments.dropna()
+    whole = bool((known == known.dt.normalize()).all())
+    return moments.dt.strftime("%Y-%m-%d" if whole else "%Y-%m-%d %H:%M:%S")

@@ -1,28 +1,66 @@
-"""The protected attribute: columns of the table, or values beside it that the model never sees."""
+"""The protected attribute: columns of the table, or values beside it that the model never sees.
+
+One that is a number, such as age, is a few named bands. They reach from one cut point up to, not including, the next:
+25 and 60 make "under 25", "25 to under 60" and "60 and over". Where nobody gives cut points they are the thirds of the
+training rows, rounded: groups of about one size, whose shares say most. What the law or a policy calls a band only the
+auditor knows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.bands import Bands, Cuts, banded, bands_of
-from butfor.encode import MISSING, refuse_lacking
+from butfor.encode import MISSING, is_numeric, numbers_in, refuse_lacking
 from butfor.errors import SettingError, TableError, brief, listed
 
 MOST_GROUPS = 20
 """A protected attribute with more values is a number in disguise: switching to each makes no sense."""
+AS_THEY_ARE = 10
+"""A number with at most so many different values is a group for each of them."""
+
+Cuts = Sequence[float] | Mapping[Any, Sequence[float]]
+"""Cut points of the one numeric attribute, or of several by their names."""
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Cut points of a number, smallest first, and the names of what lies between them."""
+
+    cuts: tuple[float, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        shown = [f"{cut:.12g}" for cut in self.cuts]
+        between = [f"{low} to under {high}" for low, high in pairwise(shown)]
+        return (f"under {shown[0]}", *between, f"{shown[-1]} and over")
+
+    def of(self, values: pd.Series) -> pd.Series:
+        """Each value's band; missing where the value is."""
+        names = np.array(self.names, dtype=object)[np.searchsorted(self.cuts, numbers_in(values), side="right")]
+        return pd.Series(names, values.index, dtype=object, name=values.name).where(values.notna())
+
+    def typical(self, values: pd.Series) -> pd.Series:
+        """For each value the median of those in its band, one of them."""
+        own = self.of(values).fillna("")
+        medians = {band: values[own == band].quantile(interpolation="lower") for band in own.unique() if band}
+        return values.where(values.isna(), own.map(medians).astype(np.float64)).astype(values.dtype)
+
+    def sentence(self, name: Hashable, values: pd.Series) -> str:
+        counts = self.of(values).value_counts()
+        parts = ", ".join(f"'{band}' ({int(counts.get(band, 0))} training rows)" for band in self.names)
+        return f"'{name}' is a number and is cut into bands: {parts}. A switch goes to the median of another band."
 
 
 @dataclass(frozen=True, eq=False)
 class Sensitive:
-    """The protected attribute: columns of the table, or values beside it that the model never sees.
-
-    `values [n]` are the training rows' groups; with several columns their combinations, joined by `JOINT`. Those
+    """`values [n]` are the training rows' groups; with several columns their combinations, joined by `JOINT`. Those
     whose value is missing are a group too, `MISSING`. `bands`: how each column is cut, where it is."""
 
     name: str
@@ -35,7 +73,7 @@ class Sensitive:
 
     @property
     def blind(self) -> bool:
-        """The model is not told the attribute, so no switch of it can change a decision."""
+        """Whether the model is not told the attribute, so that no switch of it can change a decision."""
         return not self.columns
 
     @property
@@ -44,12 +82,12 @@ class Sensitive:
         return {str(name): list(bands.cuts) for name, bands in self.bands.items()}
 
     @classmethod
-    def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None, *, automatic: bool = True) -> Sensitive:
+    def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None) -> Sensitive:
         """From a column's name, a list of names, or values beside X: an array, a Series, a table. Numbers are cut into
-        bands by `cuts`, else, where `automatic` and there are many, in thirds."""
+        bands by `cuts`, else, where there are many, in thirds."""
         columns = _columns(given, X)
         raw = X[list(columns)] if columns else _beside(given, X)
-        bands = bands_of(raw, cuts, automatic)
+        bands = bands_of(raw, cuts)
         remarks = tuple(cut.sentence(name, raw[name]) for name, cut in bands.items())
         found = cls(" × ".join(map(str, raw.columns)), joined(banded(raw, bands)), columns, bands, remarks)
         group_values(found.values, found.name)
@@ -85,37 +123,30 @@ def group_values(values: Any, name: str) -> list[Any]:
 
 
 def _columns(given: Any, X: pd.DataFrame) -> tuple[Hashable, ...]:
-    """The columns of X that are named; none where values are given instead."""
+    """The columns of X that are named, or handed over as values too; none where other values are given."""
     if isinstance(given, (pd.Series, pd.DataFrame)):
-        return _columns_given_again(given.to_frame() if isinstance(given, pd.Series) else given, X)
+        frame = pd.DataFrame(given)
+        if not all(_is_column(name, X) for name in frame.columns) or not frame.index.equals(X.index):
+            return ()
+        for name in frame.columns:
+            if list(map(str, frame[name])) != list(map(str, X[name])):
+                raise TableError(
+                    f"sensitive_features is named '{name}' like a column of X but holds other values; rename it, or "
+                    "name the column."
+                )
+        return tuple(frame.columns)
     names = list(given) if isinstance(given, (list, tuple)) and not _is_column(given, X) else [given]
+    absent = [name for name in names if not _is_column(name, X)]
     if len(names) == len(X) and len(set(map(str, names))) < len(names):
         return ()  # one value per row, whatever columns are called
-    named = [name for name in names if _is_column(name, X)]
-    if named and len(named) == len(names):
+    if names and not absent:
         return tuple(dict.fromkeys(names))
     if all(isinstance(name, str) for name in names) and len(names) != len(X):
-        absent = [name for name in names if not _is_column(name, X)]
         raise TableError(
             f"sensitive_features names {listed(absent)}, not a column of X, which has {listed(X.columns, 30)}. Name "
             "a column of X, or several in a list, or give one value per row beside X."
         )
     return ()
-
-
-def _columns_given_again(frame: pd.DataFrame, X: pd.DataFrame) -> tuple[Hashable, ...]:
-    """Columns of X that are handed over as values too: the model sees them, so it is not blind to them."""
-    if not len(frame.columns) or not all(_is_column(name, X) for name in frame.columns):
-        return ()
-    if len(frame) != len(X) or not frame.index.equals(X.index):
-        return ()  # refused where values are read
-    for name in frame.columns:
-        if list(map(str, frame[name])) != list(map(str, X[name])):
-            raise TableError(
-                f"sensitive_features is named '{name}' like a column of X but holds other values; rename it, or name "
-                "the column."
-            )
-    return tuple(frame.columns)
 
 
 def _is_column(name: Any, X: pd.DataFrame) -> bool:
@@ -170,3 +201,73 @@ def named(values: pd.Series) -> NDArray[np.object_]:
             "of them otherwise, to tell the groups apart."
         )
     return values.astype(object).where(values.notna(), MISSING).to_numpy()
+
+
+# --- numbers in bands ------------------------------------------------------------------------------------
+
+
+def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
+    """The protected columns that are cut: as given, else in thirds where there are many different numbers."""
+    numeric = [str(name) for name in frame.columns if is_numeric(frame[name])]
+    if given is not None and not isinstance(given, Mapping):
+        if len(numeric) != 1:
+            raise SettingError(
+                f"Bands cut a protected attribute that is a number; of {listed(frame.columns)} {len(numeric)} hold "
+                "numbers. Leave them out, or name the column: --bands age=25,60, or sensitive_bands={'age': [25, 60]}."
+            )
+        given = {numeric[0]: given}
+    cuts = {str(name): points for name, points in (given or {}).items()}
+    unknown = [name for name in cuts if name not in map(str, frame.columns)]
+    if unknown:
+        raise SettingError(
+            f"Bands are given for {listed(unknown)}, which is not a protected attribute; those are "
+            f"{listed(frame.columns)}."
+        )
+    found: dict[Hashable, Bands] = {}
+    for name in frame.columns:
+        if str(name) in cuts:
+            found[name] = _checked(cuts[str(name)], frame[name])
+        elif str(name) in numeric and frame[name].nunique() > AS_THEY_ARE:
+            found[name] = _thirds(frame[name])
+    return found
+
+
+def banded(frame: pd.DataFrame, bands: Mapping[Hashable, Bands]) -> pd.DataFrame:
+    """The frame with the names of bands where columns are cut."""
+    return pd.DataFrame({name: bands[name].of(frame[name]) if name in bands else frame[name] for name in frame})
+
+
+def in_order(groups: Iterable[Any], cuts: Mapping[str, Sequence[float]]) -> list[Any]:
+    """The different groups, bands from low to high, others by name."""
+    bands = [name for one in cuts.values() for name in Bands(tuple(one)).names]
+    places = {name: place for place, name in enumerate(bands)}
+    return sorted(set(groups), key=lambda group: (places.get(group, len(places)), type(group).__name__, group))
+
+
+def _checked(cuts: Sequence[float], values: pd.Series) -> Bands:
+    if not is_numeric(values):
+        raise SettingError(f"Bands are given for '{values.name}', which does not hold numbers; leave them out.")
+    numbers = [float(cut) for cut in cuts]
+    if not numbers or not np.isfinite(numbers).all() or any(np.diff(numbers) <= 0):
+        raise SettingError(f"Bands of '{values.name}': give cut points from small to large, such as 25,60.")
+    bands = Bands(tuple(numbers))
+    empty = [band for band in bands.names if not (bands.of(values) == band).any()]
+    if empty:
+        raise SettingError(
+            f"Bands of '{values.name}': no training row is in {listed(empty)}; its values go from "
+            f"{values.min():.12g} to {values.max():.12g}."
+        )
+    return bands
+
+
+def _thirds(values: pd.Series) -> Bands:
+    """Cut points near the thirds, as round as they can be."""
+    numbers = np.sort(numbers_in(values.dropna()))
+    least = numbers[0]
+    cuts = []
+    for third in (1 / 3, 2 / 3):
+        exact = float(np.quantile(numbers, third, method="higher"))
+        rounded = float(f"{exact:.2g}")
+        cuts.append(rounded if least < rounded <= numbers[-1] else exact)
+    above = sorted({cut for cut in cuts if cut > least})
+    return Bands(tuple(above) or (float(numbers[numbers > least][0]),))

@@ -17,18 +17,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data import DATASETS, Dataset, Setup, load_dataset
-from butfor.data.catalogue import SPECS
-from butfor.data.kinds import MOST_CLASSES, Note, as_numbers, check_cells
-from butfor.data.read import STANDARD_INPUT, called, read_file, refuse_absent, silent
-from butfor.encode import OWN, REFUSE, check_numbers, is_numeric, refuse_missing
+from butfor.data.catalogue import DATASETS, SPECS, Setup
+from butfor.data.check import MOST_CLASSES, check_cells
+from butfor.data.load import TEST, TRAIN, VAL, Dataset, Positions, load_dataset, split
+from butfor.data.read import STANDARD_INPUT, Note, as_numbers, called, read_file, refuse_absent
+from butfor.encode import OWN, REFUSE, is_numeric, numbers_in, refuse_missing
 from butfor.errors import SettingError, TableError, listed
 
 LEAST_ROWS = 20
 DROP = "drop"
-TRAIN, VAL, TEST = "train", "val", "test"
-
-Positions = NDArray[np.int64]
 
 
 def load_table(
@@ -45,7 +42,7 @@ def load_table(
     hold_out: bool = True,
     identifier: str | None = None,
     keep: Sequence[str] = (),
-    note: Note | None = None,
+    note: Note = lambda line: None,
 ) -> Dataset:
     """The table `source` names, split. A file needs `label` and `sensitive`; an embedded set has its own.
 
@@ -54,13 +51,12 @@ def load_table(
     with a test file, `hold_out` says whether validation rows are split off where there is no file with them.
     `identifier` names the column whose values become the rows' labels, `keep` those that are shown but not learned
     from. `note` hears what was done to the file."""
-    note = note or silent
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
+    given: dict[str, Any] = {"label": label, "positive": positive, "test": test and str(test)}
+    given |= {"validation": validation and str(validation), "identifier": identifier, "keep": list(keep)}
     if str(source) in DATASETS:
-        given: dict[str, Any] = {"label": label, "positive": positive, "test": test, "validation": validation}
-        given |= {"id": identifier, "keep": keep or None}
-        fixed = [f"--{name}" for name, value in given.items() if value is not None]
+        fixed = [f"--{'id' if name == 'identifier' else name}" for name, value in given.items() if value]
         if fixed:
             raise SettingError(
                 f"'{source}' is an embedded data set with its published label, rows and split: leave out "
@@ -78,17 +74,18 @@ def load_table(
     frame, parts = _together({part: read_file(file, note) for part, file in files.items()}, files)
     named = [] if identifier is None else [identifier]
     _check_columns(frame, {"--label": [label], "--keep": keep, "--id": named})
-    protected = _protected(frame, _several(sensitive, frame), [*drop, *keep])
+    protected = _protected(frame, sensitive, [*drop, *keep])
     if label in protected:
         raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
-    unlearned = {label, *drop, *keep, *named}
-    inputs = [c for c in frame.columns if c not in unlearned]
+    inputs = [c for c in frame.columns if c not in {label, *drop, *keep, *named}]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
     learned_or_protected = list(dict.fromkeys([*inputs, *protected]))
     check_cells(frame[list(dict.fromkeys([*learned_or_protected, *keep, label]))])
     frame, dates = as_numbers(frame, inputs, note)
-    check_numbers(frame[inputs])
+    for column in inputs:
+        if is_numeric(frame[column]):
+            numbers_in(frame[column])  # refused where no model can be given them
     complete = _complete(frame, label, learned_or_protected, missing, note)
     labels, frame, parts = _whole(frame[label])[complete], frame[complete], parts[complete]
     if named:
@@ -102,54 +99,44 @@ def load_table(
             f"No training row is labelled '{unseen[0]}', as other rows are; correct them, group the label with "
             "another, or drop these rows."
         )
-    halves: dict[str, Any] = {
-        f"{kind}_{part}": values.iloc[at].copy()
-        for part, at in rows.items()
-        for kind, values in (("X", frame[inputs]), ("y", y))
-    }
-    data = Dataset(
-        **halves,
+    origin = {"table": str(source), "sensitive": sensitive, "drop": list(drop), "split_seed": seed, "missing": missing}
+    if str(source) == STANDARD_INPUT:
+        origin |= {"table": None, "given": called(source)}
+    return Dataset.of(
+        frame[inputs],
+        y,
+        rows,
+        given | origin | {"hold_out": hold_out},
         name=called(source),
         sensitive=protected[0] if len(protected) == 1 else protected,
         groups=None if protected[0] in inputs else {part: frame[protected].iloc[at] for part, at in rows.items()},
         label_names=label_names,
         setup=default_setup(len(rows[TRAIN]), seed),
-        source=called(source),
-        licence="",
         kept=frame[list(keep)].iloc[rows[TEST]] if keep else None,
         dates=dates,
     )
-    origin: dict[str, Any] = {"table": str(source), "label": label, "positive": positive, "sensitive": sensitive}
-    origin |= {"drop": list(drop), "split_seed": seed, "missing": missing, "test": test and str(test)}
-    origin |= {"validation": validation and str(validation), "hold_out": hold_out}
-    origin |= {"identifier": identifier, "keep": list(keep)}
-    if str(source) == STANDARD_INPUT:
-        origin |= {"table": None, "given": called(source)}
-    return _remember(data, origin)
 
 
 def _otherwise(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> Dataset:
     """An embedded set with other protected columns, or with columns that are not learned from."""
     parts = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
-    named = data.sensitive if sensitive is None else _several(sensitive, data.X_train)
-    protected = _protected(data.X_train, named, drop)
-    unseen = protected[0] in drop
-    kept = {f"X_{part}": X.drop(columns=list(drop)) for part, X in parts.items()}
+    protected = _protected(data.X_train, sensitive or str(data.sensitive), drop)
+    kept: dict[str, Any] = {f"X_{part}": X.drop(columns=list(drop)) for part, X in parts.items()}
     if not kept["X_train"].shape[1]:
         raise SettingError("--drop leaves no column to learn from.")
-    fewer: dict[str, Any] = kept
-    groups = {part: X[protected] for part, X in parts.items()} if unseen else None
-    changed = replace(data, **fewer, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups)
-    origin = {"table": data.name, "split_seed": data.X_train.attrs["origin"]["split_seed"]}
-    return _remember(changed, origin | {"sensitive": sensitive, "drop": list(drop)})
+    for X in kept.values():
+        X.attrs["origin"] = X.attrs["origin"] | {"sensitive": sensitive, "drop": list(drop)}
+    groups = {part: X[protected] for part, X in parts.items()} if protected[0] in drop else None
+    return replace(data, **kept, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups)
 
 
 # --- columns and rows -----------------------------------------------------------------------------------
 
 
-def _protected(frame: pd.DataFrame, sensitive: str | Sequence[str], drop: Sequence[str]) -> list[str]:
-    """The protected columns, all of them there, and either all or none of them dropped."""
-    protected = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+def _protected(frame: pd.DataFrame, names: str, drop: Sequence[str]) -> list[str]:
+    """The protected columns (one, whose name may have commas in it, or several separated by commas), all of them there,
+    and either all or none of them dropped."""
+    protected = [names] if names in frame.columns else [c.strip() for c in names.split(",") if c.strip()] or [names]
     _check_columns(frame, {"--sensitive": protected, "--drop": drop})
     unseen = [c for c in protected if c in drop]
     if unseen and len(unseen) < len(protected):
@@ -164,11 +151,6 @@ def _check_columns(frame: pd.DataFrame, named: dict[str, Sequence[str]]) -> None
             raise TableError(
                 f"{option}: there is no column {listed(absent)}; the table has {listed(frame.columns, 30)}."
             )
-
-
-def _several(names: str, frame: pd.DataFrame) -> str | list[str]:
-    """A column's name, which may have commas in it, or several separated by commas."""
-    return names if names in frame.columns else [c.strip() for c in names.split(",") if c.strip()] or names
 
 
 def _together(frames: dict[str, pd.DataFrame], files: dict[str, str | Path]) -> tuple[pd.DataFrame, NDArray[np.str_]]:
@@ -189,18 +171,14 @@ def _together(frames: dict[str, pd.DataFrame], files: dict[str, str | Path]) -> 
 
 def _alike(values: pd.Series, training: pd.Series, name: str) -> pd.Series:
     """A column of another file as the training file's is: numbers where that has numbers, else text."""
-    numeric, theirs = is_numeric(training), is_numeric(values)
-    if numeric == theirs or not values.notna().any() or not training.notna().any():
+    numeric = is_numeric(training)
+    if numeric == is_numeric(values) or values.isna().all() or training.isna().all():
         return values
     if numeric:
-        numbers = pd.to_numeric(values, errors="coerce")
-        strange = values[numbers.isna() & values.notna()]
-        if len(strange):
-            raise TableError(
-                f"Column '{values.name}' holds numbers in the training file but {strange.iloc[0]!r} in row "
-                f"{strange.index[0]} of '{name}'."
-            )
-        return numbers
+        try:
+            return pd.Series(numbers_in(values), values.index)
+        except TableError as error:
+            raise TableError(f"'{name}', unlike the training file: {error}") from None
     if any(not isinstance(value, str) for value in training.dropna().unique()[:1]):
         return values
     text = [f"{v:g}" if isinstance(v, float) and v.is_integer() else str(v) for v in values]
@@ -243,26 +221,17 @@ def _identifiers(values: pd.Series) -> list[Any]:
 
 
 def _split(parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: bool) -> dict[str, Positions]:
-    """The positions of training, validation and test rows: 60/20/20 as the published sets are split, unless there are
-    files for them."""
-    from sklearn.model_selection import train_test_split
-
+    """The positions of training, validation and test rows: as the published sets are split, unless there are files for
+    them."""
     given = {part: np.flatnonzero(parts == part) for part in files}
-    if len(given[TRAIN]) < LEAST_ROWS:
-        raise TableError(
-            f"The table has {_rows(len(given[TRAIN]))}; at least {LEAST_ROWS} are needed to split it 60/20/20."
-        )
-    for part in list(given)[1:]:
-        if not len(given[part]):
+    rows = given.pop(TRAIN)
+    if len(rows) < LEAST_ROWS:
+        raise TableError(f"The table has {_rows(len(rows))}; at least {LEAST_ROWS} are needed to split it 60/20/20.")
+    for part, found in given.items():
+        if not len(found):
             raise TableError(f"The {'test' if part == TEST else 'validation'} file has no rows that can be used.")
-    rest = given[TRAIN]
-    test, val = given.get(TEST), given.get(VAL)
-    if test is None:
-        rest, test = train_test_split(rest, test_size=0.2, random_state=seed)
-    if val is None:
-        held = hold_out or TEST not in given
-        rest, val = train_test_split(rest, test_size=0.25, random_state=seed) if held else (rest, rest[:0])
-    return {TRAIN: rest, VAL: val, TEST: test}
+    held = hold_out or TEST not in given
+    return split(rows, seed, given.get(TEST), given.get(VAL, None if held else rows[:0]))
 
 
 MOST_AT_ONCE, BATCH = 8192, 1024
@@ -315,12 +284,3 @@ def _whole(values: pd.Series) -> pd.Series:
     if not gaps.any() or not pd.api.types.is_float_dtype(values.dtype) or (values[~gaps] % 1).any():
         return values
     return values.astype(object).where(gaps, values.fillna(0).astype(np.int64).astype(object))
-
-
-def _remember(data: Dataset, origin: dict[str, Any]) -> Dataset:
-    """Where the rows came from, kept on the tables themselves, where an audit finds it."""
-    for X in (data.X_train, data.X_val, data.X_test):
-        X.attrs["origin"] = origin
-    for y in (data.y_train, data.y_val, data.y_test):
-        y.attrs["label_names"] = data.label_names
-    return data

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.kinds import MOST_CLASSES
+from butfor.data.check import MOST_CLASSES
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.question import Question, decides_one
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import pandas as pd
 
-from butfor.data.bands import in_order
+from butfor.data.sensitive import in_order
 from butfor.errors import SettingError, listed
 from butfor.learn.question import decides_one
 from butfor.result import headline

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn, NotRequired, TypedDict
 import msgspec
 from msgspec import Meta
 
-from butfor.data.kinds import MOST_CLASSES
+from butfor.data.check import MOST_CLASSES
 from butfor.errors import ReplayError
 from butfor.result.flipped import ClosedGap, OneStandard
 from butfor.result.groups import Shuffles

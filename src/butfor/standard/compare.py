@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
 
-from butfor.data.bands import Cuts
-from butfor.data.sensitive import Sensitive
-from butfor.errors import SettingError, TableError, listed
+from butfor.data.sensitive import Cuts, Sensitive
+from butfor.encode import TableEncoder
+from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.machine import available_cores, single_threaded
 from butfor.progress import Watcher
 from butfor.standard.groups import BINS, Floats, GroupStandard, Mask, Standards
-from butfor.standard.models import Standard, as_standard
 from butfor.validate import as_labels, as_table, as_weights
 
 LEAST_ROWS = 30
 """A smaller group, or fewer others, say too little."""
+MANY_INPUTS = 1000
+"""Beyond this the Hessian of a logistic regression costs more than it saves."""
 
 
 def compare_standards(
@@ -54,22 +59,24 @@ def compare_standards(
     """
     X = as_table(X)
     y = as_labels(X, y)
-    named = dict(enumerate(y.attrs.get("label_names", ())))
-    adverse = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
-    if {str(each) for each in adverse} <= set(map(str, named.values())) and set(y.unique()) <= set(named):
-        y = y.map(named)
     if not isinstance(shuffles, (int, np.integer)) or shuffles < 0:
         raise SettingError(f"shuffles={shuffles!r} must be a whole number from 0 up.")
-    sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
-    attributes = attributes_of(sensitive, X)
-    if sensitive.blind and isinstance(sensitive_features, pd.DataFrame) and sensitive_features.shape[1] > 1:
-        alone = [Sensitive.of(sensitive_features[name], X, sensitive_bands) for name in sensitive_features]
-        attributes = [*alone, sensitive]
+    named = dict(enumerate(map(str, y.attrs.get("label_names", ()))))
+    adverse = set(map(str, adverse if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]))
+    labels = y.map(named if adverse <= set(named.values()) and set(y.unique()) <= set(named) else str)
+    found = sorted(set(labels))
+    others = [name for name in found if name not in adverse]
+    if strange := sorted(adverse - set(found)):
+        raise SettingError(f"adverse='{strange[0]}' is not a label; the labels are {listed(found)}.")
+    if not others:
+        raise TableError(
+            f"A comparison of standards needs another label than the adverse; these rows have {listed(found)}."
+        )
     return compare(
         X,
-        np.array([str(value) not in map(str, adverse) for value in y], bool),
-        attributes,
-        names=label_names(y, adverse),
+        labels.isin(others).to_numpy(),
+        attributes_of(Sensitive.of(sensitive_features, X, sensitive_bands), X, sensitive_features),
+        names=(" or ".join(sorted(adverse)), " or ".join(others)),
         standard=standard,
         shuffles=shuffles,
         weight=as_weights(X, sample_weight),
@@ -79,45 +86,82 @@ def compare_standards(
     )
 
 
-def label_names(y: pd.Series, adverse: Sequence[Any]) -> tuple[str, str]:
-    """The adverse and the favourable labels in words; refused where one is no label, or nothing is left."""
-    found = sorted(map(str, pd.unique(y)))
-    strange = [each for each in adverse if str(each) not in found]
-    if strange:
-        raise SettingError(f"adverse='{strange[0]}' is not a label; the labels are {listed(found)}.")
-    others = [name for name in found if name not in map(str, adverse)]
-    if not others:
-        raise TableError(
-            f"A comparison of standards needs another label than the adverse; these rows have {listed(found)}."
-        )
-    return " or ".join(name for name in found if name not in others), " or ".join(others)
-
-
-def attributes_of(sensitive: Sensitive, X: pd.DataFrame) -> list[Sensitive]:
-    """The attribute whose groups rows belong to, last; before it, where it joins several columns, each of them."""
-    if len(sensitive.columns) < 2:
+def attributes_of(sensitive: Sensitive, X: pd.DataFrame, beside: Any = None) -> list[Sensitive]:
+    """The attribute whose groups rows belong to, last; before it, where it joins several columns of X or of a table
+    beside it, each of them."""
+    named: dict[Any, Any] = {name: name for name in sensitive.columns}
+    if sensitive.blind and isinstance(beside, pd.DataFrame):
+        named = {name: beside[name] for name in beside.columns}
+    if len(named) < 2:
         return [sensitive]
-    cuts = {str(name): bands.cuts for name, bands in sensitive.bands.items()}
-    alone = [Sensitive.of(c, X, {str(c): cuts[str(c)]} if str(c) in cuts else None) for c in sensitive.columns]
-    return [*alone, sensitive]
+    cuts = {name: {cut: at for cut, at in sensitive.cuts.items() if cut == str(name)} for name in named}
+    return [*(Sensitive.of(values, X, cuts[name]) for name, values in named.items()), sensitive]
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class Standard:
+    """A probability of the favourable label, learned from some rows and asked about others: the mean of some
+    classifiers', each with all rows as it takes them. Encoding looks at no label."""
+
+    name: str
+    models: list[tuple[Any, Any]]
+
+    @classmethod
+    def of(cls, given: Any, X: pd.DataFrame) -> Standard:
+        """A classifier of the user's own (a pipeline gets the table as it is, any other the encoded one), or None."""
+        if given is not None and not (hasattr(given, "predict_proba") and hasattr(given, "fit")):
+            raise SettingError(
+                f"standard={type(given).__name__}: a standard is a classifier with fit and predict_proba, or a "
+                "pipeline that ends in one."
+            )
+        if isinstance(given, Pipeline):
+            return cls(type(given[-1]).__name__, [(given, X)])
+        inputs = TableEncoder("onehot", dtype="float64").fit_transform(X)
+        if given is not None:
+            return cls(type(given).__name__, [(given, inputs)])
+        places = TableEncoder("ordinal", "raw", dtype="float64").fit(X)
+        categorical = np.zeros(places.n_features_out_, bool)
+        for block in places.blocks_.values():
+            categorical[block.columns] = block.codes is not None
+        solver = "newton-cholesky" if inputs.shape[1] <= MANY_INPUTS else "lbfgs"
+        linear = LogisticRegression(solver=solver, max_iter=1000)
+        boosting = HistGradientBoostingClassifier(
+            max_iter=50, max_leaf_nodes=8, categorical_features=categorical, random_state=0
+        )
+        name = "the mean of a logistic regression and a histogram boosting"
+        return cls(name, [(linear, inputs), (boosting, places.transform(X))])
+
+    def probabilities(self, learn: Mask, ask: Mask, favourable: Mask, weight: Floats | None) -> Floats:
+        """Of the favourable label, for the rows of one mask, learned from those of another."""
+        weighted = {} if weight is None else {"sample_weight": weight[learn]}
+        try:
+            found = []
+            for model, rows in self.models:
+                fitted = clone(model).fit(rows[learn], favourable[learn], **weighted)
+                found.append(fitted.predict_proba(rows[ask])[:, 1])
+            mean: Floats = np.mean(found, axis=0, dtype=np.float64)
+        except MemoryError:
+            raise
+        except Exception as error:  # the model may be the user's own
+            raise LearnerError(f"The standard, {self.name}, cannot be trained: {error}") from error
+        if not np.isfinite(mean).all():
+            raise LearnerError(f"The standard, {self.name}, gives probabilities that are no numbers.")
+        return mean
+
+
+class _Group(NamedTuple):
     attribute: str
     value: str
     rows: Mask
 
 
-@dataclass(eq=False)
-class _Run:
-    """All groups compared once: shares of the favourable label, how often each doubt of an adverse label occurs and,
-    with the attribute as it is, the doubt of every row of a group."""
+class _Compared(NamedTuple):
+    """A group once: shares of the favourable label, how often each doubt of an adverse label occurs, and the doubts."""
 
-    recorded: list[float] = field(default_factory=list)
-    expected: list[float] = field(default_factory=list)
-    counts: list[list[int]] = field(default_factory=list)
-    doubt: list[Floats] = field(default_factory=list)
+    recorded: float
+    expected: float
+    counts: list[int]
+    doubt: Floats
 
 
 def compare(
@@ -145,41 +189,42 @@ def compare(
     groups, left_out = _groups(attributes, favourable)
     if not groups:
         raise TableError(f"No group can be compared with the others. {' '.join(left_out)}")
-    asked = as_standard(standard, inputs)
+    asked = Standard.of(standard, inputs)
+    orders = [None, *(np.random.default_rng([random_state, k]).permutation(len(X)) for k in range(shuffles))]
     with watch:
         watch.phase("the others' standard", 1 + shuffles, "tables")
-        task = _Task(asked, groups, favourable, weight)
-        runs, interrupted = _run(task, shuffles, n_jobs, random_state, seconds, watch)
-    first, rest = runs[0], runs[1:]
+        parallel = Parallel(n_jobs=n_jobs or min(available_cores(), len(orders)), return_as="generator")
+        tasks = parallel(delayed(_compared)(asked, groups, favourable, weight, order) for order in orders)
+        runs, interrupted = _until_stopped(tasks, seconds, watch)
     doubt = np.full(len(X), np.nan)
-    for group, found in zip(groups, first.doubt, strict=True):
+    comparisons = []
+    for group, first, *shuffled in zip(groups, *runs, strict=True):
         if group.attribute == whole.name:
-            doubt[group.rows] = found
-    comparisons = tuple(
-        GroupStandard(
-            group.attribute,
-            group.value,
-            int(group.rows.sum()),
-            first.recorded[k],
-            first.expected[k],
-            tuple(run.expected[k] - run.recorded[k] for run in rest),
-            tuple(first.counts[k]),
-            tuple(map(float, np.mean([run.counts[k] for run in rest], axis=0))) if rest else (),
+            doubt[group.rows] = first.doubt
+        comparisons.append(
+            GroupStandard(
+                group.attribute,
+                group.value,
+                int(group.rows.sum()),
+                first.recorded,
+                first.expected,
+                tuple(run.expected - run.recorded for run in shuffled),
+                tuple(first.counts),
+                tuple(map(float, np.mean([run.counts for run in shuffled], axis=0))) if shuffled else (),
+            )
         )
-        for k, group in enumerate(groups)
-    )
     return Standards(
         attribute=whole.name,
         adverse=names[0],
         favourable=names[1],
         model=asked.name,
-        comparisons=comparisons,
+        comparisons=tuple(comparisons),
         left_out=tuple(left_out),
         groups=whole.values,
         is_favourable=favourable,
         doubt=doubt,
         index=X.index,
-        shuffles=len(rest),
+        shuffles=len(runs) - 1,
         interrupted=interrupted,
     )
 
@@ -197,8 +242,7 @@ def _groups(attributes: Sequence[Sensitive], favourable: Mask) -> tuple[list[_Gr
             raise TableError(f"'{attribute.name}' tells every label: it is the label, or made from it. Name another.")
         for value in map(str, found):
             rows = values == value
-            reason = _too_little(rows, favourable)
-            if reason:
+            if reason := _too_little(rows, favourable):
                 left_out.append(f"{attribute.name} = {value} is left out: {reason}.")
             else:  # a combination that is all of a group says what the group would
                 groups = [group for group in groups if not np.array_equal(group.rows, rows)]
@@ -214,52 +258,39 @@ def _too_little(rows: Mask, favourable: Mask) -> str:
     return "" if len(set(favourable[~rows])) == 2 else "the other groups' labels are all alike"
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """What is computed once with the attribute as it is, and once for each shuffle of it."""
-
-    standard: Standard
-    groups: list[_Group]
-    favourable: Mask
-    weight: Floats | None
-
-    def __call__(self, order: NDArray[np.int64] | None) -> _Run:
-        """All groups compared; `order` says which row each row has its attribute from."""
-        run = _Run()
-        with single_threaded():
-            for group in self.groups:
-                rows = group.rows if order is None else group.rows[order]
-                probability = self._probabilities(rows)
-                favourable = self.favourable[rows]
-                weight = None if self.weight is None else self.weight[rows]
-                doubt = np.where(favourable, 1 - probability, probability)
-                run.recorded.append(float(np.average(favourable, weights=weight)))
-                run.expected.append(float(np.average(probability, weights=weight)))
-                run.counts.append([int(count) for count in np.histogram(doubt[~favourable], BINS)[0]])
-                if order is None:
-                    run.doubt.append(doubt)
-        return run
-
-    def _probabilities(self, rows: Mask) -> Floats:
-        """Of the favourable label, for these rows, by the standard of all others."""
-        others = self.favourable[~rows]
-        if others.all() or not others.any():  # a shuffle may take all of a rare label
-            return np.full(int(rows.sum()), float(others[0]))
-        return self.standard.probabilities(~rows, rows, self.favourable, self.weight)
+def _compared(
+    standard: Standard, groups: list[_Group], favourable: Mask, weight: Floats | None, order: NDArray[np.int64] | None
+) -> list[_Compared]:
+    """All groups; `order` says which row each row has its attribute from, where that is shuffled: doubts are then not
+    kept."""
+    found = []
+    with single_threaded():
+        for group in groups:
+            rows = group.rows if order is None else group.rows[order]
+            ours, others = favourable[rows], favourable[~rows]
+            if others.all() or not others.any():  # a shuffle may take all of a rare label
+                probability = np.full(len(ours), float(others[0]))
+            else:
+                probability = standard.probabilities(~rows, rows, favourable, weight)
+            recorded, expected = (
+                float(np.average(each, weights=None if weight is None else weight[rows]))
+                for each in (ours, probability)
+            )
+            doubt = np.where(ours, 1 - probability, probability)
+            counts = [int(count) for count in np.histogram(doubt[~ours], BINS)[0]]
+            found.append(_Compared(recorded, expected, counts, doubt if order is None else doubt[:0]))
+    return found
 
 
-def _run(
-    task: _Task, shuffles: int, n_jobs: int | None, random_state: int, seconds: float | None, watch: Watcher
-) -> tuple[list[_Run], bool]:
-    """The table as it is, then with the attribute shuffled. Ctrl-C ends it with the shuffles that are done, and it is
-    said; so does the time, where it is limited."""
-    rows, begun = len(task.favourable), time.monotonic()
-    orders = [None, *(np.random.default_rng([random_state, k]).permutation(rows) for k in range(shuffles))]
-    parallel = Parallel(n_jobs=n_jobs or min(available_cores(), len(orders)), return_as="generator")
-    found = parallel(delayed(task)(order) for order in orders)
-    runs: list[_Run] = []
+def _until_stopped(
+    tasks: Generator[list[_Compared], None, None], seconds: float | None, watch: Watcher
+) -> tuple[list[list[_Compared]], bool]:
+    """The table as it is, then shuffled. Ctrl-C ends it with the shuffles that are done, and it is said; so does the
+    time, where it is limited."""
+    begun = time.monotonic()
+    runs: list[list[_Compared]] = []
     try:
-        for run in found:
+        for run in tasks:
             runs.append(run)
             watch.advance(1)
             if seconds is not None and time.monotonic() - begun > seconds:
@@ -270,5 +301,5 @@ def _run(
         return runs, True
     finally:
         with warnings.catch_warnings(action="ignore"):  # joblib tells what is thrown away
-            found.close()
+            tasks.close()
     return runs, False

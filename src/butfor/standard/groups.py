@@ -123,22 +123,11 @@ class Standards:
     @cached_property
     def by_group(self) -> pd.DataFrame:
         """One row per group: rows, recorded and expected share, difference, its interval, p, missing labels."""
-        rows = [
-            {
-                "attribute": c.attribute,
-                "group": c.group,
-                "rows": c.rows,
-                "recorded": c.recorded,
-                "expected": c.expected,
-                "difference": c.difference,
-                "low": c.interval[0] if c.interval else None,
-                "high": c.interval[1] if c.interval else None,
-                "p": c.p,
-                "missing": c.missing,
-            }
-            for c in self.comparisons
-        ]
-        return pd.DataFrame(rows).set_index(["attribute", "group"])
+        columns = ["attribute", "group", "rows", "recorded", "expected", "difference", "p", "missing"]
+        frame = pd.DataFrame([[getattr(c, name) for name in columns] for c in self.comparisons], columns=columns)
+        for place, end in enumerate(("low", "high")):
+            frame.insert(6 + place, end, [c.interval[place] if c.interval else None for c in self.comparisons])
+        return frame.set_index(["attribute", "group"])
 
     def of_group(self, group: Any) -> GroupStandard | None:
         """The comparison of one group of rows; None where it was left out."""
@@ -178,18 +167,11 @@ class Standards:
 
     def to_dict(self) -> dict[str, Any]:
         """For a record; doubts per row are in `to_frame`."""
-        return {
-            "attribute": self.attribute,
-            "adverse": self.adverse,
-            "favourable": self.favourable,
-            "model": self.model,
-            "shuffles": self.shuffles,
-            "left_out": list(self.left_out),
-            "groups": [
-                {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(c).items()}
-                for c in self.comparisons
-            ],
-        }
+        names = ("attribute", "adverse", "favourable", "model", "shuffles")
+        groups = [
+            {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(c).items()} for c in self.comparisons
+        ]
+        return {name: getattr(self, name) for name in names} | {"left_out": list(self.left_out), "groups": groups}
 
 
 def _spread(weight: Floats, count: int) -> Mask:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.kinds import as_dates
+from butfor.data.read import as_dates
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, listed
 from butfor.learn.protocols import Table
