@@ -13,7 +13,7 @@ import pandas as pd
 
 from butfor.errors import SettingError
 from butfor.files import make_folder
-from butfor.report.overview import sensitive_of
+from butfor.report.groups import sensitive_of
 from butfor.report.page import public_page
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION, plain, written
