@@ -122,7 +122,7 @@ def groups_of(p: Population) -> dict[str, Any]:
         told = [rates.get(name) for name in names]
         ratios = [f"{i.ratio:.2f}{' ⚠' * bool(i.remark)}" if i and i.ratio is not None else "–" for i in told]
         columns += [
-            (f"Decided '{short(favourable, 40)}'", [rate(i and i.rate) for i in told]),
+            (f"Decided '{short(favourable, 40)}'", [rate(i.rate if i else None) for i in told]),
             ("Impact ratio", ratios),
         ]
     wrong = {str(g["group"]): g["error_rate"] for g in (p.run.get("performance") or {}).get("by_group", [])}

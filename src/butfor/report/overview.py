@@ -5,21 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
 
 from butfor.report import charts
 from butfor.report.groups import close_calls, examiner, groups_of, one_standard, ridge_sentence, sensitive_of, standards
-from butfor.report.summary import LONGEST, asides, audited, marked, method_facts, settle
+from butfor.report.summary import LONGEST, asides, marked, method_facts, settle
 from butfor.report.text import plural, short, shown, without_middle
 from butfor.result.fresh import LEAST, NOT_CHECKED, SEED_BOUND, UNDECIDED
 from butfor.result.labels import TO_REVIEW, expectation, expected_wrong
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, percent, signed
 from butfor.result.verdict import Verdict
-from butfor.result.words import CLOSE_CALL, LACKS, RETRAINED, REVIEW, SOLIDITY, STATUS, UNSEEDED
+from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS, UNSEEDED
 
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 LISTED = 40
@@ -50,21 +50,17 @@ def population(p: Population, addressed: Addressed) -> dict[str, Any]:
             "asides": asides(run, sensitive_of(p)),
             "numbers": _numbers(p),
             "next": steps[0],
-            "gap": p.closed_gap.sentence if p.closed_gap else "",
         },
         "standards": told,
         "one": one_standard(p, addressed),
-        "groups": groups | {"few": p.warnings, "counted": _counted(p)} if groups["rows"] else None,
-        "difference": p.comparison.sentence if p.comparison else p.uncompared,
-        "compared": p.comparison is not None,
-        "shuffles": p.comparison.shuffles if p.comparison else None,
+        "groups": groups | {"counted": _counted(p)} if groups["rows"] else None,
         "ridge": ridge_sentence(run["ridge"]) if run.get("ridge") else "",
         "chance": _chance(p),
         "glossary": _glossary(p),
         "budget": _budget(p),
         "review": _to_review(p, behind),
         "keystones": _keystones(p, behind),
-        "meaning": {"shows": _shows(p), "lacks": _lacks(p)},
+        "proven": all(v.status == "proven_none" for v in p.eligible),
         "steps": steps,
         "search": [("Budget", budget, ""), *method_facts(run)],
         "examiner": examiner(p) if p.verdicts else None,
@@ -72,12 +68,11 @@ def population(p: Population, addressed: Addressed) -> dict[str, Any]:
 
 
 def overview(p: Population) -> dict[str, Any]:
-    """What a page and a notebook say alike: the sentence, and counts by word."""
+    """What a page and a notebook say alike: how decisions depend on the attribute itself, and counts by word."""
     close = close_calls(p)
     counts = [f"{SOLIDITY[word].sign} {count} {word}" for word, count in p.solidity.items() if count]
     counts += [f"{CLOSE_CALL.sign} {plural(close, 'close call')}, found or not"] if close else []
     return {
-        "sentence": p.sentence,
         "direct": "" if p.run.get("blind") else short(p.direct, 600),
         "standing": ", ".join(counts) if p.found and p.run.get("seeded") is not False else "",
     }
@@ -177,31 +172,6 @@ def _budget(p: Population) -> dict[str, Any]:
         f"{counted} that were found; {least}. {p.proven}",
         "most": charts.MOST_CURVES,
     }
-
-
-def _shows(p: Population) -> Markup:
-    if not p.eligible:
-        return marked("Nobody asked about is eligible, so nobody was searched for: it shows nothing about anybody.")
-    if not p.found:
-        proven = all(v.status == "proven_none" for v in p.eligible)
-        return marked(STATUS["proven_none" if proven else "not_found"].shows)
-    if p.run.get("seeded") is False:
-        return marked(f"that the decisions about the people found hinge on the labels named. {RETRAINED}")
-    solid = f"about the {len(p.solid)} called solid, that the decision hinges on the labels named whatever the seed; "
-    model = audited(p.run) or "the audited model"
-    return marked(
-        f"{solid if p.solid else ''}about everybody found, that with the labels flipped {model} gives the other "
-        f"decision. {RETRAINED}"
-    )
-
-
-def _lacks(p: Population) -> list[Markup]:
-    if not p.eligible:
-        return []
-    lacks = [each.replace("this person or their", "a person or their") for each in LACKS] if p.found else []
-    if any(v.status == "not_found" for v in p):
-        lacks.append(f"about people for whom nothing was found: {STATUS['not_found'].lacks[0]}")
-    return [marked(each) for each in lacks or STATUS["proven_none"].lacks]
 
 
 def _steps(p: Population) -> list[Markup]:

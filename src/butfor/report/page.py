@@ -63,6 +63,7 @@ def person_page(verdict: Verdict, index: str = "") -> str:
     return _render(
         "person.html",
         title=f"{STATUS[verdict.status].title}: {verdict.who}",
+        v=verdict,
         s=summary.person(verdict),
         run=verdict.run,
         table=summary.comparison(verdict),
@@ -74,19 +75,19 @@ def person_page(verdict: Verdict, index: str = "") -> str:
 def person_fragment(verdict: Verdict) -> str:
     """The short form for notebooks: a piece of HTML that brings its own style."""
     table = summary.comparison(verdict, SHORT["flips"], longest=SHORT["longest"])
-    return _render("fragment.html", kind="verdict", s=summary.person(verdict), table=table)
+    return _render("fragment.html", kind="verdict", v=verdict, s=summary.person(verdict), table=table)
 
 
 def population_fragment(population: Population) -> str:
     """The short form of many for notebooks."""
     s = overview.overview(population) | {"groups": overview.groups_of(population)}
-    return _render("fragment.html", kind="population", s=s)
+    return _render("fragment.html", kind="population", v=population, s=s)
 
 
 def audit_fragment(headline: str, facts: Sequence[tuple[str, Any]], hint: str) -> str:
     """An audit's settings for notebooks."""
-    s = {"sentence": short(headline, LONGEST), "facts": [(name, shown(value)) for name, value in facts], "hint": hint}
-    return _render("fragment.html", kind="audit", s=s)
+    v = {"sentence": short(headline, LONGEST)}
+    return _render("fragment.html", kind="audit", v=v, facts=[(n, shown(value)) for n, value in facts], hint=hint)
 
 
 def population_page(population: Population, folder: str = "") -> str:
@@ -97,6 +98,7 @@ def population_page(population: Population, folder: str = "") -> str:
     return _render(
         "population.html",
         title=f"Label audit of {plural(len(p), 'person')}",
+        p=p,
         s=overview.population(p, addressed),
         run=p.run,
         roster=overview.roster(addressed, sensitive_of(p)),
@@ -110,7 +112,7 @@ def population_page(population: Population, folder: str = "") -> str:
 
 def _section(verdict: Verdict, anchor: str) -> Markup:
     table, dots = summary.comparison(verdict, **SHORT), summary.seed_dots(verdict)
-    return Markup(_render("case.html", s=summary.brief(verdict), anchor=anchor, table=table, dots=dots))
+    return Markup(_render("case.html", v=verdict, s=summary.brief(verdict), anchor=anchor, table=table, dots=dots))
 
 
 def anchors(verdicts: Sequence[Verdict]) -> list[str]:

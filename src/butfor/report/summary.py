@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from butfor.rank.leaders import leader_words
 from butfor.report import charts
 from butfor.report.text import differs, plural, short, shown
-from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, FreshSeeds, exact_interval
+from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, exact_interval
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
 from butfor.result.words import (
@@ -51,10 +51,8 @@ def person(verdict: Verdict) -> dict[str, Any]:
         "plain": marked(STATUS[v.status].plain, **given),
         "note": words if v.solidity not in (None, SOLID) else None,
         "asides": asides(v.run, v.sensitive),
-        "doubt": v.doubt_sentence,
         "tiles": _tiles(v),
         "chance": _chance(v) if v.found or v.base is not None else None,
-        "label_names": v.label_names,
         "pulls": _pulls(v) if v.pulls is not None else [],
         "facts": _search_facts(v) if v.eligible else [],
         "shows": marked(words.shows, **given),
@@ -64,25 +62,12 @@ def person(verdict: Verdict) -> dict[str, Any]:
 
 
 def brief(v: Verdict) -> dict[str, Any]:
-    """What is said of a person anywhere: badges (each a class, a sign and words), sentences, warnings."""
-    who = short(v.who, 80)
+    """What is said of a person anywhere: badges (each a class, a sign and words) and what to believe."""
     badges = [(v.status, STATUS[v.status].sign, STATUS[v.status].title)]
     badges += [(v.solidity.replace(" ", "-"), SOLIDITY[v.solidity].sign, v.solidity)] if v.solidity else []
     badges += [("close-call", CLOSE_CALL.sign, "close call")] if v.close_call else []
-    early = f"The search for {who} was stopped before it was through; more attempts might have found something."
-    return {
-        "status": v.status,
-        "who": who if v.case is None else f"{who[0].upper()}{who[1:]}",
-        "row": shown(v.row),
-        "group": f"{v.sensitive}: {shown(v.group)}",
-        "badges": badges,
-        "sentence": v.sentence,
-        "belief": " ".join(filter(None, (v.belief, v.doubt_sentence, v.collateral and v.collateral.sentence))),
-        "warnings": [] if v.complete else [("Incomplete.", early)],
-        "found": v.found,
-        "flips": len(v.positions),
-        "short_facts": f"{plural(v.attempts, 'attempt')}, {plural(v.flippable, 'flippable label')}",
-    }
+    belief = (v.belief, v.doubt_sentence, v.collateral.sentence if v.collateral else "")
+    return {"badges": badges, "belief": " ".join(filter(None, belief))}
 
 
 def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:
@@ -94,7 +79,9 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
         cells = [(shown(row.values[column], longest), differs(own, row.values[column])) for row in rows]
         every.append((shown(column, longest), shown(own, longest), cells))
     first = sorted(range(len(every)), key=lambda k: (not any(other for _, other in every[k][2]), k))[:lines]
+    who = short(verdict.who, 80)
     return {
+        "who": who if verdict.case is None else who.capitalize(),
         "lines": [every[k] for k in sorted(first)],
         "flips": [
             tuple(shown(each, longest) for each in (row.row, row.label, verdict.label_after(row.label))) for row in rows
@@ -199,11 +186,19 @@ def _chance(v: Verdict) -> dict[str, Any]:
         said.append(marked(f"**{CLOSE_CALL.sign} A close call:** {{base}}. {end}", base=base, who=short(v.who, 80)))
     elif base and not v.found:
         said.append(marked("{base}. Up to one in ten, it is no close call.", base=base))
+    shares = (
+        [
+            _share_row("Hold: with the flips", v.fresh.hold, v.fresh.hold_interval, "%"),
+            _share_row("Base: without any", v.fresh.base, v.fresh.base_interval, "%"),
+            _share_row("Effect: the difference", v.fresh.effect, v.fresh.effect_interval, "points"),
+        ]
+        if v.fresh
+        else []
+    )
     return {
         "said": said,
-        "shares": _share_rows(v.fresh) if v.fresh else [],
+        "shares": shares,
         "dots": seed_dots(v),
-        "collateral": v.collateral.sentence if v.collateral else "",
     }
 
 
@@ -229,18 +224,10 @@ def seed_dots(v: Verdict) -> tuple[Markup, str] | None:
     return drawing.svg(), caption + (f" {plural(diverged, 'diverged training')} without a mark." if diverged else "")
 
 
-def _share_rows(fresh: FreshSeeds) -> list[tuple[str, ...]]:
-    """Hold, base and effect, each with its interval, as text."""
-    told = (
-        ("Hold: with the flips", fresh.hold, fresh.hold_interval, "%"),
-        ("Base: without any", fresh.base, fresh.base_interval, "%"),
-        ("Effect: the difference", fresh.effect, fresh.effect_interval, "points"),
-    )
-    rows = []
-    for name, *shares, unit in ((name, share, *ends, unit) for name, share, ends, unit in told):
-        share, low, high = (f"{round(100 * each)}".replace("-", "−") for each in shares)
-        rows.append((name, f"{share} {unit}", f"{low} to {high} {unit}"))
-    return rows
+def _share_row(name: str, share: float, interval: tuple[float, float], unit: str) -> tuple[str, str, str]:
+    """A share over fresh seeds with its interval, as text."""
+    told, low, high = (f"{round(100 * each)}".replace("-", "−") for each in (share, *interval))
+    return name, f"{told} {unit}", f"{low} to {high} {unit}"
 
 
 def base_words(v: Verdict) -> str:
