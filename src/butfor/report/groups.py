@@ -1,8 +1,8 @@
-"""What a report says of groups: one table of them, their standards, and what an examiner asks.
+"""What a report says of groups: one table of them, their standards, selection rates and impact ratios.
 
 Impact ratios are as New York's Local Law 144 has them: a group's selection rate divided by the highest one, by
 attribute and for combinations of attributes. Unknown values are counted apart, and a group of less than 2 % of the
-people sets no standard. Data governance follows the headings of Article 10 of the EU's AI Act.
+people sets no standard.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from butfor.data.sensitive import Sensitive
 from butfor.encode import MISSING
 from butfor.report import charts
 from butfor.report.summary import LONGEST
-from butfor.report.text import plural, short, shown
+from butfor.report.text import short, shown
 from butfor.result.population import Population
-from butfor.result.record import checksum, read_as, sides
+from butfor.result.record import read_as, sides
 from butfor.result.verdict import Verdict
-from butfor.standard.groups import ASSUMPTION, GroupStandard
+from butfor.standard.groups import GroupStandard
 
 FOUR_FIFTHS = 0.8
 SMALL_SHARE = 0.02
@@ -158,7 +158,6 @@ def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "sentences": [c.sentence(recorded["favourable"]) for c in comparisons],
         "left_out": list(recorded["left_out"]),
-        "assumption": ASSUMPTION,
         "model": recorded["model"],
         "shuffles": recorded["shuffles"],
         "differs": [c.name for c in comparisons if c.differs],
@@ -202,32 +201,3 @@ def ridge_sentence(ridge: dict[str, Any]) -> str:
     if (beside["balanced"] or beside["accuracy"]) <= (majority["balanced"] or majority["accuracy"]):
         return f"{said}. That is no better than always saying the larger class: what it certifies is empty."
     return f"{said}."
-
-
-def examiner(p: Population) -> dict[str, Any]:
-    """What the page's part for examiners shows."""
-    run, found = p.run, impacts(p)
-    data, remarks = run["data"], list(map(str, run.get("remarks", [])))
-    split = f", {data['set_aside']} more set aside" if data.get("set_aside") else ""
-    seeds = "no seed changes it" if run.get("seeded") is False else plural(run.get("members") or 1, "member")
-    table = shown(data.get("table") or "a table given in Python", 300)
-    return {
-        "table": table,
-        "sha256": data.get("sha256", "not known"),
-        "scope": [
-            ("Training rows", f"{data['training_rows']}{split}", ""),
-            ("Rows left out", " ".join(remark for remark in remarks if "left out" in remark) or "none", ""),
-            ("People", f"{len(p)} asked about, {len(p.eligible)} of them eligible", f"rule φ: {run['phi']}"),
-            ("Model", f"{run.get('learner_name', 'a model')} ({seeds})", ""),
-            ("Protected attribute", shown(run["sensitive"], 200), "not seen by the model" if run.get("blind") else ""),
-            ("Adverse decision", shown(run.get("adverse") or "none named", 100), ""),
-        ],
-        "favourable": favourable_of(run),
-        "impacts": [each.row for each in found],
-        "unknown": sum(each.people for each in found if each.group == MISSING and each.attribute == run["sensitive"]),
-        "assumption": ASSUMPTION,
-        "gaps": " ".join([*p.concerns, *remarks]) or "none found",
-        "left_out": len(p) - len(p.eligible),
-        "versions": ", ".join(f"{name} {number}" for name, number in run.get("versions", {}).items()),
-        "checksum": checksum(p.to_dict()),
-    }

@@ -10,16 +10,26 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from butfor.encode import MISSING
 from butfor.report import charts
-from butfor.report.groups import close_calls, examiner, groups_of, one_standard, ridge_sentence, sensitive_of, standards
-from butfor.report.summary import LONGEST, asides, marked, method_facts, settle
+from butfor.report.groups import (
+    close_calls,
+    favourable_of,
+    groups_of,
+    impacts,
+    one_standard,
+    ridge_sentence,
+    sensitive_of,
+    standards,
+)
+from butfor.report.summary import LONGEST, marked, method_facts, settle
 from butfor.report.text import plural, short, shown, without_middle
-from butfor.result.fresh import LEAST, NOT_CHECKED, SEED_BOUND, UNDECIDED
+from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, UNDECIDED
 from butfor.result.labels import TO_REVIEW, expectation, expected_wrong
 from butfor.result.population import Population
-from butfor.result.record import AFTER, BEFORE, percent, signed
+from butfor.result.record import AFTER, BEFORE, checksum, percent, signed
 from butfor.result.verdict import Verdict
-from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS, UNSEEDED
+from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 LISTED = 40
@@ -34,36 +44,31 @@ Behind = dict[int, list[tuple[str, str]]]
 
 def population(p: Population, addressed: Addressed) -> dict[str, Any]:
     """Everything that a page says of many people together, by its sections."""
-    run, steps, groups = p.run, _steps(p), groups_of(p)
-    budget = f"at most {plural(run['budget'], 'label')} flipped together"
-    told = standards(run["standard"]) if run.get("standard") else None
+    run, budget = p.run, f"at most {plural(p.run['budget'], 'label')} flipped together"
     behind: Behind = {}
     for v, address in addressed:
         name = str(v.case) if v.case is not None else f"row {shown(v.row, LONGEST)}"
         for position in v.positions:
             behind.setdefault(position, []).append((name, address))
-    return {
-        "answer": overview(p)
-        | {
-            "headline": p.standards_answer if told else p.sentence,
-            "warnings": _warnings(p),
-            "asides": asides(run, sensitive_of(p)),
-            "numbers": _numbers(p),
-            "next": steps[0],
-        },
-        "standards": told,
+    found = impacts(p) if p.verdicts else []
+    drawing = charts.distance_curve(p) if p.eligible else None
+    return overview(p) | {
+        "numbers": _numbers(p),
+        "steps": _steps(p),
+        "standards": standards(run["standard"]) if run.get("standard") else None,
         "one": one_standard(p, addressed),
-        "groups": groups | {"counted": _counted(p)} if groups["rows"] else None,
+        "groups": groups_of(p),
+        "unchecked": "" if p.checked else _unchecked(p),
         "ridge": ridge_sentence(run["ridge"]) if run.get("ridge") else "",
-        "chance": _chance(p),
         "glossary": _glossary(p),
-        "budget": _budget(p),
+        "curve": drawing.svg() if drawing else "",
         "review": _to_review(p, behind),
         "keystones": _keystones(p, behind),
-        "proven": all(v.status == "proven_none" for v in p.eligible),
-        "steps": steps,
         "search": [("Budget", budget, ""), *method_facts(run)],
-        "examiner": examiner(p) if p.verdicts else None,
+        "favourable": favourable_of(run),
+        "impacts": [each.row for each in found],
+        "unknown": sum(each.people for each in found if each.group == MISSING and each.attribute == run["sensitive"]),
+        "checksum": checksum(p.to_dict()),
     }
 
 
@@ -76,19 +81,6 @@ def overview(p: Population) -> dict[str, Any]:
         "direct": "" if p.run.get("blind") else short(p.direct, 600),
         "standing": ", ".join(counts) if p.found and p.run.get("seeded") is not False else "",
     }
-
-
-def _warnings(p: Population) -> list[tuple[str, str]]:
-    left = sum(not v.complete for v in p)
-    if not p.interrupted and not left:
-        return []
-    why = ": the retrainings allowed were spent" if p.run.get("max_retrainings") else ""
-    why = ": the time allowed was up" if p.run.get("out_of_time") else why
-    said = (
-        f"The searches of {left} of {plural(len(p), 'person')} were stopped before they were through{why}. "
-        "Intervals of shares reach as far up as if everybody without a find whose search was stopped were found."
-    )
-    return [("Interrupted." if p.interrupted else "Incomplete.", said)]
 
 
 def _numbers(p: Population) -> list[tuple[str, str]]:
@@ -116,13 +108,6 @@ def _numbers(p: Population) -> list[tuple[str, str]]:
     return numbers[:3]
 
 
-def _counted(p: Population) -> Markup:
-    if not p.checked:
-        return marked(f"**{_unchecked(p)}**: these shares count finds that may hang on the seed.")
-    always = "whatever the seed" if p.run.get("seeded") is not False else "always"
-    return marked(f"Counted are sets that turn the decision {always}.")
-
-
 def _unchecked(p: Population) -> str:
     left = p.solidity[NOT_CHECKED]
     how = "Nothing was" if left == len(p.found) else "Not everything was" if left else "Too little was"
@@ -130,22 +115,6 @@ def _unchecked(p: Population) -> str:
 
 
 # --- what it shows, and what to do ------------------------------------------------------------------
-
-
-def _chance(p: Population) -> Markup:
-    seeds, left = p.run.get("fresh_seeds") or 0, p.solidity[NOT_CHECKED]
-    if p.run.get("seeded") is False:
-        return marked(f"**{UNSEEDED}.**")
-    if not p.found:
-        return marked("Nothing was found, so there was nothing to put to fresh seeds.")
-    if not seeds:
-        return marked(f"Not known: **no finding was put to fresh seeds**. {SOLIDITY[NOT_CHECKED].many}")
-    few = f" **With fewer than {LEAST} seeds no finding can be called solid.**" if seeds < LEAST else ""
-    return marked(
-        f"Training draws random numbers that a *seed* fixes. {'Not every' if left else 'Every'} finding was put to "
-        f"{plural(seeds, 'fresh seed')}, which had no part in the search: how many single models decide otherwise with "
-        f"the flips, and how many without any?{few}"
-    )
 
 
 def _glossary(p: Population) -> list[tuple[str, str, str]]:
@@ -156,22 +125,6 @@ def _glossary(p: Population) -> list[tuple[str, str, str]]:
         (f"{each.sign} {each.title}{here.get(word, '')}", f"{each.meaning[0].upper()}{each.meaning[1:]}.", "")
         for word, each in words.items()
     ]
-
-
-def _budget(p: Population) -> dict[str, Any]:
-    """The chart of how many labels it takes, and what it shows in words."""
-    drawing = charts.distance_curve(p) if p.eligible else None
-    if drawing is None:
-        found = f"labels were found for {len(p.found)} of {plural(len(p.eligible), 'eligible person')}"
-        return {"svg": "", "said": f"No curve to draw: {found}, with a budget of {plural(p.run['budget'], 'label')}."}
-    counted = "the solid sets" if p.checked else "all sets (" + _unchecked(p).lower() + ")"
-    least = "that none is smaller is proven" if all(v.exact for v in p.found) else "smaller ones may exist"
-    return {
-        "svg": drawing.svg(),
-        "said": "The share of eligible people whose decision so many labels turn. Counted are "
-        f"{counted} that were found; {least}. {p.proven}",
-        "most": charts.MOST_CURVES,
-    }
 
 
 def _steps(p: Population) -> list[Markup]:

@@ -36,12 +36,12 @@ from butfor.learn.question import decides_one
 from butfor.report import charts, overview, summary
 from butfor.report.groups import rate, sensitive_of, standards
 from butfor.report.text import LONGEST, plural, short, shown
-from butfor.result.fresh import SOLID
+from butfor.result.fresh import LEAST, SOLID
 from butfor.result.population import Population
 from butfor.result.record import sides, written
 from butfor.result.verdict import Verdict
-from butfor.result.words import STATUS
-from butfor.standard.groups import Standards
+from butfor.result.words import STATUS, UNSEEDED
+from butfor.standard.groups import ASSUMPTION, Standards
 
 MOST_LABELS = 50
 """Doubted labels that a page shows."""
@@ -285,7 +285,8 @@ def environment(*packages: str) -> Environment:
         undefined=StrictUndefined,
         auto_reload=False,
     )
-    made.globals.update(THEME=charts.THEME, plural=plural, short=short, shown=shown)
+    made.globals.update(THEME=charts.THEME, ASSUMPTION=ASSUMPTION, LEAST=LEAST, UNSEEDED=UNSEEDED)
+    made.globals.update(plural=plural, short=short, shown=shown)
     made.filters["unbroken"] = unbroken
     sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
     style = made.overlay().from_string(sheet).render()

@@ -50,7 +50,6 @@ def person(verdict: Verdict) -> dict[str, Any]:
     return brief(v) | {
         "plain": marked(STATUS[v.status].plain, **given),
         "note": words if v.solidity not in (None, SOLID) else None,
-        "asides": asides(v.run, v.sensitive),
         "tiles": _tiles(v),
         "chance": _chance(v) if v.found or v.base is not None else None,
         "pulls": _pulls(v) if v.pulls is not None else [],
@@ -99,7 +98,8 @@ def _decision(v: Verdict) -> str:
 
 def _given(v: Verdict) -> dict[str, Any]:
     """What the words about a verdict are filled in with."""
-    one, fresh, mean = len(v.positions) == 1, v.fresh, audited(v.run)
+    one, fresh, members = len(v.positions) == 1, v.fresh, v.run.get("members") or 1
+    mean = f"this ensemble of seeds (the mean of {members} trainings that differ in the seed alone)"
     rest = f"of the {v.training_rows} labels it learned from"
     none = f"No change of up to {v.budget} {rest} was found that changes it."
     return {
@@ -120,7 +120,7 @@ def _given(v: Verdict) -> dict[str, Any]:
         "settle": settle(fresh.would_do if fresh else None),
         "sensitive": v.sensitive,
         "reason": v.reason,
-        "model": f"this ensemble of seeds ({mean})" if mean else "the seed included, training",
+        "model": mean if members > 1 else "the seed included, training",
         "rest": "" if v.complete else ", and above all the rest of this interrupted search",
         "base": base_words(v),
     }
@@ -131,23 +131,6 @@ def settle(seeds: int | None) -> Markup:
     if seeds is None:
         return Markup("let a human decide, no reasonable number of seeds would tell")
     return marked(f"try more seeds, `--fresh-seeds {seeds}`")
-
-
-def audited(run: Mapping[str, Any]) -> str:
-    """What the audited model is where it is more than one training; empty for a single model."""
-    members = run.get("members") or 1
-    return f"the mean of {members} trainings that differ in the seed alone" if members > 1 else ""
-
-
-def asides(run: Mapping[str, Any], sensitive: str) -> list[Markup]:
-    """What the audited model is, and that it is blind, where it is."""
-    mean = "The audited model is **{mean}**; single models of other seeds are asked apart."
-    blind = (
-        "The model does not see the protected attribute ({name}), so that switching it cannot change a decision. "
-        "Other columns may stand in for it all the same."
-    )
-    said = [marked(mean, mean=audited(run))] if audited(run) else []
-    return said + ([marked(blind, name=sensitive)] if run.get("blind") else [])
 
 
 def _tiles(v: Verdict) -> list[tuple[str, str]]:
