@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from butfor.rank.leaders import leader_words
 from butfor.report import charts
 from butfor.report.text import differs, plural, short, shown
-from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, exact_interval
+from butfor.result.fresh import SEED_BOUND, SOLID, FreshSeeds, exact_interval
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
 from butfor.result.words import (
@@ -21,7 +21,6 @@ from butfor.result.words import (
     SOLIDITY,
     STATUS,
     STRATEGIES,
-    UNSEEDED,
     base_sentence,
     words_of,
 )
@@ -51,7 +50,9 @@ def person(verdict: Verdict) -> dict[str, Any]:
         "plain": marked(STATUS[v.status].plain, **given),
         "note": words if v.solidity not in (None, SOLID) else None,
         "tiles": _tiles(v),
-        "chance": _chance(v) if v.found or v.base is not None else None,
+        "base": given["base"],
+        "shares": _shares(v.fresh) if v.fresh else [],
+        "dots": seed_dots(v),
         "pulls": _pulls(v) if v.pulls is not None else [],
         "facts": _search_facts(v) if v.eligible else [],
         "shows": marked(words.shows, **given),
@@ -122,7 +123,7 @@ def _given(v: Verdict) -> dict[str, Any]:
         "reason": v.reason,
         "model": mean if members > 1 else "the seed included, training",
         "rest": "" if v.complete else ", and above all the rest of this interrupted search",
-        "base": base_words(v),
+        "base": _base_words(v),
     }
 
 
@@ -147,44 +148,6 @@ def _tiles(v: Verdict) -> list[tuple[str, str]]:
     return tiles
 
 
-def _chance(v: Verdict) -> dict[str, Any]:
-    """How far a find, or the decision itself, is more than chance."""
-    said: list[Markup] = []
-    if v.fresh:
-        seeds = plural(v.fresh.seeds, "fresh seed")
-        drawn = (
-            "Training draws random numbers that a *seed* fixes. To see how much is chance, single models were trained "
-            f"with {seeds}, which had no part in the search, each time with the flips and without any."
-        )
-        said += [marked("**{sentence}**", sentence=v.fresh.sentence), marked(drawn)]
-        if v.fresh.base >= 0.5:
-            said.append(marked("Most seeds decide so with nothing flipped: the model audited is the odd one out."))
-    elif v.solidity == NOT_CHECKED:
-        said.append(marked("Not known: **this finding was not put to fresh seeds**."))
-    elif v.found:
-        said.append(marked(f"**{UNSEEDED}.**"))
-    base = base_words(v)
-    if v.close_call:
-        end = "That is more than one in ten: a single training should not decide about {who}."
-        said.append(marked(f"**{CLOSE_CALL.sign} A close call:** {{base}}. {end}", base=base, who=short(v.who, 80)))
-    elif base and not v.found:
-        said.append(marked("{base}. Up to one in ten, it is no close call.", base=base))
-    shares = (
-        [
-            _share_row("Hold: with the flips", v.fresh.hold, v.fresh.hold_interval, "%"),
-            _share_row("Base: without any", v.fresh.base, v.fresh.base_interval, "%"),
-            _share_row("Effect: the difference", v.fresh.effect, v.fresh.effect_interval, "points"),
-        ]
-        if v.fresh
-        else []
-    )
-    return {
-        "said": said,
-        "shares": shares,
-        "dots": seed_dots(v),
-    }
-
-
 def _pulls(v: Verdict) -> list[tuple[str, ...]]:
     """The columns that pull this decision most, the strongest first: value and pull."""
     rows = v.local_weights().head(MOST_PULLS).iterrows()
@@ -207,13 +170,21 @@ def seed_dots(v: Verdict) -> tuple[Markup, str] | None:
     return drawing.svg(), caption + (f" {plural(diverged, 'diverged training')} without a mark." if diverged else "")
 
 
-def _share_row(name: str, share: float, interval: tuple[float, float], unit: str) -> tuple[str, str, str]:
-    """A share over fresh seeds with its interval, as text."""
-    told, low, high = (f"{round(100 * each)}".replace("-", "−") for each in (share, *interval))
-    return name, f"{told} {unit}", f"{low} to {high} {unit}"
+def _shares(fresh: FreshSeeds) -> list[tuple[str, str, str]]:
+    """Hold, base and effect, each with its interval, as text."""
+
+    def row(name: str, share: float, interval: tuple[float, float], unit: str) -> tuple[str, str, str]:
+        told, low, high = (f"{round(100 * each)}".replace("-", "−") for each in (share, *interval))
+        return name, f"{told} {unit}", f"{low} to {high} {unit}"
+
+    return [
+        row("Hold: with the flips", fresh.hold, fresh.hold_interval, "%"),
+        row("Base: without any", fresh.base, fresh.base_interval, "%"),
+        row("Effect: the difference", fresh.effect, fresh.effect_interval, "points"),
+    ]
 
 
-def base_words(v: Verdict) -> str:
+def _base_words(v: Verdict) -> str:
     """How many fresh seeds decide otherwise on the unchanged data, with the interval of that share; empty where that
     is not known."""
     seeds = v.fresh.seeds if v.fresh else v.run.get("fresh_seeds")
