@@ -38,7 +38,7 @@ from butfor.report.groups import rate, sensitive_of, standards
 from butfor.report.text import LONGEST, plural, short, shown
 from butfor.result.fresh import LEAST, SOLID
 from butfor.result.population import Population
-from butfor.result.record import sides, written
+from butfor.result.record import sides, signed, written
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
 from butfor.standard.groups import ASSUMPTION, Standards
@@ -111,8 +111,8 @@ def population_page(population: Population, folder: str = "") -> str:
 
 
 def _section(verdict: Verdict, anchor: str) -> Markup:
-    table, dots = summary.comparison(verdict, **SHORT), summary.seed_dots(verdict)
-    return Markup(_render("case.html", v=verdict, s=summary.brief(verdict), anchor=anchor, table=table, dots=dots))
+    table = summary.comparison(verdict, **SHORT)
+    return Markup(_render("case.html", v=verdict, s=summary.brief(verdict), anchor=anchor, table=table))
 
 
 def anchors(verdicts: Sequence[Verdict]) -> list[str]:
@@ -165,11 +165,7 @@ def review_page(population: Population) -> str:
         run=population.run,
         table=population.run["data"].get("table"),
         r=r,
-        tiles=[
-            ("Labels corrected", f"{len(r.flips)} of {r.labels}"),
-            ("People decided otherwise", str(len(r.turned))),
-            ("of them whatever the seed", str(sum(r.word(turned) == SOLID for turned in r.turned))),
-        ],
+        solid=sum(r.word(turned) == SOLID for turned in r.turned),
         rows=[*groups, *standing, *right],
         charts=[
             (name, charts.differences(some).svg()) for name, some in (("Before", r.before), ("After", r.after)) if some
@@ -286,7 +282,7 @@ def environment(*packages: str) -> Environment:
         auto_reload=False,
     )
     made.globals.update(THEME=charts.THEME, ASSUMPTION=ASSUMPTION, LEAST=LEAST, UNSEEDED=UNSEEDED)
-    made.globals.update(plural=plural, short=short, shown=shown)
+    made.globals.update(plural=plural, short=short, shown=shown, signed=signed)
     made.filters["unbroken"] = unbroken
     sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
     style = made.overlay().from_string(sheet).render()

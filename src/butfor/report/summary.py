@@ -49,10 +49,8 @@ def person(verdict: Verdict) -> dict[str, Any]:
     return brief(v) | {
         "plain": marked(STATUS[v.status].plain, **given),
         "note": words if v.solidity not in (None, SOLID) else None,
-        "tiles": _tiles(v),
         "base": given["base"],
         "shares": _shares(v.fresh) if v.fresh else [],
-        "dots": seed_dots(v),
         "pulls": _pulls(v) if v.pulls is not None else [],
         "facts": _search_facts(v) if v.eligible else [],
         "shows": marked(words.shows, **given),
@@ -62,12 +60,19 @@ def person(verdict: Verdict) -> dict[str, Any]:
 
 
 def brief(v: Verdict) -> dict[str, Any]:
-    """What is said of a person anywhere: badges (each a class, a sign and words) and what to believe."""
+    """What is said of a person anywhere: badges (each a class, a sign and words), what to believe and what is
+    decided, and the picture of logits over fresh seeds."""
     badges = [(v.status, STATUS[v.status].sign, STATUS[v.status].title)]
     badges += [(v.solidity.replace(" ", "-"), SOLIDITY[v.solidity].sign, v.solidity)] if v.solidity else []
     badges += [("close-call", CLOSE_CALL.sign, "close call")] if v.close_call else []
     belief = (v.belief, v.doubt_sentence, v.collateral.sentence if v.collateral else "")
-    return {"badges": badges, "belief": " ".join(filter(None, belief))}
+    drawing = charts.seed_logits(v)
+    return {
+        "badges": badges,
+        "belief": " ".join(filter(None, belief)),
+        "decision": v.prediction + (f" → {v.counterfactual_prediction}" if v.found else ""),
+        "dots": drawing.svg() if drawing else "",
+    }
 
 
 def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:
@@ -89,12 +94,7 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
         "doubts": [] if verdict.doubted is None else ["" if r.doubt is None else f"{r.doubt:.2f}" for r in rows],
         "more_rows": len(verdict.flip_set) - len(rows),
         "more_columns": len(every) - len(first),
-        "decision": _decision(verdict),
     }
-
-
-def _decision(v: Verdict) -> str:
-    return v.prediction + (f" → {v.counterfactual_prediction}" if v.found else "")
 
 
 def _given(v: Verdict) -> dict[str, Any]:
@@ -134,20 +134,6 @@ def settle(seeds: int | None) -> Markup:
     return marked(f"try more seeds, `--fresh-seeds {seeds}`")
 
 
-def _tiles(v: Verdict) -> list[tuple[str, str]]:
-    after = "" if v.counterfactual_logit is None else f" → {signed(v.counterfactual_logit)}"
-    tiles = [("Labels flipped", f"{len(v.positions)} of {v.training_rows}")] if v.found else []
-    tiles += [("Decision", _decision(v)), (f"Logit (below 0: {v.label_names[0]})", signed(v.logit) + after)]
-    if v.fresh:
-        told = f"{v.fresh.with_flips} of {v.fresh.seeds}, unflipped {v.fresh.without_flips}"
-        tiles.append(("Fresh seeds that decide so", told))
-    if v.status == "not_found":
-        tiles.append(("Attempts", str(v.attempts)))
-    if not v.found and v.closest_logit is not None:
-        tiles.append(("Closest to the other decision", signed(v.closest_logit)))
-    return tiles
-
-
 def _pulls(v: Verdict) -> list[tuple[str, ...]]:
     """The columns that pull this decision most, the strongest first: value and pull."""
     rows = v.local_weights().head(MOST_PULLS).iterrows()
@@ -155,19 +141,6 @@ def _pulls(v: Verdict) -> list[tuple[str, ...]]:
         (shown(name, LONGEST), shown(row["value"], LONGEST) if name in v.values else "", signed(row["pull"]))
         for name, row in rows
     ]
-
-
-def seed_dots(v: Verdict) -> tuple[Markup, str] | None:
-    """The picture of logits over fresh seeds, and its caption."""
-    drawing = charts.seed_logits(v)
-    if drawing is None or v.fresh is None or v.fresh.logits is None:
-        return None
-    diverged = sum(logit is None for row in v.fresh.logits for logit in row)
-    caption = (
-        "The logit of each fresh seed's model about this person: a dot without any flip, a square with the flips; the "
-        "thick upright lines are the medians. What lies further out is at the edge."
-    )
-    return drawing.svg(), caption + (f" {plural(diverged, 'diverged training')} without a mark." if diverged else "")
 
 
 def _shares(fresh: FreshSeeds) -> list[tuple[str, str, str]]:
