@@ -7,7 +7,7 @@ people sets no standard.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ from butfor.report.summary import LONGEST
 from butfor.report.text import short, shown
 from butfor.result.population import Population
 from butfor.result.record import read_as, sides
-from butfor.result.verdict import Verdict
 from butfor.standard.groups import GroupStandard
 
 FOUR_FIFTHS = 0.8
@@ -164,24 +163,6 @@ def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
         "chart": charts.differences(comparisons).svg(),
         "doubts": [(c.name, charts.doubts(c).svg()) for c in comparisons if sum(c.doubts)],
     }
-
-
-def one_standard(p: Population, addressed: Sequence[tuple[Verdict, str]]) -> list[dict[str, Any]]:
-    """Per group that falls short: the sentence, how rates move, and everybody turned with the address of more."""
-    addresses = {v.case: address for v, address in addressed}
-    return [
-        {
-            "name": f"{one.attribute} = {short(one.group, 40)}",
-            "sentence": one.sentence,
-            "rates": [(short(group, 60), *map(rate, rates)) for group, rates in one.rates.items()]
-            + ([("Accuracy", *map(rate, one.accuracy))] if one.accuracy else []),
-            "turned": [
-                (f"{person.case}", shown(person.group), one.word(person), addresses.get(person.case, ""))
-                for person in one.turned
-            ],
-        }
-        for one in p.one_standard
-    ]
 
 
 def ridge_sentence(ridge: dict[str, Any]) -> str:

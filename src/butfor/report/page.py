@@ -282,7 +282,7 @@ def environment(*packages: str) -> Environment:
         auto_reload=False,
     )
     made.globals.update(THEME=charts.THEME, ASSUMPTION=ASSUMPTION, LEAST=LEAST, UNSEEDED=UNSEEDED)
-    made.globals.update(plural=plural, short=short, shown=shown, signed=signed)
+    made.globals.update(plural=plural, short=short, shown=shown, signed=signed, rate=rate)
     made.filters["unbroken"] = unbroken
     sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
     style = made.overlay().from_string(sheet).render()
