@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 import pandas as pd
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from butfor._version import __version__
 from butfor.errors import OutputError
@@ -67,7 +67,6 @@ def person_page(verdict: Verdict, index: str = "") -> str:
         s=summary.person(verdict),
         run=verdict.run,
         table=summary.comparison(verdict),
-        again=_again(verdict.run),
         index=f"../{quote(index)}" if index else "",
     )
 
@@ -103,16 +102,9 @@ def population_page(population: Population, folder: str = "") -> str:
         run=p.run,
         roster=overview.roster(addressed, sensitive_of(p)),
         count=len(p),
-        sections=[] if folder else [_section(v, a) for v, a in named if v.eligible],
-        left_out=[] if folder else [(v.sentence, a) for v, a in named if not v.eligible],
+        named=named,
         folder=folder,
-        again=_again(p.run),
     )
-
-
-def _section(verdict: Verdict, anchor: str) -> Markup:
-    table = summary.comparison(verdict, **SHORT)
-    return Markup(_render("case.html", v=verdict, s=summary.brief(verdict), anchor=anchor, table=table))
 
 
 def anchors(verdicts: Sequence[Verdict]) -> list[str]:
@@ -178,8 +170,7 @@ def public_page(record: dict[str, Any], groups: pd.DataFrame, few: int) -> str:
     """The page that may be handed over."""
     heads = [str(column).replace("_", " ").capitalize() for column in groups]
     rows, run = list(groups.itertuples(index=False)), record["run"]
-    lines = run_lines(run)
-    return _render("public.html", title="Label audit", s=record, heads=heads, rows=rows, lines=lines, run=run, few=few)
+    return _render("public.html", title="Label audit", s=record, heads=heads, rows=rows, run=run, few=few)
 
 
 # --- files ------------------------------------------------------------------------------------------
@@ -221,10 +212,6 @@ def write_pdf(page: Path) -> Path | None:
 
 
 # --- how to run it again ----------------------------------------------------------------------------
-
-
-def _again(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {"lines": run_lines(run), "command": run.get("command"), "replay": _replay_commands(run)}
 
 
 def run_lines(run: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -282,19 +269,16 @@ def environment(*packages: str) -> Environment:
         auto_reload=False,
     )
     made.globals.update(THEME=charts.THEME, ASSUMPTION=ASSUMPTION, LEAST=LEAST, UNSEEDED=UNSEEDED)
-    made.globals.update(plural=plural, short=short, shown=shown, signed=signed, rate=rate)
-    made.filters["unbroken"] = unbroken
+    made.globals.update(plural=plural, short=short, shown=shown, signed=signed, rate=rate, run_lines=run_lines)
+    made.globals.update(replay_commands=_replay_commands, brief=summary.brief)
+    made.globals.update(comparison=partial(summary.comparison, **SHORT))
+    made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
     sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
     style = made.overlay().from_string(sheet).render()
     script = resources.files("butfor.report").joinpath("templates/people.js").read_text(encoding="utf-8").strip()
     allowed = f"style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     made.globals.update(STYLE=Markup(style), SCRIPT=Markup(script), POLICY=f"default-src 'none'; {allowed}")
     return made
-
-
-def unbroken(sentence: str) -> Markup:
-    """A headline whose percentages stay on one line, with what stands around them."""
-    return Markup(re.sub(r"\(?\d[\d.]* %\)?[;,.]?", r'<span class="unbroken">\g<0></span>', str(escape(sentence))))
 
 
 def _hash(text: str) -> str:
