@@ -26,7 +26,7 @@ from butfor.report.text import plural, short, shown, without_middle
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, UNDECIDED
 from butfor.result.labels import TO_REVIEW, expectation, expected_wrong
 from butfor.result.population import Population
-from butfor.result.record import AFTER, BEFORE, checksum, percent, signed
+from butfor.result.record import checksum, percent, signed
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 
@@ -175,22 +175,19 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
 
 def _keystones(p: Population, behind: Behind) -> dict[str, Any]:
     """The labels that flip sets consist of, with the people whose sets they are in."""
-    frame = p.keystones
-    first = frame.head(MOST_KEYSTONES).iterrows()
-    columns = [c for c in frame.columns if c not in ("people", "cases", BEFORE, AFTER)]
-    columns = sorted(columns, key=lambda c: str(c) != sensitive_of(p))[:MOST_KEYSTONE_COLUMNS]
-    rows = [
-        (
-            shown(row, LONGEST),
-            count,
-            _links(behind[position]),
-            f"{values[BEFORE]} → {values[AFTER]}",
-            *(shown(values[c], LONGEST) for c in columns),
-        )
-        for (position, count), (row, values) in zip(p.hinging.most_common(MOST_KEYSTONES), first, strict=True)
+    flips = {flip.position: (v, flip) for v in p.found for flip in v.flip_set}
+    counts = p.hinging.most_common(MOST_KEYSTONES)
+    columns = sorted(p.found[0].values if p.found else (), key=lambda c: str(c) != sensitive_of(p))[
+        :MOST_KEYSTONE_COLUMNS
     ]
-    heads = ["Training row", "People", "Who", "Label → flipped", *(shown(c, LONGEST) for c in columns)]
-    return {"rows": rows, "heads": heads, "total": len(frame), "ranked": bool((frame["people"] > 1).any())}
+    rows = []
+    for position, count in counts:
+        v, flip = flips[position]
+        change, doubt = f"{flip.label} → {v.label_after(flip.label)}", "" if flip.doubt is None else f"{flip.doubt:.2f}"
+        cells = (shown(flip.values[c], LONGEST) for c in columns)
+        rows.append((shown(flip.row, LONGEST), count, _links(behind[position]), change, doubt, *cells))
+    heads = ["Training row", "People", "Who", "Label → flipped", "Doubt", *(shown(c, LONGEST) for c in columns)]
+    return {"rows": rows, "heads": heads, "total": len(flips), "ranked": any(count > 1 for _, count in counts)}
 
 
 def _links(people: Sequence[tuple[str, str]]) -> Markup:
