@@ -61,6 +61,8 @@
   all.addEventListener("click", () => show(Infinity));
   tools.addEventListener("submit", (event) => event.preventDefault());
   tools.addEventListener("input", () => show(MOST));
+  // Not of text: leaving a field by a click on a row would move that row away from under the click.
+  for (const choice of choices) choice.addEventListener("change", () => show(MOST));
   // The form's own reset comes after its event: asked for here, it is over before the list is drawn again.
   tools.querySelector("[type=reset]").addEventListener("click", (event) => {
     event.preventDefault();
