@@ -52,12 +52,8 @@ class Impact:
         """For reading."""
         ratio = "–" if self.ratio is None else f"{self.ratio:.2f}"
         ratio = Markup("<mark>{}</mark>").format(ratio) if self.remark == "below four fifths" else ratio
-        shares = f"{100 * self.share:.1f} %", f"{100 * self.rate:.1f} %"
-        return short(self.attribute, 40), short(self.group, 60), self.people, *shares, ratio, self.remark
-
-
-def sensitive_of(p: Population) -> str:
-    return p.verdicts[0].sensitive if p.verdicts else "group"
+        names = short(self.attribute, 40), short(self.group, 60)
+        return *names, self.people, rate(self.share), rate(self.rate), ratio, self.remark
 
 
 def close_calls(p: Population) -> int | None:
@@ -113,11 +109,11 @@ def _ratios(attribute: str, counts: pd.DataFrame) -> list[Impact]:
 
 def groups_of(p: Population) -> dict[str, Any]:
     """One table of the groups: headings and rows."""
-    frame, favourable = p.by_group, favourable_of(p.run)
+    frame, favourable, attribute = p.by_group, favourable_of(p.run), str(p.run["sensitive"])
     names = [str(group) for group in frame.index]
-    columns = [(sensitive_of(p), [shown(group, LONGEST) for group in frame.index]), ("People", list(frame["people"]))]
+    columns = [(attribute, [shown(group, LONGEST) for group in frame.index]), ("People", list(frame["people"]))]
     if favourable and names:
-        rates = {i.group: i for i in impacts(p) if i.attribute == p.run["sensitive"]}
+        rates = {i.group: i for i in impacts(p) if i.attribute == attribute}
         told = [rates.get(name) for name in names]
         ratios = [f"{i.ratio:.2f}{' ⚠' * bool(i.remark)}" if i and i.ratio is not None else "–" for i in told]
         columns += [
@@ -126,7 +122,7 @@ def groups_of(p: Population) -> dict[str, Any]:
         ]
     wrong = {str(g["group"]): g["error_rate"] for g in (p.run.get("performance") or {}).get("by_group", [])}
     columns += [("Decided wrongly", [rate(wrong.get(name)) for name in names])] if wrong else []
-    below = {c.group: _standing(c) for c in p.standards if c.attribute == p.run["sensitive"]}
+    below = {c.group: _standing(c) for c in p.standards if c.attribute == attribute}
     columns += [("Short of the others' standard", [below.get(name, "–") for name in names])] if below else []
     shares = ("solid", "share_solid", "solid_low", "solid_high") if p.checked else ("found", "share", "low", "high")
     found, intervals = [], []

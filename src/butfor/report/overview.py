@@ -18,7 +18,6 @@ from butfor.report.groups import (
     groups_of,
     impacts,
     ridge_sentence,
-    sensitive_of,
     standards,
 )
 from butfor.report.summary import LONGEST, marked, method_facts, settle
@@ -102,7 +101,7 @@ def _numbers(p: Population) -> list[tuple[str, str]]:
         numbers.append((f"Likely wrong among the first {len(likely)} labels to review", f"{likely[-1]:.0f}"))
     changed = [v.switch_changes for v in p if v.switch_changes is not None]
     if changed:
-        name = short(sensitive_of(p), 30)
+        name = short(p.run["sensitive"], 30)
         numbers.append((f"Decisions that switching {name} changes", f"{sum(changed)} of {len(changed)}"))
     return numbers[:3]
 
@@ -177,7 +176,7 @@ def _keystones(p: Population, behind: Behind) -> dict[str, Any]:
     """The labels that flip sets consist of, with the people whose sets they are in."""
     flips = {flip.position: (v, flip) for v in p.found for flip in v.flip_set}
     counts = p.hinging.most_common(MOST_KEYSTONES)
-    columns = sorted(p.found[0].values if p.found else (), key=lambda c: str(c) != sensitive_of(p))[
+    columns = sorted(p.found[0].values if p.found else (), key=lambda c: str(c) != p.run["sensitive"])[
         :MOST_KEYSTONE_COLUMNS
     ]
     rows = []

@@ -34,7 +34,7 @@ from butfor.errors import OutputError
 from butfor.files import make_folder, on_disk, save_text
 from butfor.learn.question import decides_one
 from butfor.report import charts, overview, summary
-from butfor.report.groups import rate, sensitive_of, standards
+from butfor.report.groups import rate, standards
 from butfor.report.text import LONGEST, plural, short, shown
 from butfor.result.fresh import LEAST, SOLID
 from butfor.result.population import Population
@@ -100,7 +100,7 @@ def population_page(population: Population, folder: str = "") -> str:
         p=p,
         s=overview.population(p, addressed),
         run=p.run,
-        roster=overview.roster(addressed, sensitive_of(p)),
+        roster=overview.roster(addressed, p.run["sensitive"]),
         count=len(p),
         named=named,
         folder=folder,

@@ -13,7 +13,6 @@ import pandas as pd
 
 from butfor.errors import SettingError
 from butfor.files import make_folder, save_text
-from butfor.report.groups import sensitive_of
 from butfor.report.page import public_page
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION, plain
@@ -61,7 +60,7 @@ class Public:
         """Per group, for reading."""
         frame = self.groups()
         frame["share"] = ["–" if share is None else f"{100 * share:.0f} %" for share in frame["share"]]
-        return frame.where(frame.notna(), f"under {FEW}").reset_index(names=sensitive_of(self.population))
+        return frame.where(frame.notna(), f"under {FEW}").reset_index(names=self.population.run["sensitive"])
 
     def to_dict(self) -> dict[str, Any]:
         """The record that may be handed over."""
