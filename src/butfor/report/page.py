@@ -60,7 +60,7 @@ OURS = re.compile(r"(case|person)-[\d.]+\.html")
 
 def person_page(verdict: Verdict, index: str = "") -> str:
     """The report about one person, a whole HTML document; with an `index`, the file of one of its people."""
-    return _render(
+    return render(
         "person.html",
         title=f"{STATUS[verdict.status].title}: {verdict.who}",
         v=verdict,
@@ -74,19 +74,19 @@ def person_page(verdict: Verdict, index: str = "") -> str:
 def person_fragment(verdict: Verdict) -> str:
     """The short form for notebooks: a piece of HTML that brings its own style."""
     table = summary.comparison(verdict, SHORT["flips"], longest=SHORT["longest"])
-    return _render("fragment.html", kind="verdict", v=verdict, s=summary.person(verdict), table=table)
+    return render("fragment.html", kind="verdict", v=verdict, s=summary.person(verdict), table=table)
 
 
 def population_fragment(population: Population) -> str:
     """The short form of many for notebooks."""
     s = overview.overview(population) | {"groups": overview.groups_of(population)}
-    return _render("fragment.html", kind="population", v=population, s=s)
+    return render("fragment.html", kind="population", v=population, s=s)
 
 
 def audit_fragment(headline: str, facts: Sequence[tuple[str, Any]], hint: str) -> str:
     """An audit's settings for notebooks."""
     v = {"sentence": short(headline, LONGEST)}
-    return _render("fragment.html", kind="audit", v=v, facts=[(n, shown(value)) for n, value in facts], hint=hint)
+    return render("fragment.html", kind="audit", v=v, facts=[(n, shown(value)) for n, value in facts], hint=hint)
 
 
 def population_page(population: Population, folder: str = "") -> str:
@@ -94,7 +94,7 @@ def population_page(population: Population, folder: str = "") -> str:
     p = population
     named = list(zip(p.verdicts, anchors(p.verdicts), strict=True))
     addressed = [(v, f"{quote(folder)}/{a}.html" if folder else f"#{a}") for v, a in named]
-    return _render(
+    return render(
         "population.html",
         title=f"Label audit of {plural(len(p), 'person')}",
         p=p,
@@ -127,7 +127,7 @@ def standard_page(found: Standards, table: str | None = None) -> str:
     frame = found.to_frame()
     doubted = frame[~found.is_favourable & (frame["doubt"] > 0.5).to_numpy()].sort_values("rank").head(MOST_LABELS)
     cells = zip(doubted.index, doubted["group"], doubted["label"], doubted["doubt"], strict=True)
-    return _render(
+    return render(
         "standard.html",
         title=f"Standards of {found.attribute}",
         run={"butfor": __version__},
@@ -151,7 +151,7 @@ def review_page(population: Population) -> str:
     for v in r.turned:
         before, after = (names[int(decides_one(logit))] for logit in (v.logit, v.counterfactual_logit))
         people.append((f"{v.case}", shown(v.row), shown(v.group), before, after, r.word(v)))
-    return _render(
+    return render(
         "review.html",
         title="After a review",
         run=population.run,
@@ -164,13 +164,6 @@ def review_page(population: Population) -> str:
         ],
         people=people,
     )
-
-
-def public_page(record: dict[str, Any], groups: pd.DataFrame, few: int) -> str:
-    """The page that may be handed over."""
-    heads = [str(column).replace("_", " ").capitalize() for column in groups]
-    rows, run = list(groups.itertuples(index=False)), record["run"]
-    return _render("public.html", title="Label audit", s=record, heads=heads, rows=rows, run=run, few=few)
 
 
 # --- files ------------------------------------------------------------------------------------------
@@ -249,7 +242,8 @@ def get_ready() -> None:
         _environment().get_template(template)
 
 
-def _render(template: str, **context: Any) -> str:
+def render(template: str, **context: Any) -> str:
+    """A template filled in: a whole page, or a piece of one."""
     return _environment().get_template(template).render(**context)
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from butfor.errors import SettingError
 from butfor.files import make_folder, save_text
-from butfor.report.page import public_page
+from butfor.report.page import render
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION, plain
 
@@ -80,9 +80,12 @@ class Public:
     def write(self, directory: Path) -> list[str]:
         """Both files into the directory; their names."""
         make_folder(directory)
-        record = self.to_dict()
+        record, groups = self.to_dict(), self.shown()
+        heads = [str(column).replace("_", " ").capitalize() for column in groups]
+        rows, run = list(groups.itertuples(index=False)), record["run"]
+        page = render("public.html", title="Label audit", s=record, run=run, heads=heads, rows=rows, few=FEW)
         save_text(directory / "audit.json", json.dumps(record, indent=1, ensure_ascii=False))
-        save_text(directory / "report.html", public_page(record, self.shown(), FEW))
+        save_text(directory / "report.html", page)
         return ["audit.json", "report.html"]
 
 
