@@ -42,8 +42,7 @@ Behind = dict[int, list[tuple[str, str]]]
 
 def population(p: Population, addressed: Addressed) -> dict[str, Any]:
     """Everything that a page says of many people together, by its sections."""
-    run, budget = p.run, f"at most {plural(p.run['budget'], 'label')} flipped together"
-    behind: Behind = {}
+    run, behind = p.run, Behind()
     for v, address in addressed:
         name = str(v.case) if v.case is not None else f"row {shown(v.row, LONGEST)}"
         for position in v.positions:
@@ -62,7 +61,7 @@ def population(p: Population, addressed: Addressed) -> dict[str, Any]:
         "curve": drawing.svg() if drawing else "",
         "review": _to_review(p, behind),
         "keystones": _keystones(p, behind),
-        "search": [("Budget", budget, ""), *method_facts(run)],
+        "search": method_facts(run),
         "favourable": favourable_of(run),
         "impacts": [each.row for each in found],
         "unknown": sum(each.people for each in found if each.group == MISSING and each.attribute == run["sensitive"]),

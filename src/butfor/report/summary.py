@@ -175,7 +175,6 @@ def _search_facts(v: Verdict) -> Facts:
     shared = "; it was turned by a model first trained for somebody else" if v.shared else ""
     return [
         ("Attempts", f"{v.attempts}{stopped}{shared}", one),
-        ("Budget", f"at most {plural(v.budget, 'label')} flipped together, of {v.training_rows}", ""),
         ("Flippable labels", v.flippable, "How many training labels the rule ψ below allows to flip for this person."),
         *_size_facts(v),
         *method_facts(v.run),
@@ -207,9 +206,11 @@ def _size_facts(v: Verdict) -> Facts:
 def method_facts(run: Mapping[str, Any]) -> Facts:
     """By which ranking, strategy and rules it was searched, and what that took."""
     rank, strategy = run["rank"], run["strategy"]
+    budget = f"at most {plural(run['budget'], 'label')} flipped together, of {run['data']['training_rows']}"
     first = f"Which labels to try first: {RANKINGS[rank]}. Only retraining proves anything." if rank in RANKINGS else ""
     how = STRATEGIES.get(strategy, "")
-    facts: Facts = [("Ranking", rank, first), ("Strategy", strategy, f"{how[0].upper()}{how[1:]}." if how else "")]
+    facts: Facts = [("Budget", budget, ""), ("Ranking", rank, first)]
+    facts.append(("Strategy", strategy, f"{how[0].upper()}{how[1:]}." if how else ""))
     if run.get("agreement"):
         facts.append(_agreement(run["agreement"]))
     for name, key in (("Who is audited (φ)", "phi"), ("Which labels may be flipped (ψ)", "psi")):
@@ -217,12 +218,8 @@ def method_facts(run: Mapping[str, Any]) -> Facts:
         meant = [f"`{rule}`: {RULES[rule]}" for rule in rules if rule in RULES]
         facts.append((name, run[key], marked("; ".join(meant))))
     if run.get("retrainings") is not None:
-        engine = f", by the engine '{run['engine']}'" if run.get("engine") else ""
-        recalled = f" ({run['recalled']} of them remembered by the ledger)" if run.get("recalled") else ""
-        confirmed = run.get("confirmations")
-        more = f", and {confirmed} more by the reference trainer to confirm" if confirmed else ""
         small = "Every counterfactual dataset reported was retrained with the reference trainer."
-        facts.append(("Retrainings", f"{run['retrainings']} in this run{engine}{recalled}{more}", small))
+        facts.append(("Retrainings", run["retrainings"], small))
     return facts
 
 
