@@ -175,9 +175,8 @@ def _keystones(p: Population, behind: Behind) -> dict[str, Any]:
     """The labels that flip sets consist of, with the people whose sets they are in."""
     flips = {flip.position: (v, flip) for v in p.found for flip in v.flip_set}
     counts = p.hinging.most_common(MOST_KEYSTONES)
-    columns = sorted(p.found[0].values if p.found else (), key=lambda c: str(c) != p.run["sensitive"])[
-        :MOST_KEYSTONE_COLUMNS
-    ]
+    names = list(p.found[0].values) if p.found else []
+    columns = sorted(names, key=lambda c: str(c) != p.run["sensitive"])[:MOST_KEYSTONE_COLUMNS]
     rows = []
     for position, count in counts:
         v, flip = flips[position]

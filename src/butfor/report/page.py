@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -265,7 +265,7 @@ def environment(*packages: str) -> Environment:
     made.globals.update(THEME=charts.THEME, ASSUMPTION=ASSUMPTION, LEAST=LEAST, UNSEEDED=UNSEEDED)
     made.globals.update(plural=plural, short=short, shown=shown, signed=signed, rate=rate, run_lines=run_lines)
     made.globals.update(replay_commands=_replay_commands, brief=summary.brief)
-    made.globals.update(comparison=partial(summary.comparison, **SHORT))
+    made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
     made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
     sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
     style = made.overlay().from_string(sheet).render()
