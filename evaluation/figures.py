@@ -15,8 +15,7 @@ import numpy as np
 
 from butfor.data import load_dataset
 from butfor.learn.protocols import Table
-from butfor.report.charts import WIDTH
-from butfor.report.drawing import LIGHT, Drawing
+from butfor.report.charts import LIGHT, WIDTH, Drawing
 from butfor.report.text import plural
 from evaluation import parallel
 from evaluation.results import PersonResult, Result

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.learn.protocols import Table
-from butfor.report.drawing import Drawing, Point
+from butfor.report.charts import Drawing, Point
 from butfor.report.text import differs, missing, short, shown
 
 # All in pixels at 72 dots per inch.

@@ -14,7 +14,7 @@ import warnings
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
-from butfor.report.drawing import LIGHT
+from butfor.report.charts import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

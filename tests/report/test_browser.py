@@ -12,7 +12,7 @@ import pytest
 
 from butfor.cli import main
 from butfor.cli.printing import write_pdf
-from butfor.report import files
+from butfor.report import page as pages
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.person import Flip, Search
 from butfor.result.population import Population
@@ -241,11 +241,10 @@ LONG = 10_000
 @pytest.fixture(scope="module")
 def long_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The index of ten thousand people, of whom the first has a file."""
-    from butfor.report import page
-    from butfor.report.people import roster
+    from butfor.report.overview import roster
 
     people = [verdict(k, ("not_found", "found", "not_eligible")[k % 3]) for k in range(60)]
-    text = page.population_page(Population(people, RUN), "audit-people")
+    text = pages.population_page(Population(people, RUN), "audit-people")
     _, few = roster([(v, f"audit-people/case-{v.case}.html") for v in people], "sex")
     _, many = roster(
         [(replace(people[k % 60], case=k, row=f"A-{k}"), f"audit-people/case-{k}.html") for k in range(LONG)], "sex"
@@ -255,7 +254,7 @@ def long_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.write_text(text.replace(few, many), encoding="utf-8")
     path.with_name("audit-people").mkdir()
     path.with_name("audit-people").joinpath("case-7777.html").write_text(
-        page.person_page(replace(people[1], case=7777), "audit.html"), encoding="utf-8"
+        pages.person_page(replace(people[1], case=7777), "audit.html"), encoding="utf-8"
     )
     return path
 
@@ -269,7 +268,7 @@ def test_ten_thousand_people_open_at_once_and_can_be_searched(browser, long_repo
     assert len(listed(browser)) == 300
     assert said(browser) == "All 10000 people, the first 300 of them listed."
     browser.find_element("css selector", "button.more").click()
-    assert len(listed(browser)) == 600
+    assert len(listed(browser)) == LONG
     browser.find_element("name", "id").send_keys("A-7777")
     assert listed(browser) == ["7777"]
     browser.find_element("css selector", "#people-list tbody a").click()
@@ -303,7 +302,7 @@ def test_the_page_becomes_a_pdf_where_a_browser_is_found(report, tmp_path, monke
         pytest.skip("no Chromium on this machine; install one to run the browser test")
     assert write_pdf(page) == ["report.pdf"]
     assert page.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-    monkeypatch.setattr(files, "BROWSERS", ("a browser that is not there",))
+    monkeypatch.setattr(pages, "BROWSERS", ("a browser that is not there",))
     assert write_pdf(page) == []
     assert "No Chromium was found" in capsys.readouterr().err
     assert main(["audit", "german", "--pdf"]) == 2

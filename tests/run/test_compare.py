@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 import butfor
-from butfor.report.overview import ridge_sentence
+from butfor.report.groups import ridge_sentence
 
 
 @pytest.fixture(scope="module")

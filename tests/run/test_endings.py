@@ -125,7 +125,7 @@ def test_elsewhere_than_in_the_main_thread_nothing_is_held_back():
     ("where", "code"),
     [
         ("butfor.run.conclude.changed_by_switch", 0),
-        ("butfor.report.files.population_page", 0),
+        ("butfor.report.page.population_page", 0),
         ("butfor.run.runner.judge", 130),
     ],
 )

@@ -86,7 +86,7 @@ def write_files(
 
 def write_pdf(page: Path) -> list[str]:
     """The page as a PDF file, where a browser is found that prints it."""
-    from butfor.report.files import write_pdf as printed
+    from butfor.report.page import write_pdf as printed
 
     pdf = printed(page)
     if pdf is None:
@@ -109,7 +109,7 @@ def print_population(population: Population) -> None:
     """Many people: the answer, a table of the groups, and what to do next."""
     import pandas as pd
 
-    from butfor.report.overview import groups_of, ridge_sentence
+    from butfor.report.groups import groups_of, ridge_sentence
 
     performance, comparison = population.performance, population.comparison
     answer = [population.standards_answer] if population.standards else []
@@ -121,7 +121,7 @@ def print_population(population: Population) -> None:
     if performance is not None:
         say(performance.sentence)
     groups = groups_of(population)
-    print_table(pd.DataFrame([[name, *cells] for name, cells in groups["rows"]], columns=groups["heads"]))
+    print_table(pd.DataFrame(groups["rows"], columns=groups["heads"]))
     for line in (comparison.sentence if comparison else population.uncompared, *population.warnings):
         if line:
             say(line)

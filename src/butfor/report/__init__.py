@@ -1,3 +1,3 @@
-"""The report: one summary of a verdict (`summary`) or a population (`overview`), its charts (`charts`, `drawing`), the
-list of people (`people`), pages and their files (`page`, `files`), what the public may see (`public`).
+"""The report: what it says of one person (`summary`), of many (`overview`), of groups (`groups`), its `charts`, pages
+and their files (`page`), what the public may see (`public`).
 """

@@ -1,18 +1,40 @@
-"""The charts of the report, as drawings: the page shows their SVG, a notebook their matplotlib figure."""
+"""The charts of the report, drawn once, in pixels: the page shows their SVG, a notebook their matplotlib figure.
+
+Colours are names of `THEME`; in SVG they are the page's CSS variables, so that a chart is light or dark as the page is.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+from markupsafe import Markup, escape
 
-from butfor.report.drawing import Drawing, Point
 from butfor.report.text import short, without_middle
+from butfor.result.labels import LabelValue, expected_wrong
 from butfor.result.population import ALL, Population
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
+from butfor.standard.groups import BINS, GroupStandard
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+THEME = {
+    "ink": ("#1c2530", "#e8ebf0"),
+    "muted": ("#596575", "#a3adba"),
+    "line": ("#ccd3db", "#414b58"),
+    "paper": ("#ffffff", "#14181e"),
+    "panel": ("#f4f6f8", "#1d232b"),
+    "person": ("#0b5a9e", "#74b7f0"),
+    "flip": ("#ad410b", "#f5a26b"),
+    "mark": ("#fdebdd", "#43291a"),
+}
+"""Every colour of the report by name: on light and on dark ground."""
+LIGHT = {name: light for name, (light, _) in THEME.items()}
+ANCHORS = {"left": "start", "center": "middle", "right": "end"}
 
 WIDTH = 620
 """Pixels."""
@@ -34,6 +56,88 @@ DASHES = [
 ]
 """Groups are known by their dashes and the name at the end of the line; colour only repeats it."""
 
+Point = tuple[float, float]
+Shape = tuple[str, str, Any, dict[str, Any]]
+"""An SVG element; a method of matplotlib's axes, the places that it takes, and how it is to look."""
+
+
+class Drawing:
+    """Shapes on paper of so many pixels, as SVG elements and as calls of matplotlib's axes; texts lie on top."""
+
+    def __init__(self, width: float, height: float, title: str = "") -> None:
+        self.width, self.height, self.title = width, height, title
+        self.shapes: list[Shape] = []
+        self.texts: list[Shape] = []
+
+    def line(
+        self, points: Sequence[Point], colour: str = "ink", width: float = 1.0, dash: Sequence[float] = ()
+    ) -> None:
+        dashed = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
+        look = f'fill="none" stroke="var(--bf-{colour})" stroke-width="{width:g}"{dashed}'
+        style = (0, [length / width for length in dash]) if dash else "-"
+        given = {"color": LIGHT[colour], "lw": width, "ls": style}
+        self.shapes.append((f'<polyline points="{_places(points)}" {look}/>', "plot", np.transpose(points), given))
+
+    def area(self, points: Sequence[Point], colour: str, opacity: float) -> None:
+        look = f'fill="var(--bf-{colour})" fill-opacity="{opacity:g}"'
+        given = {"color": LIGHT[colour], "alpha": opacity, "lw": 0}
+        self.shapes.append((f'<polygon points="{_places(points)}" {look}/>', "fill", np.transpose(points), given))
+
+    def marks(self, points: Iterable[Point], shape: str, size: float, colour: str, fill: bool = False) -> None:
+        """Marks of one look, `size` pixels across: "o" rings or dots, "s" squares; matplotlib's others in a figure
+        alone."""
+        known, half = [point for point in points if not math.isnan(point[0])], size / 2
+        arc = f"a{half:g} {half:g} 0 1 0"
+        pieces = {"o": f"m0 {half:g}{arc} {size:g} 0{arc}-{size:g} 0", "s": f"h{size:g}v{size:g}h-{size:g}z"}
+        path = "".join(f"M{x - half:.1f} {y - half:.1f}{pieces.get(shape, '')}" for x, y in known)
+        paint = f'fill="var(--bf-{colour})"' if fill else f'fill="none" stroke="var(--bf-{colour})" stroke-width="2"'
+        ink = LIGHT[colour]
+        given = {"ls": "none", "marker": shape, "ms": size, "mec": ink, "mew": 2, "mfc": ink if fill else "none"}
+        self.shapes.append((f'<path d="{path}" {paint}/>', "plot", np.reshape(known, (-1, 2)).T, given))
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float = 9,
+        side: str = "left",
+        colour: str = "ink",
+        bold: bool = False,
+    ) -> None:
+        """A text whose middle line is at (x, y); `side` is where x lies of it."""
+        at = f'x="{x:.1f}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" text-anchor="{ANCHORS[side]}"'
+        weight, given = 700 if bold else 400, {"ha": side, "va": "center_baseline", "size": size, "parse_math": False}
+        svg = f'<text {at} fill="var(--bf-{colour})" font-weight="{weight}">{escape(text)}</text>'
+        self.texts.append((svg, "text", (x, y, text), given | {"color": LIGHT[colour], "weight": weight}))
+
+    def tick(self, x: float, y: float, text: str, side: str = "center") -> None:
+        self.text(x, y, text, 9, side, "muted")
+
+    def svg(self) -> Markup:
+        """An ``<svg>`` element, with its title for screen readers."""
+        shapes = "".join(svg for svg, *_ in (*self.shapes, *self.texts))
+        paper = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" role="img"'
+        return Markup(f"<svg {paper}><title>{escape(self.title)}</title>{shapes}</svg>")
+
+    def figure(self) -> Figure:
+        """A matplotlib figure, made without pyplot; in the light theme's colours."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(self.width / 72, self.height / 72), dpi=72)
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, self.width), ylim=(self.height, 0))
+        axes.set_axis_off()
+        for _, method, places, given in (*self.shapes, *self.texts):
+            getattr(axes, method)(*places, **given)
+        return figure
+
+
+def _places(points: Sequence[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+# --- one person, and many ---------------------------------------------------------------------------
+
 
 def seed_logits(verdict: Verdict) -> Drawing | None:
     """The logit of each fresh seed's model, without the flips (dots) and with them (squares), and the medians. The few
@@ -43,7 +147,7 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
     if not rows or not sizes:
         return None
     reach = max(min(max(sizes), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
-    drawing = Drawing(WIDTH, 132)
+    drawing = Drawing(WIDTH, 132, "Logits over the fresh seeds, without and with the flips")
     first, second = (short(name, 30) for name in verdict.label_names)
     drawing.text(8, 8, f"← decides '{first}'", 10)
     drawing.text(612, 8, f"decides '{second}' →", 10, "right")
@@ -60,16 +164,17 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
         drawing.line([(upright, top - 4), (upright, top + 22)], "ink", 2.5)
         drawing.text(8, top + 30, f"{name}: median {signed(middle)}", 10)
     drawing.line([(310, 20), (310, 120)], "ink", 1.4)
-    drawing.text(310, 126, "0, the boundary", 9, "center", colour="muted")
-    drawing.text(8, 126, signed(-reach), 9, colour="muted")
-    drawing.text(612, 126, signed(reach), 9, "right", colour="muted")
+    drawing.tick(310, 126, "0, the boundary")
+    drawing.tick(8, 126, signed(-reach), "left")
+    drawing.tick(612, 126, signed(reach), "right")
     return drawing
 
 
 def distance_curve(population: Population) -> Drawing | None:
     """How many labels it takes: for everyone and per group the share of decisions that k labels turn, with everyone's
     interval. None where no decision was turned, or the budget is one label."""
-    curves = turned_by(population)
+    curves = population.distance_curve()
+    curves = curves[curves["people"] > 0]
     if not curves["share"].any() or curves["labels"].max() < 2:
         return None
     budget = int(curves["labels"].max())
@@ -84,40 +189,32 @@ def distance_curve(population: Population) -> Drawing | None:
     def steps(group: str, column: str) -> list[Point]:
         """A line that keeps each height up to the next number of labels."""
         curve = curves[curves["group"] == group]
-        heights = [0.0, *curve[column]]
-        ends = [*curve["labels"], PAST * budget]
-        starts = [0, *curve["labels"]]
-        return [at(x, share) for pair, share in zip(zip(starts, ends, strict=True), heights, strict=True) for x in pair]
+        labels, shares = np.repeat([0, *curve["labels"], PAST * budget], 2)[1:-1], np.repeat([0, *curve[column]], 2)
+        return list(map(at, labels, shares))
 
     drawing = Drawing(WIDTH, 270)
-    area = [*steps(ALL, "low")[2:], *reversed(steps(ALL, "high")[2:])]
-    drawing.line(area, "ink", fill=True, opacity=0.1)
+    drawing.area([*steps(ALL, "low")[2:], *reversed(steps(ALL, "high")[2:])], "ink", 0.1)
     ends = []
     for name, (colour, dash) in zip((*groups, ALL), (*DASHES[: len(groups)], ("ink", ())), strict=True):
         line = steps(name, "share")
         drawing.line(line, colour, 2, dash=dash)
         share = curves["share"][curves["group"] == name].iloc[-1]
         ends.append((line[-1][1], f"{without_middle(name, 18)} {100 * share:.0f} %", colour))
+    drawing.title = (
+        f"Share of decisions turned by up to {budget} labels: {'; '.join(text for _, text, _ in reversed(ends))}"
+    )
     for y, (_, text, colour) in zip(_apart([end[0] for end in ends], 14), ends, strict=True):
         drawing.text(WIDTH - 142, y, text, 9, colour=colour)
     drawing.line([(left, upper), (left, lower), (right, lower)], "line")
     step = math.ceil(budget / 12)
     for labels in sorted({1, *range(step, budget + 1, step)}):
-        drawing.text(at(labels, 0)[0], lower + 11, str(labels), 9, "center", colour="muted")
+        drawing.tick(at(labels, 0)[0], lower + 11, str(labels))
     gap = next(share for share in (0.01, 0.02, 0.05, 0.1, 0.2) if top / share <= 5)
     for share in np.arange(0, top + 1e-9, gap):
-        drawing.text(left - 5, at(0, share)[1], f"{100 * share:.3g} %", 9, "right", colour="muted")
-    drawing.text(
-        (left + right) / 2, lower + 27, "training labels flipped together, at most", 9, "center", colour="muted"
-    )
-    drawing.text(50, 10, "decisions turned", 9, colour="muted")
+        drawing.tick(left - 5, at(0, share)[1], f"{100 * share:.3g} %", "right")
+    drawing.tick((left + right) / 2, lower + 27, "training labels flipped together, at most")
+    drawing.tick(50, 10, "decisions turned", "left")
     return drawing
-
-
-def turned_by(population: Population) -> pd.DataFrame:
-    """`population.distance_curve()` of groups with anybody eligible."""
-    curve = population.distance_curve()
-    return curve[curve["people"] > 0].reset_index(drop=True)
 
 
 def _apart(places: Sequence[float], least: float) -> list[float]:
@@ -126,3 +223,82 @@ def _apart(places: Sequence[float], least: float) -> list[float]:
     for at in sorted(range(len(moved)), key=lambda at: -moved[at]):
         moved[at] = ceiling = min(moved[at], ceiling - least)
     return moved
+
+
+# --- standards and doubts ---------------------------------------------------------------------------
+
+
+def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
+    """A row per group: the difference with its interval, on the range that chance makes."""
+    left, row = 190.0, 34.0
+    bottom = 8 + row * len(comparisons)
+    drawing = Drawing(WIDTH + 30, bottom + 36, "Difference to the others' standard per group, in points")
+    reach = [value for c in comparisons for value in (c.difference, *(c.interval or ()), *(c.by_chance or ()))]
+    limit = max(1.0, 108 * max(map(abs, reach)))
+
+    def x(points: float) -> float:
+        return left + (WIDTH - left) * (points + limit) / (2 * limit)
+
+    drawing.line([(x(0), 8), (x(0), bottom)], "muted", dash=(3, 3))
+    for k, c in enumerate(comparisons):
+        y = 8 + row * (k + 0.5)
+        if c.by_chance and c.interval:
+            drawing.line([(x(100 * at), y) for at in c.by_chance], "line", 12)
+            drawing.line([(x(100 * at), y) for at in c.interval], "person", 2)
+        drawing.marks([(x(100 * c.difference), y)], "o", 9, "flip" if c.differs else "person", fill=True)
+        drawing.text(left - 10, y, short(c.name, 32), 10, "right")
+    drawing.line([(left, bottom), (WIDTH, bottom)], "line")
+    step = next((step for step in (1, 2, 5, 10, 20) if limit / step <= 4), 50)
+    for tick in range(-int(limit // step) * step, int(limit) + 1, step):
+        drawing.tick(x(tick), bottom + 11, f"{tick:+d}".replace("-", "−") if tick else "0")
+    said = "points of the favourable label that the group is short of (right) or beyond (left)"
+    drawing.tick((left + WIDTH) / 2, bottom + 27, said)
+    return drawing
+
+
+def yield_curve(labels: Sequence[LabelValue]) -> Drawing:
+    """How many of the first k labels are likely to be wrong, for every k."""
+    expected = [0.0, *expected_wrong(labels)]
+    count = len(expected) - 1
+    ticks = {share: f"{round(count * share)}" for share in (0.25, 0.5, 0.75, 1)}
+    drawing, at = _framed(
+        max(1.0, expected[-1]), ticks, "labels reviewed", "Labels likely to be wrong against labels reviewed"
+    )
+    points = [at(k / count, each) for k, each in enumerate(expected)]
+    drawing.area([*points, at(1, 0)], "flip", 0.25)
+    drawing.line(points, "flip", 2)
+    return drawing
+
+
+def doubts(c: GroupStandard) -> Drawing:
+    """How many adverse labels have which doubt, beside the mean over shuffled tables."""
+    ticks = {share: f"{share:g}" for share in (0, 0.25, 0.5, 0.75, 1)}
+    drawing, at = _framed(
+        max([1.0, *c.doubts, *c.shuffled_doubts]), ticks, "doubt", f"Doubt about the adverse labels of {c.name}"
+    )
+
+    def steps(counts: Sequence[float]) -> list[Point]:
+        return [at(BINS[k + side], count) for k, count in enumerate(counts) for side in (0, 1)]
+
+    drawing.area([at(0, 0), *steps(c.doubts), at(1, 0)], "flip", 0.35)
+    if c.shuffled_doubts:
+        drawing.line(steps(c.shuffled_doubts), "ink", 1.5, dash=(4, 3))
+    return drawing
+
+
+def _framed(
+    most: float, ticks: dict[float, str], said: str, title: str
+) -> tuple[Drawing, Callable[[float, float], Point]]:
+    """An empty chart of heights up to `most`, and where a share of its width at a height lies."""
+    left, high = 60.0, 140.0
+    drawing = Drawing(WIDTH + 30, high + 40, title)
+
+    def at(share: float, height: float) -> Point:
+        return left + (WIDTH - left) * share, high - (high - 12) * height / most
+
+    drawing.line([at(0, most), at(0, 0), at(1, 0)], "line")
+    for share, text in ticks.items():
+        drawing.tick(at(share, 0)[0], high + 11, text)
+    drawing.tick((left + WIDTH) / 2, high + 27, said)
+    drawing.tick(left - 5, 12, f"{most:.0f}", "right")
+    return drawing, at

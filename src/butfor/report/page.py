@@ -1,7 +1,10 @@
-"""The pages: a summary and charts into templates. All text from tables passes through autoescaping.
+"""The pages and their files: a summary and charts into templates. All text from tables passes through autoescaping.
 
 A page loads nothing and sends nothing. Its Content-Security-Policy says so to the browser: of scripts and styles only
 the two written here run, known by their hashes, whatever a table's text may have smuggled in.
+
+Every file is written beside its place and then renamed, the page last, once the disk has what it leads to. A folder
+from an earlier run loses the people who are no longer in the report, and nothing else.
 """
 
 from __future__ import annotations
@@ -11,6 +14,10 @@ import hashlib
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -20,36 +27,46 @@ from urllib.parse import quote
 
 import pandas as pd
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from butfor._version import __version__
+from butfor.errors import OutputError
+from butfor.files import make_folder, on_disk, save_text
 from butfor.learn.question import decides_one
-from butfor.report import overview, people, summary
-from butfor.report.drawing import THEME
-from butfor.report.standards import differences, percent, standards
+from butfor.report import charts, overview, summary
+from butfor.report.groups import rate, standards
 from butfor.report.text import LONGEST, plural, short, shown
-from butfor.result.fresh import SOLID
+from butfor.result.fresh import LEAST, SOLID
 from butfor.result.population import Population
-from butfor.result.record import sides
+from butfor.result.record import sides, signed, written
 from butfor.result.verdict import Verdict
-from butfor.result.words import STATUS
-from butfor.standard.groups import Standards
+from butfor.result.words import STATUS, UNSEEDED
+from butfor.standard.groups import ASSUMPTION, Standards
 
 MOST_LABELS = 50
 """Doubted labels that a page shows."""
 SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
 """How much of a table is shown where many people have one."""
+MOST_IN_ONE = 300
+"""People of a report that is one file."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+PATIENCE = 120.0
+"""Seconds that a browser has for printing."""
+OURS = re.compile(r"(case|person)-[\d.]+\.html")
+
+
+# --- one person, and many ---------------------------------------------------------------------------
 
 
 def person_page(verdict: Verdict, index: str = "") -> str:
     """The report about one person, a whole HTML document; with an `index`, the file of one of its people."""
-    return _render(
+    return render(
         "person.html",
         title=f"{STATUS[verdict.status].title}: {verdict.who}",
+        v=verdict,
         s=summary.person(verdict),
         run=verdict.run,
         table=summary.comparison(verdict),
-        again=_again(verdict.run),
         index=f"../{quote(index)}" if index else "",
     )
 
@@ -57,48 +74,60 @@ def person_page(verdict: Verdict, index: str = "") -> str:
 def person_fragment(verdict: Verdict) -> str:
     """The short form for notebooks: a piece of HTML that brings its own style."""
     table = summary.comparison(verdict, SHORT["flips"], longest=SHORT["longest"])
-    return _render("fragment.html", kind="verdict", s=summary.person(verdict), table=table)
+    return render("fragment.html", kind="verdict", v=verdict, s=summary.person(verdict), table=table)
 
 
 def population_fragment(population: Population) -> str:
     """The short form of many for notebooks."""
     s = overview.overview(population) | {"groups": overview.groups_of(population)}
-    return _render("fragment.html", kind="population", s=s)
+    return render("fragment.html", kind="population", v=population, s=s)
 
 
 def audit_fragment(headline: str, facts: Sequence[tuple[str, Any]], hint: str) -> str:
     """An audit's settings for notebooks."""
-    s = {"sentence": short(headline, LONGEST), "facts": [(name, shown(value)) for name, value in facts], "hint": hint}
-    return _render("fragment.html", kind="audit", s=s)
+    v = {"sentence": short(headline, LONGEST)}
+    return render("fragment.html", kind="audit", v=v, facts=[(n, shown(value)) for n, value in facts], hint=hint)
 
 
 def population_page(population: Population, folder: str = "") -> str:
     """The report about many people, a whole HTML document; with a `folder`, only the index of what is in there."""
     p = population
-    named = list(zip(p.verdicts, people.anchors(p.verdicts), strict=True))
+    named = list(zip(p.verdicts, anchors(p.verdicts), strict=True))
     addressed = [(v, f"{quote(folder)}/{a}.html" if folder else f"#{a}") for v, a in named]
-    return _render(
+    return render(
         "population.html",
         title=f"Label audit of {plural(len(p), 'person')}",
+        p=p,
         s=overview.population(p, addressed),
         run=p.run,
-        roster=people.roster(addressed, overview.sensitive_of(p)),
+        roster=overview.roster(addressed, p.run["sensitive"]),
         count=len(p),
-        sections=[] if folder else [_section(v, a) for v, a in named if v.eligible],
-        left_out=[] if folder else [(v.sentence, a) for v, a in named if not v.eligible],
+        named=named,
         folder=folder,
-        again=_again(p.run),
     )
+
+
+def anchors(verdicts: Sequence[Verdict]) -> list[str]:
+    """One id per person: its case number, and a counter where that does not tell people apart."""
+    seen: Counter[str] = Counter()
+    named = []
+    for verdict in verdicts:
+        name = f"case-{verdict.case}" if verdict.case is not None else "person"
+        seen[name] += 1
+        alone = seen[name] == 1 and verdict.case is not None
+        named.append(name if alone else f"{name}{'-' if verdict.case is None else '.'}{seen[name]}")
+    return named
+
+
+# --- other pages ------------------------------------------------------------------------------------
 
 
 def standard_page(found: Standards, table: str | None = None) -> str:
     """The comparison of standards alone, a whole HTML document."""
     frame = found.to_frame()
     doubted = frame[~found.is_favourable & (frame["doubt"] > 0.5).to_numpy()].sort_values("rank").head(MOST_LABELS)
-    labels = [
-        {"name": shown(row), **cells} for row, cells in zip(doubted.index, doubted.to_dict("records"), strict=True)
-    ]
-    return _render(
+    cells = zip(doubted.index, doubted["group"], doubted["label"], doubted["doubt"], strict=True)
+    return render(
         "standard.html",
         title=f"Standards of {found.attribute}",
         run={"butfor": __version__},
@@ -107,7 +136,7 @@ def standard_page(found: Standards, table: str | None = None) -> str:
         rows=len(frame),
         answer=found.answer,
         t=standards(found.to_dict()),
-        labels=labels,
+        labels=[(shown(row), group, label, f"{doubt:.2f}") for row, group, label, doubt in cells],
     )
 
 
@@ -115,60 +144,67 @@ def review_page(population: Population) -> str:
     """What a review changed, before and after side by side."""
     r, names = population.reviewed, [" or ".join(side) for side in sides(population.run)]
     assert r is not None
-    groups = [(f"{group}: decided '{r.favourable}'", *map(percent, rates)) for group, rates in r.rates.items()]
+    groups = [(f"{group}: decided '{r.favourable}'", *map(rate, rates)) for group, rates in r.rates.items()]
     standing = [(f"{name}: by the standard of the others", before, after) for name, before, after in r.differences]
-    right = [("Right about the test labels", *map(percent, r.accuracy))] if r.accuracy else []
-    people = [
-        (
-            f"{turned.case}",
-            shown(turned.row),
-            shown(turned.group),
-            *(names[int(decides_one(logit))] for logit in (turned.logit, turned.counterfactual_logit)),
-            r.word(turned),
-        )
-        for turned in r.turned
-    ]
-    charts = [
-        (name, differences(some).svg(f"Difference to the others' standard per group, {name.lower()}"))
-        for name, some in (("Before", r.before), ("After", r.after))
-        if some
-    ]
-    return _render(
+    right = [("Right about the test labels", *map(rate, r.accuracy))] if r.accuracy else []
+    people = []
+    for v in r.turned:
+        before, after = (names[int(decides_one(logit))] for logit in (v.logit, v.counterfactual_logit))
+        people.append((f"{v.case}", shown(v.row), shown(v.group), before, after, r.word(v)))
+    return render(
         "review.html",
         title="After a review",
         run=population.run,
         table=population.run["data"].get("table"),
         r=r,
-        tiles=[
-            ("Labels corrected", f"{len(r.flips)} of {r.labels}"),
-            ("People decided otherwise", str(len(r.turned))),
-            ("of them whatever the seed", str(sum(r.word(turned) == SOLID for turned in r.turned))),
-        ],
-        said=r.said,
+        solid=sum(r.word(turned) == SOLID for turned in r.turned),
         rows=[*groups, *standing, *right],
-        charts=charts,
+        charts=[
+            (name, charts.differences(some).svg()) for name, some in (("Before", r.before), ("After", r.after)) if some
+        ],
         people=people,
     )
 
 
-def _section(verdict: Verdict, anchor: str) -> Markup:
-    table, dots = summary.comparison(verdict, **SHORT), summary.seed_dots(verdict)
-    return Markup(_render("case.html", s=summary.brief(verdict), anchor=anchor, table=table, dots=dots))
+# --- files ------------------------------------------------------------------------------------------
 
 
-def public_page(record: dict[str, Any], groups: pd.DataFrame, few: int) -> str:
-    """The page that may be handed over."""
-    heads = [str(column).replace("_", " ").capitalize() for column in groups]
-    rows = [(row[0], row[1:]) for row in groups.itertuples(index=False)]
-    lines, run = run_lines(record["run"]), record["run"]
-    return _render("public.html", title="Label audit", s=record, heads=heads, rows=rows, lines=lines, run=run, few=few)
+def write_report(population: Population, path: Path) -> str:
+    """Write the report to `path`; its text. Beyond a few hundred people it is an index of files in a folder beside."""
+    folder = path.with_name(f"{path.stem}-people")
+    names = [f"{anchor}.html" for anchor in anchors(population.verdicts)] if len(population) > MOST_IN_ONE else []
+    if names:
+        make_folder(folder)
+        for verdict, name in zip(population, names, strict=True):
+            save_text(folder / name, person_page(verdict, path.name), at_once=False)
+        on_disk()
+    text = written(population_page(population, folder.name if names else ""), path)
+    if folder.is_dir():  # people's files of an earlier report, which nothing leads to any more
+        for file in folder.iterdir():
+            if OURS.fullmatch(file.name) and file.name not in names:
+                file.unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    return text
+
+
+def write_pdf(page: Path) -> Path | None:
+    """The page printed by a Chromium, beside it; None where there is none."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        return None
+    pdf = page.with_suffix(".pdf")
+    with tempfile.TemporaryDirectory() as profile:
+        options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer")
+        command = [browser, *options, f"--user-data-dir={profile}", f"--print-to-pdf={pdf}", page.resolve().as_uri()]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise OutputError(pdf, error) from error
+    return pdf
 
 
 # --- how to run it again ----------------------------------------------------------------------------
-
-
-def _again(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {"lines": run_lines(run), "command": run.get("command"), "replay": replay_commands(run)}
 
 
 def run_lines(run: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -184,7 +220,7 @@ def _text(value: Any) -> str:
     return "none" if value is None else shown(value, 2000)
 
 
-def replay_commands(run: Mapping[str, Any]) -> list[str]:
+def _replay_commands(run: Mapping[str, Any]) -> list[str]:
     """What to type to train again from the record: as it is and, for a file, where the table lies elsewhere by now.
     None where the record cannot name its table."""
     data = run.get("data", {})
@@ -206,7 +242,8 @@ def get_ready() -> None:
         _environment().get_template(template)
 
 
-def _render(template: str, **context: Any) -> str:
+def render(template: str, **context: Any) -> str:
+    """A template filled in: a whole page, or a piece of one."""
     return _environment().get_template(template).render(**context)
 
 
@@ -225,19 +262,17 @@ def environment(*packages: str) -> Environment:
         undefined=StrictUndefined,
         auto_reload=False,
     )
-    made.globals.update(THEME=THEME, plural=plural, short=short, shown=shown)
-    made.filters.update(unbroken=unbroken, marked=summary.marked)
+    made.globals.update(THEME=charts.THEME, ASSUMPTION=ASSUMPTION, LEAST=LEAST, UNSEEDED=UNSEEDED)
+    made.globals.update(plural=plural, short=short, shown=shown, signed=signed, rate=rate, run_lines=run_lines)
+    made.globals.update(replay_commands=_replay_commands, brief=summary.brief)
+    made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
+    made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
     sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
     style = made.overlay().from_string(sheet).render()
     script = resources.files("butfor.report").joinpath("templates/people.js").read_text(encoding="utf-8").strip()
     allowed = f"style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     made.globals.update(STYLE=Markup(style), SCRIPT=Markup(script), POLICY=f"default-src 'none'; {allowed}")
     return made
-
-
-def unbroken(sentence: str) -> Markup:
-    """A headline whose percentages stay on one line, with what stands around them."""
-    return Markup(re.sub(r"\(?\d[\d.]* %\)?[;,.]?", r'<span class="unbroken">\g<0></span>', str(escape(sentence))))
 
 
 def _hash(text: str) -> str:

@@ -12,18 +12,16 @@ from typing import Any
 import pandas as pd
 
 from butfor.errors import SettingError
-from butfor.files import make_folder
-from butfor.report.overview import sensitive_of
-from butfor.report.page import public_page
+from butfor.files import make_folder, save_text
+from butfor.report.page import render
 from butfor.result.population import Population
-from butfor.result.record import SCHEMA_VERSION, plain, written
+from butfor.result.record import SCHEMA_VERSION, plain
 
 FEW = 10
 KEPT = {
     *("butfor", "versions", "label_names", "sensitive", "blind", "learner_name", "seeded", "budget", "rank"),
     *("strategy", "phi", "psi", "members", "fresh_seeds", "random_state"),
 }
-FILES = ["audit.json", "report.html"]
 
 
 class Public:
@@ -31,14 +29,13 @@ class Public:
 
     def __init__(self, population: Population) -> None:
         self.population = population
-        self.counted = "solid" if population.checked else "found"
 
     @property
     def sentence(self) -> str:
         p = self.population
         asked, many = (
-            "fewer than ten" if tens(count) is None else f"about {tens(count)}"
-            for count in (len(p.eligible), len(p.solid if p.checked else p.found))
+            f"about {tens(len(people))}" if tens(len(people)) else "fewer than ten"
+            for people in (p.eligible, p.solid if p.checked else p.found)
         )
         seeds = ", whatever the seed" if p.checked and p.run.get("seeded") is not False else ""
         doubt = "" if p.checked else " It is not known of all of them whether that holds under other seeds."
@@ -50,13 +47,12 @@ class Public:
 
     def groups(self) -> pd.DataFrame:
         """Per group the counts, None under ten, and the share of finds where both of its counts are told."""
-        by_group = self.population.by_group
+        by_group, counted = self.population.by_group, "solid" if self.population.checked else "found"
         by_group = by_group[by_group["people"] >= FEW]
-        columns = ("people", "switch_changes", "eligible", self.counted)
-        counts = {name: [tens(count) for count in by_group[name]] for name in columns}
+        counts = {c: [tens(n) for n in by_group[c]] for c in ("people", "switch_changes", "eligible", counted)}
         frame = pd.DataFrame(counts, index=by_group.index, dtype=object)
-        told = frame["eligible"].notna() & frame[self.counted].notna()
-        share = (by_group[self.counted] / by_group["eligible"]).astype(float).round(2).where(told).astype(object)
+        told = frame["eligible"].notna() & frame[counted].notna()
+        share = (by_group[counted] / by_group["eligible"]).astype(float).round(2).where(told).astype(object)
         frame = frame.assign(share=share)
         return frame.where(frame.notna(), None)
 
@@ -64,30 +60,33 @@ class Public:
         """Per group, for reading."""
         frame = self.groups()
         frame["share"] = ["–" if share is None else f"{100 * share:.0f} %" for share in frame["share"]]
-        return frame.where(frame.notna(), f"under {FEW}").reset_index(names=sensitive_of(self.population))
+        return frame.where(frame.notna(), f"under {FEW}").reset_index(names=self.population.run["sensitive"])
 
     def to_dict(self) -> dict[str, Any]:
         """The record that may be handed over."""
-        run, rows = self.population.run, self.groups().reset_index(names="group").to_dict("records")
-        data = {name: run["data"].get(name) for name in ("sha256", "training_rows")}
+        p, rows = self.population, self.groups().reset_index(names="group").to_dict("records")
+        data = {name: p.run["data"].get(name) for name in ("sha256", "training_rows")}
+        told = p.performance.to_dict() if p.performance and p.performance.people >= FEW else None
+        by_group = [_round(row) for row in told["by_group"] if row["people"] >= FEW] if told else []
         return {
             "schema_version": SCHEMA_VERSION,
             "redacted": "public",
             "sentence": self.sentence,
             "by_group": [{str(name): plain(value) for name, value in row.items()} for row in rows],
-            "performance": rates(self.population),
-            "run": {name: run[name] for name in run if name in KEPT} | {"data": data},
+            "performance": _round(told | {"by_group": by_group}) if told else None,
+            "run": {name: p.run[name] for name in p.run if name in KEPT} | {"data": data},
         }
-
-    def to_json(self, path: Path | None = None) -> str:
-        return written(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
 
     def write(self, directory: Path) -> list[str]:
         """Both files into the directory; their names."""
         make_folder(directory)
-        self.to_json(directory / "audit.json")
-        written(public_page(self.to_dict(), self.shown(), FEW), directory / "report.html")
-        return FILES
+        record, groups = self.to_dict(), self.shown()
+        heads = [str(column).replace("_", " ").capitalize() for column in groups]
+        rows, run = list(groups.itertuples(index=False)), record["run"]
+        page = render("public.html", title="Label audit", s=record, run=run, heads=heads, rows=rows, few=FEW)
+        save_text(directory / "audit.json", json.dumps(record, indent=1, ensure_ascii=False))
+        save_text(directory / "report.html", page)
+        return ["audit.json", "report.html"]
 
 
 def tens(count: float) -> int | None:
@@ -95,15 +94,8 @@ def tens(count: float) -> int | None:
     return None if count < FEW else 10 * round(count / 10)
 
 
-def rates(population: Population) -> dict[str, Any] | None:
-    """How good the model is, per group of ten people or more, in whole per cent and round numbers."""
-    if population.performance is None or population.performance.people < FEW:
-        return None
-    record = population.performance.to_dict()
-    return _round(record | {"by_group": [_round(row) for row in record["by_group"] if row["people"] >= FEW]})
-
-
 def _round(row: dict[str, Any]) -> dict[str, Any]:
+    """Rates in whole per cent, people in tens."""
     shares = {name: round(value, 2) for name, value in row.items() if isinstance(value, float)}
     return row | shares | {"people": tens(row["people"])}
 

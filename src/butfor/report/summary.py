@@ -1,4 +1,4 @@
-"""What a report says of one person and of many, as plain values: pages and fragments only show it."""
+"""What a report says of one person, as plain values: pages and fragments only show it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from butfor.rank.leaders import leader_words
 from butfor.report import charts
 from butfor.report.text import differs, plural, short, shown
-from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, FreshSeeds, exact_interval
+from butfor.result.fresh import SEED_BOUND, SOLID, FreshSeeds, exact_interval
 from butfor.result.record import signed
 from butfor.result.verdict import Verdict
 from butfor.result.words import (
@@ -21,7 +21,6 @@ from butfor.result.words import (
     SOLIDITY,
     STATUS,
     STRATEGIES,
-    UNSEEDED,
     base_sentence,
     words_of,
 )
@@ -42,73 +41,37 @@ def marked(text: str, **given: Any) -> Markup:
     return Markup(html).format(**given) if given else Markup(html)
 
 
-def badges(verdict: Verdict) -> list[tuple[str, str, str]]:
-    """Class, sign and words of each: the status, the solidity of a find, and a close call."""
-    status = STATUS[verdict.status]
-    signs = [(verdict.status, status.sign, status.title)]
-    if verdict.solidity:
-        signs.append((verdict.solidity.replace(" ", "-"), SOLIDITY[verdict.solidity].sign, verdict.solidity))
-    return signs + ([("close-call", CLOSE_CALL.sign, "close call")] if verdict.close_call else [])
-
-
-# --- one person -------------------------------------------------------------------------------------
-
-
 def person(verdict: Verdict) -> dict[str, Any]:
     """Everything that a page says of one person."""
-    v, run = verdict, verdict.run
-    words, given = words_of(v.status, v.solidity, run.get("seeded") is not False or v.fresh is not None), _given(v)
-    close = bool(v.close_call) and v.solidity != SEED_BOUND
-    steps = [marked(each, **given) for each in (*words.steps, *(CLOSE_CALL.steps if close else ()))]
+    v, given = verdict, _given(verdict)
+    words = words_of(v.status, v.solidity, v.run.get("seeded") is not False or v.fresh is not None)
+    close = CLOSE_CALL.steps if v.close_call and v.solidity != SEED_BOUND else ()
     return brief(v) | {
-        "lay": lay(v),
+        "plain": marked(STATUS[v.status].plain, **given),
         "note": words if v.solidity not in (None, SOLID) else None,
-        "plain": marked(f"In plain words: {STATUS[v.status].plain}", **given),
-        "asides": asides(run, v.sensitive),
-        "doubt": v.doubt_sentence,
-        "tiles": _tiles(v),
-        "chance": _chance(v) if v.found or v.base is not None else None,
-        "label_names": v.label_names,
+        "base": given["base"],
+        "shares": _shares(v.fresh) if v.fresh else [],
         "pulls": _pulls(v) if v.pulls is not None else [],
-        "facts": _search_facts(v) if v.status != "not_eligible" else [],
+        "facts": _search_facts(v) if v.eligible else [],
         "shows": marked(words.shows, **given),
         "lacks": [marked(each, **given) for each in words.lacks],
-        "steps": steps,
+        "steps": [marked(each, **given) for each in (*words.steps, *close)],
     }
 
 
-def lay(v: Verdict) -> str:
-    """The answer for somebody who knows nothing of models: what was decided, and on which labels it hinges."""
-    decided = f"The model decides '{v.prediction}' about {short(v.who, 80)}."
-    rest = f"of the {v.training_rows} labels it learned from"
-    if v.found:
-        count, were = ("one", "was") if len(v.positions) == 1 else (str(len(v.positions)), "were")
-        other = f"'{v.new_label}'" if v.new_label else "the other way"
-        return f"{decided} If {count} {rest} {were} {other}, it would decide '{v.counterfactual_prediction}'."
-    if v.status == "proven_none":
-        return f"{decided} Proven: changing up to {v.budget} {rest} cannot change that."
-    if v.status == "not_found":
-        return f"{decided} No change of up to {v.budget} {rest} was found that changes it."
-    return v.sentence
-
-
-def brief(verdict: Verdict) -> dict[str, Any]:
-    """What is said of a person anywhere: badges, sentences, warnings."""
-    v, who = verdict, short(verdict.who, 80)
-    early = f"The search for {who} was stopped before it was through; more attempts might have found something."
-    end = "" if v.collateral is None else v.collateral.sentence
+def brief(v: Verdict) -> dict[str, Any]:
+    """What is said of a person anywhere: badges (each a class, a sign and words), what to believe and what is
+    decided, and the picture of logits over fresh seeds."""
+    badges = [(v.status, STATUS[v.status].sign, STATUS[v.status].title)]
+    badges += [(v.solidity.replace(" ", "-"), SOLIDITY[v.solidity].sign, v.solidity)] if v.solidity else []
+    badges += [("close-call", CLOSE_CALL.sign, "close call")] if v.close_call else []
+    belief = (v.belief, v.doubt_sentence, v.collateral.sentence if v.collateral else "")
+    drawing = charts.seed_logits(v)
     return {
-        "status": v.status,
-        "who": who if v.case is None else f"{who[0].upper()}{who[1:]}",
-        "row": shown(v.row),
-        "group": f"{v.sensitive}: {shown(v.group)}",
-        "badges": badges(v),
-        "sentence": v.sentence,
-        "belief": " ".join(filter(None, (v.belief, v.doubt_sentence, end))),
-        "warnings": [] if v.complete else [("Incomplete.", early)],
-        "found": v.found,
-        "flips": len(v.positions),
-        "short_facts": f"{plural(v.attempts, 'attempt')}, {plural(v.flippable, 'flippable label')}",
+        "badges": badges,
+        "belief": " ".join(filter(None, belief)),
+        "decision": v.prediction + (f" → {v.counterfactual_prediction}" if v.found else ""),
+        "dots": drawing.svg() if drawing else "",
     }
 
 
@@ -121,7 +84,9 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
         cells = [(shown(row.values[column], longest), differs(own, row.values[column])) for row in rows]
         every.append((shown(column, longest), shown(own, longest), cells))
     first = sorted(range(len(every)), key=lambda k: (not any(other for _, other in every[k][2]), k))[:lines]
+    who = short(verdict.who, 80)
     return {
+        "who": who if verdict.case is None else who.capitalize(),
         "lines": [every[k] for k in sorted(first)],
         "flips": [
             tuple(shown(each, longest) for each in (row.row, row.label, verdict.label_after(row.label))) for row in rows
@@ -129,26 +94,24 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
         "doubts": [] if verdict.doubted is None else ["" if r.doubt is None else f"{r.doubt:.2f}" for r in rows],
         "more_rows": len(verdict.flip_set) - len(rows),
         "more_columns": len(every) - len(first),
-        "decision": verdict.prediction + (f" → {verdict.counterfactual_prediction}" if verdict.found else ""),
     }
 
 
 def _given(v: Verdict) -> dict[str, Any]:
     """What the words about a verdict are filled in with."""
-    one, fresh, mean = len(v.positions) == 1, v.fresh, audited(v.run)
-    tried = (
-        f"The search changed up to {plural(v.budget, 'training label')} at a time, trained the model again and asked "
-        f"it about this person, {plural(v.attempts, 'time')} in all. The decision stayed."
-    )
-    beyond = v.at_least is not None and v.at_least > v.flippable
+    one, fresh, members = len(v.positions) == 1, v.fresh, v.run.get("members") or 1
+    mean = f"this ensemble of seeds (the mean of {members} trainings that differ in the seed alone)"
+    rest = f"of the {v.training_rows} labels it learned from"
+    none = f"No change of up to {v.budget} {rest} was found that changes it."
     return {
         "who": short(v.who, 80),
-        "group": f"{v.sensitive}: {shown(v.group)}",
-        "training": v.training_rows,
         "prediction": v.prediction,
         "other": v.counterfactual_prediction,
-        "flipped": "the label of one" if one else f"the labels of {len(v.positions)}",
-        "way": f"'{v.new_label}'" if v.new_label else "the other way",
+        "sentence": v.sentence,
+        "change": f"{'one' if one else len(v.positions)} {rest} {'was' if one else 'were'} "
+        + (f"'{v.new_label}'" if v.new_label else "the other way"),
+        "budget": f"up to {v.budget} {rest}",
+        "tried": none if v.attempts else f"No attempt to turn the decision was made: {v.reason}",
         "them": "this label" if one else "these labels",
         "rows": f"training row{'s' * (not one)} {', '.join(shown(flip.row) for flip in v.flip_set)}",
         "counts": f"in {fresh.with_flips} of {fresh.seeds} fresh seeds a single model decides otherwise with the "
@@ -157,13 +120,10 @@ def _given(v: Verdict) -> dict[str, Any]:
         else "",
         "settle": settle(fresh.would_do if fresh else None),
         "sensitive": v.sensitive,
-        "budget": plural(v.budget, "label"),
-        "takes": "none does at all" if beyond else f"it takes at least {v.at_least}",
-        "tried": tried if v.attempts else f"No attempt to turn the decision was made: {v.reason}",
         "reason": v.reason,
-        "model": f"this ensemble of seeds ({mean})" if mean else "the seed included, training",
+        "model": mean if members > 1 else "the seed included, training",
         "rest": "" if v.complete else ", and above all the rest of this interrupted search",
-        "base": base_words(v),
+        "base": _base_words(v),
     }
 
 
@@ -174,114 +134,30 @@ def settle(seeds: int | None) -> Markup:
     return marked(f"try more seeds, `--fresh-seeds {seeds}`")
 
 
-def audited(run: Mapping[str, Any]) -> str:
-    """What the audited model is where it is more than one training; empty for a single model."""
-    members = run.get("members") or 1
-    return f"the mean of {members} trainings that differ in the seed alone" if members > 1 else ""
-
-
-def asides(run: Mapping[str, Any], sensitive: str) -> list[Markup]:
-    """What the audited model is, and that it is blind, where it is."""
-    said = []
-    if mean := audited(run):
-        said.append(marked("The audited model is **{mean}**; single models of other seeds are asked apart.", mean=mean))
-    if run.get("blind"):
-        blind = (
-            "The model does not see the protected attribute ({name}), so that switching it cannot change a decision. "
-            "Other columns may stand in for it all the same."
-        )
-        said.append(marked(blind, name=sensitive))
-    return said
-
-
-def _tiles(v: Verdict) -> list[tuple[str, str]]:
-    after = "" if v.counterfactual_logit is None else f" → {signed(v.counterfactual_logit)}"
-    tiles = [("Labels flipped", f"{len(v.positions)} of {v.training_rows}")] if v.found else []
-    tiles += [
-        ("Decision", v.prediction + (f" → {v.counterfactual_prediction}" if v.found else "")),
-        (f"Logit (below 0: {v.label_names[0]})", signed(v.logit) + after),
-    ]
-    if v.fresh:
-        told = f"{v.fresh.with_flips} of {v.fresh.seeds}, unflipped {v.fresh.without_flips}"
-        tiles.append(("Fresh seeds that decide so", told))
-    if v.status == "not_found":
-        tiles.append(("Attempts", str(v.attempts)))
-    if not v.found and v.closest_logit is not None:
-        tiles.append(("Closest to the other decision", signed(v.closest_logit)))
-    return tiles
-
-
-def _chance(v: Verdict) -> dict[str, Any]:
-    """How far a find, or the decision itself, is more than chance."""
-    said: list[Markup] = []
-    if v.fresh:
-        said.append(marked("**{sentence}**", sentence=v.fresh.sentence))
-        said.append(
-            marked(
-                "Training draws random numbers that a *seed* fixes. To see how much is chance, single models were "
-                "trained with {seeds}, which had no part in the search, each time with the flips and without any.",
-                seeds=plural(v.fresh.seeds, "fresh seed"),
-            )
-        )
-        if v.fresh.base >= 0.5:
-            said.append(marked("Most seeds decide so with nothing flipped: the model audited is the odd one out."))
-    elif v.solidity == NOT_CHECKED:
-        said.append(marked("Not known: **this finding was not put to fresh seeds**."))
-    elif v.found:
-        said.append(marked(f"**{UNSEEDED}.**"))
-    base = base_words(v)
-    if v.close_call:
-        end = "That is more than one in ten: a single training should not decide about {who}."
-        said.append(marked(f"**{CLOSE_CALL.sign} A close call:** {{base}}. {end}", base=base, who=short(v.who, 80)))
-    elif base and not v.found:
-        said.append(marked("{base}. Up to one in ten, it is no close call.", base=base))
-    return {
-        "said": said,
-        "shares": share_rows(v.fresh) if v.fresh else [],
-        "dots": seed_dots(v),
-        "collateral": v.collateral.sentence if v.collateral else "",
-    }
-
-
-def _pulls(v: Verdict) -> list[tuple[str, tuple[str, str]]]:
+def _pulls(v: Verdict) -> list[tuple[str, ...]]:
     """The columns that pull this decision most, the strongest first: value and pull."""
     rows = v.local_weights().head(MOST_PULLS).iterrows()
     return [
-        (shown(name, LONGEST), (shown(row["value"], LONGEST) if name in v.values else "", signed(row["pull"])))
+        (shown(name, LONGEST), shown(row["value"], LONGEST) if name in v.values else "", signed(row["pull"]))
         for name, row in rows
     ]
 
 
-def seed_dots(v: Verdict) -> tuple[Markup, str] | None:
-    """The picture of logits over fresh seeds, and its caption."""
-    drawing = charts.seed_logits(v)
-    if drawing is None or v.fresh is None or v.fresh.logits is None:
-        return None
-    diverged = sum(logit is None for row in v.fresh.logits for logit in row)
-    caption = (
-        "The logit of each fresh seed's model about this person: a dot without any flip, a square with the flips; the "
-        "thick upright lines are the medians. What lies further out is at the edge."
-    )
-    caption += f" {plural(diverged, 'diverged training')} without a mark." if diverged else ""
-    return drawing.svg("Logits over the fresh seeds, without and with the flips"), caption
-
-
-def share_rows(fresh: FreshSeeds) -> list[tuple[str, tuple[str, str]]]:
+def _shares(fresh: FreshSeeds) -> list[tuple[str, str, str]]:
     """Hold, base and effect, each with its interval, as text."""
 
-    def interval(ends: tuple[float, float], unit: str) -> str:
-        low, high = (f"{round(100 * end)}".replace("-", "−") for end in ends)
-        return f"{low} to {high} {unit}"
+    def row(name: str, share: float, interval: tuple[float, float], unit: str) -> tuple[str, str, str]:
+        told, low, high = (f"{round(100 * each)}".replace("-", "−") for each in (share, *interval))
+        return name, f"{told} {unit}", f"{low} to {high} {unit}"
 
-    effect = f"{round(100 * fresh.effect)} points".replace("-", "−")
     return [
-        ("Hold: with the flips", (f"{100 * fresh.hold:.0f} %", interval(fresh.hold_interval, "%"))),
-        ("Base: without any", (f"{100 * fresh.base:.0f} %", interval(fresh.base_interval, "%"))),
-        ("Effect: the difference", (effect, interval(fresh.effect_interval, "points"))),
+        row("Hold: with the flips", fresh.hold, fresh.hold_interval, "%"),
+        row("Base: without any", fresh.base, fresh.base_interval, "%"),
+        row("Effect: the difference", fresh.effect, fresh.effect_interval, "points"),
     ]
 
 
-def base_words(v: Verdict) -> str:
+def _base_words(v: Verdict) -> str:
     """How many fresh seeds decide otherwise on the unchanged data, with the interval of that share; empty where that
     is not known."""
     seeds = v.fresh.seeds if v.fresh else v.run.get("fresh_seeds")
@@ -296,30 +172,25 @@ def base_words(v: Verdict) -> str:
 def _search_facts(v: Verdict) -> Facts:
     one = "One attempt: flip some labels, train the model again in exactly the same way, ask it about this person."
     stopped = "" if v.complete else ", then stopped before the end"
-    facts: Facts = [
-        ("Attempts", f"{v.attempts}{stopped}", one),
-        ("Budget", f"at most {plural(v.budget, 'label')} flipped together, of {v.training_rows}", ""),
+    shared = "; it was turned by a model first trained for somebody else" if v.shared else ""
+    return [
+        ("Attempts", f"{v.attempts}{stopped}{shared}", one),
         ("Flippable labels", v.flippable, "How many training labels the rule ψ below allows to flip for this person."),
+        *_size_facts(v),
+        *method_facts(v.run),
     ]
-    if v.found:
-        other = "one that was first trained for somebody else; asked about this person, it decided otherwise too"
-        own = f"one trained for this person, at attempt {v.attempts}"
-        facts += [("Which model", other if v.shared else own, ""), *_size_facts(v)]
-    return facts + method_facts(v.run)
 
 
 def _size_facts(v: Verdict) -> Facts:
     """Could fewer labels do, or others?"""
-    size, fewer = len(v.positions), []
-    if v.first_size > size:
-        fewer.append(f"shrunk from {plural(v.first_size, 'flip')} to {size}")
+    size, facts = len(v.positions), []
+    fewer = [f"shrunk from {plural(v.first_size, 'flip')} to {size}"] if v.found and v.first_size > size else []
     if v.minimal:
-        each = (
-            "no single one of these flips can be left out: each such set was trained too and does not turn the decision"
-        )
+        each = "no single one of these flips can be left out: each smaller set was trained, and does not turn it"
         fewer.append(each if size > 1 else "it is a single flip, so there is nothing to leave out")
-    small = "An altogether different, smaller set may exist all the same." if size > 1 else ""
-    facts: Facts = [("Could fewer do?", "; ".join(fewer), small)] if fewer else []
+    if fewer:
+        small = "An altogether different, smaller set may exist all the same." if size > 1 else ""
+        facts.append(("Could fewer do?", "; ".join(fewer), small))
     if v.alternatives:
         index = v.training.X.index if v.training else None
         sets = [
@@ -327,22 +198,19 @@ def _size_facts(v: Verdict) -> Facts:
             for positions in v.alternatives[:MOST_SETS]
         ]
         where = "training rows" if index is not None else "positions among the training rows (from 0)"
-        facts.append(
-            (
-                "Other flip sets",
-                f"{plural(len(v.alternatives), 'further set')} without any row in common: {where} {'; '.join(sets)}",
-                "The JSON record has all of them.",
-            )
-        )
+        others = f"{plural(len(v.alternatives), 'further set')} without any row in common: {where} {'; '.join(sets)}"
+        facts.append(("Other flip sets", others, "The JSON record has all of them."))
     return facts
 
 
 def method_facts(run: Mapping[str, Any]) -> Facts:
     """By which ranking, strategy and rules it was searched, and what that took."""
     rank, strategy = run["rank"], run["strategy"]
+    budget = f"at most {plural(run['budget'], 'label')} flipped together, of {run['data']['training_rows']}"
     first = f"Which labels to try first: {RANKINGS[rank]}. Only retraining proves anything." if rank in RANKINGS else ""
     how = STRATEGIES.get(strategy, "")
-    facts: Facts = [("Ranking", rank, first), ("Strategy", strategy, f"{how[0].upper()}{how[1:]}." if how else "")]
+    facts: Facts = [("Budget", budget, ""), ("Ranking", rank, first)]
+    facts.append(("Strategy", strategy, f"{how[0].upper()}{how[1:]}." if how else ""))
     if run.get("agreement"):
         facts.append(_agreement(run["agreement"]))
     for name, key in (("Who is audited (φ)", "phi"), ("Which labels may be flipped (ψ)", "psi")):
@@ -350,27 +218,21 @@ def method_facts(run: Mapping[str, Any]) -> Facts:
         meant = [f"`{rule}`: {RULES[rule]}" for rule in rules if rule in RULES]
         facts.append((name, run[key], marked("; ".join(meant))))
     if run.get("retrainings") is not None:
-        engine = f", by the engine '{run['engine']}'" if run.get("engine") else ""
-        recalled = f" ({run['recalled']} of them remembered by the ledger)" if run.get("recalled") else ""
-        confirmed = run.get("confirmations")
-        more = f", and {confirmed} more by the reference trainer to confirm" if confirmed else ""
         small = "Every counterfactual dataset reported was retrained with the reference trainer."
-        facts.append(("Retrainings", f"{run['retrainings']} in this run{engine}{recalled}{more}", small))
+        facts.append(("Retrainings", run["retrainings"], small))
     return facts
 
 
 def _agreement(figures: dict[str, Any]) -> tuple[str, Any, Any]:
     """How well predicted and real effects of single flips agree, and what the search made of it."""
-    led = f"with the whole budget, {leader_words(figures)} moved decisions furthest and led the search"
-    rank = figures["spearman"]
+    rank, led = figures["spearman"], f"{leader_words(figures)} moved decisions furthest and led the search"
     if rank is None:
-        return "What led the search?", f"{led[0].upper()}{led[1:]}.", ""
-    gradient = "gradient" in figures.get("gains", ["gradient"])
+        return "What led the search?", f"With the whole budget, {led}.", ""
     how = "poorly" if figures["poor"] else "well" if rank >= 0.7 else "fairly"
     return (
-        "Was the gradient right?" if gradient else "Were predictions right?",
+        "Was the gradient right?" if "gradient" in figures.get("gains", ["gradient"]) else "Were predictions right?",
         f"Predicted and real effects of single flips agree {how}: rank correlation {signed(rank)} (1 is best), "
         f"real effects {figures['slope']:.2f} × the predicted ones ({plural(figures['flips'], 'flip')} retrained, "
-        f"{plural(figures['people'], 'person')} asked); {led}.",
+        f"{plural(figures['people'], 'person')} asked); with the whole budget, {led}.",
         "",
     )

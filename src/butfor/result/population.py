@@ -350,8 +350,7 @@ class Population(Sequence[Verdict]):
         """The self-contained report page, also written to `path` where one is given. Beyond 300 people the file at
         `path` is an index, with a file per person in a folder beside it; what is returned without a path is always
         one page."""
-        from butfor.report.files import write_report
-        from butfor.report.page import population_page
+        from butfor.report.page import population_page, write_report
 
         return population_page(self) if path is None else write_report(self, Path(path))
 

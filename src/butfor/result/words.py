@@ -2,8 +2,9 @@
 
 Pages, notebooks and the terminal take their sentences from here. `code` and **weight** are marked as in Markdown.
 Placeholders: {who}, {them} (this label, these labels), {rows}, {counts} (fresh seeds with and without the flips),
-{settle} (how many more seeds would tell), {sensitive}, {prediction}, {other}, {budget}, {takes}, {tried}, {reason},
-{model} (the audited model where it is a mean of seeds, or this seed).
+{settle} (how many more seeds would tell), {sensitive}, {prediction}, {other}, {change}, {budget}, {tried}, {reason},
+{model} (the audited model where it is a mean of seeds, or this seed). `plain` is for somebody who knows nothing of
+models.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from butfor.result.fresh import LEAST, USUAL
 
 ENOUGH = f"`--fresh-seeds {USUAL}`"
 """What to ask for where nothing was put to fresh seeds."""
-NOT_FAIR = "**That does not mean that the decision is fair.**"
 RETRAINED = "This is no estimate; the models were in fact trained again."
 TURNED = "that with {them} flipped and everything else kept, {model} gives the other decision. " + RETRAINED
 BLIND_REVIEW = (
@@ -55,22 +55,17 @@ class Words:
     many: str = ""
 
 
-TRAINED = (
-    "the model was trained on {training} rows with known labels, and decides '{prediction}' about {who} ({group}). "
-)
+DECIDES = "The model decides '{prediction}' about {who}. "
 STATUS = {
     "found": Words(
         "◆",
         "Counterfactual dataset found",
-        plain=TRAINED + "Had {flipped} of those training rows been {way}, and everything else the same, "
-        "training would have produced a model that decides '{other}'. The training table so changed is called a "
-        "*counterfactual dataset*.",
+        plain=DECIDES + "If {change}, it would decide '{other}'.",
     ),
     "not_found": Words(
         "○",
         "Nothing found",
-        plain=TRAINED + "{tried} A changed training table that turns the decision would be called a *counterfactual "
-        "dataset*; none was found. " + NOT_FAIR,
+        plain=DECIDES + "{tried} That does not mean that the decision is fair.",
         shows="that none of the flip sets tried, within this budget, turns the decision.",
         lacks=(
             "that the decision is fair, that the labels are right, or that no counterfactual dataset exists. “Not "
@@ -88,8 +83,7 @@ STATUS = {
     "proven_none": Words(
         "□",
         "Proven: no such labels",
-        plain=TRAINED + "It is proven, not only tried, that no set of up to {budget} of those that may be flipped "
-        "would turn this decision: {takes}. " + NOT_FAIR,
+        plain=DECIDES + "Proven: changing {budget} cannot change that.",
         shows="that no set of so few labels, of those that may be flipped, turns the decision of this model: that is "
         "proven.",
         lacks=(
@@ -105,9 +99,7 @@ STATUS = {
     "not_eligible": Words(
         "–",
         "Not audited",
-        plain="no training label was flipped for {who} ({group}), because the rule that says who is audited, called "
-        "φ, leaves this person out. The model decides '{prediction}'. Being left out says nothing about whether that "
-        "decision is fair.",
+        plain="{sentence}",
         shows="only that this person is outside the audit's question as it was put.",
         lacks=("that the decision is fair, nor that it is not.",),
         steps=(

@@ -1,0 +1,180 @@
+"""What a report says of groups: one table of them, their standards, selection rates and impact ratios.
+
+Impact ratios are as New York's Local Law 144 has them: a group's selection rate divided by the highest one, by
+attribute and for combinations of attributes. Unknown values are counted apart, and a group of less than 2 % of the
+people sets no standard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from butfor.data.sensitive import Sensitive
+from butfor.encode import MISSING
+from butfor.report import charts
+from butfor.report.summary import LONGEST
+from butfor.report.text import short, shown
+from butfor.result.population import Population
+from butfor.result.record import read_as, sides
+from butfor.standard.groups import GroupStandard
+
+FOUR_FIFTHS = 0.8
+SMALL_SHARE = 0.02
+"""Of all people: a smaller group sets no standard."""
+
+
+@dataclass(frozen=True)
+class Impact:
+    """One group: how many people, the share decided favourably, and that divided by the highest group's."""
+
+    attribute: str
+    group: str
+    people: int
+    share: float
+    rate: float
+    ratio: float | None
+
+    @property
+    def remark(self) -> str:
+        if self.group == MISSING:
+            return "unknown"
+        if self.share < SMALL_SHARE:
+            return "under 2 % of the people"
+        return "below four fifths" if self.ratio is not None and self.ratio < FOUR_FIFTHS else ""
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """For reading."""
+        ratio = "–" if self.ratio is None else f"{self.ratio:.2f}"
+        ratio = Markup("<mark>{}</mark>").format(ratio) if self.remark == "below four fifths" else ratio
+        names = short(self.attribute, 40), short(self.group, 60)
+        return *names, self.people, rate(self.share), rate(self.rate), ratio, self.remark
+
+
+def close_calls(p: Population) -> int | None:
+    """How many close calls there are, found or not; None where that is not known."""
+    known = [v for v in p.eligible if v.base is not None]
+    return sum(bool(v.close_call) for v in known) if known else None
+
+
+def favourable_of(run: Mapping[str, Any]) -> str:
+    """The decision that people would rather have; where none is named as adverse, the second of two labels, and of more
+    nobody knows: then it is empty."""
+    first, second = (" or ".join(side) for side in sides(run))
+    return first if run.get("adverse") == second else second
+
+
+def impacts(p: Population) -> list[Impact]:
+    """By attribute and, where there are several, for their combinations, these last; none where nobody knows which
+    decision people would rather have."""
+    if not favourable_of(p.run):
+        return []
+    counts, name = _selected(p), str(p.run["sensitive"])
+    attributes = name.split(" × ")
+    found: list[Impact] = []
+    for place, attribute in enumerate(attributes if len(attributes) > 1 else []):
+        parts = [str(group).split(Sensitive.JOINT)[place] for group in counts.index]
+        found += _ratios(attribute, counts.groupby(parts, sort=False).sum())
+    return found + _ratios(name, counts)
+
+
+def _selected(p: Population) -> pd.DataFrame:
+    """Per group, how many people there are and how many are decided favourably: of everybody whose label is known, else
+    of those asked about."""
+    favourable, told = favourable_of(p.run), p.run.get("performance")
+    if told:
+        rates = {str(g["group"]): (g["people"], g["selection_rate"]) for g in told["by_group"] if g["people"]}
+        same = favourable == told["positive"]
+        counts = {group: (people, people * (rate if same else 1 - rate)) for group, (people, rate) in rates.items()}
+    else:
+        favoured = next(side for side in sides(p.run) if " or ".join(side) == favourable)
+        decided = {str(group): [v.prediction in favoured for v in p if v.group == group] for group in p.groups}
+        counts = {group: (len(each), sum(each)) for group, each in decided.items() if each}
+    return pd.DataFrame.from_dict(counts, orient="index", columns=["people", "selected"])
+
+
+def _ratios(attribute: str, counts: pd.DataFrame) -> list[Impact]:
+    shares, rates = counts["people"] / counts["people"].sum(), counts["selected"] / counts["people"]
+    known = counts.index != MISSING
+    highest = rates[(shares >= SMALL_SHARE) & known].max()
+    ratios = [rate / highest if highest > 0 and group != MISSING else None for group, rate in rates.items()]
+    rows = zip(counts.index, counts["people"], shares, rates, ratios, strict=True)
+    return [Impact(attribute, group, int(people), share, rate, ratio) for group, people, share, rate, ratio in rows]
+
+
+def groups_of(p: Population) -> dict[str, Any]:
+    """One table of the groups: headings and rows."""
+    frame, favourable, attribute = p.by_group, favourable_of(p.run), str(p.run["sensitive"])
+    names = [str(group) for group in frame.index]
+    columns = [(attribute, [shown(group, LONGEST) for group in frame.index]), ("People", list(frame["people"]))]
+    if favourable and names:
+        rates = {i.group: i for i in impacts(p) if i.attribute == attribute}
+        told = [rates.get(name) for name in names]
+        ratios = [f"{i.ratio:.2f}{' ⚠' * bool(i.remark)}" if i and i.ratio is not None else "–" for i in told]
+        columns += [
+            (f"Decided '{short(favourable, 40)}'", [rate(i.rate if i else None) for i in told]),
+            ("Impact ratio", ratios),
+        ]
+    wrong = {str(g["group"]): g["error_rate"] for g in (p.run.get("performance") or {}).get("by_group", [])}
+    columns += [("Decided wrongly", [rate(wrong.get(name)) for name in names])] if wrong else []
+    below = {c.group: _standing(c) for c in p.standards if c.attribute == attribute}
+    columns += [("Short of the others' standard", [below.get(name, "–") for name in names])] if below else []
+    shares = ("solid", "share_solid", "solid_low", "solid_high") if p.checked else ("found", "share", "low", "high")
+    found, intervals = [], []
+    for eligible, count, share, low, high in frame[["eligible", *shares]].itertuples(index=False):
+        found.append(f"{count} ({rate(share)})" if eligible else "–")
+        intervals.append(f"{100 * low:.1f} – {rate(high)}" if eligible else "–")
+    columns += [("Eligible", list(frame["eligible"])), ("Few labels change the decision", found)]
+    columns.append(("95 % interval", intervals))
+    if close_calls(p) is not None:
+        columns.append(("Close calls", ["–" if calls != calls else f"{calls:.0f}" for calls in frame["close_calls"]]))
+    if any(v.switch_changes is not None for v in p):
+        columns.append(("Changed by a switch", list(frame["switch_changes"])))
+    return {"heads": [head for head, _ in columns], "rows": list(zip(*(cells for _, cells in columns), strict=True))}
+
+
+def rate(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def _standing(c: GroupStandard) -> str:
+    points = f"{100 * c.difference:+.1f} points".replace("-", "−")
+    return points if c.p is None else f"{points} (p = {c.p:.2f})"
+
+
+def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """What a template shows of a record's comparison of standards."""
+    comparisons = read_as(recorded["groups"], list[GroupStandard])
+    return {
+        "sentences": [c.sentence(recorded["favourable"]) for c in comparisons],
+        "left_out": list(recorded["left_out"]),
+        "model": recorded["model"],
+        "shuffles": recorded["shuffles"],
+        "differs": [c.name for c in comparisons if c.differs],
+        "chart": charts.differences(comparisons).svg(),
+        "doubts": [(c.name, charts.doubts(c).svg()) for c in comparisons if sum(c.doubts)],
+    }
+
+
+def ridge_sentence(ridge: dict[str, Any]) -> str:
+    """Today's model beside ridge, in one or two sentences."""
+    everyone, right = ridge["groups"][0], ridge["right"]
+    said = (
+        f"A provably steady model, {ridge['model']}, decides otherwise about {everyone['changed']} of "
+        f"{everyone['people']} people; {everyone['stand_against_one']} of its decisions are proven to stand against "
+        f"any one label, {everyone['stand_against_budget']} against {ridge['budget']}."
+    )
+    if not right:
+        return said
+    today, beside, majority = (right[name] for name in ("today", "ridge", "majority"))
+    said += f" It is right about {rate(beside['accuracy'])} of them, the audited model about {rate(today['accuracy'])}"
+    if beside["balanced"] is not None:
+        said += f" (both classes counted alike: {100 * beside['balanced']:.1f} and {rate(today['balanced'])})"
+    if (beside["balanced"] or beside["accuracy"]) <= (majority["balanced"] or majority["accuracy"]):
+        return f"{said}. That is no better than always saying the larger class: what it certifies is empty."
+    return f"{said}."
