@@ -235,7 +235,7 @@ STRATEGIES = {
     "decision turns, take back every flip that is not needed (a budget of one label: try one after the other)",
     "algorithm1": "flip the best-ranked label and retrain; then the best two together, and so on up to the budget",
     "singles": "flip one label at a time and retrain: the best-ranked first, and so on through the top tenth",
-    "attempts": "for each number of flips ten attempts: the best-ranked labels, then draws from those ranked near",
+    "attempts": "per number of flips ten attempts: the best-ranked labels, then draws from those nearly as high",
     "exhaustive": "try every flippable label, leaving nothing out within the budget",
 }
 
