@@ -31,7 +31,7 @@ from butfor.prove import Bracket, prove
 from butfor.provenance import data_hash
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.rank.averaged import suited
-from butfor.result.performance import Performance
+from butfor.result.groups import Performance
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, DOUBT, Run
 from butfor.result.verdict import Verdict

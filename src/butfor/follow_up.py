@@ -19,11 +19,9 @@ from butfor.learn.protocols import Engine, Floats, Learner, Model, Table
 from butfor.machine import single_threaded
 from butfor.progress import Watcher
 from butfor.provenance import data_hash
-from butfor.result.flipped import ClosedGap, OneStandard
-from butfor.result.labels import MOST_RECORDED, TO_REVIEW, LabelValue
+from butfor.result.labels import MOST_RECORDED, TO_REVIEW, ClosedGap, LabelValue, OneStandard, Reviewed
 from butfor.result.population import Population
 from butfor.result.record import plain
-from butfor.result.reviewed import Reviewed
 from butfor.run.flip_together import BY, Together, close_gap, one_standard
 from butfor.run.value import Values, effects, knowing, valued
 from butfor.search.trainer import Trainer

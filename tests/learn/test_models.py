@@ -120,7 +120,7 @@ def test_what_is_found_is_what_the_users_own_fit_says(name):
             warnings.simplefilter("ignore")
             again = audit.learner_.fit(Table(D, labels), Table(D, labels).labels())
         assert str(bool(again.logits(X[ROWS:].iloc[[verdict.case]])[0] > 0)) == verdict.counterfactual_prediction
-        assert verdict.confirmed
+        assert verdict.found
         assert butfor.replay(verdict, audit=audit).agrees
 
 

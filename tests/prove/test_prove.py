@@ -149,7 +149,6 @@ def test_no_certificate_is_refuted_by_a_search_that_does_not_know_it(name, germa
     audits, populations, data = german
     population = populations[name]
     assert all(v.proof for v in population.eligible)
-    assert all(v.confirmed for v in population.found)
     share = sum(v.exact or v.status == "proven_none" for v in population.eligible) / len(population.eligible)
     assert share > 0.99
     searched = audits[name].searching("distance", "algorithm1").explain_all(data.X_test, cases=ASKED)

@@ -17,9 +17,9 @@ from butfor import load_dataset
 from butfor.cli import main
 from butfor.errors import SettingError, TableError
 from butfor.learn.named import model_named
+from butfor.result.labels import disagreement
 from butfor.result.population import Population
 from butfor.result.record import checksum
-from butfor.result.reviewed import disagreement
 from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, run
 
 

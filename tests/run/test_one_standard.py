@@ -13,7 +13,7 @@ from butfor.errors import ReplayError, SettingError
 from butfor.follow_up import standards_of
 from butfor.progress import Watcher
 from butfor.report.page import person_page, population_page
-from butfor.result.flipped import OneStandard
+from butfor.result.labels import OneStandard
 from butfor.result.record import read_as
 from butfor.result.schema import read_record
 

@@ -213,5 +213,4 @@ def test_an_audit_that_measures_says_with_which_seeds_and_its_finds_stand(monkey
     assert population.run["seed_ranges"]["measured"] == [measured.SEEDS_FROM, measured.SEEDS_FROM + 5]
     assert population.run["retrainings"] > 2 * measured.SETS_A_ROUND * 3
     assert population.found
-    assert all(verdict.confirmed for verdict in population.found)
     assert Population.from_json(population.to_json()).run == population.run

@@ -74,7 +74,6 @@ def test_the_search_stops_in_time_nearest_people_first(members, protocol):
     left = [v for v in population if not v.complete]
     assert left
     assert any("The time is up" in line for line in notes.lines)
-    assert all(v.confirmed for v in population.found)
     complete = whole.explain_all(data.X_test)
     assert not complete.run["out_of_time"]
     assert {v.case for v in population.found} <= {v.case for v in complete.found}

@@ -87,8 +87,8 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
     """Read the answers and, with a folder for it, make the corrections and train anew."""
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleWatcher
+    from butfor.result.labels import disagreement
     from butfor.result.record import checksum
-    from butfor.result.reviewed import disagreement
     from butfor.review.close import close_review, write_after
     from butfor.tasks.answers import read_answers
     from butfor.tasks.write import key_for, read_key

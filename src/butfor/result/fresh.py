@@ -1,22 +1,16 @@
 """Fresh seeds: how a find stands on trainings that took no part in any search or choice.
 
 `hold` is the share of single models, one per fresh seed, that decide otherwise about the person with the flips made,
-`base` the share that does so on the unchanged data. Five words say what the counts show:
-
-    solid         at least 9 in 10 models decide otherwise, by the one-sided 95 % bound, and less than half do anyway
-    leaning       more than half do, and by that bound more than without the flips
-    seed-bound    the flips change nothing that could be told from the seed, or leave most models as they were
-    undecided     too few seeds to tell which of these it is
-    not checked   no fresh seeds were asked for, or it came to an end before them
-
-More seeds sharpen a word. They seldom turn one into its opposite: whatever the counts leave open is undecided.
+`base` the share that does so on the unchanged data. Five words say what the counts show (their meanings: `SOLIDITY` of
+words.py). More seeds sharpen a word. They seldom turn one into its opposite: whatever the counts leave open is
+undecided.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
@@ -24,6 +18,7 @@ from numpy.typing import NDArray
 
 SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED = "solid", "leaning", "seed-bound", "undecided", "not checked"
 WORDS = (SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED)
+COUNTS = ("with_flips", "without_flips", "only_with_flips", "only_without_flips")
 
 SURE = 0.95
 """Of one-sided bounds; intervals leave out half of the rest on either side, as is usual."""
@@ -52,12 +47,11 @@ class FreshSeeds:
     """What each seed's model says, without the flips and with them, rounded; None where its training diverged."""
 
     def __post_init__(self) -> None:
-        names = ("with_flips", "without_flips", "only_with_flips", "only_without_flips")
-        check_counts(self, "seeds", *names)
+        check_counts(self, "seeds", *COUNTS)
         both = self.with_flips - self.only_with_flips
         either = both + self.only_with_flips + self.only_without_flips
         if both < 0 or both != self.without_flips - self.only_without_flips:
-            raise ValueError(f"{', '.join(names)} must add up")
+            raise ValueError(f"{', '.join(COUNTS)} must add up")
         if not 0 < self.seeds >= either:
             raise ValueError(f"seeds must be at least {max(1, either)}, as many as are counted")
         if self.logits and {len(each) for each in self.logits} != {self.seeds}:
@@ -115,7 +109,8 @@ class FreshSeeds:
             return SEED_BOUND if high < 0.5 else UNDECIDED
         if self.hold > 0.5 and least > self.base:
             return LEANING
-        return SEED_BOUND if upper_bound(self.with_flips, self.seeds) < 0.5 else UNDECIDED
+        most = 1 - lower_bound(self.seeds - self.with_flips, self.seeds)
+        return SEED_BOUND if most < 0.5 else UNDECIDED
 
     @cached_property
     def would_do(self) -> int | None:
@@ -130,8 +125,7 @@ class FreshSeeds:
 
     def _times(self, times: int) -> FreshSeeds:
         """The same shares among so many times the seeds."""
-        names = ("seeds", "with_flips", "without_flips", "only_with_flips", "only_without_flips")
-        return replace(self, logits=None, **{name: times * getattr(self, name) for name in names})
+        return FreshSeeds(*(times * getattr(self, name) for name in ("seeds", *COUNTS)))
 
     @property
     def sentence(self) -> str:
@@ -142,13 +136,10 @@ class FreshSeeds:
         )
         low, high = (f"{round(100 * end):d}".replace("-", "−") for end in self.effect_interval)
         effect = f"an effect of {round(100 * self.effect):d} points, {low} to {high}".replace("of -", "of −")
-        return f"{word.capitalize()}: {counts} ({effect}).{self._advice if word == UNDECIDED else ''}"
-
-    @property
-    def _advice(self) -> str:
-        if self.would_do is None:
-            return " It is too near to one half for any reasonable number of seeds to tell."
-        return f" Too few seeds to tell; about {self.would_do} would do."
+        more = " It is too near to one half for any reasonable number of seeds to tell."
+        if self.would_do is not None:
+            more = f" Too few seeds to tell; about {self.would_do} would do."
+        return f"{word.capitalize()}: {counts} ({effect}).{more if word == UNDECIDED else ''}"
 
 
 @dataclass(frozen=True)
@@ -200,11 +191,6 @@ def lower_bound(count: int, n: int) -> float:
     from scipy.stats import beta
 
     return float(beta.ppf(1 - SURE, count, n - count + 1)) if count else 0.0
-
-
-def upper_bound(count: int, n: int) -> float:
-    """The one-sided 95 % bound that a share reaches at most."""
-    return 1.0 - lower_bound(n - count, n)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Labels that are worth a review, and what to expect of one."""
+"""Training labels: those worth a review, and those flipped together: for one standard, to close a gap, by a review."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
+from butfor.result.groups import LEVEL, points
 from butfor.result.person import Cell
+from butfor.result.record import percent
+from butfor.standard.groups import GroupStandard
 
 MOST_RECORDED = 1000
 """Labels that a record holds, the most valuable first."""
@@ -17,12 +21,16 @@ NOT_CALIBRATED = (
     "the sum of their doubts, which is not calibrated: no adverse label is named, and labels that nobody would call "
     "wrong are doubted too"
 )
+Counts = tuple[int, int]
+"""So many, of how many."""
+
+
+# --- worth a review ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LabelValue:
-    """One training label: its doubt, what a review of it is worth, and how likely it is wrong, where that can be
-    told."""
+    """One training label: its doubt, what a review of it is worth, and how likely it is wrong, where that is known."""
 
     position: int
     row: Cell
@@ -50,3 +58,184 @@ def expectation(labels: Sequence[LabelValue]) -> str:
         f"Of these {len(expected)} labels about {expected[-1]:.0f} are likely to be wrong"
         f"{f' ({curve})' if curve else ''}: {how}."
     )
+
+
+# --- flipped together -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A person whom the model decides otherwise about, once the labels are flipped."""
+
+    case: int
+    row: Cell
+    group: Cell
+    logit: float
+    counterfactual_logit: float
+    fresh: FreshSeeds | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flipped:
+    """Labels flipped together, of all `labels`, and what becomes of it.
+
+    `rates`: per group, the share of favourable decisions before and after; `accuracy` likewise, where labels are known.
+    `seeded`: whether a seed changes the model."""
+
+    flips: tuple[int, ...]
+    labels: int
+    turned: tuple[Turned, ...]
+    rates: dict[str, tuple[float, float]]
+    seeded: bool
+    accuracy: tuple[float, float] | None = None
+
+    def word(self, person: Turned) -> str:
+        """Solid, leaning, … as for any find."""
+        if person.fresh:
+            return person.fresh.word
+        return NOT_CHECKED if self.seeded else SOLID
+
+    def surely(self, people: tuple[Turned, ...]) -> str:
+        """How many of these people are decided otherwise whatever the seed, for the end of a sentence."""
+        if not people or not self.seeded or not all(person.fresh for person in people):
+            return ""
+        return f", {sum(self.word(person) == SOLID for person in people)} of them whatever the seed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneStandard(Flipped):
+    """M doubted adverse labels of one group. `people`: how many of those asked about are of the group."""
+
+    attribute: str
+    group: str
+    people: int
+
+    @property
+    def of_group(self) -> tuple[Turned, ...]:
+        return tuple(person for person in self.turned if str(person.group) == self.group)
+
+    @property
+    def sentence(self) -> str:
+        """ "Had the labels where afam = yes been given by the standard of the others (28 of 1428 labels), …" """
+        ours, others = self.of_group, len(self.turned) - len(self.of_group)
+        return (
+            f"Had the labels where {self.attribute} = {self.group} been given by the standard of the others "
+            f"({len(self.flips)} of {self.labels} labels), {len(ours)} of {self.people} decisions about them would be "
+            f"otherwise{self.surely(ours)}{f', and {others} about others' if others else ''}."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedGap(Flipped):
+    """The fewest doubted labels, in order of their value, that bring two groups' rates together.
+
+    `groups`: the one with the lower rate, and the other. `gap`: between them before and after; where it is not
+    `closed`, after all `doubted` labels. `members` and `fresh`: how many single models have it closed too."""
+
+    by: str
+    groups: tuple[str, str]
+    within: float
+    gap: tuple[float, float]
+    closed: bool
+    doubted: int
+    members: Counts
+    fresh: Counts | None = None
+
+    @property
+    def sentence(self) -> str:
+        (low, high), (before, after) = self.groups, map(points, self.gap)
+        what = f"The {self.by} rates of '{low}' and '{high}' are {before} apart"
+        if not self.closed:
+            return (
+                f"{what}. Not within the doubted labels: with all {self.doubted} of '{low}' flipped they are {after} "
+                "apart."
+            )
+        if not self.flips:
+            return f"{what}: there is no gap to close."
+        counts = ((self.members, "members"), (self.fresh or (0, 0), "fresh seeds"))
+        alone = " and ".join(f"{closed} of {models} {who}" for (closed, models), who in counts if models > 1)
+        return (
+            f"{what}; {len(self.flips)} doubted labels of '{low}', of {self.doubted}, close the gap to {after} when "
+            f"they are flipped: {len(self.turned)} people are decided otherwise{self.surely(self.turned)}."
+            + (f" Alone, {alone} have it closed too." if alone else "")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reviewed(Flipped):
+    """One round of a review: `flips` are its corrections. `answered` and `corrected` are of all rounds so far. `chosen`
+    labels and `decoys` disagreed with, of how many; `keystones`: of the chosen ones, those in somebody's flip set.
+    `expected`: how many of the chosen ones were likely to be wrong, and whether that was calibrated. `before` and
+    `after`: each group beside the others' standard. `corrected_to`: with more than two labels, what the corrected ones
+    are now."""
+
+    favourable: str
+    answered: tuple[int, ...]
+    corrected: tuple[int, ...]
+    chosen: Counts
+    decoys: Counts
+    keystones: Counts
+    unsure: int
+    expected: tuple[float, bool]
+    before: tuple[GroupStandard, ...] = ()
+    after: tuple[GroupStandard, ...] = ()
+    corrected_to: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        people = f"{len(self.turned)} people are" if len(self.turned) != 1 else "1 person is"
+        return (
+            f"With {len(self.flips)} of {self.labels} labels corrected, {people} decided otherwise"
+            f"{self.surely(self.turned)}."
+        )
+
+    @property
+    def said(self) -> list[str]:
+        """What the answers say, a sentence each."""
+        (hit, asked), (wrong, decoys), (expected, calibrated) = self.chosen, self.decoys, self.expected
+        beside = f" and of {wrong} of {decoys} decoys" if decoys else ""
+        said = [
+            f"Reviewers disagree with the recorded label of {hit} of {asked} labels{beside}.",
+            disagreement(self.chosen, self.decoys),
+        ]
+        if asked:
+            how = "calibrated" if calibrated else "the sum of doubts, not calibrated"
+            said.append(f"About {expected:.0f} of the {asked} labels were expected to be wrong ({how}).")
+        if self.keystones[1]:
+            said.append("Of those in somebody's flip set: {} of {}.".format(*self.keystones))
+        if self.unsure:
+            said.append(
+                f"Reviewers could not tell about {self.unsure} of the labels and decoys; these stay as they were."
+            )
+        return said
+
+    @property
+    def lines(self) -> list[str]:
+        """All that changed, a sentence each."""
+        rates = [(f"{group}: ", f" decided '{self.favourable}'", pair) for group, pair in self.rates.items()]
+        rates += [("Right about the test labels: ", "", self.accuracy)] if self.accuracy else []
+        shares = [f"{what}{100 * was:.1f} %{how} before, {100 * now:.1f} % after." for what, how, (was, now) in rates]
+        standing = [
+            f"{name}: {was} by the standard of the others before, {now} after." for name, was, now in self.differences
+        ]
+        return [*self.said, *shares, *standing]
+
+    @property
+    def differences(self) -> list[tuple[str, str, str]]:
+        """Per group, its difference to the others' standard before and after, in points."""
+        after = {c.name: c.difference for c in self.after}
+        return [(c.name, points(c.difference, "+"), points(after[c.name], "+")) for c in self.before if c.name in after]
+
+
+def disagreement(chosen: Counts, decoys: Counts) -> str:
+    """Fisher's exact test, one-sided: could labels be disagreed with so much more often than decoys by chance?"""
+    from scipy.stats import fisher_exact
+
+    if not chosen[1] or not decoys[1]:
+        return "Without answers on both the chosen labels and decoys there is nothing to compare."
+    p = float(fisher_exact([[hit, n - hit] for hit, n in (chosen, decoys)], alternative="greater")[1])
+    shares = f"{percent(chosen[0] / chosen[1])} against {percent(decoys[0] / decoys[1])} of decoys"
+    told = (
+        "the chosen labels are disagreed with more often than labels like them" if p <= LEVEL else "that may be chance"
+    )
+    return f"Disagreed with: {shares}; {told} (Fisher's exact test, p = {p:.2g})."

@@ -100,29 +100,21 @@ class Person:
 
     def __post_init__(self) -> None:
         check_counts(self, "case", "flippable", "without_flips", "at_least")
-        seen: set[int] = set()
-        sets = [("flip_set", [flip.position for flip in self.flip_set])]
-        sets += [(f"alternatives[{k}]", list(flips)) for k, flips in enumerate(self.alternatives)]
-        for name, positions in sets:
-            for position in positions:
-                if position in seen or position < 0:
-                    raise ValueError(f"{name} must hold training rows, each of them once, and has {position}")
-                seen.add(position)
-        if (self.counterfactual_logit is None) == bool(self.flip_set):
-            raise ValueError("counterfactual_logit must be there where flip_set is, and only there")
+        positions = [flip.position for flip in self.flip_set] + [at for other in self.alternatives for at in other]
+        if len(set(positions)) < len(positions) or min(positions, default=0) < 0:
+            raise ValueError("flip_set and alternatives must hold training rows, each of them once")
+        for one, other in (("counterfactual_logit", "flip_set"), ("new_label", "decision"), ("proof", "at_least")):
+            if (getattr(self, one) is None) != (getattr(self, other) in (None, ())):
+                raise ValueError(f"{one} must be there where {other} is, and only there")
         if self.counterfactual_logit is not None and decides_one(self.counterfactual_logit) == decides_one(self.logit):
             raise ValueError("counterfactual_logit must be on the other side of 0 than logit")
-        if (self.decision is None) != (self.new_label is None):
-            raise ValueError("new_label must be there where decision is, and only there")
         if (self.turned_into is None) == bool(self.flip_set and self.decision is not None):
             raise ValueError("turned_into must be there where decision and flip_set are, and only there")
         if len(self.flip_set) > self.flippable:
             raise ValueError(f"flip_set must have at most {self.flippable} labels, those that may be flipped")
-        if (self.at_least is None) != (self.proof is None):
-            raise ValueError("proof must be there where at_least is, and only there")
         if not self.eligible and (self.flip_set or self.search != Search() or self.proof):
             raise ValueError("eligible must be true where there is a search, a find or a proof")
-        if self.flip_set and self.at_least is not None and self.at_least > len(self.flip_set):
+        if self.flip_set and (self.at_least or 0) > len(self.flip_set):
             raise ValueError(f"at_least must be at most {len(self.flip_set)}, the labels that were found to do")
         if not self.flip_set and (self.fresh or self.alternatives or self.collateral or self.minimal):
             raise ValueError("flip_set must not be empty where fresh, alternatives, collateral or minimal speak of it")

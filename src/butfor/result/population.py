@@ -19,20 +19,15 @@ from butfor.data.sensitive import in_order
 from butfor.errors import SettingError, listed
 from butfor.learn.question import decides_one
 from butfor.result import headline
-from butfor.result.flipped import ClosedGap, OneStandard
 from butfor.result.fresh import SOLID, counted
-from butfor.result.groups import Comparison, Shuffles, compare
-from butfor.result.labels import LabelValue
-from butfor.result.performance import Performance
+from butfor.result.groups import Comparison, Performance, Shuffles, compare
+from butfor.result.labels import ClosedGap, LabelValue, OneStandard, Reviewed
 from butfor.result.record import Run, as_json, file_of, read_as, stored, written
-from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
 from butfor.standard.groups import GroupStandard, answer_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from butfor.result.schema import Record
 
 SMALL_GROUP = 10
 """A group of fewer people has no rate to speak of."""
@@ -40,11 +35,7 @@ ALL = "everyone"
 FRAME_COLUMNS = (
     "case row group status prediction switch_changes logit counterfactual_prediction counterfactual_logit flips "
     "at_least proof flipped_rows doubted minimal solidity distance hold base close_call attempts flippable "
-    "closest_logit confirmed shared complete"
-)
-GROUP_COLUMNS = (
-    "people eligible found share low high solid share_solid solid_low solid_high close_calls switch_changes "
-    "median_margin"
+    "closest_logit shared complete"
 )
 
 
@@ -141,39 +132,23 @@ class Population(Sequence[Verdict]):
 
     doubt = property(headline.doubt)
     sentence = property(headline.sentence)
-    details = property(headline.details)
     direct = property(headline.direct)
     uncompared = property(headline.uncompared)
     proven = property(headline.proven)
 
-    @property
-    def distances(self) -> pd.Series:
-        """Per eligible person how many labels it takes: the size of the smallest solid set found, else missing."""
-        cases = pd.Index([v.case for v in self.eligible], name="case")
-        return pd.Series([v.distance for v in self.eligible], index=cases, dtype="Int64", name="distance")
-
     def distance_curve(self) -> pd.DataFrame:
         """The share of decisions that k labels turn, for every k up to the budget: per group and for all, with its 95 %
-        (Wilson) interval. Solid sets count or, where none was put to fresh seeds, all that were found. `proven`: the
-        share that is not proven to need more than k."""
-        columns = ["group", "labels", "people", "share", "low", "high", "proven"]
-        if not self.eligible:
-            return pd.DataFrame(columns=columns)
+        (Wilson) interval. Solid sets count or, where none was put to fresh seeds, all that were found."""
         groups = [(ALL, self.eligible)]
         groups += [(beside_all(group), [v for v in self.eligible if v.group == group]) for group in self.groups]
         rows = []
         for group, people in groups:
-            stopped = sum(v.unfinished for v in people)
-            for k in range(1, self.verdicts[0].budget + 1):
-                turned = sum(size is not None and size <= k for size in map(self._size, people))
-                low, high = wilson(turned, len(people), stopped)
-                open_ = sum(v.at_least is None or v.at_least <= k for v in people)
-                n = len(people) or math.nan
-                rows.append((group, k, len(people), turned / n, low, high, open_ / n))
-        return pd.DataFrame(rows, columns=columns)
-
-    def _size(self, verdict: Verdict) -> int | None:
-        return verdict.distance if self.checked else verdict.at_most
+            sizes = [v.distance if self.checked else v.at_most for v in people]
+            stopped, n = sum(v.unfinished for v in people), len(people)
+            for k in range(1, self.run["budget"] + 1) if people else ():
+                turned = sum(size is not None and size <= k for size in sizes)
+                rows.append((group, k, n, turned / n, *wilson(turned, n, stopped)))
+        return pd.DataFrame(rows, columns=["group", "labels", "people", "share", "low", "high"])
 
     @property
     def groups(self) -> list[Any]:
@@ -192,36 +167,37 @@ class Population(Sequence[Verdict]):
         solid finds (missing where fresh seeds were not asked), close calls (likewise), and the median distance of
         eligible people from the decision boundary. Whoever's search was stopped before it found anything might have
         been found: intervals reach as far up as if they all were."""
-        rows = {group: self._shares([v for v in self.verdicts if v.group == group]) for group in self.groups}
-        frame = pd.DataFrame.from_dict(rows, orient="index") if rows else pd.DataFrame(columns=GROUP_COLUMNS.split())
-        return frame.rename_axis(self.verdicts[0].sensitive if self.verdicts else "group")
+        rows = [self._shares([v for v in self.verdicts if v.group == group]) for group in self.groups]
+        columns = list(self._shares([]))
+        return pd.DataFrame(rows, index=pd.Index(self.groups, name=self.run.get("sensitive", "group")), columns=columns)
 
     def _shares(self, members: Sequence[Verdict]) -> dict[str, float]:
         eligible = [v for v in members if v.eligible]
         found, solid = (sum(v.found for v in eligible), sum(v.solidity == SOLID for v in eligible))
-        open_, n = sum(v.unfinished for v in eligible), len(eligible) or math.nan
+        open_, n = sum(v.unfinished for v in eligible), len(eligible)
         seeds_asked = self.run.get("seeded") is False or any(v.base is not None for v in eligible) or not eligible
-        solid_interval = wilson(solid, len(eligible), open_) if self.checked else (math.nan, math.nan)
-        values = (
-            len(members),
-            len(eligible),
-            found,
-            found / n,
-            *wilson(found, len(eligible), open_),
-            solid,
-            solid / n if self.checked else math.nan,
-            *solid_interval,
-            sum(bool(v.close_call) for v in eligible) if seeds_asked else math.nan,
-            sum(bool(v.switch_changes) for v in members),
-            median(abs(v.logit) for v in eligible) if eligible else math.nan,
-        )
-        return dict(zip(GROUP_COLUMNS.split(), values, strict=True))
+        low, high = wilson(found, n, open_)
+        solid_low, solid_high = wilson(solid, n, open_) if self.checked else (math.nan, math.nan)
+        return {
+            "people": len(members),
+            "eligible": n,
+            "found": found,
+            "share": found / (n or math.nan),
+            "low": low,
+            "high": high,
+            "solid": solid,
+            "share_solid": solid / (n or math.nan) if self.checked else math.nan,
+            "solid_low": solid_low,
+            "solid_high": solid_high,
+            "close_calls": sum(bool(v.close_call) for v in eligible) if seeds_asked else math.nan,
+            "switch_changes": sum(bool(v.switch_changes) for v in members),
+            "median_margin": median(abs(v.logit) for v in eligible) if eligible else math.nan,
+        }
 
     @property
     def performance(self) -> Performance | None:
         """How good the model is, against the commoner label and per group; None where labels were not known."""
-        told = self.run.get("performance")
-        return Performance.from_dict(told) if told else None
+        return read_as(self.run.get("performance"), Performance | None)
 
     @property
     def concerns(self) -> list[str]:
@@ -240,13 +216,8 @@ class Population(Sequence[Verdict]):
     def difference(self) -> float:
         """The largest difference between two groups' shares: of solid finds where fresh seeds were asked, else of all
         finds. Not a number where searches were stopped before they found anything."""
-        shares = self._compared
-        return float(shares.max() - shares.min())
-
-    def ratio(self) -> float:
-        """The smallest group share divided by the largest; 1 where all are equal, not a number as `difference`."""
-        low, high = self._compared.min(), self._compared.max()
-        return 1.0 if low == high and not self.unfinished else float(low / high)
+        shares = self.by_group["share_solid" if self.checked else "share"]
+        return math.nan if self.unfinished else float(shares.max() - shares.min())
 
     @cached_property
     def comparison(self) -> Comparison | None:
@@ -255,18 +226,12 @@ class Population(Sequence[Verdict]):
         if not self.eligible or self.unfinished:
             return None
         turned = np.array([v.solidity == SOLID if self.checked else v.found for v in self.eligible])
-        margins = np.array([abs(v.logit) for v in self.eligible])
-        return compare([v.group for v in self.eligible], turned, margins, self.shuffles)
+        return compare([v.group for v in self.eligible], turned, self.shuffles)
 
     @property
     def shuffles(self) -> Shuffles | None:
         """The gap between groups with the protected attribute shuffled; None where that was not asked for."""
         return read_as(self.run.get("shuffles"), Shuffles | None)
-
-    @property
-    def _compared(self) -> pd.Series:
-        shares = self.by_group["share_solid" if self.checked else "share"]
-        return shares * math.nan if self.unfinished else shares
 
     @cached_property
     def keystones(self) -> pd.DataFrame:
@@ -320,22 +285,14 @@ class Population(Sequence[Verdict]):
         return written(as_json(self.to_dict()), path)
 
     @classmethod
-    def from_json(cls, text: str | Path) -> Population:
+    def from_json(cls, text: str | Path | dict[str, Any]) -> Population:
         """A population from its JSON text, or from the file that a path names; refused where that was changed since."""
         from butfor.result.schema import read_record
 
-        return cls.of(read_record(text))
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Population:
-        from butfor.result.schema import check_record
-
-        return cls.of(check_record(record))
-
-    @classmethod
-    def of(cls, record: Record) -> Population:
-        """The population that follows from a record."""
+        record = read_record(text)
         return cls([Verdict.of(person, record.run) for person in record.people], record.run, labels=record.labels)
+
+    from_dict = from_json
 
     def plot(self) -> Figure:
         """The share of decisions that so many labels turn, for everyone and per group."""

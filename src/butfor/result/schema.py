@@ -12,30 +12,26 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, NotRequired, TypedDict
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, ValidationError
 
-from butfor.data.check import MOST_CLASSES
+from butfor.data.check import MOST_CLASSES, Concern
 from butfor.errors import ReplayError
-from butfor.result.flipped import ClosedGap, OneStandard
-from butfor.result.groups import Shuffles
-from butfor.result.labels import LabelValue
+from butfor.result.groups import Performance, Shuffles
+from butfor.result.labels import ClosedGap, LabelValue, OneStandard, Reviewed
 from butfor.result.person import Cell, Person
 from butfor.result.record import SCHEMA_VERSION, Run, checksum
-from butfor.result.reviewed import Reviewed
 from butfor.standard.groups import GroupStandard
 
-LARGEST_FILE = 2 * 1024**3
-"""Bytes. A record of ten thousand people has about a hundred million."""
 NAME_ONE = "Name a JSON file that butfor wrote."
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-Share = Annotated[float, Meta(ge=0, le=1)]
 Names = Annotated[list[str], Meta(min_length=2, max_length=MOST_CLASSES)]
 
 
@@ -53,7 +49,6 @@ class Data(TypedDict):
     sensitive: NotRequired[str | None]
     drop: NotRequired[list[str]]
     keep: NotRequired[list[str]]
-    names: NotRequired[list[str]]
     split_seed: NotRequired[Annotated[int, Meta(ge=0, le=2**32 - 1)] | None]
     missing: NotRequired[str]
     test: NotRequired[str | None]
@@ -61,29 +56,6 @@ class Data(TypedDict):
     hold_out: NotRequired[bool]
     identifier: NotRequired[str | None]
     given: NotRequired[str]
-
-
-class Rates(TypedDict):
-    group: Cell
-    people: Count
-    base_rate: Share | None
-    selection_rate: Share | None
-    error_rate: Share | None
-    false_positive_rate: Share | None
-    false_negative_rate: Share | None
-
-
-class Performance(TypedDict):
-    people: Count
-    accuracy: Share
-    majority: Share
-    positive: str
-    sensitive: str
-    by_group: list[Rates]
-
-
-class Concern(TypedDict):
-    sentence: str
 
 
 class StandardsBlock(TypedDict):
@@ -97,7 +69,7 @@ class StandardsBlock(TypedDict):
 
 
 class Settings(TypedDict):
-    """The `run` block: what readers need, and of the rest the type."""
+    """The `run` block: what readers need."""
 
     butfor: str
     data: Data
@@ -123,18 +95,12 @@ class Settings(TypedDict):
     sensitive_bands: NotRequired[dict[str, list[float]]]
     blind: NotRequired[bool]
     learner_name: NotRequired[str]
-    encoder: NotRequired[dict[str, Any] | None]
-    rank_parameters: NotRequired[dict[str, Any]]
-    strategy_parameters: NotRequired[dict[str, Any]]
     phi_reason: NotRequired[str]
-    seed_ranges: NotRequired[dict[str, list[Count]] | None]
-    n_shuffles: NotRequired[Count]
     shuffles: NotRequired[Shuffles | None]
     random_state: NotRequired[Count]
     not_rebuildable: NotRequired[list[str]]
     engine: NotRequired[str]
     retrainings: NotRequired[Count]
-    needed: NotRequired[Count]
     recalled: NotRequired[Count]
     confirmations: NotRequired[Count]
     agreement: NotRequired[dict[str, Any] | None]
@@ -142,7 +108,6 @@ class Settings(TypedDict):
     remarks: NotRequired[list[str]]
     concerns: NotRequired[list[Concern]]
     command: NotRequired[str]
-    seconds: NotRequired[float]
     interrupted: NotRequired[bool]
     out_of_time: NotRequired[bool]
 
@@ -173,21 +138,25 @@ class Record:
         return f"{self.where} was changed since butfor wrote it: its checksum DISAGREES."
 
 
-def read_record(text: str | Path, *, changed: bool = False) -> Record:
-    """A record from JSON text or from the file that a path names. One that was changed since it was written is refused,
-    but for a reader that trains everything again (`changed=True`)."""
+def read_record(source: str | Path | Mapping[str, Any], *, changed: bool = False) -> Record:
+    """A record from JSON text, from the file that a path names, or from the object that JSON is. A text or file that
+    was changed since it was written is refused, but for a reader that trains everything again (`changed=True`)."""
+    if isinstance(source, Mapping):
+        return _checked(source, "The record")
     where = "The text"
-    if isinstance(text, Path) or not text.lstrip().startswith(("{", "[")):
-        where = f"'{text}'"
-        text = _content(Path(text), where)
     try:
-        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
-        record = check_record(found, where)
+        if isinstance(source, Path) or not source.lstrip().startswith(("{", "[")):
+            where = f"'{source}'"
+            if Path(source).exists() and not Path(source).is_file():
+                raise ReplayError(f"{where} is not a file. {NAME_ONE}")
+            source = Path(source).read_text(encoding="utf-8-sig")
+        found = json.loads(source, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
+        record = _checked(found, where)
     except RecursionError:
         raise ReplayError(f"{where} nests too deeply to be a record. {NAME_ONE}") from None
     except json.JSONDecodeError as error:
         raise ReplayError(f"{where} is not JSON ({error}). {NAME_ONE}") from error
-    except ValueError as error:  # a number of thousands of digits, half a character
+    except (OSError, ValueError) as error:  # also a null byte in a name, half a character, thousands of digits
         raise ReplayError(f"{where} cannot be read ({error}). {NAME_ONE}") from error
     if not record.sealed and not changed:
         raise ReplayError(
@@ -197,7 +166,7 @@ def read_record(text: str | Path, *, changed: bool = False) -> Record:
     return record
 
 
-def check_record(record: Any, where: str = "The record") -> Record:
+def _checked(record: Any, where: str) -> Record:
     """A record from the object of its JSON, every field checked."""
     if not isinstance(record, dict) or "schema_version" not in record:
         raise ReplayError(f"{where} is not an audit's record: it has no schema_version. {NAME_ONE}")
@@ -215,59 +184,42 @@ def check_record(record: Any, where: str = "The record") -> Record:
     try:
         file = msgspec.convert(record, _File)
         _check_together(file)
-    except msgspec.ValidationError as error:
+    except ValidationError as error:
         raise ReplayError(f"The record is bent: {_sentence(str(error))}.") from None
     return Record(Run(record["run"]), file.people, file.labels, where, file.checksum == checksum(record))
 
 
 def _check_together(file: _File) -> None:
-    """What people must have in common with the run."""
-    rows, budget, names = file.run["data"]["training_rows"], file.run["budget"], file.run["label_names"]
-    cases = [person.case for person in file.people]
-    reviewed = file.run.get("reviewed")
-    for name, positions in (
-        ("labels", [label.position for label in file.labels]),
-        ("run.reviewed", [*reviewed.answered, *reviewed.corrected] if reviewed else []),
-    ):
-        if any(not 0 <= at < rows for at in positions):
-            raise msgspec.ValidationError(f"{name} has a training row beyond the {rows} there are")
+    """What people and labels must have in common with the run."""
+    run, reviewed = file.run, file.run.get("reviewed")
+    rows, budget, seeds = run["data"]["training_rows"], run["budget"], run["fresh_seeds"]
+    names = run["label_names"]
+    named = {"labels": [label.position for label in file.labels]}
+    named["run.reviewed"] = [*reviewed.answered, *reviewed.corrected] if reviewed else []
+    cases: set[int | None] = set()
     for k, person in enumerate(file.people):
         place = f"people[{k}]"
-        positions = [flip.position for flip in person.flip_set]
-        beyond = [at for flips in (positions, *person.alternatives) for at in flips if at >= rows]
-        if beyond:
-            raise msgspec.ValidationError(f"{place} has training row {beyond[0]}, and there are {rows}")
-        if max(person.flippable, 0) > rows:
-            raise msgspec.ValidationError(f"{place}.flippable must be at most {rows}, the training rows")
-        if max(map(len, (positions, *person.alternatives))) > budget:
-            raise msgspec.ValidationError(f"{place}.flip_set must have at most {budget} labels, the budget")
-        for name in ("decision", "new_label", "turned_into"):
-            if getattr(person, name) not in (None, *names):
-                raise msgspec.ValidationError(f"{place}.{name} must be one of {' and '.join(names)}")
+        sets = [[flip.position for flip in person.flip_set], *person.alternatives]
+        named[place] = [position for flips in sets for position in flips]
+        given = {person.decision, person.new_label, person.turned_into, *(flip.label for flip in person.flip_set)}
+        if not given <= {None, *names}:
+            raise ValidationError(f"{place} must have labels, each of them one of {' and '.join(names)}")
         if (person.decision is None) == (len(names) > 2):
-            raise msgspec.ValidationError(f"{place}.decision must be there with more than two labels, and only then")
-        for j, flip in enumerate(person.flip_set):
-            if flip.label not in names:
-                raise msgspec.ValidationError(f"{place}.flip_set[{j}].label must be one of {' and '.join(names)}")
-        seeds = person.fresh.seeds if person.fresh else file.run["fresh_seeds"]
-        if seeds != file.run["fresh_seeds"] or (person.without_flips or 0) > seeds:
-            raise msgspec.ValidationError(f"{place} must count {file.run['fresh_seeds']} fresh seeds, as run does")
-        if person.case is not None and cases.index(person.case) < k:
-            raise msgspec.ValidationError(f"{place}.case must not be that of another person")
-
-
-KINDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "an object",
-}
+            raise ValidationError(f"{place}.decision must be there with more than two labels, and only then")
+        if person.flippable > rows or max(map(len, sets)) > budget:
+            raise ValidationError(f"{place} must have at most {rows} flippable labels and {budget} flips, as run says")
+        if (person.fresh and person.fresh.seeds != seeds) or (person.without_flips or 0) > seeds:
+            raise ValidationError(f"{place} must count {seeds} fresh seeds, as run does")
+        if person.case in cases:
+            raise ValidationError(f"{place}.case must not be that of another person")
+        cases |= {person.case} - {None}
+    for name, positions in named.items():
+        if any(not 0 <= position < rows for position in positions):
+            raise ValidationError(f"{name} has a training row beyond the {rows} there are")
 
 
 def _sentence(error: str) -> str:
-    """msgspec's message in our words: the path first, then what must be there."""
+    """msgspec's message with the path first."""
     message, _, path = error.partition(" - at `$")
     path = path.rstrip("`").lstrip(".")
     missing = re.fullmatch(r"Object missing required field `(\w+)`", message)
@@ -275,32 +227,17 @@ def _sentence(error: str) -> str:
         return f"{path}.{missing[1]} is missing".lstrip(".")
     if not message.startswith("Expected"):
         return f"{path}.{message}".lstrip(".")
-    wanted, _, got = message.removeprefix("Expected ").partition(", got ")
-    for kind, words in KINDS.items():
-        wanted, got = (re.sub(rf"\b{kind}\b", words, each) for each in (wanted, got))
-    wanted = wanted.replace(" | ", " or ").replace("`", "").replace(">=", "from").replace("<=", "up to")
-    return f"{path or 'it'} must be {wanted}" + (f", not {got.replace('`', '')}" if got else "")
-
-
-def _content(path: Path, where: str) -> str:
-    """A file's text, where it is a file, and one of a size that a record may have."""
-    try:
-        if path.exists() and not path.is_file():
-            raise ReplayError(f"{where} is not a file. {NAME_ONE}")
-        if path.stat().st_size > LARGEST_FILE:
-            raise ReplayError(f"{where} has {path.stat().st_size} bytes, too many for a record. {NAME_ONE}")
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:  # also UnicodeError, and a null byte in the name
-        raise ReplayError(f"{where} cannot be read ({error}). {NAME_ONE}") from error
+    wanted, _, got = message.replace("`", "").removeprefix("Expected ").partition(", got ")
+    return f"{path or 'it'} must be {wanted.replace(' | ', ' or ')}" + (f", not {got}" if got else "")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object whose names are all different: of two values under one name, readers would show either."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ReplayError(f"The record is bent: it names {twice!a} twice in one object. {NAME_ONE}")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ReplayError(f"The record is bent: it names {name!a} twice in one object. {NAME_ONE}")
+        found[name] = value
     return found
 
 

@@ -25,8 +25,6 @@ from butfor.result.words import base_sentence
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from butfor.result.schema import Record
-
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs that the search itself gives."""
 
@@ -68,11 +66,6 @@ class Verdict(Person):
     @property
     def found(self) -> bool:
         return bool(self.flip_set)
-
-    @property
-    def confirmed(self) -> bool:
-        """Whether the learner's own `fit` turned the decision: no find is reported without it."""
-        return self.found
 
     @property
     def person(self) -> pd.Series:
@@ -263,10 +256,12 @@ class Verdict(Person):
             aside = self.run["data"].get("set_aside")
             rest = f"; {aside} more rows were set aside to stop training early" if aside else ""
             fewest = " No fewer will do: that is proven." if self.exact and k > 1 else ""
+            members = self.run.get("members", 1)
+            mean = f", the mean of {members} models" if members > 1 else ""
             return (
                 f"Flipping {k} of {self.training_rows} training labels ({percent(k / self.training_rows)}{rest}) turns "
                 f"'{self.prediction}' into '{self.counterfactual_prediction}' for {who} (logit "
-                f"{signed(self.logit)} → {signed(self.counterfactual_logit or 0.0)}{self._of_members}, confirmed by "
+                f"{signed(self.logit)} → {signed(self.counterfactual_logit or 0.0)}{mean}, confirmed by "
                 f"retraining).{fewest}"
             )
         if self.status == "not_eligible":
@@ -279,11 +274,6 @@ class Verdict(Person):
             f"after {self.attempts} attempt{'s' * (self.attempts != 1)} at flipping up to {self.budget} of "
             f"{self.training_rows} training labels{closest}. {self.reason}"
         ).strip()
-
-    @property
-    def _of_members(self) -> str:
-        members = self.run.get("members", 1)
-        return f", the mean of {members} models" if members > 1 else ""
 
     def _proven_none(self) -> str:
         takes = f"it takes at least {self.at_least}"
@@ -360,24 +350,17 @@ class Verdict(Person):
         return cls(**known, run=Run(run), training=training)
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Verdict:
-        """A verdict from its record; one that lacks or bends a field is refused with a sentence that names it."""
-        from butfor.result.schema import check_record
-
-        return cls._alone(check_record(record))
-
-    @classmethod
-    def from_json(cls, text: str | Path) -> Verdict:
-        """A verdict from its JSON text, or from the file that a path names; refused where that was changed since."""
+    def from_json(cls, text: str | Path | dict[str, Any]) -> Verdict:
+        """A verdict from its JSON text, or from the file that a path names; refused where that was changed since, and
+        where a field is absent or bent."""
         from butfor.result.schema import read_record
 
-        return cls._alone(read_record(text))
-
-    @classmethod
-    def _alone(cls, record: Record) -> Verdict:
+        record = read_record(text)
         if len(record.people) != 1:
             raise ReplayError("This is the record of many people; read it with Population.from_json.")
         return cls.of(record.people[0], record.run)
+
+    from_dict = from_json
 
     def plot(self) -> Figure:
         """The logits of the fresh seeds, without the flips and with them."""

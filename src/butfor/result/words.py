@@ -221,22 +221,18 @@ def words_of(status: str, solidity: str | None, seeded: bool) -> Words:
 # --- rules, strategies and rankings -----------------------------------------------------------------
 
 STRATEGIES = {
-    "solid": "rank the labels by the mean over all members of the ensemble; flip as many of the best-ranked as the "
-    "budget allows and retrain every member; where nearly all of them turn, halve the set again and again to find the "
-    "fewest labels that do it",
+    "solid": "flip as many of the labels that rank best over all members of the ensemble as the budget allows and "
+    "retrain every member; where nearly all of them turn, halve the set again and again to find the fewest labels",
     "guided": "flip as many labels as the budget allows and retrain; exchange some of them to do better; once the "
     "decision turns, take back every flip that is not needed (a budget of one label: try one after the other)",
     "algorithm1": "flip the best-ranked label and retrain; then the best two together, and so on up to the budget",
-    "singles": "flip one label at a time and retrain: the best-ranked, then the second-ranked alone, and so "
-    "on through the top tenth",
-    "attempts": "for each number of flips ten attempts: first the best-ranked labels, then draws from those "
-    "ranked nearly as high",
+    "singles": "flip one label at a time and retrain: the best-ranked first, and so on through the top tenth",
+    "attempts": "per number of flips ten attempts: the best-ranked labels, then draws from those nearly as high",
     "exhaustive": "try every flippable label, leaving nothing out within the budget",
 }
 
 RANKINGS = {
-    "guided": "by several rankings that know this kind of model (for a network the derivative of the decision with "
-    "respect to each training label, through training itself, and the published ranking 'combined'), or by their "
+    "guided": "by several rankings that know this kind of model (for a network 'gradient' and 'combined'), or by their "
     "average, whichever moved some of the people furthest in a trial",
     "combined": "by two scores averaged: how much a simple linear model's answer about this person rests on "
     "the label, and how alike the network's neurons respond to the person and to that training row",

@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 from butfor.errors import SettingError
 from butfor.result.fresh import LEAST
 from butfor.result.groups import points
-from butfor.result.headline import fresh_seeds_of
 from butfor.result.population import Population
 
 SLACK = 1e-12
@@ -105,7 +104,7 @@ def _close(population: Population) -> tuple[float | None, str]:
             None,
             f"fresh seeds were not asked about {unasked} of {len(eligible)} eligible people (--fresh-seeds 59).",
         )
-    seeds = fresh_seeds_of(population)
+    seeds = int(population.run["fresh_seeds"])
     if seeds < LEAST:
         many = f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'}"
         return None, f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59)."

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.protocols import FlipSet, Floats, Training
 from butfor.learn.question import decides_one
-from butfor.result.flipped import ClosedGap, OneStandard, Turned
 from butfor.result.fresh import FreshSeeds
+from butfor.result.labels import ClosedGap, OneStandard, Turned
 from butfor.result.population import SMALL_GROUP
 from butfor.result.record import plain
 from butfor.run.fresh_seeds import decides_otherwise
