@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -27,7 +27,7 @@ from butfor.learn.question import decides_one
 from butfor.report import overview, people, summary
 from butfor.report.drawing import THEME
 from butfor.report.standards import differences, percent, standards
-from butfor.report.text import LONGEST, plural, short, shown
+from butfor.report.text import plural, short, shown
 from butfor.result.fresh import SOLID
 from butfor.result.population import Population
 from butfor.result.record import sides
@@ -64,12 +64,6 @@ def population_fragment(population: Population) -> str:
     """The short form of many for notebooks."""
     s = overview.overview(population) | {"groups": overview.groups_of(population)}
     return _render("fragment.html", kind="population", s=s)
-
-
-def audit_fragment(headline: str, facts: Sequence[tuple[str, Any]], hint: str) -> str:
-    """An audit's settings for notebooks."""
-    s = {"sentence": short(headline, LONGEST), "facts": [(name, shown(value)) for name, value in facts], "hint": hint}
-    return _render("fragment.html", kind="audit", s=s)
 
 
 def population_page(population: Population, folder: str = "") -> str:
