@@ -18,8 +18,7 @@ import pandas as pd
 from butfor.files import make_folder, save_table, save_text
 from butfor.progress import Watcher
 from butfor.result.population import Population
-from butfor.review.rebuild import audit_of
-from butfor.run.reload import loaded
+from butfor.review.rebuild import audit_of, loaded
 from butfor.tasks.answers import Outcome
 
 
@@ -38,11 +37,11 @@ def close_review(
 ) -> After:
     """Make the corrections in the table that an audit's record names, and ask about its test rows again. The folder for
     the files is made once the table is there, before anything is trained."""
-    training, _, data = loaded(audit.run)
+    training, data = loaded(audit.run)
     make_folder(folder)
-    again = audit_of(audit.run, training, data, model, watch)
-    groups = data.groups["test"] if data.groups else None
-    before = audit.standards or None
+    settings = {"fresh_seeds": audit.run["fresh_seeds"], "random_state": audit.run.get("random_state", 0)}
+    again = audit_of(audit.run, training, data, model, watch=watch, **settings)
+    groups, before = data.groups["test"] if data.groups else None, audit.standards or None
     reviewed, after = again.after_review(
         outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, watch=watch
     )

@@ -18,14 +18,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.kinds import as_dates
-from butfor.data.sensitive import Sensitive
-from butfor.errors import ReplayError, SettingError, TableError, listed
+from butfor.errors import SettingError, TableError, listed
 from butfor.learn.protocols import Table
 from butfor.result.labels import TO_REVIEW, LabelValue, expectation
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
-from butfor.run.reload import loaded
-from butfor.standard.compare import attributes_of, compare
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table's own."""
@@ -210,32 +207,3 @@ def _hidden(rows: Rows, hide: Sequence[str]) -> list[Any]:
 def _numbers(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Ids that say nothing, four digits or more: no row number of a spreadsheet or a labelling tool passes for one."""
     return 1000 + rng.choice(9 * max(1000, 10 * count), size=count, replace=False)
-
-
-def rows_of(run: Mapping[str, Any]) -> Rows:
-    """The training rows of a run, loaded again, and their doubts."""
-    try:
-        table, beside, data = loaded(run)
-        named = set(map(str, run.get("sensitive_columns", [run["sensitive"]])))
-        columns = [column for column in table.X.columns if str(column) in named]
-        sensitive = Sensitive.of(columns or beside, table.X, run.get("sensitive_bands") or None)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
-    names = tuple(map(str, run["label_names"]))
-    adverse = run.get("adverse") or names[0]
-    favourable = ~np.isin(np.array(names)[table.codes], adverse)
-    found = compare(table.X, favourable, attributes_of(sensitive, table.X), names=(str(adverse), ""), shuffles=0)
-    answered = (run.get("reviewed") or {}).get("answered", ())
-    return Rows(table, sensitive.values, found.doubt, names, columns, data.dates, answered)
-
-
-def review_of(population: Population, *, labels: int = TO_REVIEW, hide: Sequence[str] = (), seed: int = 0) -> Review:
-    """The tasks of an audit, or of a review's corrected table, from the record alone."""
-    if not population.labels:
-        raise SettingError(
-            "The record names no label to review: it is of one person, of an audit that was stopped, or of groups that "
-            "cannot be compared. Audit more people, or name the protected attribute of larger groups."
-        )
-    if labels > len(population.labels):
-        raise SettingError(f"--labels {labels}: the record names {len(population.labels)} labels to review.")
-    return make_review(population.labels, rows_of(population.run), population, labels=labels, hide=hide, seed=seed)
