@@ -48,45 +48,38 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
 
 _MODULES = ("errors", "rank", "rules", "search", "standard")
 _HOMES = {
-    "LabelAudit": "audit",
-    "DATASETS": "data",
-    "load_dataset": "data",
-    "check_table": "data.check",
-    "TableEncoder": "encode",
-    "DaskEngine": "learn.dask_engine",
-    "JoblibEngine": "learn.joblib_engine",
-    "PartitionEnsemble": "learn.partition",
-    "Engine": "learn.protocols",
-    "Learner": "learn.protocols",
-    "Model": "learn.protocols",
-    "Table": "learn.protocols",
-    "Training": "learn.protocols",
-    "ThresholdedRegressor": "learn.thresholded",
-    "FusedEngine": "mlp.fused",
-    "MLP": "mlp.mlp",
-    "StackedEngine": "mlp.stacked",
-    "Ranking": "rank",
-    "Population": "result.population",
-    "Verdict": "result.verdict",
-    "replay": "review.replay",
-    "GuidedSearch": "search",
-    "SolidSearch": "search",
-    "Strategy": "search",
-    "Standards": "standard.groups",
-    "compare_standards": "standard.compare",
-    "max_retrainings": "stopping",
-    "max_seconds": "stopping",
+    "audit": ("LabelAudit",),
+    "data": ("DATASETS", "load_dataset"),
+    "data.check": ("check_table",),
+    "encode": ("TableEncoder",),
+    "learn.dask_engine": ("DaskEngine",),
+    "learn.joblib_engine": ("JoblibEngine",),
+    "learn.partition": ("PartitionEnsemble",),
+    "learn.protocols": ("Engine", "Learner", "Model", "Table", "Training"),
+    "learn.thresholded": ("ThresholdedRegressor",),
+    "mlp.fused": ("FusedEngine",),
+    "mlp.mlp": ("MLP",),
+    "mlp.stacked": ("StackedEngine",),
+    "rank": ("Ranking",),
+    "result.population": ("Population",),
+    "result.verdict": ("Verdict",),
+    "review.replay": ("replay",),
+    "search": ("GuidedSearch", "SolidSearch", "Strategy"),
+    "standard.groups": ("Standards",),
+    "standard.compare": ("compare_standards",),
+    "stopping": ("max_retrainings", "max_seconds"),
 }
-__all__ = [*_MODULES, *_HOMES]
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [*_MODULES, *_HOME]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"butfor.{name}")
-    if name in _HOMES:
+    if name in _HOME:
         from butfor.learn.registry import load
 
-        return load(f"butfor.{_HOMES[name]}:{name}")
+        return load(f"butfor.{_HOME[name]}:{name}")
     raise AttributeError(f"module 'butfor' has no attribute '{name}'")
 
 

@@ -33,7 +33,7 @@ from butfor.validate import as_labels, as_table, like_training
 
 if TYPE_CHECKING:
     from butfor.tasks.answers import Outcome
-    from butfor.tasks.select import Review
+    from butfor.tasks.tasks import Review
 
 SHUFFLES = 99
 STANDARDS_SHARE = 0.2
@@ -248,7 +248,7 @@ class FollowUp(FittedAudit):
     ) -> Review:
         """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. With a population
         the tasks know in how many people's flip sets each label is."""
-        from butfor.tasks.select import Rows, make_review
+        from butfor.tasks.tasks import Rows, make_review
 
         rows = Rows(
             self.table_,

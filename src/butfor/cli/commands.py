@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import threading
 import time
+from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -79,14 +80,22 @@ def audit(table: str, **options: Any) -> int:
     if o.strict:
         wiring.refuse(concerns_about(data.X_train, data.y_train, data.X_test))
     labels = wiring.fitted_audit(data, o, watch)
-    people = wiring.cases_in(o.cases, len(data.X_test))
+    people, groups = wiring.cases_in(o.cases, len(data.X_test)), wiring.groups_of(data, "test")
     if not o.quiet:
         for line in printing.introduction(data, labels, len(people)):
             watch.note(line)
-    drawing = threading.Thread(target=_load_what_draws)
+    drawing = threading.Thread(target=lambda: import_module("butfor.report.page").get_ready())
     if o.out is not None:
         drawing.start()  # while the search is at work
-    population = wiring.explained(labels, data, people, o, begun, watch)
+    population = labels.explain_all(
+        data.X_test,
+        data.y_test,
+        sensitive_features=groups,
+        cases=people,
+        towards=o.towards,
+        stop=wiring.stop_of(o, begun),
+        watch=watch,
+    )
     if o.strict:
         performance = population.performance
         wiring.refuse([performance.concern] if performance and performance.concern else [])
@@ -96,8 +105,9 @@ def audit(table: str, **options: Any) -> int:
     settings = wiring.settings_again(table, o, labels)
     more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
     if o.compare_ridge and not population.interrupted:
-        X, y, groups = data.X_test, data.y_test, data.groups["test"].iloc[people] if data.groups else None
-        more["ridge"] = labels.compare_with_ridge(X.iloc[people], y.iloc[people], sensitive_features=groups)
+        theirs = None if groups is None else groups.iloc[people]
+        X, y = data.X_test.iloc[people], data.y_test.iloc[people]
+        more["ridge"] = labels.compare_with_ridge(X, y, sensitive_features=theirs)
     population = population.with_run(**more)
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
@@ -130,12 +140,6 @@ def audit(table: str, **options: Any) -> int:
     if o.out is not None and not o.quiet:
         say(f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True)
     return 130 if population.interrupted else 0
-
-
-def _load_what_draws() -> None:
-    from butfor.report.page import get_ready
-
-    get_ready()
 
 
 @command("standard")

@@ -26,7 +26,7 @@ from butfor.result.population import Population
 from butfor.result.record import brief
 from butfor.result.verdict import Verdict
 from butfor.standard.compare import attributes_of, compare
-from butfor.tasks.select import Review, Rows, make_review
+from butfor.tasks.tasks import Review, Rows, make_review
 
 FIGURES = ("sha256", "training_rows", "set_aside", "validated", "weighted")
 """What a record says of its data beyond where it came from."""

@@ -38,7 +38,7 @@ from butfor.validate import as_labels, as_table, as_weights, training_table
 if TYPE_CHECKING:
     from butfor.run.labels import Values
     from butfor.standard.groups import Standards
-    from butfor.tasks.select import Review
+    from butfor.tasks.tasks import Review
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """What `searching` leaves as it is."""
