@@ -136,12 +136,12 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
         say("With --out FOLDER the corrections are made and the model is trained anew.")
         return
     given = None if model is None else model_named(model)
-    after = close_review(audit, outcome, out, given, ConsoleWatcher())
-    reviewed = after.population.reviewed
+    after, tables = close_review(audit, outcome, out, given, ConsoleWatcher())
+    reviewed = after.reviewed
     assert reviewed is not None
     for line in (reviewed.sentence, *reviewed.lines):
         say(line)
-    written = write_after(after, out)
+    written = write_after(after, tables, out)
     say(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
 
