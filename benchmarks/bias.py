@@ -57,7 +57,7 @@ from butfor.learn.learners import as_learner
 from butfor.learn.named import model_named
 from butfor.learn.protocols import FlipSet, Learner, Table, Training
 from butfor.machine import available_cores, single_threaded
-from butfor.run.value import Values, effects, valued
+from butfor.run.labels import Values, effects, valued
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor.data.check import check_table as check_table
     from butfor.encode import TableEncoder as TableEncoder
     from butfor.learn.dask_engine import DaskEngine as DaskEngine
-    from butfor.learn.estimators import PartitionEnsemble as PartitionEnsemble
-    from butfor.learn.estimators import ThresholdedRegressor as ThresholdedRegressor
     from butfor.learn.joblib_engine import JoblibEngine as JoblibEngine
+    from butfor.learn.partition import PartitionEnsemble as PartitionEnsemble
     from butfor.learn.protocols import Engine as Engine
     from butfor.learn.protocols import Learner as Learner
     from butfor.learn.protocols import Model as Model
     from butfor.learn.protocols import Table as Table
     from butfor.learn.protocols import Training as Training
+    from butfor.learn.thresholded import ThresholdedRegressor as ThresholdedRegressor
     from butfor.mlp.fused import FusedEngine as FusedEngine
     from butfor.mlp.mlp import MLP as MLP
     from butfor.mlp.stacked import StackedEngine as StackedEngine
@@ -48,45 +48,37 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
 
 _MODULES = ("errors", "rank", "rules", "search", "standard")
 _HOMES = {
-    "LabelAudit": "audit",
-    "DATASETS": "data",
-    "load_dataset": "data",
-    "check_table": "data.check",
-    "TableEncoder": "encode",
-    "DaskEngine": "learn.dask_engine",
-    "JoblibEngine": "learn.joblib_engine",
-    "PartitionEnsemble": "learn.estimators",
-    "Engine": "learn.protocols",
-    "Learner": "learn.protocols",
-    "Model": "learn.protocols",
-    "Table": "learn.protocols",
-    "Training": "learn.protocols",
-    "ThresholdedRegressor": "learn.estimators",
-    "FusedEngine": "mlp.fused",
-    "MLP": "mlp.mlp",
-    "StackedEngine": "mlp.stacked",
-    "Ranking": "rank",
-    "Population": "result.population",
-    "Verdict": "result.verdict",
-    "replay": "review.replay",
-    "GuidedSearch": "search",
-    "SolidSearch": "search",
-    "Strategy": "search",
-    "Standards": "standard.groups",
-    "compare_standards": "standard.compare",
-    "max_retrainings": "stopping",
-    "max_seconds": "stopping",
+    "audit": ("LabelAudit",),
+    "data": ("DATASETS", "load_dataset"),
+    "data.check": ("check_table",),
+    "encode": ("TableEncoder",),
+    "learn.dask_engine": ("DaskEngine",),
+    "learn.joblib_engine": ("JoblibEngine",),
+    "learn.estimators": ("PartitionEnsemble", "ThresholdedRegressor"),
+    "learn.protocols": ("Engine", "Learner", "Model", "Table", "Training"),
+    "mlp.fused": ("FusedEngine",),
+    "mlp.mlp": ("MLP",),
+    "mlp.stacked": ("StackedEngine",),
+    "rank": ("Ranking",),
+    "result.population": ("Population",),
+    "result.verdict": ("Verdict",),
+    "review.replay": ("replay",),
+    "search": ("GuidedSearch", "SolidSearch", "Strategy"),
+    "standard.groups": ("Standards",),
+    "standard.compare": ("compare_standards",),
+    "stopping": ("max_retrainings", "max_seconds"),
 }
-__all__ = [*_MODULES, *_HOMES]
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = [*_MODULES, *_HOME]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"butfor.{name}")
-    if name in _HOMES:
+    if name in _HOME:
         from butfor.machine import load
 
-        return load(f"butfor.{_HOMES[name]}:{name}")
+        return load(f"butfor.{_HOME[name]}:{name}")
     raise AttributeError(f"module 'butfor' has no attribute '{name}'")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -12,28 +12,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.sensitive import Sensitive
-from butfor.errors import SettingError, TableError
-from butfor.learn.ensemble import fresh_seeds
-from butfor.learn.protocols import Engine, Floats, Learner, Model, Table
+from butfor.errors import SettingError, TableError, listed
+from butfor.learn.protocols import Engine
 from butfor.machine import single_threaded
 from butfor.progress import Watcher
 from butfor.provenance import data_hash
 from butfor.result.labels import MOST_RECORDED, TO_REVIEW, ClosedGap, LabelValue, OneStandard, Reviewed
 from butfor.result.population import Population
 from butfor.result.record import plain
-from butfor.run.flip_together import BY, Together, close_gap, one_standard
-from butfor.run.value import Values, effects, knowing, valued
+from butfor.run.fitted import FittedAudit
+from butfor.run.labels import BY, Together, Values, close_gap, effects, knowing, one_standard, valued
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.standard.compare import attributes_of, compare
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.stopping import Stop
-from butfor.validate import as_table, like_training
+from butfor.validate import as_labels, as_table, like_training
 
 if TYPE_CHECKING:
     from butfor.tasks.answers import Outcome
-    from butfor.tasks.select import Review
+    from butfor.tasks.tasks import Review
 
 SHUFFLES = 99
 STANDARDS_SHARE = 0.2
@@ -41,49 +39,8 @@ STANDARDS_SHARE = 0.2
 CORRECTED = "a review that corrected its labels"
 
 
-class FollowUp:
-    """The part of a `LabelAudit` that asks about labels and groups. What is computed once is kept until the next fit.
-
-    `answered_` and `corrected_`: positions of labels that were reviewed, and of those that were corrected; `review_`:
-    the tasks handed out last."""
-
-    answered_: frozenset[int]
-    corrected_: tuple[int, ...]
-    review_: Review | None
-    _standards: Standards | None
-    _values: Values | None
-
-    # what `LabelAudit` brings
-    table_: Table
-    learner_: Learner
-    model_: Model
-    sensitive_: Sensitive
-    classes_: NDArray[Any]
-    label_names_: tuple[str, ...]
-    sides_: tuple[str, str]
-    adverse_: int | None
-    seeded_: bool
-    members: int | None
-    members_: int
-    origin_: dict[str, Any]
-    data_hash_: str
-    training_logits_: Floats
-    training_decisions_: NDArray[np.int64]
-    fresh_seeds: int
-    n_jobs: int | None
-    random_state: int
-    _check_fitted: Callable[[], None]
-    _situation: Callable[[pd.DataFrame, NDArray[np.object_]], Situation]
-    _engine: Callable[[Watcher], Any]
-    _train: Callable[[Watcher], None]
-    _truth: Callable[[pd.DataFrame, Any], NDArray[np.int64] | None]
-    _draw_line: Callable[[NDArray[np.bool_]], None]
-    _choose_search: Callable[[], None]
-
-    def _forget(self) -> None:
-        """Nothing is known yet of these labels."""
-        self.answered_, self.corrected_, self.review_ = frozenset(), (), None
-        self._standards = self._values = None
+class FollowUp(FittedAudit):
+    """The part of a `LabelAudit` that asks about labels and groups; what is computed is kept until the next fit."""
 
     # --- standards ----------------------------------------------------------------------------------
 
@@ -91,25 +48,41 @@ class FollowUp:
     def standard_(self) -> Standards:
         """Each group's labels beside the standard of the others; computed when it is first asked for."""
         self._check_fitted()
-        self._adverse()
-        if self._standards is None or not self._standards.shuffles:
-            self._standards = standards_of(self)
-        return self._standards
+        return self._compare()
 
     @property
     def doubt_(self) -> NDArray[np.float64]:
         """Per training row, the probability of the other label by the standard of the other groups."""
         self._check_fitted()
-        if self.table_.many:
-            self._adverse()
-        if self._standards is None:
-            self._standards = standards_of(self, shuffles=0)
-        return self._standards.doubt
+        return self._compare(shuffles=0).doubt
 
-    def _adverse(self) -> int:
+    def _compare(
+        self, shuffles: int = SHUFFLES, seconds: float | None = None, watch: Watcher | None = None
+    ) -> Standards:
+        """The training rows, group by group beside the others' standard, with shuffles where some are wanted. Doubt
+        about one of two labels is the same whichever is the adverse one; where none is named, the first counts as
+        such."""
+        if shuffles or self.table_.many:
+            self._require_adverse()
+        if self._standards is None or (shuffles and not self._standards.shuffles):
+            adverse, table, sides = self.adverse_ or 0, self.table_, self.sides_
+            self._standards = compare(
+                table.X,
+                table.zero_one.astype(np.int64) != adverse,
+                attributes_of(self.sensitive_, table.X),
+                names=(sides[adverse], sides[1 - adverse]),
+                shuffles=shuffles,
+                weight=table.weight,
+                n_jobs=self.n_jobs,
+                random_state=self.random_state,
+                seconds=seconds,
+                watch=watch,
+            )
+        return self._standards
+
+    def _require_adverse(self) -> None:
         if self.adverse_ is None:
             raise SettingError("Which label would people rather not have? Name it: fit(X, y, adverse=…).")
-        return self.adverse_
 
     def _compared(self, watch: Watcher, stop: Stop | None, alone: bool) -> Standards | None:
         """The comparison of standards, where groups can be compared. Of a person `alone`, and where no adverse label is
@@ -118,11 +91,8 @@ class FollowUp:
         if self.adverse_ is None and (alone or self.table_.many):
             return None
         seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
-        shuffles = 0 if alone or self.adverse_ is None else SHUFFLES
-        found = self._standards
         try:
-            if found is None or (shuffles and not found.shuffles):
-                found = standards_of(self, shuffles, seconds, watch)
+            found = self._compare(0 if alone or self.adverse_ is None else SHUFFLES, seconds, watch)
         except (TableError, SettingError) as error:
             if self.adverse_ is not None:
                 watch.note(f"Note: standards are not compared. {error}")
@@ -135,51 +105,79 @@ class FollowUp:
     ) -> list[OneStandard]:
         """For every group that falls short of the others' standard by more than chance: who of X is decided otherwise
         once as many of its doubted adverse labels are flipped, and what fresh seeds say of it."""
-        self._check_fitted()
         standards, watch = self.standard_, watch or Watcher()
         with watch, single_threaded():
             return one_standard(standards, self._asking(X, y, sensitive_features, watch))
+
+    # --- people -------------------------------------------------------------------------------------
+
+    def _people(
+        self, X: Any, y: Any = None, sensitive_features: Any = None
+    ) -> tuple[Situation, NDArray[np.int64] | None]:
+        """The people of a table and, where they are known, their own labels by number."""
+        self._check_fitted()
+        X, truth = as_table(X), None
+        if y is not None:
+            labels = as_labels(X, y)
+            unknown = set(labels.unique()) - set(self.classes_)
+            if unknown:
+                raise TableError(f"The labels of these people hold {listed(unknown)}, which no training label is.")
+            truth = np.searchsorted(self.classes_, labels.to_numpy().astype(self.classes_.dtype))
+        X = like_training(X, self.table_.X)
+        return self._situation(X, self.sensitive_.of_people(X, sensitive_features)), truth
+
+    def _situation(self, people: pd.DataFrame, groups: NDArray[np.object_]) -> Situation:
+        return Situation(
+            model=self.model_,
+            table=self.table_,
+            people=people,
+            sensitive=self.sensitive_,
+            groups=groups,
+            label_names=self.label_names_,
+            training_decisions=self.training_decisions_,
+            doubts=lambda: self.doubt_,
+        )
 
     def _asking(
         self, X: Any, y: Any, sensitive_features: Any, watch: Watcher, outcome: Outcome | None = None
     ) -> Together:
         """Flip sets to be tried on the people X; of more than two labels, a review says which ones flips give."""
-        X = as_table(X)
-        truth = self._truth(X, y)
-        X = like_training(X, self.table_.X)
-        everyone = self._situation(X, self.sensitive_.of_people(X, sensitive_features))
+        everyone, truth = self._people(X, y, sensitive_features)
         table, question = self.table_, self.table_.question
         if outcome is not None and question is not None:
             new = question.new.copy()
             new[list(outcome.corrected)] = self._codes(outcome)
             table = table.under(replace(question, new=new))
-        trainer = Trainer(self._engine(watch), self.learner_, table, X, n_jobs=self.n_jobs, watch=watch)
+        trainer = Trainer(self._engine(watch), self.learner_, table, everyone.people, n_jobs=self.n_jobs, watch=watch)
         return self._together(everyone, truth, trainer)
 
-    def _together(self, everyone: Situation, truth: Any, trainer: Trainer) -> Together:
-        seeds = fresh_seeds(self.learner_, self.fresh_seeds) if self.seeded_ else []
+    def _together(self, everyone: Situation, truth: NDArray[np.int64] | None, trainer: Trainer) -> Together:
         favourable = 1 if self.adverse_ is None else 1 - self.adverse_
-        return Together(everyone, truth, trainer, seeds, self.seeded_, favourable)
+        return Together(everyone, truth, trainer, self.seeds_, self.seeded_, favourable)
+
+    # --- what a review is worth ---------------------------------------------------------------------
 
     def _about_labels(
-        self, engine: Engine, watch: Watcher, everyone: Situation, truth: Any, trainer: Trainer | None
+        self,
+        engine: Engine,
+        watch: Watcher,
+        everyone: Situation,
+        truth: NDArray[np.int64] | None,
+        trainer: Trainer | None,
     ) -> dict[str, Any]:
-        """One standard for all, and the value of reviews; as far as it is not stopped. `trainer` asks about everyone,
+        """The value of reviews, and one standard for all; as far as it is not stopped. `trainer` asks about everyone,
         where there is one."""
-        found: dict[str, Any] = {}
         if self._standards is None:
-            return found
+            return {}
         try:
             watch.phase("the value of reviews")
             self._value(everyone.people, everyone.groups, engine)
             if self._standards.shuffles:
                 trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, watch=watch)
-                found["one_standard"] = one_standard(self._standards, self._together(everyone, truth, trainer))
+                return {"one_standard": one_standard(self._standards, self._together(everyone, truth, trainer))}
         except KeyboardInterrupt:
             watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
-        return found
-
-    # --- what a review is worth ---------------------------------------------------------------------
+        return {}
 
     @property
     def review_value_(self) -> NDArray[np.floating[Any]]:
@@ -190,33 +188,28 @@ class FollowUp:
 
     def _valued(self) -> Values:
         self._check_fitted()
-        if self._values is None:
-            self._value(self.table_.X, self.sensitive_.values)
-        assert self._values is not None
-        return self._values
+        return self._values or self._value(self.table_.X, self.sensitive_.values)
 
-    def _value(self, X: pd.DataFrame, groups: NDArray[np.object_], engine: Any = None) -> None:
-        self.doubt_  # noqa: B018  computed now
-        assert self._standards is not None
-        ranking = knowing(self.model_)
+    def _value(self, X: pd.DataFrame, groups: NDArray[np.object_], engine: Engine | None = None) -> Values:
+        standards, ranking = self._compare(shuffles=0), knowing(self.model_)
         if engine is not None:
             ranking.train_on(engine)
         with single_threaded():
             effect = effects(self.model_, self.table_, self.sensitive_.values, X, groups, self.adverse_, ranking)
-        self._values = valued(self._standards, self.table_, effect, self.adverse_)
+        self._values = valued(standards, self.table_, effect, self.adverse_)
+        return self._values
 
-    def label_values(self, most: int = MOST_RECORDED) -> tuple[LabelValue, ...]:
+    def label_values(self) -> tuple[LabelValue, ...]:
         """The labels that are worth a review, the most valuable first, without those that were reviewed already."""
-        values = self._valued()
-        assert self._standards is not None
-        left = [int(at) for at in values.order if int(at) not in self.answered_][:most]
+        values, doubt = self._valued(), self.doubt_
+        left = [int(at) for at in values.order if int(at) not in self.answered_][:MOST_RECORDED]
         return tuple(
             LabelValue(
                 position=at,
                 row=plain(self.table_.X.index[at]),
                 group=plain(self.sensitive_.values[at]),
                 label=self.label_names_[self.table_.codes[at]],
-                doubt=round(float(self._standards.doubt[at]), 4),
+                doubt=round(float(doubt[at]), 4),
                 value=float(f"{values.value[at]:.4g}"),
                 wrong=None if values.wrong is None else round(float(values.wrong[at]), 4),
             )
@@ -253,12 +246,17 @@ class FollowUp:
     ) -> Review:
         """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. With a population
         the tasks know in how many people's flip sets each label is."""
-        from butfor.tasks.select import Rows, make_review
+        from butfor.tasks.tasks import Rows, make_review
 
-        values, table = self.label_values(), self.table_
-        protected, answered = self.sensitive_.columns, self.answered_
-        rows = Rows(table, self.sensitive_.values, self.doubt_, self.label_names_, protected, answered=answered)
-        self.review_ = make_review(values, rows, population, labels=labels, hide=hide, seed=random_state)
+        rows = Rows(
+            self.table_,
+            self.sensitive_.values,
+            self.doubt_,
+            self.label_names_,
+            self.sensitive_.columns,
+            answered=self.answered_,
+        )
+        self.review_ = make_review(self.label_values(), rows, population, labels=labels, hide=hide, seed=random_state)
         return self.review_
 
     def corrected(self, answers: Mapping[int, Any] | Outcome, watch: Watcher | None = None) -> Self:
@@ -309,6 +307,7 @@ class FollowUp:
             flipped = tried.flip(outcome.corrected)
         after = self.corrected(outcome, watch)
         after._value(tried.everyone.people, tried.everyone.groups)
+        now = [self.label_names_[after.table_.codes[at]] for at in after.corrected_]
         reviewed = Reviewed(
             favourable=self.sides_[tried.favourable],
             answered=tuple(sorted(after.answered_)),
@@ -318,9 +317,7 @@ class FollowUp:
             keystones=outcome.counts(decoys=False, keystones=True),
             unsure=len(outcome.unsure),
             expected=outcome.expected,
-            corrected_to=tuple(self.label_names_[after.table_.codes[at]] for at in after.corrected_)
-            if self.table_.many
-            else (),
+            corrected_to=tuple(now) if self.table_.many else (),
             before=tuple(before),
             after=tuple(after._groups_beside_the_others()),
             **flipped,
@@ -352,33 +349,10 @@ class FollowUp:
         point of each other: `by` "selection" or "true positive" rates. `groups`: which two, else those furthest apart.
         That the doubted labels do not suffice is an answer too. When the time of `stop` is up it ends as by Ctrl-C."""
         self._check_fitted()
-        self._adverse()
-        self.doubt_  # noqa: B018  computed now
-        assert self._standards is not None
-        watch = watch or Watcher()
+        self._require_adverse()
+        standards, watch = self._compare(shuffles=0), watch or Watcher()
         with watch, single_threaded():
             tried = self._asking(X, y, sensitive_features, watch)
             if stop is not None and stop.seconds is not None:
                 tried.trainer.stopper.set(time.monotonic() + stop.seconds)
-            order = self._valued().order
-            return close_gap([int(at) for at in order], self._standards, tried, by, groups, within)
-
-
-def standards_of(
-    audit: FollowUp, shuffles: int = SHUFFLES, seconds: float | None = None, watch: Watcher | None = None
-) -> Standards:
-    """The training rows of an audit, group by group beside the others' standard. Doubt is the same whichever label is
-    the adverse one; where none is named, the first counts as such."""
-    adverse, table, sides = audit.adverse_ or 0, audit.table_, audit.sides_
-    return compare(
-        table.X,
-        table.zero_one.astype(np.int64) != adverse,
-        attributes_of(audit.sensitive_, table.X),
-        names=(sides[adverse], sides[1 - adverse]),
-        shuffles=shuffles,
-        weight=table.weight,
-        n_jobs=audit.n_jobs,
-        random_state=audit.random_state,
-        seconds=seconds,
-        watch=watch,
-    )
+            return close_gap(self._valued().order.tolist(), standards, tried, by, groups, within)

@@ -24,7 +24,7 @@ from benchmarks.work import encoded, random_flip_sets
 from butfor.errors import EngineError, SettingError
 from butfor.mlp.recipe import Recipe
 from butfor.mlp.reference import train
-from butfor.run.conclude import Conclusions
+from butfor.run import conclude
 
 # One worker compiles for all tests that train by the fused engine.
 pytestmark = pytest.mark.xdist_group("fused")
@@ -303,13 +303,11 @@ def test_a_search_that_was_interrupted_is_no_measurement(monkeypatch, capsys):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_verdicts_are_drawn_up_ends_a_benchmark_too(monkeypatch, capsys, number):
-    drawn_up = Conclusions.verdicts
-
-    def pressed(self, cases):
+    def pressed(*given):
         os.kill(os.getpid(), number)
-        return drawn_up(self, cases)
+        return conclude.verdicts_of(*given)
 
-    monkeypatch.setattr(Conclusions, "verdicts", pressed)
+    monkeypatch.setattr("butfor.audit.verdicts_of", pressed)
     with pytest.raises(SystemExit) as end:
         run(lambda: models.main(["--datasets", "salary", "--people", "2", "--json"]))
     assert end.value.code == 130

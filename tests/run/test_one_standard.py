@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.errors import ReplayError, SettingError
-from butfor.follow_up import standards_of
 from butfor.progress import Watcher
 from butfor.report.page import person_page, population_page
 from butfor.result.labels import OneStandard
@@ -135,7 +134,7 @@ def test_fresh_seeds_say_how_far_to_believe_it():
 def test_a_difference_that_may_be_chance_flips_nothing():
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
-    found = standards_of(audit, shuffles=0)
+    found = audit.standard_
     by_chance = [replace(c, shuffled=(c.difference,) * 39) for c in found.comparisons]
     audit._standards = replace(found, comparisons=tuple(by_chance), shuffles=39)
     assert audit.standard_.of_group("b").missing > 20

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor import load_dataset
 from butfor.result.population import Population
-from butfor.run.value import knowing, wrongness
+from butfor.run.labels import knowing, wrongness
 from recorded import LABELS, PLANTED, TABLE
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from butfor.tasks.answers import read_answers
-from butfor.tasks.select import Task
+from butfor.tasks.tasks import Task
 from recorded import OTHER, answered, fill_in, key_of, run
 
 

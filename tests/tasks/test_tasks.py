@@ -10,7 +10,8 @@ import butfor
 from butfor import load_dataset
 from butfor.data.table import load_table
 from butfor.result.population import Population
-from butfor.tasks.select import matched, rows_of
+from butfor.review.rebuild import rows_of
+from butfor.tasks.tasks import matched
 from recorded import audited, changed, key_of, run
 
 

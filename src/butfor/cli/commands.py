@@ -5,24 +5,26 @@ from __future__ import annotations
 import json as json_module
 import threading
 import time
-from pathlib import Path
+from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
-from cloup import argument, command, option
+from cloup import argument, command, option, option_group
 
 from butfor import __version__
 from butfor.cli import printing, wiring
-from butfor.cli.config import written_config
-from butfor.cli.options import CONFIG, MODEL, OUTPUT, QUESTION, TABLE, AuditCommand
-from butfor.cli.review import gate, review
-from butfor.cli.standard import standard
+from butfor.cli.options import COLUMNS, CONFIG, FOLDER, MODEL, OUTPUT, QUESTION, TABLE, AuditCommand, written_config
+from butfor.cli.review import gate, replay, review
 from butfor.errors import OutputError, SettingError
 from butfor.terminal import one_line, say, shown_json
 
-FILE = click.Path(path_type=Path)
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from butfor.data import Dataset
+
 JSON = option("--json", is_flag=True, help="Print JSON, and nothing else.")
 
 
@@ -78,14 +80,22 @@ def audit(table: str, **options: Any) -> int:
     if o.strict:
         wiring.refuse(concerns_about(data.X_train, data.y_train, data.X_test))
     labels = wiring.fitted_audit(data, o, watch)
-    people = wiring.cases_in(o.cases, len(data.X_test))
+    people, groups = wiring.cases_in(o.cases, len(data.X_test)), wiring.groups_of(data, "test")
     if not o.quiet:
         for line in printing.introduction(data, labels, len(people)):
             watch.note(line)
-    drawing = threading.Thread(target=_load_what_draws)
+    drawing = threading.Thread(target=lambda: import_module("butfor.report.page").get_ready())
     if o.out is not None:
         drawing.start()  # while the search is at work
-    population = wiring.explained(labels, data, people, o, begun, watch)
+    population = labels.explain_all(
+        data.X_test,
+        data.y_test,
+        sensitive_features=groups,
+        cases=people,
+        towards=o.towards,
+        stop=wiring.stop_of(o, begun),
+        watch=watch,
+    )
     if o.strict:
         performance = population.performance
         wiring.refuse([performance.concern] if performance and performance.concern else [])
@@ -95,8 +105,9 @@ def audit(table: str, **options: Any) -> int:
     settings = wiring.settings_again(table, o, labels)
     more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
     if o.compare_ridge and not population.interrupted:
-        X, y, groups = data.X_test, data.y_test, data.groups["test"].iloc[people] if data.groups else None
-        more["ridge"] = labels.compare_with_ridge(X.iloc[people], y.iloc[people], sensitive_features=groups)
+        theirs = None if groups is None else groups.iloc[people]
+        X, y = data.X_test.iloc[people], data.y_test.iloc[people]
+        more["ridge"] = labels.compare_with_ridge(X, y, sensitive_features=theirs)
     population = population.with_run(**more)
     if population.interrupted:
         watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
@@ -131,10 +142,84 @@ def audit(table: str, **options: Any) -> int:
     return 130 if population.interrupted else 0
 
 
-def _load_what_draws() -> None:
-    from butfor.report.page import get_ready
+@command("standard")
+@argument("table")
+@option_group("Table", *COLUMNS)
+@option_group(
+    "Question",
+    option("--adverse", help="The label that people would rather not have, or several (a,b)."),
+    option("--shuffles", type=int, default=99, show_default=True, help="Tables with the protected attribute shuffled."),
+    option("--model", help="The standard: a classifier of yours, package.module:name. Default: the mean of two."),
+    option("--n-jobs", type=int, help="Tables at a time. Default: one per core."),
+    option("--random-state", type=int, default=0, show_default=True, help="Seed of the shuffles."),
+)
+@option_group(
+    "Output",
+    option("--out", type=FOLDER, help="Write the page, labels.csv and standard.json into this folder."),
+    CONFIG,
+    option("--json", is_flag=True, help="Print JSON, and nothing else."),
+    option("--quiet", is_flag=True, help="No progress."),
+)
+def standard(table: str, **options: Any) -> int:
+    """Are the labels of a group in TABLE what a model of the other groups' rows would have given?
 
-    get_ready()
+    \b
+    butfor standard loans.csv --label approved --adverse no --sensitive race
+    butfor standard loans.csv --label approved --adverse no --sensitive race,sex --out standards/
+
+    All rows of TABLE are compared; no model of yours is needed. Every label gets its doubt: the probability, by the
+    others' standard, of the other label.
+    """
+    from butfor.files import make_folder, save_table, save_text
+    from butfor.learn.named import model_named
+    from butfor.progress import ConsoleWatcher, Watcher
+    from butfor.report.page import standard_page
+    from butfor.standard import ASSUMPTION, compare_standards
+
+    o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "positive", "split_seed", "keep")))
+    if o.out is not None:
+        make_folder(o.out)
+    watch = Watcher() if o.quiet or o.json else ConsoleWatcher()
+    data = wiring.load(table, o, watch.note)
+    X, y, groups = _all_rows(data)
+    found = compare_standards(
+        X,
+        y,
+        sensitive_features=groups,
+        sensitive_bands=wiring.bands_in(o.bands),
+        adverse=wiring.adverse_labels(data, o.adverse),
+        standard=None if o.model is None else model_named(o.model),
+        shuffles=o.shuffles,
+        n_jobs=o.n_jobs,
+        random_state=o.random_state,
+        watch=watch,
+    )
+    text = json_module.dumps(found.to_dict(), indent=1, ensure_ascii=False)
+    if o.out is not None:
+        save_text(o.out / "standard.json", text)
+        save_table(o.out / "labels.csv", found.to_frame().rename_axis("row"))
+        save_text(o.out / "standard.html", standard_page(found, data.name))
+    if o.json:
+        say(shown_json(text))
+    else:
+        for line in (found.answer, *found.sentences(), ASSUMPTION):
+            say(one_line(line))
+        if found.interrupted:
+            say(f"Stopped after {found.shuffles} of {o.shuffles} shuffles.", err=True)
+        if o.out is not None and not o.quiet:
+            say(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
+    return 130 if found.interrupted else 0
+
+
+def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any]:
+    """The whole table: what an audit splits; its labels by name; and its protected attribute."""
+    import pandas as pd
+
+    X = pd.concat([data.X_train, data.X_val, data.X_test])
+    y = pd.concat([data.y_train, data.y_val, data.y_test]).map(dict(enumerate(data.label_names)))
+    order = X.index.argsort() if X.index.is_unique and X.index.inferred_type == "integer" else slice(None)
+    groups = data.sensitive if data.groups is None else pd.concat(list(data.groups.values())).iloc[order]
+    return X.iloc[order], y.iloc[order], groups
 
 
 @command("check-table")
@@ -179,40 +264,6 @@ def _shares(data: Any) -> str:
     labels = list(enumerate(data.label_names))
     said = [f"{100 * shares.get(number, 0):.0f} % are labelled '{name}'" for number, name in labels[len(labels) == 2 :]]
     return ", ".join(said)
-
-
-@command()
-@argument("file", type=FILE)
-@option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
-@option("--data", type=click.Path(), help="Where the table lies now; it must have the same training rows.")
-@option("--test", type=click.Path(), help="Where the file of the people lies now, for a record that has one.")
-@option("--validation", type=click.Path(), help="Where the file of the validation rows lies now, likewise.")
-@option("--fresh-seeds", is_flag=True, help="Train every find's fresh seeds again too, and count them.")
-def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | None) -> int:
-    """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare: rows, labels,
-    groups, rules, proofs and logits with the table and the model, and the whole file with its checksum.
-
-    Exit code 1 if anything disagrees."""
-    from butfor.learn.named import model_named
-    from butfor.result.schema import read_record
-    from butfor.result.verdict import Verdict
-    from butfor.review.replay import replay_all
-    from butfor.run.reload import elsewhere
-
-    opened = read_record(file, changed=True)
-    given = None if model is None else model_named(model)
-    run = elsewhere(opened.run, **places)
-    people = [Verdict.of(person, run) for person in opened.people]
-    agree: dict[bool, list[bool]] = {True: [], False: []}
-    for person, outcome in zip(people, replay_all(people, model=given, fresh=fresh_seeds), strict=True):
-        agree[person.found].append(outcome.agrees)
-        if person.found or not outcome.agrees:
-            say(outcome.sentence)
-    say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
-    if agree[False]:
-        say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree, as far as no search is needed.")
-    say(opened.seal)
-    return 0 if all(agree[True] + agree[False]) and opened.sealed else 1
 
 
 @command()

@@ -65,7 +65,7 @@ def write_files(
 ) -> list[str]:
     """The record, the page, a row per person (with what is kept of the test rows), the keystones, every label with what
     a review of it is worth, and the settings."""
-    from butfor.cli.config import FILE
+    from butfor.cli.options import SETTINGS
     from butfor.files import make_folder, save_table, save_text
 
     make_folder(folder)
@@ -80,8 +80,8 @@ def write_files(
     if valued:
         save_table(folder / "labels.csv", labels.review_frame(population).rename_axis("row"))
     result.to_html(folder / "report.html")
-    save_text(folder / FILE, config)
-    return ["audit.json", "people.csv", "keystones.csv", *valued, "report.html", FILE]
+    save_text(folder / SETTINGS, config)
+    return ["audit.json", "people.csv", "keystones.csv", *valued, "report.html", SETTINGS]
 
 
 def write_pdf(page: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""`butfor review` and `butfor gate`: what follows an audit."""
+"""`butfor replay`, `butfor review` and `butfor gate`: what follows an audit."""
 
 from __future__ import annotations
 
@@ -16,6 +16,40 @@ if TYPE_CHECKING:
     from butfor.result.population import Population
 
 FILE = click.Path(path_type=Path)
+
+
+@command()
+@argument("file", type=FILE)
+@option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
+@option("--data", type=click.Path(), help="Where the table lies now; it must have the same training rows.")
+@option("--test", type=click.Path(), help="Where the file of the people lies now, for a record that has one.")
+@option("--validation", type=click.Path(), help="Where the file of the validation rows lies now, likewise.")
+@option("--fresh-seeds", is_flag=True, help="Train every find's fresh seeds again too, and count them.")
+def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | None) -> int:
+    """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare: rows, labels,
+    groups, rules, proofs and logits with the table and the model, and the whole file with its checksum.
+
+    Exit code 1 if anything disagrees."""
+    from butfor.learn.named import model_named
+    from butfor.result.schema import read_record
+    from butfor.result.verdict import Verdict
+    from butfor.review.rebuild import elsewhere
+    from butfor.review.replay import replay_all
+
+    opened = read_record(file, changed=True)
+    given = None if model is None else model_named(model)
+    run = elsewhere(opened.run, **places)
+    people = [Verdict.of(person, run) for person in opened.people]
+    agree: dict[bool, list[bool]] = {True: [], False: []}
+    for person, outcome in zip(people, replay_all(people, model=given, fresh=fresh_seeds), strict=True):
+        agree[person.found].append(outcome.agrees)
+        if person.found or not outcome.agrees:
+            say(outcome.sentence)
+    say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
+    if agree[False]:
+        say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree, as far as no search is needed.")
+    say(opened.seal)
+    return 0 if all(agree[True] + agree[False]) and opened.sealed else 1
 
 
 @command()
@@ -68,8 +102,8 @@ def _hand_out(
     random_state: int | None,
 ) -> None:
     from butfor.result.labels import TO_REVIEW
-    from butfor.tasks.select import review_of
-    from butfor.tasks.write import write_review
+    from butfor.review.rebuild import review_of
+    from butfor.tasks.tasks import write_review
 
     most = min(TO_REVIEW, len(audit.labels)) if labels is None else labels
     made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
@@ -91,7 +125,7 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
     from butfor.result.record import checksum
     from butfor.review.close import close_review, write_after
     from butfor.tasks.answers import read_answers
-    from butfor.tasks.write import key_for, read_key
+    from butfor.tasks.tasks import key_for, read_key
 
     tasks = read_key(key or key_for(answers), checksum(audit.to_dict()))
     outcome = read_answers(answers, tasks, [str(name) for name in audit.run["label_names"]])
@@ -102,12 +136,12 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
         say("With --out FOLDER the corrections are made and the model is trained anew.")
         return
     given = None if model is None else model_named(model)
-    after = close_review(audit, outcome, out, given, ConsoleWatcher())
-    reviewed = after.population.reviewed
+    after, tables = close_review(audit, outcome, out, given, ConsoleWatcher())
+    reviewed = after.reviewed
     assert reviewed is not None
     for line in (reviewed.sentence, *reviewed.lines):
         say(line)
-    written = write_after(after, out)
+    written = write_after(after, tables, out)
     say(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
 

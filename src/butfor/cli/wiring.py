@@ -52,9 +52,11 @@ def load(table: str, o: SimpleNamespace, note: Any) -> Dataset:
     )
 
 
-def groups_of(data: Dataset) -> Any:
-    """The protected column, or the values beside rows that do not have it."""
-    return data.sensitive if data.groups is None else data.groups["train"]
+def groups_of(data: Dataset, part: str = "train") -> Any:
+    """The protected attribute of rows that do not have it among their columns; of training rows that do, its column."""
+    if data.groups is not None:
+        return data.groups[part]
+    return data.sensitive if part == "train" else None
 
 
 def refuse(concerns: Sequence[object]) -> None:
@@ -103,21 +105,6 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudi
     return labels
 
 
-def explained(
-    labels: LabelAudit, data: Dataset, people: list[int], o: SimpleNamespace, begun: float, watch: Watcher
-) -> Population:
-    """The verdicts. Reading the table and training the model count as part of --max-seconds."""
-    return labels.explain_all(
-        data.X_test,
-        data.y_test,
-        sensitive_features=data.groups["test"] if data.groups else None,
-        cases=people,
-        towards=o.towards,
-        watch=watch,
-        stop=_stop(o, time.monotonic() - begun),
-    )
-
-
 def closed_gap(
     labels: LabelAudit, data: Dataset, population: Population, o: SimpleNamespace, begun: float, watch: Watcher
 ) -> dict[str, Any]:
@@ -126,12 +113,11 @@ def closed_gap(
     from butfor.stopping import Stop, TimeIsUp
 
     left = math.inf if o.max_seconds is None else seconds_in(o.max_seconds) - (time.monotonic() - begun)
-    groups, by = data.groups["test"] if data.groups else None, o.close_gap.replace("-", " ")
-    how: dict[str, Any] = {"by": by, "sensitive_features": groups, "stop": Stop(seconds=left), "watch": watch}
+    asked = {"by": o.close_gap.replace("-", " "), "sensitive_features": groups_of(data, "test")}
     try:
         if left <= 0 or population.run["out_of_time"]:
             raise TimeIsUp
-        return {"close_gap": labels.close_gap(data.X_test, data.y_test, **how)}
+        return {"close_gap": labels.close_gap(data.X_test, data.y_test, **asked, stop=Stop(left), watch=watch)}
     except TimeIsUp:
         why = "The time allowed was up."
     except KeyboardInterrupt:
@@ -156,15 +142,15 @@ def _engine(o: SimpleNamespace) -> Iterator[Any]:
         yield o.engine
 
 
-def _stop(o: SimpleNamespace, spent: float) -> Stop:
-    """When the search is to end; a tenth of --max-seconds is left for it in any case."""
-    from butfor.stopping import Stop, max_retrainings, max_seconds
+def stop_of(o: SimpleNamespace, begun: float) -> Stop | None:
+    """When the search is to end. Reading the table and training the model count as part of --max-seconds, but a tenth
+    of it is left for the search in any case."""
+    from butfor.run.parts import left_of
+    from butfor.stopping import Stop, max_retrainings
 
-    stop = Stop()
-    if o.max_seconds is not None:
-        seconds = seconds_in(o.max_seconds)
-        stop |= max_seconds(max(seconds / 10, seconds - spent))
-    return stop if o.max_retrainings is None else stop | max_retrainings(o.max_retrainings)
+    stop = Stop(None if o.max_seconds is None else seconds_in(o.max_seconds))
+    stop = stop if o.max_retrainings is None else stop | max_retrainings(o.max_retrainings)
+    return left_of(stop, time.monotonic() - begun)
 
 
 def _model(data: Dataset, o: SimpleNamespace) -> Any:
@@ -192,11 +178,8 @@ def _encoder(data: Dataset, o: SimpleNamespace, model: Any) -> Any:
     from butfor import TableEncoder
     from butfor.learn.named import MODELS
 
-    how = {
-        "missing": "refuse" if o.missing == "refuse" else "own",
-        "unknown": o.unknown,
-        "max_categories": o.max_categories,
-    }
+    missing = "refuse" if o.missing == "refuse" else "own"
+    how = {"missing": missing, "unknown": o.unknown, "max_categories": o.max_categories}
     if o.model == "mlp":
         return TableEncoder(o.encoding or ("embed" if data.licence else "onehot"), data.setup.numeric, **how)
     # One of scikit-learn's that takes no missing values would refuse a table of nothing but numbers for them.
@@ -222,20 +205,21 @@ def adverse_labels(data: Dataset, given: str | None) -> list[str]:
         return [data.adverse]
     if given is None:
         raise SettingError(f"Say with --adverse which label people would rather not have: {listed(data.label_names)}.")
-    try:
-        return [label_named(data, given, "--adverse")]
-    except SettingError:
-        if "," not in given:
-            raise
-    return [label_named(data, each.strip(), "--adverse") for each in given.split(",")]
+    known = _labels_by_name(data)
+    several = [given] if given in known else [each.strip() for each in given.split(",")]
+    return [label_named(data, each, "--adverse") for each in several]
 
 
 def label_named(data: Dataset, given: str, option: str) -> str:
     """A label, from its name or its value."""
-    names = [*data.label_names, *(name.rpartition(" = ")[2] for name in data.label_names)]
-    if given not in names:
+    known = _labels_by_name(data)
+    if given not in known:
         raise SettingError(f"{option} '{given}' is not a decision; the labels are {listed(data.label_names)}.")
-    return data.label_names[names.index(given) % len(data.label_names)]
+    return known[given]
+
+
+def _labels_by_name(data: Dataset) -> dict[str, str]:
+    return {name.rpartition(" = ")[2]: name for name in data.label_names} | {name: name for name in data.label_names}
 
 
 def _strategy(o: SimpleNamespace) -> Any:

@@ -17,7 +17,6 @@ from butfor.errors import LearnerError, SettingError
 from butfor.learn.protocols import (
     MEMBERS,
     Bound,
-    BoundFunction,
     Engine,
     FlipSet,
     Floats,
@@ -204,7 +203,7 @@ class NetworkEngine(Engine):
             seeds = [recipe.seed if training.seed is None else training.seed for training in trainings]
             return self.fit_many(recipe, rows, flip_sets, asked, progress, seeds, weights=False).answers
 
-        return BoundFunction(answers)
+        return Bound(answers)
 
 
 def check_work(rows: Rows, flip_sets: Sequence[FlipSet], people: Floats) -> None:

@@ -35,7 +35,7 @@ from butfor.files import make_folder, on_disk, save_text
 from butfor.learn.question import decides_one
 from butfor.report import charts, overview, summary
 from butfor.report.groups import rate, standards
-from butfor.report.text import LONGEST, plural, short, shown
+from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST, SOLID
 from butfor.result.population import Population
 from butfor.result.record import sides, signed, written
@@ -81,12 +81,6 @@ def population_fragment(population: Population) -> str:
     """The short form of many for notebooks."""
     s = overview.overview(population) | {"groups": overview.groups_of(population)}
     return render("fragment.html", kind="population", v=population, s=s)
-
-
-def audit_fragment(headline: str, facts: Sequence[tuple[str, Any]], hint: str) -> str:
-    """An audit's settings for notebooks."""
-    v = {"sentence": short(headline, LONGEST)}
-    return render("fragment.html", kind="audit", v=v, facts=[(n, shown(value)) for n, value in facts], hint=hint)
 
 
 def population_page(population: Population, folder: str = "") -> str:

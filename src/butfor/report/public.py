@@ -77,6 +77,9 @@ class Public:
             "run": {name: p.run[name] for name in p.run if name in KEPT} | {"data": data},
         }
 
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
+
     def write(self, directory: Path) -> list[str]:
         """Both files into the directory; their names."""
         make_folder(directory)
@@ -84,7 +87,7 @@ class Public:
         heads = [str(column).replace("_", " ").capitalize() for column in groups]
         rows, run = list(groups.itertuples(index=False)), record["run"]
         page = render("public.html", title="Label audit", s=record, run=run, heads=heads, rows=rows, few=FEW)
-        save_text(directory / "audit.json", json.dumps(record, indent=1, ensure_ascii=False))
+        save_text(directory / "audit.json", self.to_json())
         save_text(directory / "report.html", page)
         return ["audit.json", "report.html"]
 

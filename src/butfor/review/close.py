@@ -9,7 +9,6 @@ after/labels.csv        every label's doubt and value on the corrected table
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +17,21 @@ import pandas as pd
 from butfor.files import make_folder, save_table, save_text
 from butfor.progress import Watcher
 from butfor.result.population import Population
-from butfor.review.rebuild import audit_of
-from butfor.run.reload import loaded
+from butfor.review.rebuild import audit_of, loaded
 from butfor.tasks.answers import Outcome
-
-
-@dataclass(frozen=True, eq=False)
-class After:
-    """`population` has nobody: it is the record of the corrected table, `reviewed` what the review changed."""
-
-    population: Population
-    corrected: pd.Series
-    corrections: pd.DataFrame
-    labels: pd.DataFrame
 
 
 def close_review(
     audit: Population, outcome: Outcome, folder: Path, model: Any = None, watch: Watcher | None = None
-) -> After:
-    """Make the corrections in the table that an audit's record names, and ask about its test rows again. The folder for
-    the files is made once the table is there, before anything is trained."""
-    training, _, data = loaded(audit.run)
+) -> tuple[Population, dict[str, pd.DataFrame]]:
+    """Make the corrections in the table that an audit's record names, and ask about its test rows again: the record of
+    the corrected table, about nobody, with what was `reviewed`; and tables, by the names of their files. The folder is
+    made once the table is there, before anything is trained."""
+    training, data = loaded(audit.run)
     make_folder(folder)
-    again = audit_of(audit.run, training, data, model, watch)
-    groups = data.groups["test"] if data.groups else None
-    before = audit.standards or None
+    settings = {"fresh_seeds": audit.run["fresh_seeds"], "random_state": audit.run.get("random_state", 0)}
+    again = audit_of(audit.run, training, data, model, watch=watch, **settings)
+    groups, before = data.groups["test"] if data.groups else None, audit.standards or None
     reviewed, after = again.after_review(
         outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, watch=watch
     )
@@ -50,21 +39,20 @@ def close_review(
     run = audit.run | {"reviewed": reviewed, "standard": standard, "one_standard": None, "close_gap": None}
     names = [after.label_names_[label] for label in after.table_.codes]
     label = str(audit.run["data"].get("label") or "label")
-    return After(
-        Population([], run, labels=after.label_values()),
-        pd.Series(names, index=after.table_.X.index.rename("row"), name=label),
-        outcome.corrections(),
-        after.review_frame(),
-    )
+    tables = {
+        "corrected.csv": pd.DataFrame({label: names}, index=after.table_.X.index.rename("row")),
+        "corrections.csv": outcome.corrections().set_index("row"),
+        "labels.csv": after.review_frame().rename_axis("row"),
+    }
+    return Population([], run, labels=after.label_values()), tables
 
 
-def write_after(after: After, folder: Path) -> list[str]:
+def write_after(population: Population, tables: dict[str, pd.DataFrame], folder: Path) -> list[str]:
     """The files, the page last."""
     from butfor.report.page import review_page
 
-    save_table(folder / "corrected.csv", after.corrected.to_frame())
-    save_table(folder / "corrections.csv", after.corrections, index=False)
-    save_table(folder / "labels.csv", after.labels.rename_axis("row"))
-    after.population.to_json(folder / "review.json")
-    save_text(folder / "review.html", review_page(after.population))
-    return ["review.html", "review.json", "corrected.csv", "corrections.csv", "labels.csv"]
+    for name, table in tables.items():
+        save_table(folder / name, table)
+    population.to_json(folder / "review.json")
+    save_text(folder / "review.html", review_page(population))
+    return ["review.html", "review.json", *tables]

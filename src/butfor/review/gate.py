@@ -34,53 +34,43 @@ class Check:
         return f"{'kept' if self.kept else 'FAILED'}: {self.name} {shown(self.limit)}: {self.sentence}"
 
 
-def check(
-    population: Population,
-    *,
-    max_solid: float | None = None,
-    max_gap: float | None = None,
-    max_close_calls: float | None = None,
-    max_switch: float | None = None,
-) -> list[Check]:
-    """One check per limit that is given: the share of eligible people with a solid find, the largest difference between
-    groups' shares of these, the share of close calls, and of all people asked about those whose decision changes when
-    the protected attribute alone is switched."""
-    limits = {
-        "max-solid": (max_solid, _solid),
-        "max-gap": (max_gap, _gap),
-        "max-close-calls": (max_close_calls, _close),
-        "max-switch": (max_switch, _switch),
-    }
+def check(population: Population, **limits: float | None) -> list[Check]:
+    """One check per limit that is given: the share of eligible people with a solid find (`max_solid`), the largest
+    difference between groups' shares of these (`max_gap`), the share of close calls (`max_close_calls`), and of all
+    people asked about those whose decision changes when the protected attribute alone is switched (`max_switch`)."""
     checks = []
-    for name, (limit, measure) in limits.items():
-        if limit is not None:
+    for name, measure in MEASURES.items():
+        limit = limits.get(name.replace("-", "_"))
+        if limit is None:
+            continue
+        try:
             share, sentence = measure(population)
-            checks.append(Check(name, limit, share is not None and share <= limit + SLACK, sentence))
+            checks.append(Check(name, limit, share <= limit + SLACK, sentence))
+        except Unmeasured as why:
+            checks.append(Check(name, limit, False, str(why)))
     return checks
 
 
-def _solid(population: Population) -> tuple[float | None, str]:
-    unknown = _unknown(population) or _unchecked(population)
-    if unknown:
-        return None, unknown
+class Unmeasured(Exception):
+    """Why a limit cannot be measured."""
+
+
+def _solid(population: Population) -> tuple[float, str]:
+    _require_finds(population)
     found, asked, open_ = len(population.solid), len(population.eligible), population.unfinished
     whatever = "" if population.run.get("seeded") is False else ", whatever the seed"
-    left = ""
-    if open_:
-        left = f" The search for {open_} of them was stopped early, so that it may be up to {found + open_}."
+    left = f" The search for {open_} of them was stopped early, so that it may be up to {found + open_}."
     return (found + open_) / asked, (
         f"changing few labels changes the decision for {found} of {asked} eligible people ({shown(found / asked)})"
-        f"{whatever}.{left}"
+        f"{whatever}.{left if open_ else ''}"
     )
 
 
-def _gap(population: Population) -> tuple[float | None, str]:
-    unknown = _unknown(population) or _unchecked(population)
-    if unknown:
-        return None, unknown
+def _gap(population: Population) -> tuple[float, str]:
+    _require_finds(population)
     comparison = population.comparison
     if comparison is None:
-        return None, population.uncompared
+        raise Unmeasured(population.uncompared)
     furthest = [f"'{comparison.most}'", f"'{comparison.least}'"]
     small = [warning for warning in population.warnings if any(group in warning for group in furthest)]
     shuffled = (
@@ -92,22 +82,19 @@ def _gap(population: Population) -> tuple[float | None, str]:
     return comparison.difference, " ".join([sentence, *small, shuffled])
 
 
-def _close(population: Population) -> tuple[float | None, str]:
-    eligible = population.eligible
-    if unknown := _unknown(population):
-        return None, unknown
+def _close(population: Population) -> tuple[float, str]:
+    _require_people(population)
     if population.run.get("seeded") is False:
         return 0.0, "no seed changes what this learner learns, so that no decision is a close call."
+    eligible, seeds = population.eligible, int(population.run["fresh_seeds"])
     unasked = sum(v.close_call is None for v in eligible)
     if unasked:
-        return (
-            None,
-            f"fresh seeds were not asked about {unasked} of {len(eligible)} eligible people (--fresh-seeds 59).",
+        raise Unmeasured(
+            f"fresh seeds were not asked about {unasked} of {len(eligible)} eligible people (--fresh-seeds 59)."
         )
-    seeds = int(population.run["fresh_seeds"])
     if seeds < LEAST:
         many = f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'}"
-        return None, f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59)."
+        raise Unmeasured(f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59).")
     close = sum(bool(v.close_call) for v in eligible)
     return close / len(eligible), (
         f"about {close} of {len(eligible)} eligible people ({shown(close / len(eligible))}) more than one fresh seed "
@@ -115,32 +102,37 @@ def _close(population: Population) -> tuple[float | None, str]:
     )
 
 
-def _switch(population: Population) -> tuple[float | None, str]:
+def _switch(population: Population) -> tuple[float, str]:
     if population.run.get("blind"):
         return 0.0, "the model does not see the protected attribute, so that no switch of it changes a decision."
-    known = [v for v in population if v.switch_changes is not None]
+    known = [v.switch_changes for v in population if v.switch_changes is not None]
     if not known or len(known) < len(population):
-        return None, "the record does not say whose decision a switch of the attribute changes; run the audit again."
-    changed = sum(bool(v.switch_changes) for v in known)
-    return changed / len(known), (
-        f"{changed} of {len(known)} decisions ({shown(changed / len(known))}) change when the protected attribute "
-        "alone is switched."
+        raise Unmeasured(
+            "the record does not say whose decision a switch of the attribute changes; run the audit again."
+        )
+    return sum(known) / len(known), (
+        f"{sum(known)} of {len(known)} decisions ({shown(sum(known) / len(known))}) change when the protected "
+        "attribute alone is switched."
     )
 
 
-def _unknown(population: Population) -> str:
-    """Why nothing can be said about the people of this audit; empty where something can."""
+MEASURES = {"max-solid": _solid, "max-gap": _gap, "max-close-calls": _close, "max-switch": _switch}
+
+
+def _require_people(population: Population) -> None:
     if population.interrupted:
-        return "the audit was interrupted before it was through; run it again."
+        raise Unmeasured("the audit was interrupted before it was through; run it again.")
     if not population.eligible:
-        return f"none of the {len(population)} people asked about is eligible, so there is nothing to measure."
-    return ""
+        raise Unmeasured(
+            f"none of the {len(population)} people asked about is eligible, so there is nothing to measure."
+        )
 
 
-def _unchecked(population: Population) -> str:
-    if population.checked or not population.found:
-        return ""
-    return f"of {len(population.found)} finds it is not known which are solid: {population.doubt} (--fresh-seeds 59)."
+def _require_finds(population: Population) -> None:
+    _require_people(population)
+    if population.found and not population.checked:
+        finds = len(population.found)
+        raise Unmeasured(f"of {finds} finds it is not known which are solid: {population.doubt} (--fresh-seeds 59).")
 
 
 def share_in(text: str, option: str) -> float:

@@ -1,8 +1,12 @@
-"""The audit that a record names, made once more: its table, its learner and its rules, the model trained again."""
+"""What a record names, made once more: its table, the people, the audit with its model trained again, the rows to
+review."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +14,126 @@ import pandas as pd
 
 from butfor.audit import LabelAudit
 from butfor.data import Dataset
+from butfor.data.sensitive import Sensitive
+from butfor.data.table import load_table
+from butfor.errors import ButforError, ReplayError, SettingError
 from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import Table
 from butfor.progress import Watcher
-from butfor.run.reload import as_recorded
+from butfor.provenance import data_hash, given_how
+from butfor.result.labels import TO_REVIEW
+from butfor.result.population import Population
+from butfor.result.record import brief
+from butfor.result.verdict import Verdict
+from butfor.standard.compare import attributes_of, compare
+from butfor.tasks.tasks import Review, Rows, make_review
+
+FIGURES = ("sha256", "training_rows", "set_aside", "validated", "weighted")
+"""What a record says of its data beyond where it came from."""
 
 
-def rebuilt(
+# --- the table ----------------------------------------------------------------------------------------
+
+
+def loaded(run: Mapping[str, Any]) -> tuple[Table, Dataset]:
+    """The training rows, and the whole data set."""
+    origin = {name: value for name, value in run["data"].items() if name not in FIGURES}
+    table, given = origin.pop("table"), given_how(origin)
+    origin.pop("given", None)  # how it came then; by now there is a file
+    if table is None:
+        raise ReplayError(
+            f"The record does not name a file or an embedded data set, because {given}: give a file of the same rows "
+            "('butfor replay --data'), or replay it from the Verdict that explain returned."
+        )
+    unknown = sorted(set(origin) - set(inspect.signature(load_table).parameters))
+    if unknown:
+        raise ReplayError(f"The record is bent: run.data.{unknown[0]} is nothing that this version of butfor knows.")
+    try:
+        data = load_table(table, **origin)
+    except ButforError as error:
+        raise ReplayError(f"The record's data cannot be loaded: {error}") from error
+    if run["data"].get("weighted"):
+        raise ReplayError(
+            "The record was made with sample_weight, which it does not carry; replay it from the Verdict."
+        )
+    training = Table(data.X_train, data.y_train)
+    if run["data"].get("set_aside"):
+        with as_recorded("run.learner cannot be made again"):
+            training = learner_of(run["learner"]).single.set_aside(training)
+    elif run["data"].get("validated", True):
+        training = replace(training, validation=(data.X_val, data.y_val))
+    if data_hash(training) != run["data"]["sha256"]:
+        raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
+    reviewed = run.get("reviewed")
+    if reviewed:
+        names = [str(name) for name in run["label_names"]]
+        labels = [names.index(label) for label in reviewed.get("corrected_to", ())]
+        training = training.corrected(reviewed["corrected"], labels or None)
+    return training, data
+
+
+def elsewhere(run: Mapping[str, Any], **files: str | None) -> dict[str, Any]:
+    """The run of an audit whose files (`data`, `test`, `validation`) lie somewhere else by now; that they are the same
+    their rows must show."""
+    moved, data = {name: file for name, file in files.items() if file is not None}, run["data"]
+    for name, file in moved.items():
+        if "label" not in data:
+            what = f"of the embedded set '{data['table']}'" if data["table"] else "of a table given in Python"
+            raise ReplayError(f"--{name} {file}: the record is {what}, not of a file; leave --{name} out.")
+        if name != "data" and data.get(name) is None:
+            raise ReplayError(f"--{name} {file}: the record names no {name} file; leave --{name} out.")
+    there = {"table" if name == "data" else name: file for name, file in moved.items()}
+    return {**run, "data": data | there}
+
+
+def recorded_person(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:
+    """The recorded person as a one-row table with the training columns' types."""
+    columns = {}
+    for c in table.columns:
+        if str(c) not in verdict.values:
+            raise ReplayError(f"The record of {verdict.who} lacks column '{c}'.")
+        value = verdict.values[str(c)]
+        given = pd.Series([_as_in_training(value, table[c])], index=[verdict.row])
+        try:
+            columns[c] = given.astype(table[c].dtype)
+        except (ValueError, TypeError, OverflowError):
+            if value is not None:
+                raise ReplayError(
+                    f"The record is bent: values.{c} is {brief(value)}, but the table's column holds {table[c].dtype}."
+                ) from None
+            columns[c] = given
+    return pd.DataFrame(columns, columns=table.columns)
+
+
+def _as_in_training(value: Any, column: pd.Series) -> Any:
+    """A recorded value as the column has it: missing ones, and what JSON knows by its text alone."""
+    if value is None:
+        return np.nan
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return {str(category): category for category in column.cat.categories}.get(str(value), value)
+    if column.dtype == object and isinstance(value, str) and not (column == value).any():
+        return {str(each): each for each in column.dropna() if not isinstance(each, str)}.get(value, value)
+    return value
+
+
+@contextmanager
+def as_recorded(what: str) -> Iterator[None]:
+    """Whatever goes wrong with a learner that a file describes is the file's fault: a sentence that says where."""
+    try:
+        yield
+    except ButforError:
+        raise
+    except KeyError as error:
+        raise ReplayError(f"{what}: it lacks {error}.") from error
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        raise ReplayError(f"{what} ({type(error).__name__}: {reason}).") from error
+
+
+# --- the audit ----------------------------------------------------------------------------------------
+
+
+def audit_of(
     run: Mapping[str, Any],
     training: Table,
     data: Dataset | None,
@@ -25,8 +142,8 @@ def rebuilt(
     watch: Watcher | None = None,
     **settings: Any,
 ) -> LabelAudit:
-    """The audit of a run on the training rows. `model` stands in for one that the record cannot bring back; rules that
-    it cannot bring back let everything through."""
+    """The audit of a run on the training rows; what a review answered and corrected is known to it. `model` stands in
+    for one that the record cannot bring back; rules that it cannot bring back let everything through."""
     with as_recorded("run.learner cannot be made again"):
         learner = learner_of(run["learner"]) if model is None else given_learner(model, run["learner"])
     known, lost = not without_groups(run, data), {line.split(":")[0] for line in run.get("not_rebuildable", [])}
@@ -34,15 +151,11 @@ def rebuilt(
     rules: dict[str, Any] = {"phi": "everyone", "psi": "everything"} | {name: run[name] for name in kept}
     audit = LabelAudit(learner.single, members=len(learner.seeds), budget=run["budget"], **rules, **settings)
     X, y = training.whole[:2] if training.whole else (training.X, training.y)
-    columns = [c for c in X.columns if str(c) in map(str, run.get("sensitive_columns", []))]
-    beside: Any = columns if columns or data is None or data.groups is None else data.groups["train"]
-    if isinstance(beside, pd.DataFrame) and len(beside) > len(X):  # corrected rows, without those set aside
-        beside = beside.loc[X.index]
     with as_recorded("run.learner cannot be trained again"):
-        return audit.fit(
+        audit.fit(
             X,
             y,
-            sensitive_features=beside if known else np.zeros(len(X)),
+            sensitive_features=_protected(run, X, data) if known else np.zeros(len(X)),
             sensitive_bands=run.get("sensitive_bands") or None,
             sample_weight=training.weight,
             validation=None if training.whole else training.validation,
@@ -50,6 +163,20 @@ def rebuilt(
             label_names=[str(name) for name in run["label_names"]],
             watch=watch,
         )
+    reviewed = run.get("reviewed") or {}
+    audit.answered_ = frozenset(reviewed.get("answered", ()))
+    audit.corrected_ = tuple(reviewed.get("corrected", ()))
+    return audit
+
+
+def _protected(run: Mapping[str, Any], X: pd.DataFrame, data: Dataset | None) -> Any:
+    """The protected columns of X or, where they stand beside it, their values for its rows."""
+    named = set(map(str, run.get("sensitive_columns", [run["sensitive"]])))
+    columns = [column for column in X.columns if str(column) in named]
+    if columns or data is None or data.groups is None:
+        return columns
+    groups = data.groups["train"]
+    return groups if len(groups) == len(X) else groups.loc[X.index]  # without those set aside
 
 
 def without_groups(run: Mapping[str, Any], data: Dataset | None) -> bool:
@@ -57,13 +184,31 @@ def without_groups(run: Mapping[str, Any], data: Dataset | None) -> bool:
     return not run.get("sensitive_columns") and (data is None or data.groups is None)
 
 
-def audit_of(
-    run: Mapping[str, Any], training: Table, data: Dataset | None, model: Any = None, watch: Watcher | None = None
-) -> LabelAudit:
-    """The audit of a run as it was made; what a review answered and corrected is known to it."""
-    settings = {"fresh_seeds": run["fresh_seeds"], "random_state": run.get("random_state", 0)}
-    audit = rebuilt(run, training, data, model, watch=watch, **settings)
-    reviewed = run.get("reviewed") or {}
-    audit.answered_ = frozenset(reviewed.get("answered", ()))
-    audit.corrected_ = tuple(reviewed.get("corrected", ()))
-    return audit
+# --- the rows to review -------------------------------------------------------------------------------
+
+
+def review_of(population: Population, *, labels: int = TO_REVIEW, hide: Sequence[str] = (), seed: int = 0) -> Review:
+    """The tasks of an audit, or of a review's corrected table, from the record alone."""
+    if not population.labels:
+        raise SettingError(
+            "The record names no label to review: it is of one person, of an audit that was stopped, or of groups that "
+            "cannot be compared. Audit more people, or name the protected attribute of larger groups."
+        )
+    if labels > len(population.labels):
+        raise SettingError(f"--labels {labels}: the record names {len(population.labels)} labels to review.")
+    return make_review(population.labels, rows_of(population.run), population, labels=labels, hide=hide, seed=seed)
+
+
+def rows_of(run: Mapping[str, Any]) -> Rows:
+    """The training rows of a run, loaded again, and their doubts."""
+    try:
+        table, data = loaded(run)
+        sensitive = Sensitive.of(_protected(run, table.X, data), table.X, run.get("sensitive_bands") or None)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
+    names = tuple(map(str, run["label_names"]))
+    adverse = run.get("adverse") or names[0]
+    favourable = ~np.isin(np.array(names)[table.codes], adverse)
+    found = compare(table.X, favourable, attributes_of(sensitive, table.X), names=(str(adverse), ""), shuffles=0)
+    answered = (run.get("reviewed") or {}).get("answered", ())
+    return Rows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)

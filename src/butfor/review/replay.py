@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ from butfor.errors import ButforError, ReplayError, SettingError
 from butfor.learn.protocols import FlipSet, Table
 from butfor.result.record import brief, plain, signed, stored
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
-from butfor.review.rebuild import rebuilt, without_groups
-from butfor.run.reload import as_recorded, loaded, recorded_person
+from butfor.review.rebuild import as_recorded, audit_of, loaded, recorded_person, without_groups
 from butfor.search import as_strategy
 from butfor.search.listed import Recorded
 
@@ -32,6 +30,7 @@ COMPARED = (
     *("row", "values", "group", "eligible", "flippable", "logit", "prediction", "counterfactual_logit", "flip_set"),
     *("counterfactual_prediction", "new_label", "at_least", "proof", "switch_changes", "pulls"),
 )
+BY_SEARCH = {ONE_LABEL, ENUMERATION}
 LOGITS = ("logit", "counterfactual_logit", "pulls")
 """What is compared, and of that what need only be close."""
 OF_RUN = ("label_names", "sensitive", "sensitive_columns", "sensitive_bands", "blind", "budget", "members", "seeded")
@@ -101,31 +100,34 @@ class _Again:
     def __init__(
         self, run: Mapping[str, Any], training: Table | None, model: Any, audit: LabelAudit | None, fresh: bool
     ) -> None:
-        self.run, self.fresh = run, fresh
-        self.lost = {line.split(":")[0] for line in run.get("not_rebuildable", [])}
-        self.data = None
-        self.given = audit is not None
-        """An audit that is given knows its groups."""
+        self.run, self.fresh, self.data = run, fresh, None
         if audit is None and training is None:
-            training, _, self.data = loaded(run)
+            training, self.data = loaded(run)
+        self.without_groups = audit is None and without_groups(run, self.data)
+        """An audit that is given knows its groups."""
         if audit is None:
             assert training is not None
             fresh_seeds = run["fresh_seeds"] if fresh else 0
-            audit = rebuilt(run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
+            audit = audit_of(run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
         self.audit = audit
-        self.from_command = "command" in run and self.data is not None
-        """Then people are test rows, in the data's own words; in Python both may be anybody's."""
-        self.proves = "strategy" not in self.lost and self._proves()
-        now = stored(self.audit.run_record())
+        self.people = self.data if "command" in run else None
+        """Then they are test rows, in the data's own words; in Python both may be anybody's."""
+        lost = {line.split(":")[0] for line in run.get("not_rebuildable", [])}
+        self.proves = "strategy" not in lost and self._proves()
+        self.unknown = set[str]()
+        """What cannot be compared, for want of groups or of rules."""
+        if self.without_groups:
+            self.unknown |= {"group", "switch_changes"}
+        if self.without_groups or "phi" in lost:
+            self.unknown |= {"eligible"}
+        if self.without_groups or "psi" in lost:
+            self.unknown |= {"flippable", "at_least", "proof"}
+        now = stored(audit.run_record())
         self.differs = [
             f"run.{name} is {brief(run[name])}, but should be {brief(now[name])}"
             for name in OF_RUN
             if name in run and run[name] != now[name] and not (self.without_groups and name in OF_RUN[1:5])
         ]
-
-    @cached_property
-    def without_groups(self) -> bool:
-        return not self.given and without_groups(self.run, self.data)
 
     # --- asked again ----------------------------------------------------------------------------------
 
@@ -137,7 +139,7 @@ class _Again:
             self.audit.doubt_  # noqa: B018  computed now, for the flips to carry it
         with as_recorded("run.learner cannot be asked again"):
             finds = {k: v.positions for k, v in enumerate(verdicts) if v.found}
-            now = self._ask(people, groups, finds, self._overlooked(verdicts, people, groups))
+            now = self._ask(people, groups, finds | self._overlooked(verdicts, people, groups))
             others = []
             for place in range(max(len(v.alternatives) for v in verdicts)):
                 sets = {k: v.alternatives[place] for k, v in enumerate(verdicts) if place < len(v.alternatives)}
@@ -145,17 +147,16 @@ class _Again:
             allowed = self.audit.flippable(people, sensitive_features=groups)
         for k, (recorded, again) in enumerate(zip(verdicts, now, strict=True)):
             differs = [*self.differs, *self._differences(recorded, again)]
-            if not self.without_groups and "psi" not in self.lost:
+            if "flippable" not in self.unknown:
                 differs += _forbidden(recorded, allowed[k])
             for place, found in enumerate(others):
                 if place < len(recorded.alternatives) and not found[k].found:
                     differs.append(f"alternatives[{place}] does not turn the decision")
             yield _outcome(recorded, again, tuple(dict.fromkeys(differs)))
 
-    def _ask(self, people: pd.DataFrame, groups: Any, *sets: Mapping[int, FlipSet]) -> list[Verdict]:
+    def _ask(self, people: pd.DataFrame, groups: Any, sets: Mapping[int, FlipSet]) -> list[Verdict]:
         """What the audit says now, with these flip sets tried and no others."""
-        tried = {k: [tuple(sorted(flips))] for some in sets for k, flips in some.items()}
-        asked = self.audit.searching(strategy=Recorded(tried))
+        asked = self.audit.searching(strategy=Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()}))
         return list(asked.explain_all(people, sensitive_features=groups, towards=self.run.get("towards")))
 
     def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:
@@ -179,14 +180,14 @@ class _Again:
 
     def _person(self, verdict: Verdict) -> pd.DataFrame:
         """Who was asked about: the test row where there is one, else as recorded."""
-        if not self.from_command or self.data is None or verdict.case is None:
+        if self.people is None or verdict.case is None:
             return recorded_person(verdict, self.audit.table_.X)
-        if verdict.case >= len(self.data.X_test):
+        rows = self.people.X_test
+        if verdict.case >= len(rows):
             raise ReplayError(
-                f"The record is bent: case is {verdict.case}, but the table's test rows are 0 to "
-                f"{len(self.data.X_test) - 1}."
+                f"The record is bent: case is {verdict.case}, but the table's test rows are 0 to {len(rows) - 1}."
             )
-        return self.data.X_test.iloc[[verdict.case]]
+        return rows.iloc[[verdict.case]]
 
     def _groups(self, verdicts: Sequence[Verdict], people: pd.DataFrame) -> Any:
         """The protected attribute of these people, where it stands beside the table."""
@@ -194,28 +195,20 @@ class _Again:
             return None
         if self.without_groups:
             return np.zeros(len(people))
-        if self.from_command and self.data is not None and self.data.groups is not None:
-            return self.data.groups["test"].iloc[[int(v.case or 0) for v in verdicts]]
+        if self.people is not None and self.people.groups is not None:
+            return self.people.groups["test"].iloc[[int(v.case or 0) for v in verdicts]]
         known = {str(plain(value)): value for value in self.audit.sensitive_.values}
         return np.array([known.get(str(v.group), v.group) for v in verdicts], dtype=object)
 
     # --- compared -------------------------------------------------------------------------------------
 
     def _differences(self, recorded: Verdict, now: Verdict) -> Iterator[str]:
-        skipped = set()
-        if recorded.found and not now.found:
-            yield "retraining with these flips leaves the decision as it was"
+        skipped = set(self.unknown)
+        if recorded.found != now.found:
             skipped |= {"counterfactual_logit", "flip_set"}
-        if now.found and not recorded.found:
-            yield f"status is {recorded.status}, but flipping rows {list(now.positions)} turns the decision"
-            skipped |= {"counterfactual_logit", "flip_set"}
-        if self.without_groups:
-            skipped |= {"group", "switch_changes"}
-        if self.without_groups or "phi" in self.lost:
-            skipped.add("eligible")
-        if self.without_groups or "psi" in self.lost:
-            skipped |= {"flippable", "at_least", "proof"}
-        elif recorded.proof in (ONE_LABEL, ENUMERATION) or now.proof in (ONE_LABEL, ENUMERATION):
+            turned = f"status is {recorded.status}, but flipping rows {list(now.positions)} turns the decision"
+            yield turned if now.found else "retraining with these flips leaves the decision as it was"
+        if "proof" not in skipped and {recorded.proof, now.proof} & BY_SEARCH:
             skipped |= {"at_least", "proof"}
             yield from _searched(recorded, now)
         for name in COMPARED:
@@ -243,12 +236,13 @@ def _forbidden(recorded: Verdict, allowed: NDArray[np.bool_]) -> Iterator[str]:
 
 def _searched(recorded: Verdict, now: Verdict) -> Iterator[str]:
     """Proofs that a search gives: a single label, or everything tried."""
-    if recorded.proof is None or now.proof not in (None, ONE_LABEL, ENUMERATION):
-        if (recorded.found and len(recorded.flip_set) == 1) or now.proof not in (None, ONE_LABEL, ENUMERATION):
+    proven = now.proof not in (None, *BY_SEARCH)
+    if recorded.proof is None or proven:
+        if proven or (recorded.found and len(recorded.flip_set) == 1):
             yield f"proof is {brief(recorded.proof)}, but should be {brief(now.proof)}"
         return
     reached = len(recorded.flip_set) or recorded.budget + 1
-    if recorded.proof not in (ONE_LABEL, ENUMERATION):
+    if recorded.proof not in BY_SEARCH:
         yield f"proof is {brief(recorded.proof)}, but nothing can be proven about this learner"
     elif recorded.at_least != reached or (recorded.proof == ONE_LABEL and reached != 1):
         yield f"at_least is {recorded.at_least}, but the search got as far as {reached}"
@@ -263,16 +257,12 @@ def unlike(path: str, recorded: Any, real: Any, slack: float) -> Iterator[str]:
     elif isinstance(recorded, list) and isinstance(real, list) and len(recorded) == len(real):
         for place, pair in enumerate(zip(recorded, real, strict=True)):
             yield from unlike(f"{path}[{place}]", *pair, slack)
-    elif _is_number(recorded) and _is_number(real) and float in (type(recorded), type(real)):
+    elif {type(recorded), type(real)} in ({float}, {float, int}):
         if abs(recorded - real) > slack * max(1.0, abs(real)):
             shown = (signed(recorded), signed(real)) if slack >= CLOSE else (brief(recorded), brief(real))
             yield f"{path} is {shown[0]}, but should be {shown[1]}"
     elif recorded != real or type(recorded) is not type(real):
         yield f"{path} is {brief(recorded)}, but should be {brief(real)}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _other_counts(recorded: Verdict, now: Verdict) -> Iterator[str]:
@@ -290,7 +280,7 @@ def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Repla
         plural, name = "s" * (len(recorded.flip_set) != 1), now.counterfactual_prediction or now.prediction
         reached = "" if after is None else f" at {signed(after)}"
         course += f" → '{name}'{reached} with {len(recorded.flip_set)} label{plural} flipped"
-    if recorded.proof is not None and now.at_least is not None and now.proof not in (ONE_LABEL, ENUMERATION):
+    if recorded.proof is not None and now.at_least is not None and now.proof not in BY_SEARCH:
         course += f"; proven: at least {now.at_least} label{'s' * (now.at_least != 1)}"
     if now.fresh:
         course += f"; in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds, "

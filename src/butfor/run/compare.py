@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.encode import TableEncoder
@@ -17,7 +18,7 @@ from butfor.learn.named import model_named
 from butfor.learn.protocols import Table
 from butfor.learn.question import decides_one
 from butfor.learn.sklearn import SklearnLearner
-from butfor.prove import Bracket, prove
+from butfor.prove import prove
 from butfor.result.population import ALL, beside_all
 from butfor.rules import Rule, flippable
 from butfor.situation import Situation
@@ -36,19 +37,23 @@ def beside_ridge(situation: Situation, psi: Rule, budget: int, truth: NDArray[np
     other = replace(situation, model=model, table=table, training_decisions=table.decided(model.logits(table.X)))
     brackets = prove(other, flippable(psi, other)) or []
     changed = other.predictions != situation.predictions
-    everyone = np.ones(len(changed), bool)
-    groups = {ALL: everyone} | {
-        beside_all(group): situation.groups == group for group in sorted(set(situation.groups), key=str)
-    }
+    known = {beside_all(group): situation.groups == group for group in sorted(set(situation.groups), key=str)}
+    at_least = np.array([bracket.at_least for bracket in brackets])
     return {
         "model": name,
         "chosen": chosen,
         "budget": budget,
         "right": _right(situation.predictions, other.predictions, truth),
         "groups": [
-            {"group": group, "people": int(inside.sum()), "changed": int(changed[inside].sum())}
-            | _proven([b for b, counts in zip(brackets, inside, strict=True) if counts], budget)
-            for group, inside in groups.items()
+            {
+                "group": group,
+                "people": int(inside.sum()),
+                "changed": int(changed[inside].sum()),
+                "stand_against_one": int((at_least[inside] > 1).sum()),
+                "stand_against_budget": int((at_least[inside] > budget).sum()),
+                "median_at_least": float(np.median(at_least[inside])) if inside.any() else None,
+            }
+            for group, inside in ({ALL: np.ones(len(changed), bool)} | known).items()
         ],
     }
 
@@ -68,32 +73,26 @@ def _right_elsewhere(name: str, table: Table) -> float:
     """The share of validation rows, else of training rows left out, that it is right about."""
     from sklearn.model_selection import StratifiedKFold
 
+    def right(some: Table, X: pd.DataFrame, is_one: NDArray[np.bool_]) -> int:
+        model = _learner(name).fit(some, some.labels())
+        return int((decides_one(model.logits(X)) == is_one).sum())
+
     if table.validation:
-        model = _learner(name).fit(replace(table, validation=None), table.labels())
-        return float((decides_one(model.logits(table.validation[0])) == (table.validation_codes > 0)).mean())
+        codes = table.validation_codes
+        return right(replace(table, validation=None), table.validation[0], codes > 0) / len(codes)
     folds = min(FOLDS, int(min(table.zero_one.sum(), table.n - table.zero_one.sum())))
     if folds < 2:
         return 0.0
-    right = 0
+    found = 0
     for kept, out in StratifiedKFold(folds, shuffle=True, random_state=0).split(table.X, table.zero_one):
-        some = Table(
-            table.X.iloc[kept], table.y.iloc[kept], weight=None if table.weight is None else table.weight[kept]
-        )
-        model = _learner(name).fit(some, some.labels())
-        right += int((decides_one(model.logits(table.X.iloc[out])) == (table.zero_one[out] > 0)).sum())
-    return right / table.n
+        weight = None if table.weight is None else table.weight[kept]
+        some = Table(table.X.iloc[kept], table.y.iloc[kept], weight=weight)
+        found += right(some, table.X.iloc[out], table.zero_one[out] > 0)
+    return found / table.n
 
 
 def _learner(name: str) -> SklearnLearner:
     return SklearnLearner(model_named(name), TableEncoder(dtype="float64"))
-
-
-def _proven(brackets: list[Bracket], budget: int) -> dict[str, Any]:
-    return {
-        "stand_against_one": sum(b.at_least > 1 for b in brackets),
-        "stand_against_budget": sum(b.at_least > budget for b in brackets),
-        "median_at_least": float(np.median([b.at_least for b in brackets])) if brackets else None,
-    }
 
 
 def _right(

@@ -1,19 +1,23 @@
-"""From a finished search to a verdict."""
+"""From finished searches to verdicts, and to the record of the run that makes it possible to run it again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor import __version__
 from butfor.learn.protocols import FlipSet
+from butfor.provenance import given_how, versions
+from butfor.rank.ranking import parameters
 from butfor.result.person import Cell, Flip, Person, Search
 from butfor.result.record import Run, plain
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
+from butfor.run.fitted import FittedAudit
 from butfor.run.runner import Runner
 from butfor.search.state import PersonSearch
 from butfor.situation import changed_by_switch
@@ -22,86 +26,74 @@ DECIMALS = 6
 """Of pulls; those of the course have one fewer."""
 
 
-class Conclusions:
-    """The verdicts of one runner."""
+def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = None) -> list[Verdict]:
+    """One per person, in their order; no search means that φ left the person out. `doubt`: about each label."""
+    situation, table = runner.situation, runner.situation.table
+    searches = {search.person: search for search in runner.searches}
+    pulled, switched = situation.model.pulls(situation.people), changed_by_switch(situation)
 
-    def __init__(self, runner: Runner, run: Mapping[str, Any], doubt: NDArray[np.float64] | None = None) -> None:
-        self.doubt = doubt
-        self.runner, self.situation, self.settings = runner, runner.situation, runner.settings
-        self.run = Run(run)
-        self._flip = lru_cache(maxsize=None)(self._flip_at)
+    @cache
+    def flip(position: int) -> Flip:
+        known = None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
+        label = situation.label_names[table.codes[position]]
+        return Flip(int(position), plain(table.X.index[position]), label, _cells(table.X, position), known)
 
-    def verdicts(self, cases: Sequence[int]) -> list[Verdict]:
-        """One per person, in their order; no search means that φ left the person out."""
-        by_person = {p.person: p for p in self.runner.searches}
-        pulled = self.situation.model.pulls(self.situation.people)
-        switched = changed_by_switch(self.situation)
-        found = []
-        for k, case in enumerate(cases):
-            person = self._person(
-                k,
-                by_person.get(k),
-                case=int(case),
-                pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,
-                switch_changes=None if switched is None else bool(switched[k]),
-            )
-            found.append(Verdict.of(person, self.run, self.situation.table))
-        return found
-
-    def _person(self, k: int, search: PersonSearch | None, **more: Any) -> Person:
-        situation, allowed = self.situation, int(self.runner.psi.counts[k])
-        at_least, proof = self._at_least(k, search, allowed)
+    found = []
+    for k, case in enumerate(runner.cases):
+        search = searches.get(k)
         positions = search.found if search is not None and search.found is not None else ()
-        return Person(
+        at_least, proof = _at_least(runner, k, search)
+        person = Person(
+            case=int(case),
             row=plain(situation.people.index[k]),
             group=plain(situation.groups[k]),
             values=_cells(situation.people, k),
             logit=float(situation.logits[k]),
-            flippable=allowed,
+            flippable=int(runner.psi.counts[k]),
             eligible=search is not None,
             search=_search(search) if search else Search(),
-            flip_set=tuple(map(self._flip, positions)),
+            flip_set=tuple(map(flip, positions)),
             counterfactual_logit=search.found_logit if search and positions else None,
             minimal=len(positions) == 1 or bool(positions and search and search.minimal),
             clearance=plain(search.clearance) if search and positions else None,
             at_least=at_least,
             proof=proof,
-            **more,
-            **self._classes(k, positions),
-            **self.runner.extra.get(k, {}),
+            pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,
+            switch_changes=None if switched is None else bool(switched[k]),
+            **_classes(runner, k, positions),
+            **runner.extra.get(k, {}),
         )
+        found.append(Verdict.of(person, run, table))
+    return found
 
-    def _classes(self, k: int, positions: FlipSet) -> dict[str, Any]:
-        """With more than two labels: the decision, the label that flips give, and the decision after them."""
-        question, names = self.situation.table.question, self.situation.label_names
-        if question is None:
-            return {}
-        known = {"decision": names[self.situation.decisions[k]], "new_label": names[question.new[0]]}
-        if positions:
-            known["turned_into"] = names[self.runner.trainer.confirmed_decisions(positions)[k]]
-        return known
 
-    def _at_least(self, k: int, search: PersonSearch | None, allowed: int) -> tuple[int | None, str | None]:
-        """How many labels it takes at least, and how that is known. A training that failed says nothing about its
-        labels: where there was one, not everything was tried."""
-        if search is None:
-            return None, None
-        if k in self.runner.proven:
-            return self.runner.proven[k].at_least, self.runner.proven[k].how
-        enumerated = self.settings.strategy.enumerates(allowed, self.settings.budget) and not search.failed
-        if search.found is not None:
-            if len(search.found) == 1:
-                return 1, ONE_LABEL
-            return (len(search.found), ENUMERATION) if enumerated else (None, None)
-        if search.complete and allowed and enumerated:
-            return self.settings.budget + 1, ENUMERATION
+def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
+    """With more than two labels: the decision, the label that flips give, and the decision after them."""
+    question, names = runner.situation.table.question, runner.situation.label_names
+    if question is None:
+        return {}
+    known = {"decision": names[runner.situation.decisions[k]], "new_label": names[question.new[0]]}
+    if positions:
+        known["turned_into"] = names[runner.trainer.confirmed_decisions(positions)[k]]
+    return known
+
+
+def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int | None, str | None]:
+    """How many labels it takes at least, and how that is known. A training that failed says nothing about its labels:
+    where there was one, not everything was tried."""
+    if search is None:
         return None, None
-
-    def _flip_at(self, position: int) -> Flip:
-        table = self.situation.table
-        label = self.situation.label_names[table.codes[position]]
-        doubt = None if self.doubt is None or np.isnan(self.doubt[position]) else round(float(self.doubt[position]), 4)
-        return Flip(int(position), plain(table.X.index[position]), label, _cells(table.X, position), doubt)
+    if k in runner.proven:
+        return runner.proven[k].at_least, runner.proven[k].how
+    if search.found is not None and len(search.found) == 1:
+        return 1, ONE_LABEL
+    allowed, budget = int(runner.psi.counts[k]), runner.audit.budget_
+    if runner.strategy.enumerates(allowed, budget) and not search.failed:
+        if search.found is not None:
+            return len(search.found), ENUMERATION
+        if search.complete and allowed:
+            return budget + 1, ENUMERATION
+    return None, None
 
 
 def _search(search: PersonSearch) -> Search:
@@ -120,3 +112,89 @@ def _cells(table: pd.DataFrame, position: int) -> dict[str, Cell]:
     """A row, every value of its column's own type."""
     row = table.iloc[[position]].astype(object).iloc[0]
     return {str(name): plain(value) for name, value in row.items()}
+
+
+# --- the run ------------------------------------------------------------------------------------------
+
+
+def settings_of(audit: FittedAudit) -> dict[str, Any]:
+    """What is needed to run an audit again; `not_rebuildable` names what a record cannot carry."""
+    table = audit.table_
+    figures = {"sha256": audit.data_hash_, "training_rows": table.n, "set_aside": table.set_aside}
+    figures |= {"validated": table.validation is not None, "weighted": table.weight is not None}
+    return {
+        "butfor": __version__,
+        "versions": versions(),
+        "data": audit.origin_ | figures,
+        "sensitive": audit.sensitive_.name,
+        "sensitive_columns": list(audit.sensitive_.columns),
+        "sensitive_bands": audit.sensitive_.cuts,
+        "blind": audit.sensitive_.blind,
+        "label_names": list(audit.label_names_),
+        "adverse": _adverse(audit),
+        "learner": audit.learner_.record(),
+        "learner_name": audit.learner_.name,
+        "seeded": audit.seeded_,
+        "budget": audit.budget_,
+        "rank": audit.rank_.name,
+        "rank_parameters": audit.rank_.parameters(),
+        "strategy": audit.strategy_.name,
+        "strategy_parameters": parameters(audit.strategy_),
+        "phi": audit.phi_.text,
+        "psi": audit.psi_.text,
+        "members": audit.members_,
+        "fresh_seeds": audit.fresh_seeds,
+        "seed_ranges": _seed_ranges(audit),
+        "n_shuffles": audit.shuffles,
+        "random_state": audit.random_state,
+        "not_rebuildable": _not_rebuildable(audit),
+    }
+
+
+def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
+    """What became of it."""
+    first, trainers = runners[0], [runner.trainer for runner in runners]
+    measured = [seed for trainer in trainers for seed in trainer.measuring_seeds]
+    ranges = {"measured": [min(measured), max(measured)]} if measured else {}
+    return {
+        "engine": first.trainer.engine.name,
+        "retrainings": sum(trainer.trained for trainer in trainers),
+        "recalled": sum(trainer.recalled for trainer in trainers),
+        "confirmations": sum(trainer.confirmations for trainer in trainers),
+        "agreement": first.agreement,
+        "out_of_time": any(runner.out_of_time for runner in runners),
+        "shuffles": first.shuffles,
+        "seed_ranges": (_seed_ranges(first.audit) or {}) | ranges or None,
+    }
+
+
+def _adverse(audit: FittedAudit) -> str | list[str] | None:
+    """The label that people would rather not have, or several."""
+    if audit.adverse_ is None:
+        return None
+    sides = audit.table_.sides(np.arange(len(audit.label_names_)))
+    names = [name for name, side in zip(audit.label_names_, sides, strict=True) if side == bool(audit.adverse_)]
+    return names if len(names) > 1 else names[0]
+
+
+def _seed_ranges(audit: FittedAudit) -> dict[str, list[int]] | None:
+    """First and last seed of the members and of the fresh ones."""
+    if not audit.seeded_:
+        return None
+    own, fresh = audit.learner_.own_seed, audit.seeds_
+    return {"members": [own, own + audit.members_ - 1], "fresh": [fresh[0], fresh[-1]] if fresh else []}
+
+
+def _not_rebuildable(audit: FittedAudit) -> list[str]:
+    lost = audit.learner_.gaps()
+    if audit.origin_["table"] is None:
+        lost.append(f"data: {given_how(audit.origin_)}")
+    if audit.table_.weight is not None:
+        lost.append("sample_weight: given in Python")
+    for name, rule in (("phi", audit.phi_), ("psi", audit.psi_)):
+        if not rule.rebuildable:
+            lost.append(f"{name}: {rule.text}, which is a function or a mask")
+    for name, thing, own in (("rank", audit.rank_, not audit.rank_.rebuildable), ("strategy", audit.strategy_, False)):
+        if own or type(thing).__module__.split(".")[0] != "butfor":
+            lost.append(f"{name}: {thing.name}, which is the user's own code")
+    return lost

@@ -1,16 +1,28 @@
 """People who are asked about together: everyone or, with more than two labels, those who share a decision and the other
-decision that is in view for them."""
+decision that is in view for them. One runner after the other, within the limits of them all."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.learn.protocols import Engine
 from butfor.learn.question import Question
-from butfor.rules import Allowed
+from butfor.progress import Watcher
+from butfor.rules import Allowed, eligible, flippable
+from butfor.run.fitted import FittedAudit
+from butfor.run.runner import Runner
+from butfor.search.ledger import Ledger
+from butfor.search.trainer import Trainer
 from butfor.situation import Situation
+from butfor.stopping import Stop, Stopper
+
+LEAST_TIME = 0.1
+"""The share of the time given that a search has, however long reading and training took."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +48,74 @@ def parts_of(situation: Situation, towards: int | None = None) -> list[Part]:
     one asked for, `towards`, else the one whose score comes next."""
     if not situation.table.many:
         return [Part(np.arange(len(situation.people)))]
-    scores, decided = situation.model.scores(situation.people), situation.decisions
-    others = scores.copy()
+    decided, others = situation.decisions, situation.model.scores(situation.people).copy()
     others[np.arange(len(others)), decided] = -np.inf
-    new = others.argmax(axis=1)
-    classes, rows = len(situation.table.classes), situation.table.n
     asked = np.full(len(decided), False) if towards is None else decided != towards
-    new[asked] = towards if towards is not None else 0
+    new = np.where(asked, -1 if towards is None else towards, others.argmax(axis=1))
     found = []
     for pair in sorted(set(zip(decided.tolist(), new.tolist(), strict=True))):
         people = np.flatnonzero((decided == pair[0]) & (new == pair[1]))
         make = Question.of if asked[people[0]] else Question.away_from
-        found.append(Part(people, make(*pair, classes, rows)))
+        found.append(Part(people, make(*pair, len(situation.table.classes), situation.table.n)))
     return found or [Part(np.arange(0))]
+
+
+def run_parts(
+    audit: FittedAudit,
+    everyone: Situation,
+    truth: NDArray[np.int64] | None,
+    cases: Sequence[int],
+    towards: int | None,
+    engine: Engine,
+    *,
+    ledger: Ledger | None,
+    stop: Stop | None,
+    begun: float,
+    watch: Watcher,
+    interrupted: bool = False,
+) -> list[Runner]:
+    """Ask about those of everyone who stand at `cases`, part by part. What is found is looked at for everyone, whose
+    own labels are the `truth`; `begun`: since when the time of `stop` runs."""
+    situation = everyone.of(np.array(cases, dtype=np.int64))
+    psi = flippable(audit.psi_, situation)
+    admitted = eligible(audit.phi_, situation) & (situation.decisions != towards)
+    runners: list[Runner] = []
+    # The first one says what it will cost: the one with most people to ask about.
+    for part in sorted(parts_of(situation, towards), key=lambda part: -int(admitted[part.people].sum())):
+        left = len(cases) - sum(len(runner.situation.people) for runner in runners)
+        trained = sum(runner.trainer.trained for runner in runners)
+        limits = left_of(stop, time.monotonic() - begun, trained, len(part.people) / max(1, left))
+        asked = part.of(situation)
+        trainer = Trainer(
+            engine,
+            audit.learner_,
+            asked.table,
+            asked.people,
+            ledger=ledger,
+            n_jobs=audit.n_jobs,
+            watch=watch,
+            stopper=Stopper(limits),
+        )
+        runner = Runner(
+            audit,
+            audit.strategy_.among(part.people),
+            asked,
+            [cases[k] for k in part.people],
+            part.allowed(psi, situation),
+            np.flatnonzero(admitted[part.people]),
+            trainer,
+            everyone=None if runners else int(admitted.sum()),
+            interrupted=interrupted,
+        )
+        runner.run(everyone.people, truth)
+        runners.append(runner)
+        interrupted = runner.interrupted
+    return runners
+
+
+def left_of(stop: Stop | None, spent: float, trained: int = 0, share: float = 1.0) -> Stop | None:
+    """What is left of limits: trainings not done yet, a share of the seconds not over yet, or of a tenth of all."""
+    if stop is None:
+        return None
+    seconds = None if stop.seconds is None else share * max(LEAST_TIME * stop.seconds, stop.seconds - spent)
+    return Stop(seconds, None if stop.retrainings is None else max(0, stop.retrainings - trained))

@@ -8,7 +8,7 @@ Ctrl-C or a limit ends it at any point; what was known by then is kept, and what
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,19 +16,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.ensemble import fresh_seeds
-from butfor.learn.protocols import FlipSet, Learner, away
+from butfor.learn.protocols import FlipSet, away
 from butfor.progress import Watcher, announcement
 from butfor.prove import Bracket, prove
 from butfor.rank.leaders import leader_words
 from butfor.result.groups import Shuffles
 from butfor.rules import Allowed, flippable
+from butfor.run.fitted import FittedAudit
 from butfor.run.fresh_seeds import Found, base_logits, collaterals, decides_otherwise, judge
-from butfor.run.settings import Settings
 from butfor.search.loop import Attempts
 from butfor.search.solid import SolidSearch
 from butfor.search.state import Listed, PersonSearch
-from butfor.search.strategy import FOUND
+from butfor.search.strategy import FOUND, Strategy
 from butfor.search.task import BLOCK, Task
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
@@ -42,20 +41,18 @@ RANKING_COST = 3.0
 
 @dataclass(eq=False)
 class Runner:
-    """About the people of a situation; `psi` says which labels may be flipped for whom, `eligible` who is asked
-    about. `fit_seconds`: what one training by the learner's own `fit` took."""
+    """About the people of a situation, who stand at `cases` of the table that was given; `psi` says which labels may be
+    flipped for whom, `eligible` who is asked about."""
 
-    settings: Settings
-    learner: Learner
-    seeded: bool
+    audit: FittedAudit
+    strategy: Strategy
     situation: Situation
+    cases: Sequence[int]
     psi: Allowed
     eligible: NDArray[np.int64]
     trainer: Trainer
-    fit_seconds: float = 0.0
     everyone: int | None = None
     """How many people are asked about in all, where it is this runner's to say what that will cost."""
-    proven: Mapping[int, Bracket] = field(init=False)
     agreement: dict[str, Any] | None = None
     searches: list[PersonSearch] = field(default_factory=list)
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -66,20 +63,18 @@ class Runner:
 
     def __post_init__(self) -> None:
         """What is proven needs no search."""
-        asked = self.situation.of(self.eligible)
+        audit, asked = self.audit, self.situation.of(self.eligible)
         brackets = prove(asked, self.psi.of_people(self.eligible)) if len(self.eligible) else None
-        self.proven = dict(zip(map(int, self.eligible), brackets, strict=True)) if brackets else {}
-        self.task = Task(
-            self.situation, self.trainer, self.settings.rank, self.settings.budget, self.settings.random_state
-        )
+        self.proven: dict[int, Bracket] = dict(zip(map(int, self.eligible), brackets, strict=True)) if brackets else {}
+        self.task = Task(self.situation, self.trainer, audit.rank_, audit.budget_, audit.random_state)
 
-    def run(self, X: pd.DataFrame, labels: NDArray[np.int64] | None, cases: Sequence[int]) -> None:
-        """Everything about the people, who stand at `cases` of the table X. Ctrl-C ends it with what there is."""
+    def run(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
+        """Everything about the people, who are some of the table X. Ctrl-C ends it with what there is."""
         steps = {
             "the search": self.search,
             "the fresh seeds": self.judge,
             "the shuffles": self.shuffle,
-            "side effects on others": lambda: self.look_around(X, labels, cases),
+            "side effects on others": lambda: self.look_around(X, labels),
         }
         done: list[str] = []
         try:
@@ -91,7 +86,7 @@ class Runner:
         except KeyboardInterrupt as stop:
             self._stopped(stop)
         self._leave_open()
-        wanted = {"the shuffles": self.settings.shuffles, "side effects on others": self._has_others(X)}
+        wanted = {"the shuffles": self.audit.shuffles, "side effects on others": self._has_others(X)}
         left = [name for name, wish in wanted.items() if wish and name not in done]
         if left:
             self.watch.note(f"Left out because the audit was stopped: {'; '.join(left)}.")
@@ -135,10 +130,10 @@ class Runner:
             self._announce(people)
             self._hold_trial(people)
             if settled:
-                self.searches = self.settings.strategy.confirm(self.task, self.psi, settled)
+                self.searches = self.strategy.confirm(self.task, self.psi, settled)
             if seconds is not None:
                 people = people[np.argsort(np.abs(self.situation.logits[people]), kind="stable")]
-            self.searches += self.settings.strategy.search(self.task, people, self.psi)
+            self.searches += self.strategy.search(self.task, people, self.psi)
         except KeyboardInterrupt as stop:  # while labels were ranked: nobody's search had begun
             self._stopped(stop)
             self._leave_open()
@@ -155,8 +150,8 @@ class Runner:
     def _settled(self, person: int, bracket: Bracket) -> Attempts | None:
         """A search that need not search: its only attempt is what was proven to be the smallest set, or there is none
         because the proof goes beyond the budget or beyond all labels that may be flipped."""
-        beyond = bracket.at_least > min(self.settings.budget, int(self.psi[person].sum()))
-        if not self.settings.strategy.proves or (bracket.witness is None and not beyond):
+        beyond = bracket.at_least > min(self.audit.budget_, int(self.psi[person].sum()))
+        if not self.strategy.proves or (bracket.witness is None and not beyond):
             return None
         attempts = [] if beyond or bracket.witness is None else [bracket.witness]
         direction = -1.0 if self.situation.predictions[person] else 1.0
@@ -165,7 +160,7 @@ class Runner:
     def _hold_trial(self, people: NDArray[np.int64]) -> None:
         """Let the ranking look at a few real retrainings first, where it wants to and enough of them or of the time
         would be left to search with."""
-        rank, trainer, seconds = self.settings.rank, self.trainer, self.trainer.stopper.stop.seconds
+        rank, trainer, seconds = self.audit.rank_, self.trainer, self.trainer.stopper.stop.seconds
         sets = rank.trial(len(people)) if len(people) else 0
         if not sets or 2 * sets > trainer.room():
             return
@@ -179,7 +174,7 @@ class Runner:
             situation.table,
             situation.people.iloc[people],
             self.psi.of_people(people),
-            self.settings.budget,
+            self.audit.budget_,
         )
         if figures["poor"]:
             self.watch.note(
@@ -190,7 +185,7 @@ class Runner:
 
     def _look_for_alternatives(self) -> None:
         """Per person found, further flip sets without any row that was used before."""
-        strategy = self.settings.strategy
+        strategy = self.strategy
         sets: dict[int, list[FlipSet]] = {search.person: [search.found] for search in self.searches if search.found}
         left, people = self.psi, list(sets)
         try:
@@ -213,9 +208,9 @@ class Runner:
 
     def judge(self) -> None:
         """Put every find to fresh seeds, and everyone's present decision; by the engine."""
-        if not self.settings.fresh_seeds or not self.seeded or not self.searches:
+        seeds = self.audit.seeds_
+        if not seeds or not self.searches:
             return
-        seeds = fresh_seeds(self.learner, self.settings.fresh_seeds)
         self.watch.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.found})))
         try:
             base = base_logits(self.trainer, seeds, [search.person for search in self.searches])
@@ -230,16 +225,16 @@ class Runner:
             if left:
                 self.watch.note(f"Stopped before fresh seeds were through; finds not checked: {left}.")
 
-    def look_around(self, X: pd.DataFrame, labels: NDArray[np.int64] | None, cases: Sequence[int]) -> None:
+    def look_around(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
         """What each find does to everybody else of the table that was asked about."""
         if not self._has_others(X):
             return
         trainer = self.trainer
         try:
-            if list(cases) != list(range(len(X))):
-                trainer = Trainer(trainer.engine, self.learner, self.situation.table, X, watch=self.watch)
+            if list(self.cases) != list(range(len(X))):
+                trainer = Trainer(trainer.engine, self.audit.learner_, self.situation.table, X, watch=self.watch)
             self.watch.phase("side effects", trainer.members * (1 + len({find.flips for find in self.found})))
-            places = [cases[find.person] for find in self.found]
+            places = [self.cases[find.person] for find in self.found]
             for find, side in zip(self.found, collaterals(trainer, labels, self.found, places), strict=True):
                 self.note(find.person, collateral=side)
         except KeyboardInterrupt as stop:
@@ -247,7 +242,7 @@ class Runner:
             self.watch.note("Stopped before side effects were counted: the verdicts stand without them.")
 
     def _has_others(self, X: pd.DataFrame) -> bool:
-        return bool(self.settings.fresh_seeds and self.found and len(X) > 1)
+        return bool(self.audit.fresh_seeds and self.found and len(X) > 1)
 
     # --- would it be so with other groups? ----------------------------------------------------------
 
@@ -255,16 +250,16 @@ class Runner:
         """The gap between groups as it is, and with the protected attribute shuffled among training rows and among
         people: the model and φ stay, ψ goes by the shuffled groups. What is counted is who is turned by the first set
         of the whole budget, in every run alike."""
-        people, runs = self.eligible, self.settings.shuffles
+        people, runs = self.eligible, self.audit.shuffles
         if not runs or len(people) < 2 or len(set(self.situation.groups[people])) < 2:
             return
         gaps: list[float] = []
-        rng = np.random.default_rng([self.settings.random_state, 1])
+        rng = np.random.default_rng([self.audit.random_state, 1])
         try:
             for run in range(runs + 1):
                 situation = self.situation if run == 0 else self.situation.shuffled(rng)
                 self.watch.phase("shuffles")
-                turned = SolidSearch().turned_at_first(self.task, people, flippable(self.settings.psi, situation))
+                turned = SolidSearch().turned_at_first(self.task, people, flippable(self.audit.psi_, situation))
                 gaps.append(_gap(situation.groups[people], np.array([int(p) in turned for p in people])))
         except KeyboardInterrupt as stop:
             self._stopped(stop)
@@ -283,25 +278,25 @@ class Runner:
             self.watch.note(announcement(0, 0.0))
             return
         self.watch.phase("timing one training")
-        settings, trainer = self.settings, self.trainer
-        flippable = [int(size) for size in self.psi.of_people(people).counts]
+        audit, trainer, strategy = self.audit, self.trainer, self.strategy
+        sizes = [int(size) for size in self.psi.of_people(people).counts]
         finds = FOUND * len(people) + len(self.eligible) - len(people)
-        searched = settings.strategy.expected_sets(flippable, settings.budget, trainer.members) if flippable else 0
-        shuffled = settings.shuffles * SolidSearch().expected_sets(flippable, settings.budget, trainer.members)
-        sets = settings.rank.trial(len(people)) + searched + shuffled + finds
-        trainings = sets * trainer.members + settings.fresh_seeds * self.seeded * (1 + finds)
+        searched = strategy.expected_sets(sizes, audit.budget_, trainer.members) if sizes else 0
+        shuffled = audit.shuffles * SolidSearch().expected_sets(sizes, audit.budget_, trainer.members)
+        sets = audit.rank_.trial(len(people)) + searched + shuffled + finds
+        trainings = sets * trainer.members + len(audit.seeds_) * (1 + finds)
         if trainer.stopper.stop.retrainings is not None:
             trainings = min(trainings, trainer.stopper.stop.retrainings)
-        again = settings.strategy.expected_rankings(len(people), settings.budget) * settings.rank.rescores
+        again = strategy.expected_rankings(len(people), audit.budget_) * audit.rank_.rescores
         rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
         by_definition = 0.0 if trainer.engine.by_definition else finds * trainer.members / trainer.n_jobs
-        seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * self.fit_seconds
+        seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * audit.fit_seconds_
         limit = trainer.stopper.stop.seconds
         seconds = seconds if limit is None else min(seconds, limit)
         self.watch.note(announcement(self.everyone, seconds * self.everyone / len(self.eligible)))
 
     def _seconds_each(self) -> float:
-        return self.trainer.seconds_each(self.fit_seconds)
+        return self.trainer.seconds_each(self.audit.fit_seconds_)
 
 
 def _gap(groups: NDArray[np.object_], turned: NDArray[np.bool_]) -> float:

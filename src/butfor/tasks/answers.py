@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.errors import SettingError, TableError, listed
-from butfor.tasks.select import CANNOT_TELL, ID, LABEL, Review, Task
+from butfor.tasks.tasks import CANNOT_TELL, ID, LABEL, Review, Task
 
 COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "value", "people", "kind"]
 
@@ -88,7 +88,7 @@ def heard(answers: Mapping[int, Any] | Outcome, review: Review | None, names: Se
     if review is None:
         raise SettingError("These answers have no tasks: call review_tasks() first.")
     given = ((f"answers[{number}]", str(number), str(label)) for number, label in dict(answers).items())
-    return _checked(given, review.by_id, names, "The answers")
+    return _checked(given, {task.id: task for task in review.tasks}, names, "The answers")
 
 
 def read_answers(path: Path, tasks: Mapping[int, Task], names: Sequence[str]) -> Outcome:

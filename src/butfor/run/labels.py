@@ -1,4 +1,11 @@
-"""Many labels flipped together: trained by the definition and under fresh seeds, and who is decided otherwise then."""
+"""Labels, not people: which are worth a review, and who is decided otherwise once many are flipped together.
+
+A label's value is doubt² × effect. Doubt is the probability of the other label by the standard of the other groups. The
+effect is what flipping the label does to the people of its group who are decided as it says: the mean change of their
+logits towards the other decision, those nearer to the boundary counting more. Where an adverse label is named, only
+adverse labels have a value, and groups that fall short of the others' standard come first; else labels of either kind
+have one.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +15,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.protocols import FlipSet, Floats, Training
+from butfor.learn.protocols import FlipSet, Floats, Model, Table, Training
 from butfor.learn.question import decides_one
+from butfor.rank import Ranking, as_ranking
+from butfor.rank.averaged import suited
+from butfor.rank.ranking import Scores
 from butfor.result.fresh import FreshSeeds
 from butfor.result.labels import ClosedGap, OneStandard, Turned
 from butfor.result.population import SMALL_GROUP
@@ -22,10 +33,104 @@ from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.standard.groups import Standards
 
+KNOWING = ("gradient", "influence", "leaves", "distance")
+"""Rankings by how much they know of a model; the last one ranks for all."""
+DOUBTFUL = 2
+"""The power of doubt in a value."""
+NEAR = 0.5
+"""How fast people count less: at this share of their median distance from the boundary, 1/e."""
 BY = ("selection", "true positive")
 """Rates whose gap can be closed: of favourable decisions, and of those about people whose label is favourable."""
 DOUBTED = 0.5
 """Doubt above which a label may be flipped to close a gap."""
+
+
+# --- the value of a review -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Of all training labels. `effect` and `value [n]`; `order`: the positions of those that may be reviewed, the most
+    valuable first; `wrong [n]`: how likely each is wrong, if the group's shortfall is spread evenly over its favourable
+    labels, None where no adverse label is named."""
+
+    effect: Scores
+    value: Scores
+    order: NDArray[np.int64]
+    wrong: Scores | None
+
+
+def knowing(model: Model) -> Ranking:
+    """The ranking that knows most of the model."""
+    rankings = (suited(as_ranking(name), model) for name in KNOWING)
+    return next(ranking for ranking in rankings if ranking.accepts(model))
+
+
+def valued(standards: Standards, table: Table, effect: Scores, adverse: int | None) -> Values:
+    """Doubts and effects put together."""
+    value = np.nan_to_num(standards.doubt**DOUBTFUL * effect)
+    may = ~np.isnan(standards.doubt) & (adverse is None or table.zero_one == adverse)
+    wrong = None if adverse is None else wrongness(standards)
+    later = np.zeros(table.n) if wrong is None else ~np.isin(standards.groups.astype(str), _short(standards))
+    order = np.lexsort((-np.nan_to_num(standards.doubt), -value, later))
+    return Values(effect, value, order[may[order]], wrong)
+
+
+def wrongness(standards: Standards) -> Scores:
+    """How likely each adverse label is wrong: 0 where the group does not fall short.
+
+    If a share r of the labels that the others' standard would have made favourable became adverse, then of the adverse
+    labels with doubt d a share d·r / (1 − d + d·r) did; r follows from the group's shortfall."""
+    found = np.zeros(len(standards.doubt))
+    for name in _short(standards):
+        comparison = standards.of_group(name)
+        assert comparison is not None
+        ours = (standards.groups.astype(str) == name) & ~standards.is_favourable
+        made = standards.doubt[ours] * comparison.difference / comparison.expected
+        found[ours] = made / (1 - standards.doubt[ours] + made)
+    return found
+
+
+def _short(standards: Standards) -> list[str]:
+    """The groups that fall short."""
+    return [c.group for c in standards.comparisons if c.attribute == standards.attribute and c.missing]
+
+
+def effects(
+    model: Model,
+    table: Table,
+    row_groups: NDArray[np.object_],
+    people: pd.DataFrame,
+    groups: NDArray[np.object_],
+    adverse: int | None,
+    ranking: Ranking | None = None,
+) -> Scores:
+    """Per label, the mean change that flipping it makes to the logits of its group's people who are decided as it says,
+    towards the other decision; 0 where it makes none, or one in the wrong direction. In one pass over all people."""
+    ranking, logits = ranking or knowing(model), model.logits(people)
+    found = np.zeros(table.n)
+    for decision in (0, 1) if adverse is None else (adverse,):
+        decided = np.isfinite(logits) & (decides_one(logits) == bool(decision))
+        names = sorted(set(map(str, groups[decided])))
+        if not names:
+            continue
+        weights = np.array([_nearness(logits[decided], groups[decided].astype(str) == name) for name in names])
+        sums = ranking.total(model, table, people[decided], weights, 1 - 2 * decision)
+        for name, total in zip(names, sums, strict=True):
+            labels = (row_groups.astype(str) == name) & (table.zero_one == decision)
+            found[labels] = np.maximum(0, total[labels])
+    return found
+
+
+def _nearness(logits: Floats, inside: NDArray[np.bool_]) -> Scores:
+    """How much each of these people counts: less the further from the boundary."""
+    margins = np.abs(logits).astype(np.float64)
+    scale = max(NEAR * float(np.median(margins[inside])), 1e-9)
+    weights = np.where(inside, np.exp((margins[inside].min() - margins) / scale), 0)
+    return np.asarray(weights / weights.sum())
+
+
+# --- flipped together ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
