@@ -32,8 +32,7 @@ from butfor.machine import single_threaded
 from butfor.progress import Watcher
 from butfor.prove import Bracket, provable, prove
 from butfor.provenance import data_hash
-from butfor.rank import as_ranking, refuse_unaccepted
-from butfor.rank.averaged import suited
+from butfor.rank import as_ranking, refuse_unaccepted, suited
 from butfor.result.performance import Performance
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, DOUBT, Run

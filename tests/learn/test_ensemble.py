@@ -20,10 +20,9 @@ from butfor.mlp.learner import MLPLearner
 from butfor.mlp.stacked import StackedEngine
 from butfor.progress import Watcher
 from butfor.rank import Ranking, as_ranking, refuse_unaccepted
-from butfor.rank.averaged import Averaged, suited, trimmed_mean
-from butfor.rank.combined import beaten
 from butfor.rank.gradient import Gradient
 from butfor.rank.leaders import Leaders
+from butfor.rank.ranking import Averaged, beaten, suited, trimmed_mean
 from butfor.search import SolidSearch, as_strategy
 from butfor.search.solid import Sizes, SizeSearch
 from butfor.search.task import Task

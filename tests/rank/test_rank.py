@@ -11,12 +11,9 @@ from butfor.errors import SettingError
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.recipe import Rows
 from butfor.rank import NAMES, as_ranking, checked_scores, refuse_unaccepted
-from butfor.rank.activation import Activation
-from butfor.rank.combined import Combined
-from butfor.rank.distance import Distance
 from butfor.rank.gradient import Gradient
 from butfor.rank.leaders import Leaders
-from butfor.rank.surrogate import Surrogate
+from butfor.rank.published import Activation, Combined, Distance, Surrogate
 from conftest import fitted
 
 

@@ -12,8 +12,8 @@ import butfor
 from butfor.errors import SettingError
 from butfor.learn.protocols import Engine, Learner
 from butfor.mlp.direct import train
-from butfor.rank.combined import beaten
 from butfor.rank.leaders import Leaders
+from butfor.rank.ranking import beaten
 from butfor.rules import Allowed
 from butfor.search import GuidedSearch
 from butfor.search.effects import Effects

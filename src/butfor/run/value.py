@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from butfor.learn.protocols import Floats, Model, Table
 from butfor.learn.question import decides_one
-from butfor.rank import Ranking, as_ranking
-from butfor.rank.averaged import suited
-from butfor.rank.ranking import Scores
+from butfor.rank import Ranking, Scores, as_ranking, suited
 from butfor.standard.groups import Standards
 
 KNOWING = ("gradient", "influence", "leaves", "distance")

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Model
-from butfor.rank import Ranking, as_ranking
-from butfor.rank.averaged import suited
+from butfor.rank import Ranking, as_ranking, suited
 from butfor.rules import Allowed
 from butfor.search.loop import Attempts, Loop
 from butfor.search.shrink import Shrink
