@@ -31,7 +31,7 @@ from benchmarks.network_influence import hessian, jacobian, lowest_eigenvalue, o
 from butfor.errors import SettingError
 from butfor.learn.protocols import Floats, away
 from butfor.mlp.recipe import Network, Rows
-from butfor.rank.numbers import NetworkRanking
+from butfor.rank.ranking import NetworkRanking
 
 INSTALL = 'pip install "butfor[dattri]"'
 

@@ -29,8 +29,7 @@ from butfor import rank
 from butfor.errors import SettingError
 from butfor.learn.protocols import Floats, away
 from butfor.mlp.recipe import Network, Rows
-from butfor.rank.numbers import NetworkRanking
-from butfor.rank.ranking import Ranking
+from butfor.rank.ranking import NetworkRanking, Ranking
 
 Array = NDArray[np.float64]
 

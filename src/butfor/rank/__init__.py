@@ -1,4 +1,4 @@
-"""Rankings: which training labels to flip first for a person. One ranking per file.
+"""Rankings: which training labels to flip first for a person.
 
 Every ranking has a `name` and one method, ``score(model, table, people) -> [people × training rows]``, higher meaning
 "flip first". What more it can do stands in `Ranking`. Scores of one person do not depend on who else is asked about. A
@@ -8,38 +8,38 @@ plain function with the signature of `score` is a ranking too, for every model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import Model
-from butfor.rank.ranking import Ranking, Scores, adapted, checked_scores
+from butfor.rank.gradient import Gradient
+from butfor.rank.named import Activation, Chance, Combined, Distance, Influence, Leaves, Surrogate
+from butfor.rank.ranking import Ranking, Scores, adapted, checked_scores, summed_scores
 
-__all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted"]
+__all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted", "summed_scores"]
 
-_CLASSES = {
-    "gradient": "Gradient",
-    "combined": "Combined",
-    "surrogate": "Surrogate",
-    "surrogate-signed": "Surrogate",
-    "activation": "Activation",
-    "distance": "Distance",
-    "influence": "Influence",
-    "leaves": "Leaves",
-    "chance": "Chance",
+_MAKERS: dict[str, Callable[..., Ranking]] = {
+    "gradient": Gradient,
+    "combined": Combined,
+    "surrogate": Surrogate,
+    "surrogate-signed": lambda: Surrogate(signed=True),
+    "activation": Activation,
+    "distance": Distance,
+    "influence": Influence,
+    "leaves": Leaves,
+    "chance": Chance,
 }
-"""Each in the file of its name, which is imported when it is used."""
-NAMES = tuple(_CLASSES)
+NAMES = tuple(_MAKERS)
 
 
 def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> Ranking:
-    """A ranking from its name, from an object with `score`, or from a plain function.
-
-    `seed` is for the one that draws."""
+    """A ranking from its name, from an object with `score`, or from a plain function; `seed` is for the one that
+    draws."""
     if isinstance(given, str):
         if given not in NAMES:
             raise SettingError(f"There is no ranking '{given}'; choose one of {', '.join(NAMES)}.")
-        return _named(given, seed)
+        settings: dict[str, Any] = {"seed": seed} if given == "chance" else {}
+        return _MAKERS[given](**settings)
     if isinstance(given, type):
         raise SettingError(f"rank={given.__name__} is a class; give an instance, {given.__name__}().")
     if hasattr(given, "score") or callable(given):
@@ -47,19 +47,10 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> R
     raise SettingError(f"rank={given!r} is neither a ranking's name nor an object with a `score` method.")
 
 
-def _named(name: str, seed: int) -> Ranking:
-    home = import_module(f"butfor.rank.{name.removesuffix('-signed')}")
-    settings: dict[str, dict[str, Any]] = {"surrogate-signed": {"signed": True}, "chance": {"seed": seed}}
-    ranking: Ranking = getattr(home, _CLASSES[name])(**settings.get(name, {}))
-    return ranking
-
-
 def refuse_unaccepted(ranking: Ranking, model: Model, name: str) -> None:
     """One sentence where a ranking cannot rank for this model; `name` is the model's."""
-    if not ranking.accepts(model):
-        from butfor.rank.averaged import suited
-
-        possible = [each for each in NAMES if suited(as_ranking(each), model).accepts(model)]
+    if not ranking.ranks(model):
+        possible = [each for each in NAMES if as_ranking(each).ranks(model)]
         raise SettingError(
             f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of {name}; for that there are "
             f"{', '.join(possible)}."

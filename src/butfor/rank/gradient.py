@@ -7,7 +7,7 @@ validation losses are differentiated too. Of the epochs that came closest to bei
 likely it is kept once the label is turned, and what the logit was after that epoch is added, so weighed, to the
 derivative at the kept epoch. `epochs=1` leaves this out: the bare derivative.
 
-How far to trust the predictions is measured, not assumed: see `smoothness`.
+How far to trust the predictions is measured, not assumed: see `Leaders`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, away
+from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, away
 from butfor.machine import available_cores, results
 from butfor.mlp.recipe import Network, Recipe, Rows
-from butfor.rank.combined import beaten
-from butfor.rank.numbers import NetworkRanking, numbers_of
+from butfor.rank.ranking import NetworkRanking, beaten, encoded
 
 if TYPE_CHECKING:
     from butfor.mlp.sweeps import Sweep
-
-Numbers = NDArray[np.floating[Any]]
 
 ENOUGH = 4
 """Members whose gradients are averaged on the CPU: with the published score beside it, more add little."""
@@ -74,39 +70,28 @@ class Walk:
                 raise
 
 
-Spread = Callable[[Callable[[Walk, Sequence["Sweep"]], list[Numbers]], Walk, Sequence[Sequence["Sweep"]]], list[Any]]
-"""A function, what all its calls share, and the parts to call it with, wherever that is done → what came of each."""
-
-
 class Gradient(NetworkRanking):
     """The change of the person's logit, away from the present class, if label i were flipped: predicted to
     first order through the whole training (unit: logit).
 
     `epochs`: epochs considered for early stopping's choice; 1 holds the kept epoch fixed. `tolerance`: how far
-    (in validation loss) a predicted difference between epochs must go before it is believed. `device`: where to
-    train and differentiate; None leaves it to the audit, which names its engine's.
-    """
+    (in validation loss) a predicted difference between epochs must go before it is believed."""
 
     name = "gradient"
     predicts = signed = rough = rescores = True
 
-    def __init__(self, epochs: int = 8, tolerance: float = 5e-4, device: str | None = None) -> None:
+    def __init__(self, epochs: int = 8, tolerance: float = 5e-4) -> None:
         if epochs < 1:
             raise SettingError(f"epochs={epochs} must be at least 1.")
         if not tolerance > 0:
             raise SettingError(f"tolerance={tolerance} must be above 0.")
-        self.epochs, self.tolerance, self.device = epochs, tolerance, device
-        self._engine_device = "cpu"
-        self._spread: Spread | None = None
+        self.epochs, self.tolerance, self._device = epochs, tolerance, "cpu"
+        self._spread: Callable[..., list[Any]] | None = None
 
     def train_on(self, engine: Engine) -> None:
         """On the engine's device, and on its workers where it has some."""
-        self._engine_device = str(engine.device)
+        self._device = str(engine.device)
         self._spread = engine.spread if engine.spreads else None
-
-    @property
-    def _device(self) -> str:
-        return self.device or self._engine_device
 
     @property
     def enough(self) -> int | None:
@@ -118,7 +103,7 @@ class Gradient(NetworkRanking):
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Numbers]:
         """The same for several networks that differ in their seed, side by side."""
         networks = [member.network for member in members]
-        return self._scores(networks, members[0].rows, _encoded(members[0], table, people))
+        return self._scores(networks, members[0].rows, encoded(members[0], table, people))
 
     def _scores(self, networks: Sequence[Network], rows: Rows, people: Floats) -> Iterator[Numbers]:
         from butfor.mlp.sweeps import Sweep
@@ -136,10 +121,10 @@ class Gradient(NetworkRanking):
         """One walk back through each training, of sums of the people's logits."""
         from butfor.mlp.sweeps import Sweep
 
-        recipe, rows, encoded = members[0].network.recipe, members[0].rows, _encoded(members[0], table, people)
+        recipe, rows, seen = members[0].network.recipe, members[0].rows, encoded(members[0], table, people)
         everyone = np.arange(len(people))
         sweeps = [Sweep(member.network.recipe.seed, (), everyone, weights) for member in members]
-        return (effects * out for effects in self._effects(recipe, rows, sweeps, encoded))
+        return (effects * out for effects in self._effects(recipe, rows, sweeps, seen))
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
         """Scores for each person once their own `flips` are made: which further flips go on in the same direction, away
@@ -151,8 +136,8 @@ class Gradient(NetworkRanking):
             Sweep(member.network.recipe.seed, flips[k], np.array([k])) for k in range(len(people)) for member in members
         ]
         total, out = np.zeros((len(people), table.n)), away(model.logits(people))
-        recipe, rows, encoded = members[0].network.recipe, members[0].rows, _encoded(members[0], table, people)
-        for sweep, effects in zip(sweeps, self._effects(recipe, rows, sweeps, encoded), strict=True):
+        recipe, rows, seen = members[0].network.recipe, members[0].rows, encoded(members[0], table, people)
+        for sweep, effects in zip(sweeps, self._effects(recipe, rows, sweeps, seen), strict=True):
             k = int(sweep.people[0])
             total[k] += beaten(effects * out[k])[0]
         return total / len(members)
@@ -183,69 +168,3 @@ class Gradient(NetworkRanking):
         else:
             done = walk.side_by_side(parts)
         return [done[k % count][k // count] for k in range(len(sweeps))]
-
-
-def _encoded(model: Model, table: Table, people: pd.DataFrame) -> Floats:
-    """People as the networks see them: all members alike."""
-    return np.asarray(numbers_of(model, table, people)[1], np.float32)
-
-
-# --- are the predictions true? ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How predicted effects of single flips agree with real ones: Spearman's rank correlation, the slope of the
-    least-squares line real = slope · predicted, and the number of flips compared."""
-
-    spearman: float
-    slope: float
-    flips: int
-
-
-def agreement(predicted: Numbers, real: Numbers) -> Agreement:
-    """Compare effects, `[flips]` of one person or `[people × flips]`. With several people the rank correlation
-    is the mean of theirs, since a search ranks for one person at a time; 0 where nothing varies."""
-    predicted, real = (np.atleast_2d(np.asarray(effects, np.float64)) for effects in (predicted, real))
-    if predicted.shape != real.shape:
-        raise SettingError(f"{predicted.shape} predicted effects cannot be compared with {real.shape} real ones.")
-    rank_correlations = [_spearman(*pair) for pair in zip(predicted, real, strict=True)]
-    square = (predicted**2).sum()
-    return Agreement(
-        float(np.mean(rank_correlations)) if rank_correlations else 0.0,
-        float((predicted * real).sum() / square) if square else 0.0,
-        predicted.shape[1],
-    )
-
-
-def _spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    from scipy.stats import spearmanr
-
-    varied = len(one) > 1 and np.ptp(one) > 0 and np.ptp(other) > 0
-    return float(spearmanr(one, other).statistic) if varied else 0.0
-
-
-def sample_rows(predicted: Numbers, count: int, seed: int = 0) -> NDArray[np.int64]:
-    """Training rows to try, ascending: half those with the largest predicted effect `[people × n]` on anyone, where
-    a search looks; half drawn from the others, where most rows are."""
-    strongest = np.argsort(-np.abs(predicted).max(axis=0), kind="stable")
-    count = min(count, len(strongest))
-    top, others = strongest[: count // 2], np.sort(strongest[count // 2 :])
-    drawn = np.random.default_rng(seed).choice(others, count - count // 2, replace=False)
-    return np.sort(np.concatenate([top, drawn]))
-
-
-Retrain = Callable[[Sequence[FlipSet]], Numbers]
-"""Flip sets → what the networks trained on them say about the people, `[sets × people]`."""
-
-
-def smoothness(retrain: Retrain, scores: Numbers, flips: FlipSet = (), *, count: int = 40, seed: int = 0) -> Agreement:
-    """Retrain with `count` sampled labels turned one at a time, on top of `flips`, and compare.
-
-    `scores [people × n]` are predicted effects away from the class predicted at `flips`, as `Gradient.score`
-    gives them."""
-    tried = sample_rows(scores, count, seed)
-    singles = [tuple(sorted(set(flips) ^ {int(row)})) for row in tried]
-    logits = retrain([flips, *singles])
-    real = ((logits[1:] - logits[0]) * away(logits[0])).T
-    return agreement(scores[:, tried], real)

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, away
 from butfor.rank import Ranking, Scores, as_ranking, checked_scores
-from butfor.rank.averaged import suited
-from butfor.rank.combined import beaten
-from butfor.rank.gradient import smoothness
+from butfor.rank.ranking import beaten
 from butfor.rules import Allowed
 
 SAMPLE, FLIPS = 8, 12
@@ -30,6 +28,8 @@ where they come from a model without noise."""
 LEAST_FURTHER, DOUBLED = 1.25, 2.0
 """Where a set by believed predictions falls short, how much further any other may go: a quarter at the least, and twice
 as much further as the sets of other rankings went in the trial."""
+NOISELESS = "influence"
+"""Of linear models, which end at a minimum: its predictions may be as good as a retraining."""
 MEAN = "both"
 """The name of all rankings averaged."""
 BESIDE, BESIDE_AGAIN = 0.5, 0.25
@@ -46,13 +46,13 @@ class Leaders(Ranking):
     """The mean of several rankings, by the share of rows each row beats, or one of them alone: see `leader`."""
 
     name = "guided"
-    NOISELESS = "influence"
-    """Of linear models, which end at a minimum: its predictions may be as good as a retraining."""
-    OWN = (NOISELESS, "leaves")
-    ANYONES = ("surrogate-signed", "distance")
 
     def __init__(self, parts: Mapping[str, Ranking], leader: str = MEAN, beside: float = 1.0) -> None:
         self.parts = dict(parts)
+        self.first = next(iter(self.parts.values()))
+        """The one that knows most of this model, and takes longest."""
+        self.rescores = self.first.rescores
+        self.candidates = [MEAN, *self.parts]
         self.leader = leader
         self.beside = beside
         """What each of the others counts beside the first."""
@@ -66,33 +66,21 @@ class Leaders(Ranking):
     @classmethod
     def of(cls, model: Model) -> Leaders:
         """Those that accept the model."""
-        ours = {"gradient": suited(as_ranking("gradient"), model), "published": suited(as_ranking("combined"), model)}
-        if all(ranking.accepts(model) for ranking in ours.values()):
+        ours = {"gradient": as_ranking("gradient"), "published": as_ranking("combined")}
+        if all(ranking.ranks(model) for ranking in ours.values()):
             return cls(ours, beside=BESIDE if len(model.members) > 1 else 1.0)
-        own = [name for name in ("gradient", *cls.OWN) if suited(as_ranking(name), model).accepts(model)][:1]
-        return cls({name: suited(as_ranking(name), model) for name in (*own, *cls.ANYONES)})
-
-    @property
-    def candidates(self) -> list[str]:
-        return [MEAN, *self.parts]
-
-    @property
-    def first(self) -> Ranking:
-        """The one that knows most of this model, and takes longest."""
-        return next(iter(self.parts.values()))
+        own = [name for name in ("gradient", NOISELESS, "leaves") if as_ranking(name).ranks(model)][:1]
+        return cls({name: as_ranking(name) for name in (*own, "surrogate-signed", "distance")})
 
     def train_on(self, engine: Engine) -> None:
         self.first.train_on(engine)
 
     def trial(self, people: int) -> int:
-        """How many flip sets `prepare` trains at the most."""
         return len(self.candidates) * min(people, SAMPLE) + FLIPS + 1
 
     def prepare(
         self, retrain: Retrain, model: Model, table: Table, people: pd.DataFrame, psi: Allowed, budget: int
     ) -> dict[str, Any]:
-        """Hold the trial with the first of the people; what came out goes into the record. `retrain` answers about
-        all of them."""
         sample, allowed = people.iloc[:SAMPLE], psi.of_people(slice(SAMPLE)).whole()
         sets = [
             flips
@@ -106,9 +94,9 @@ class Leaders(Ranking):
         gains = moved.mean(axis=1)
         self.leader = self.candidates[int(np.argmax(gains))]
         singles = self._singles(retrain, model, table, sample)
-        self.trusted = self.NOISELESS in self.parts and (singles["spearman"] or 0.0) >= TRUSTED
+        self.trusted = NOISELESS in self.parts and (singles["spearman"] or 0.0) >= TRUSTED
         if self.trusted:
-            self.leader = self.NOISELESS
+            self.leader = NOISELESS
             self.further = _further(moved, moved[self.candidates.index(self.leader)])
         return singles | {
             "people": len(sample),
@@ -117,54 +105,39 @@ class Leaders(Ranking):
         }
 
     def _singles(self, retrain: Retrain, model: Model, table: Table, sample: pd.DataFrame) -> dict[str, Any]:
-        """How well the first ranking's predictions for single labels agree with retrainings, where it makes any."""
-        if not self.first.predicts:
-            return {"spearman": None, "slope": None, "flips": 0, "poor": False}
-        if len(model.members) > 1:  # a dozen labels alone, in every member, would cost more than they tell
+        """How well the first ranking's predictions for single labels agree with retrainings, where it makes any. Not
+        of an ensemble: a dozen labels alone, in every member, would cost more than they tell."""
+        if not self.first.predicts or len(model.members) > 1:
             return {"spearman": None, "slope": None, "flips": 0, "poor": False}
         predicted = self._first_scores(model, table, sample)
-        singles = smoothness(lambda flips: retrain(flips)[:, : len(sample)], predicted, count=FLIPS)
-        return {
-            "spearman": round(singles.spearman, 3),
-            "slope": round(singles.slope, 3),
-            "flips": singles.flips,
-            "poor": singles.spearman < POOR,
-        }
+        spearman, slope, flips = smoothness(lambda sets: retrain(sets)[:, : len(sample)], predicted, FLIPS)
+        return {"spearman": round(spearman, 3), "slope": round(slope, 3), "flips": flips, "poor": spearman < POOR}
 
     def predictions(self, model: Model, table: Table, people: pd.DataFrame) -> Scores | None:
-        """Each label's effect on each person in logits, `[people × n]`, where that can be believed."""
         return self._first_scores(model, table, people) if self.trusted else None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         return self._led_by(self.leader, model, table, people)
 
-    @property
-    def rescores(self) -> bool:  # type: ignore[override]
-        return self.first.rescores
-
-    def score_at(
-        self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]
-    ) -> NDArray[np.float64]:
+    def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
         """Scores once each person's own flips are made: what the first ranking says there, and with a quarter of its
         weight what the others said before. Where it asks fewer members there than before, what it said before counts
         as much."""
         scores = beaten(self.first.score_at(model, table, people, flips))
         if self.first.asks_fewer_at_flips(model, table):
             scores = (scores + beaten(self._first_scores(model, table, people))) / 2
-        others = [part for part in self.parts.values() if part is not self.first]
+        others = list(self.parts.values())[1:]
         for part in others:
-            scores += BESIDE_AGAIN * beaten(part.score(model, table, people)) / len(others)
+            scores += BESIDE_AGAIN * beaten(checked_scores(part, model, table, people)) / len(others)
         return scores
 
     def _led_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
-        names = list(self.parts) if leader == MEAN else [leader]
-        scores, weights = [], []
-        for name in names:
-            part = self.parts[name]
-            first = part is self.first
-            scored = self._first_scores(model, table, people) if first else part.score(model, table, people)
-            scores.append(beaten(scored))
-            weights.append(1.0 if first else self.beside)
+        parts = list(self.parts.values()) if leader == MEAN else [self.parts[leader]]
+        asked = (model, table, people)
+        scores = [
+            beaten(self._first_scores(*asked) if part is self.first else checked_scores(part, *asked)) for part in parts
+        ]
+        weights = [1.0 if part is self.first else self.beside for part in parts]
         return np.asarray(np.average(scores, axis=0, weights=weights))
 
     def _first_scores(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
@@ -183,6 +156,38 @@ def _further(moved: NDArray[np.floating], led: NDArray[np.floating]) -> float:
     """How many times the gain of the leading ranking's set any other may bring, after `moved [rankings × people]`."""
     ratios = moved[:, led > 0].max(axis=0, initial=0.0) / led[led > 0]
     return max(LEAST_FURTHER, 1 + DOUBLED * (float(ratios.max(initial=1.0)) - 1))
+
+
+def smoothness(retrain: Retrain, scores: Scores, count: int) -> tuple[float, float, int]:
+    """How predicted effects, `scores [people × n]` away from the present class, agree with those of retrainings with
+    `count` sampled labels turned one at a time: see `agreement`; and the number of labels."""
+    tried = sample_rows(scores, count)
+    logits = retrain([(), *((int(row),) for row in tried)])
+    real = ((logits[1:] - logits[0]) * away(logits[0])).T
+    return *agreement(scores[:, tried], real), len(tried)
+
+
+def sample_rows(predicted: Scores, count: int) -> NDArray[np.int64]:
+    """Training rows to try, ascending: half those with the largest predicted effect `[people × n]` on anyone, where
+    a search looks; half drawn from the others, where most rows are."""
+    strongest = np.argsort(-np.abs(predicted).max(axis=0), kind="stable")
+    count = min(count, len(strongest))
+    top, others = strongest[: count // 2], np.sort(strongest[count // 2 :])
+    drawn = np.random.default_rng(0).choice(others, count - count // 2, replace=False)
+    return np.sort(np.concatenate([top, drawn]))
+
+
+def agreement(predicted: Scores, real: Scores) -> tuple[float, float]:
+    """Of effects `[people × flips]`: the mean of the people's rank correlations, since a search ranks for one person at
+    a time, 0 where nothing varies; and the slope of the least-squares line real = slope · predicted."""
+    from scipy.stats import spearmanr
+
+    pairs = list(zip(predicted, real, strict=True))
+    varied = [len(one) > 1 and np.ptp(one) > 0 and np.ptp(other) > 0 for one, other in pairs]
+    ranked = [float(spearmanr(*pair).statistic) if varies else 0.0 for pair, varies in zip(pairs, varied, strict=True)]
+    square = float((predicted.astype(np.float64) ** 2).sum())
+    slope = float((predicted.astype(np.float64) * real).sum() / square) if square else 0.0
+    return float(np.mean(ranked)) if ranked else 0.0, slope
 
 
 def leader_words(figures: dict[str, Any]) -> str:

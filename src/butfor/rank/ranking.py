@@ -1,11 +1,10 @@
-"""What a ranking is, and how its answer is checked."""
+"""What a ranking is, how its answer is checked, and how it is averaged over the members of an ensemble."""
 
 from __future__ import annotations
 
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table
-from butfor.machine import available_cores, results
+from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, away
+from butfor.mlp.recipe import Network, Rows
 
 Scores = NDArray[np.floating[Any]]
 BLOCK = 256
 """People whose scores are held at a time where only their sum is asked for."""
+WILD = 8
+"""Of so many members one at either end is left out where scores can be wild; of few members one as well."""
 
 
 class Ranking:
@@ -40,13 +41,19 @@ class Ranking:
     """Pure chance: attempts are independent draws instead of a walk down one order."""
     rebuildable = True
     """Whether its name and parameters bring it back."""
-
     further = math.inf
-    """How many times the gain of a person's best set by `predictions` any other set may bring; infinite where that is
-    not known."""
+    """How many times the gain of a person's best set by `predictions` any other set may bring, where that is known."""
 
     def accepts(self, model: Model) -> bool:
         return True
+
+    def averages(self, model: Model) -> bool:
+        """Whether the model is an ensemble of which only the members can be ranked for: then one by one."""
+        return len(model.members) > 1 and not self.accepts(model)
+
+    def ranks(self, model: Model) -> bool:
+        """Whether it accepts the model, or each of its members."""
+        return all(map(self.accepts, model.members if self.averages(model) else [model]))
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         """`[people × training rows]`, higher = flip first."""
@@ -68,18 +75,8 @@ class Ranking:
         return None
 
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Scores]:
-        """The scores of several models in turn, as many at work as there are cores."""
-
-        def one(member: Model) -> Scores:
-            return checked_scores(self, member, table, people)
-
-        cores = min(available_cores(), len(members))
-        if cores == 1:
-            yield from map(one, members)
-            return
-        with ThreadPoolExecutor(cores) as pool:
-            for first in range(0, len(members), cores):
-                yield from results([pool.submit(one, member) for member in members[first : first + cores]])
+        """The scores of several models in turn."""
+        return (checked_scores(self, member, table, people) for member in members)
 
     def total_members(
         self, members: Sequence[Model], table: Table, people: pd.DataFrame, weights: Scores, out: int
@@ -115,65 +112,86 @@ class Ranking:
         psi: Any,
         budget: int,
     ) -> dict[str, Any]:
-        """Hold a trial with the first of the people; what came out goes into the record."""
+        """Hold a trial with the first of the people; what came out goes into the record. `retrain`: flip sets → what
+        the models trained on them say about the people, `[sets × people]`."""
         raise NotImplementedError
-
-    def parameters(self) -> dict[str, Any]:
-        """What it was made with, for the record."""
-        return parameters(self)
-
-
-class OwnRanking(Ranking):
-    """A user's own object with `score`, or a function with its signature."""
-
-    rebuildable = False
-
-    def __init__(self, given: Any) -> None:
-        self.given = given
-        self.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
-        self.needs = str(getattr(given, "needs", Ranking.needs))
-
-    def accepts(self, model: Model) -> bool:
-        can = getattr(self.given, "accepts", None)
-        return can is None or bool(can(model))
-
-    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        scores: Scores = getattr(self.given, "score", self.given)(model, table, people)
-        return scores
-
-    def parameters(self) -> dict[str, Any]:
-        return parameters(self.given)
 
 
 def adapted(given: Any) -> Ranking:
-    """A ranking as it is, or the user's own with the rest added."""
-    return given if isinstance(given, Ranking) else OwnRanking(given)
+    """A ranking as it is; a user's own object with `score`, or a function with its signature, with the rest added."""
+    if isinstance(given, Ranking):
+        return given
+    own = Ranking()
+    own.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
+    own.score = getattr(given, "score", given)  # type: ignore[method-assign]
+    own.rebuildable = False
+    return own
 
 
-def parameters(thing: Any) -> dict[str, Any]:
-    """What a ranking or protocol was made with, for the record: each argument of its constructor, by name."""
-    found = {}
-    for name, parameter in inspect.signature(type(thing)).parameters.items():
-        if hasattr(thing, name) and parameter.kind is not parameter.VAR_POSITIONAL:
-            found[name] = _plain(getattr(thing, name))
-    return found
+class NetworkRanking(Ranking):
+    """Of our network alone. Subclasses bring `score_network`, which sees the encoded rows and people."""
+
+    needs = "a butfor.MLP"
+
+    def accepts(self, model: Model) -> bool:
+        return model.network is not None
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+        return self.score_network(model.network, model.rows, encoded(model, table, people))
+
+    def score_network(self, network: Network, rows: Rows, people: Floats) -> Scores:
+        raise NotImplementedError
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no word for it
-    if isinstance(value, (str, int, float, bool, type(None))):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    return {"name": value.name} | parameters(value) if hasattr(value, "name") else type(value).__name__
+def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+    """One member's scores hold much of its own seed; their mean is about the labels. Where they can be wild (the
+    gradient of a rough training) an eighth of them at either end is left out. Scores that count away from the model's
+    decision are turned for the members that decide otherwise: all of them count away from the ensemble's decision."""
+    members, out = model.members[: ranking.enough], away(model.logits(people))
+    turned = (
+        scores * (away(member.logits(people)) * out)[:, None] if ranking.signed else scores
+        for member, scores in zip(members, ranking.score_members(members, table, people), strict=True)
+    )
+    if ranking.rough:
+        return trimmed_mean(np.array(list(turned)))
+    total: NDArray[np.float64] = np.zeros((len(people), table.n))
+    for scores in turned:
+        total += scores
+    return total / len(members)
+
+
+def summed_scores(
+    ranking: Ranking, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int
+) -> Scores:
+    """`Ranking.total`, averaged over the members of an ensemble where the ranking wants that."""
+    if not ranking.averages(model):
+        return ranking.total(model, table, people, weights, out)
+    members = model.members[: ranking.enough]
+    found = np.array(list(ranking.total_members(members, table, people, weights, out)))
+    return trimmed_mean(found) if ranking.rough else np.asarray(found.mean(axis=0))
+
+
+def trimmed_mean(scores: Scores) -> Scores:
+    """Over the first axis, without the lowest and the highest; of three or four it is the median."""
+    count = len(scores)
+    if count < 3:
+        return np.asarray(scores.mean(axis=0))
+    out = max(1, count // WILD)
+    inner = np.partition(scores, (out, count - out - 1), axis=0)[out : count - out]
+    return np.asarray(inner.mean(axis=0))
+
+
+def beaten(scores: Scores) -> NDArray[np.float64]:
+    """The share of rows that each row's score is above, equal scores sharing their place."""
+    from scipy.stats import rankdata
+
+    return (rankdata(scores, axis=1) - 1) / max(1, scores.shape[1] - 1)
 
 
 def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
     """The scores, refused with a sentence where a ranking returned something that cannot be sorted."""
-    scores = np.asarray(ranking.score(model, table, people))
+    asked = (model, table, people)
+    scores = np.asarray(_averaged(ranking, *asked) if ranking.averages(model) else ranking.score(*asked))
     if scores.shape != (len(people), table.n):
         raise SettingError(
             f"Ranking '{ranking.name}' returned scores of shape {scores.shape}; expected one row per person "
@@ -188,3 +206,46 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
             f"{row}; every score must be a finite number."
         )
     return scores
+
+
+def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
+    """Training rows `[n × d]` and people `[people × d]` as the model sees them. Where it does not say, the table is
+    encoded here: numbers scaled, missing ones at the mean, categories one-hot, unseen ones all 0."""
+    seen = model.numbers(table, people)
+    if seen is not None:
+        return seen
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    numeric = [c for c in table.X.columns if pd.api.types.is_numeric_dtype(table.X[c].dtype)]
+    encoder = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), numeric),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), [c for c in table.X.columns if c not in numeric]),
+    ).fit(table.X)
+    rows, asked = (np.asarray(encoder.transform(X), np.float64) for X in (table.X, people))
+    return rows, asked
+
+
+def encoded(model: Model, table: Table, people: pd.DataFrame) -> Floats:
+    """People as a network sees them."""
+    return np.asarray(numbers_of(model, table, people)[1], np.float32)
+
+
+def parameters(thing: Any) -> dict[str, Any]:
+    """What a ranking or strategy was made with, for the record: each argument of its constructor, by name."""
+    names = inspect.signature(type(thing)).parameters
+    return {name: _plain(getattr(thing, name)) for name in names if hasattr(thing, name)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no word for it
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    return {"name": value.name} | parameters(value) if hasattr(value, "name") else type(value).__name__

@@ -137,7 +137,7 @@ def settings_of(audit: FittedAudit) -> dict[str, Any]:
         "seeded": audit.seeded_,
         "budget": audit.budget_,
         "rank": audit.rank_.name,
-        "rank_parameters": audit.rank_.parameters(),
+        "rank_parameters": parameters(audit.rank_),
         "strategy": audit.strategy_.name,
         "strategy_parameters": parameters(audit.strategy_),
         "phi": audit.phi_.text,

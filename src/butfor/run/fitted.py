@@ -25,7 +25,6 @@ from butfor.learn.question import Question
 from butfor.progress import Watcher
 from butfor.provenance import data_hash
 from butfor.rank import as_ranking, refuse_unaccepted
-from butfor.rank.averaged import suited
 from butfor.result.record import AFTER, BEFORE, DOUBT
 from butfor.rules import as_phi, as_psi
 from butfor.search import as_strategy, budget_in_labels
@@ -254,7 +253,7 @@ class FittedAudit(BaseEstimator):
         if self.rank is None:
             self.rank_ = self.strategy_.ranking(self.model_)
         else:
-            self.rank_ = suited(as_ranking(self.rank, self.random_state), self.model_)
+            self.rank_ = as_ranking(self.rank, self.random_state)
             refuse_unaccepted(self.rank_, self.model_, self.learner_.name)
 
     def _how_many(self, first: Model, seconds: float) -> int:

@@ -21,9 +21,7 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.protocols import FlipSet, Floats, Model, Table, Training
 from butfor.learn.question import decides_one
-from butfor.rank import Ranking, as_ranking
-from butfor.rank.averaged import suited
-from butfor.rank.ranking import Scores
+from butfor.rank import Ranking, Scores, as_ranking, summed_scores
 from butfor.result.fresh import FreshSeeds
 from butfor.result.labels import ClosedGap, OneStandard, Turned
 from butfor.result.population import SMALL_GROUP
@@ -62,8 +60,7 @@ class Values:
 
 def knowing(model: Model) -> Ranking:
     """The ranking that knows most of the model."""
-    rankings = (suited(as_ranking(name), model) for name in KNOWING)
-    return next(ranking for ranking in rankings if ranking.accepts(model))
+    return next(ranking for ranking in map(as_ranking, KNOWING) if ranking.ranks(model))
 
 
 def valued(standards: Standards, table: Table, effect: Scores, adverse: int | None) -> Values:
@@ -115,7 +112,7 @@ def effects(
         if not names:
             continue
         weights = np.array([_nearness(logits[decided], groups[decided].astype(str) == name) for name in names])
-        sums = ranking.total(model, table, people[decided], weights, 1 - 2 * decision)
+        sums = summed_scores(ranking, model, table, people[decided], weights, 1 - 2 * decision)
         for name, total in zip(names, sums, strict=True):
             labels = (row_groups.astype(str) == name) & (table.zero_one == decision)
             found[labels] = np.maximum(0, total[labels])

@@ -1,0 +1,185 @@
+"""The named rankings but for the training gradient: of the paper (section 2) surrogate and activation similarity, their
+mean, and the two baselines; then influence functions of linear models, and leaves of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError
+from butfor.learn.protocols import Floats, Model, Numbers, Table, away
+from butfor.machine import single_threaded
+from butfor.mlp.recipe import Network, Rows
+from butfor.rank.ranking import BLOCK, NetworkRanking, Ranking, Scores, adapted, checked_scores, numbers_of
+
+FADING = 4.0
+"""How fast nearness fades: at the median distance it is e to minus this."""
+
+
+class Surrogate(Ranking):
+    """How much a ridge regression's prediction for the person, Σ zᵢyᵢ with z = xᵀ(XᵀX + λI)⁻¹Xᵀ, rests on each label:
+    |zᵢ| as published; `signed=True` instead scores the change of the prediction, away from the person's present class,
+    if label i were flipped (unit: probability). For ridge regression itself flipping in that signed order is optimal;
+    |zᵢ| lets rows of the wrong sign through."""
+
+    def __init__(self, ridge: float = 1.0, signed: bool = False) -> None:
+        if not ridge > 0:
+            raise SettingError(f"ridge={ridge} must be above 0.")
+        self.ridge, self.signed = ridge, signed
+        self.name = "surrogate-signed" if signed else "surrogate"
+
+    def weights(self, rows: Numbers, people: Numbers) -> NDArray[np.float64]:
+        """z, `[people × training rows]`."""
+        X = rows.astype(np.float64)
+        gram = X.T @ X + self.ridge * np.eye(X.shape[1])
+        return np.linalg.solve(gram, np.asarray(people, np.float64).T).T @ X.T
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        z = self.weights(*numbers_of(model, table, people))
+        if not self.signed:
+            return np.abs(z, out=z)
+        z *= away(model.logits(people))[:, None]
+        z *= (1 - 2 * table.zero_one)[None, :]
+        return z
+
+
+class Activation(NetworkRanking):
+    """How alike the network's hidden neurons see the person and a training row: the share of them, from 0 to 1, in the
+    same on/off state. Neurons of the last hidden layer weigh 1, each layer before it `decay` times the next. A neuron
+    is on where its output is above `threshold`; by default the one for the network's activation function."""
+
+    name = "activation"
+    needs = "a butfor.MLP with hidden layers"
+
+    def __init__(self, decay: float = 0.5, threshold: float | None = None) -> None:
+        if not 0 < decay <= 1:
+            raise SettingError(f"decay={decay} must be above 0 and at most 1.")
+        self.decay, self.threshold = decay, threshold
+
+    def accepts(self, model: Model) -> bool:
+        return model.network is not None and bool(model.network.recipe.hidden)
+
+    def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
+        ours, theirs = self._signs(network, people), self._signs(network, rows.X)
+        # With states as ±√w the dot product is (weight of equal neurons) − (weight of different ones).
+        total = np.float32((ours[0] ** 2).sum())
+        similarity = (ours @ theirs.T / total + 1) / 2
+        return similarity.astype(np.float32)
+
+    def _signs(self, network: Network, X: Floats) -> Floats:
+        """±√weight per neuron, all layers side by side."""
+        patterns = network.active(X, self.threshold)
+        weights = [self.decay**depth for depth in reversed(range(len(patterns)))]
+        signs = [np.sqrt(w) * (2 * b - 1.0) for w, b in zip(weights, patterns, strict=True)]
+        return np.hstack(signs).astype(np.float32)
+
+
+class Combined(Ranking):
+    """The mean of several rankings' scores, each min–max normalised per person; by default the two above."""
+
+    name = "combined"
+
+    def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
+        self.parts = [adapted(part) for part in parts or (Surrogate(), Activation())]
+        self.needs = " and ".join(dict.fromkeys(part.needs for part in self.parts))
+
+    def accepts(self, model: Model) -> bool:
+        return all(part.accepts(model) for part in self.parts)
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        total = np.zeros((len(people), table.n))
+        for part in self.parts:
+            scores = checked_scores(part, model, table, people)
+            low = scores.min(axis=1, keepdims=True)
+            spread = scores.max(axis=1, keepdims=True) - low
+            total += (scores - low) / np.where(spread > 0, spread, 1)
+        return total / len(self.parts)
+
+
+class Distance(Ranking):
+    """Minus the Euclidean distance between the person and each training row, as the model sees them."""
+
+    name = "distance"
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        from sklearn.metrics.pairwise import euclidean_distances
+
+        rows, asked = numbers_of(model, table, people)
+        return -euclidean_distances(np.asarray(asked, np.float64), rows.astype(np.float64))
+
+    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
+        """Nearness instead, which fades with the distance: what is far counts for nothing, however many there are."""
+        total, scale = np.zeros((len(weights), table.n)), None
+        for first in range(0, len(people), BLOCK):
+            distances = -self.score(model, table, people.iloc[first : first + BLOCK])
+            scale = scale or float(np.median(distances)) or 1.0
+            total += weights[:, first : first + BLOCK] @ np.exp(-((distances / scale) ** 2) * FADING)
+        return total
+
+
+class Chance(Ranking):
+    """Uniform scores, drawn per person from `seed` and the person's own values."""
+
+    name = "chance"
+    draws = True
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        keys = model.person_keys(people)
+        draws = [np.random.default_rng([self.seed, key]).random(table.n) for key in keys]
+        return np.array(draws).reshape(len(people), table.n)
+
+
+class Influence(Ranking):
+    """Predicted Δlogit, away from the person's present class, if label i were flipped.
+
+    Logistic regression and ridge classifiers stop at the minimum of their loss, so the first-order answer is exact for
+    ridge and Newton's step for logistic regression. A network stops long before one: its derivative is `gradient`."""
+
+    name = "influence"
+    needs = "logistic regression or ridge"
+    predicts = signed = True
+
+    def accepts(self, model: Model) -> bool:
+        return model.linear
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+        with single_threaded():
+            effects = model.flip_effects(table, people)
+        return effects * away(model.logits(people))[:, None]
+
+    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
+        with single_threaded():
+            return model.flip_effects(table, people, weights) * out
+
+
+class Leaves(Ranking):
+    """Share of trees, from 0 to 1, in which person and row fall into the same leaf, whose value is made of the labels
+    of the rows in it."""
+
+    name = "leaves"
+    needs = "a tree, a forest or boosted trees"
+
+    def accepts(self, model: Model) -> bool:
+        return model.trees
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float32]:
+        ours, theirs = model.leaves(people), model.leaves(table.X)
+        shared = np.zeros((len(people), table.n), np.float32)
+        for mine, others in zip(ours.T, theirs.T, strict=True):
+            shared += mine[:, None] == others[None, :]
+        return shared / ours.shape[1]
+
+    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
+        ours, theirs = model.leaves(people), model.leaves(table.X)
+        total = np.zeros((len(weights), table.n))
+        for mine, others in zip(ours.T, theirs.T, strict=True):
+            names, places = np.unique(np.concatenate([mine, others]), return_inverse=True)
+            for sums, weight in zip(total, weights, strict=True):
+                sums += np.bincount(places[: len(mine)], weight, len(names))[places[len(mine) :]]
+        return total / ours.shape[1]
