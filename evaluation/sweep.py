@@ -27,7 +27,7 @@ from butfor.learn.engines import choose_engine
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
 from butfor.progress import Watcher
-from butfor.rank.published import Activation, Combined, Surrogate
+from butfor.rank.named import Activation, Combined, Surrogate
 from evaluation.published import PUBLISHED, Published
 from evaluation.results import Setting
 from evaluation.runs import Evaluation, Machinery, published_setting

@@ -32,7 +32,7 @@ from butfor.machine import single_threaded
 from butfor.progress import Watcher
 from butfor.prove import Bracket, provable, prove
 from butfor.provenance import data_hash
-from butfor.rank import as_ranking, refuse_unaccepted, suited
+from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.result.performance import Performance
 from butfor.result.population import Population
 from butfor.result.record import AFTER, BEFORE, DOUBT, Run
@@ -522,7 +522,7 @@ class LabelAudit(FollowUp, BaseEstimator):
         if self.rank is None:
             self.rank_ = self.strategy_.ranking(self.model_)
         else:
-            self.rank_ = suited(as_ranking(self.rank, self.random_state), self.model_)
+            self.rank_ = as_ranking(self.rank, self.random_state)
             refuse_unaccepted(self.rank_, self.model_, self.learner_.name)
 
     def _how_many(self, first: Model, seconds: float) -> int:

@@ -44,6 +44,10 @@ def filled(path: Path, rows: int = 20, key: str = "key") -> Path:
     return path
 
 
+def remembered(ledger: Ledger) -> int:
+    return len(ledger.select("SELECT flips FROM networks", []))
+
+
 TRAININGS = [Training((k,), k % 2 or None) for k in range(20)]
 
 
@@ -253,7 +257,7 @@ def test_an_answer_that_is_no_number_is_not_recalled_even_if_sealed(tmp_path, va
     assert Training((4,)) not in recalled(path)
     ledger = Ledger(path)
     Page(ledger, "key", PEOPLE).write({Training((77,)): np.array([1, value, 2])})
-    assert len(ledger) == 20  # a training that diverged has no answer to remember
+    assert remembered(ledger) == 20  # a training that diverged has no answer to remember
 
 
 def test_many_bad_rows_are_one_note(tmp_path):
@@ -371,7 +375,7 @@ ledger.close()
         out, _ = process.communicate(timeout=300)
         assert (process.returncode, out) == (0, b"")
     ledger = Ledger(tmp_path / "l.db")
-    assert len(ledger) == 90
+    assert remembered(ledger) == 90
     assert ledger._db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 

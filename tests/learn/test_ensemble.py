@@ -19,10 +19,10 @@ from butfor.mlp.fused import FusedEngine
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.stacked import StackedEngine
 from butfor.progress import Watcher
-from butfor.rank import Ranking, as_ranking, refuse_unaccepted
+from butfor.rank import Ranking, as_ranking, checked_scores, refuse_unaccepted
 from butfor.rank.gradient import Gradient
 from butfor.rank.leaders import Leaders
-from butfor.rank.ranking import Averaged, beaten, suited, trimmed_mean
+from butfor.rank.ranking import beaten, trimmed_mean
 from butfor.search import SolidSearch, as_strategy
 from butfor.search.solid import Sizes, SizeSearch
 from butfor.search.task import Task
@@ -56,13 +56,13 @@ def test_published_protocols_take_the_published_ranking_of_all_members(german):
     audit, _, _ = german
     ranking = as_strategy("algorithm1").ranking(audit.model_)
     assert ranking.name == "combined"
-    assert isinstance(ranking, Averaged)
+    assert ranking.averages(audit.model_)
 
 
 def test_a_ranking_that_does_not_fit_is_refused_with_all_that_do(german):
     audit, _, _ = german
     with pytest.raises(SettingError, match=r"for that there are gradient, combined, .*activation"):
-        refuse_unaccepted(suited(as_ranking("leaves"), audit.model_), audit.model_, "5 × MLP")
+        refuse_unaccepted(as_ranking("leaves"), audit.model_, "5 × MLP")
 
 
 def test_found_at_the_first_attempt_is_whom_the_first_set_turns(german):
@@ -150,25 +150,24 @@ def test_engines_train_many_seeds_in_one_call():
 def test_scores_count_away_from_the_ensembles_decision(german):
     audit, data, _ = german
     people, model = data.X_test.iloc[:8], audit.model_
-    ranking = suited(as_ranking("gradient"), model)
-    assert isinstance(ranking, Averaged)
     members = model.members[:4]  # as many as the CPU averages over
     out = away(model.logits(people))
     turned = [
         as_ranking("gradient").score(m, audit.table_, people) * (away(m.logits(people)) * out)[:, None] for m in members
     ]
-    assert ranking.score(model, audit.table_, people) == pytest.approx(np.median(turned, axis=0), abs=1e-4)
+    averaged = checked_scores(as_ranking("gradient"), model, audit.table_, people)
+    assert averaged == pytest.approx(np.median(turned, axis=0), abs=1e-4)
     means = np.mean([as_ranking("combined").score(m, audit.table_, people) for m in model.members], axis=0)
-    assert suited(as_ranking("combined"), model).score(model, audit.table_, people) == pytest.approx(means)
-    assert suited(as_ranking("distance"), model).name == "distance"
-    assert not isinstance(suited(as_ranking("distance"), model), Averaged)
+    assert checked_scores(as_ranking("combined"), model, audit.table_, people) == pytest.approx(means)
+    assert as_ranking("combined").averages(model)
+    assert not as_ranking("distance").averages(model)
 
 
 def test_scores_at_nobodys_flips_are_the_ranking_itself(german):
     audit, data, _ = german
     people, gradient = data.X_test.iloc[:3], as_ranking("gradient")
     at = gradient.score_at(audit.model_, audit.table_, people, [()] * 3)
-    first = Averaged(gradient).score(audit.model_, audit.table_, people)
+    first = checked_scores(gradient, audit.model_, audit.table_, people)
     for one, other in zip(at, first, strict=True):
         assert np.corrcoef(np.argsort(np.argsort(one)), np.argsort(np.argsort(other)))[0, 1] > 0.95
     away_from = gradient.score_at(audit.model_, audit.table_, people, [(1, 2, 3)] * 3)
@@ -189,7 +188,7 @@ def test_the_published_score_counts_half_beside_an_ensembles_gradient(german):
     audit, data, _ = german
     people, model, table = data.X_test.iloc[:3], audit.model_, audit.table_
     leaders = Leaders.of(model)
-    gradient, published = (beaten(part.score(model, table, people)) for part in leaders.parts.values())
+    gradient, published = (beaten(checked_scores(part, model, table, people)) for part in leaders.parts.values())
     assert leaders.score(model, table, people) == pytest.approx((gradient + published / 2) / 1.5)
     alone = Leaders.of(model.members[0])
     both = [beaten(part.score(model.members[0], table, people)) for part in alone.parts.values()]
@@ -201,7 +200,7 @@ def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatc
     audit, data, _ = german
     people, model, table, flips = data.X_test.iloc[:2], audit.model_, audit.table_, [(1, 2, 3), (4, 5)]
     leaders = Leaders.of(model)
-    first, published = (beaten(part.score(model, table, people)) for part in leaders.parts.values())
+    first, published = (beaten(checked_scores(part, model, table, people)) for part in leaders.parts.values())
     if fewer:
         monkeypatch.setattr("butfor.rank.gradient.LARGE", 100)
         monkeypatch.setattr("butfor.rank.gradient.ENOUGH", 2)

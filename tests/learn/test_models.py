@@ -698,7 +698,7 @@ def test_what_a_record_cannot_bring_back_is_named():
 
 
 def test_parameters_are_recorded():
-    from butfor.rank.published import Combined, Distance, Surrogate
+    from butfor.rank.named import Combined, Distance, Surrogate
 
     X, y = loans()
     audit = butfor.LabelAudit(LogisticRegression(), rank=Surrogate(ridge=50), strategy=butfor.GuidedSearch(3), budget=2)

@@ -11,9 +11,8 @@ from butfor.errors import SettingError
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.recipe import Rows
 from butfor.rank import NAMES, as_ranking, checked_scores, refuse_unaccepted
-from butfor.rank.gradient import Gradient
 from butfor.rank.leaders import Leaders
-from butfor.rank.published import Activation, Combined, Distance, Surrogate
+from butfor.rank.named import Activation, Combined, Distance, Surrogate
 from conftest import fitted
 
 
@@ -173,6 +172,3 @@ def test_rankings_that_train_do_so_where_the_engine_does(subject):
     ranking.train_on(Elsewhere(1))
     with pytest.raises(SettingError, match="elsewhere"):
         ranking.score(model, table, people)
-    told = Gradient(device="cpu")
-    told.train_on(Elsewhere(1))
-    assert told.score(model, table, people).shape == (len(people), table.n)

@@ -155,7 +155,7 @@ class Overlap(Engine):
 
 
 class Seeded(Learner):
-    seeded = True
+    seeded, seeds = True, (0, 1, 2)
 
 
 def hunted(measures, limit=None):
@@ -163,7 +163,6 @@ def hunted(measures, limit=None):
     stopper = Stopper(max_retrainings(limit) if limit else None)
     table = SimpleNamespace(n=60, margins=lambda answers: answers)
     trainer = Trainer(engine, Seeded(), table, np.zeros((1, 1)), stopper=stopper)
-    trainer.seeds = (0, 1, 2)
     order = np.concatenate([np.arange(20), np.arange(20, 60, 2), np.arange(21, 60, 2)])  # ten pairs lead
     hunt = Sizes(0, 1.0, order=order, cap=20)
     strategy = SolidSearch(margin=2.0, second=False, measure=measures)

@@ -13,11 +13,10 @@ from typing import Any
 from butfor.errors import SettingError
 from butfor.learn.protocols import Model
 from butfor.rank.gradient import Gradient
-from butfor.rank.models import Influence, Leaves
-from butfor.rank.published import Activation, Chance, Combined, Distance, Surrogate
-from butfor.rank.ranking import Ranking, Scores, adapted, checked_scores, suited
+from butfor.rank.named import Activation, Chance, Combined, Distance, Influence, Leaves, Surrogate
+from butfor.rank.ranking import Ranking, Scores, adapted, checked_scores, summed_scores
 
-__all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted", "suited"]
+__all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted", "summed_scores"]
 
 _MAKERS: dict[str, Callable[..., Ranking]] = {
     "gradient": Gradient,
@@ -50,8 +49,8 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> R
 
 def refuse_unaccepted(ranking: Ranking, model: Model, name: str) -> None:
     """One sentence where a ranking cannot rank for this model; `name` is the model's."""
-    if not ranking.accepts(model):
-        possible = [each for each in NAMES if suited(as_ranking(each), model).accepts(model)]
+    if not ranking.ranks(model):
+        possible = [each for each in NAMES if as_ranking(each).ranks(model)]
         raise SettingError(
             f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of {name}; for that there are "
             f"{', '.join(possible)}."

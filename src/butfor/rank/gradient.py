@@ -70,39 +70,28 @@ class Walk:
                 raise
 
 
-Spread = Callable[[Callable[[Walk, Sequence["Sweep"]], list[Numbers]], Walk, Sequence[Sequence["Sweep"]]], list[Any]]
-"""A function, what all its calls share, and the parts to call it with, wherever that is done → what came of each."""
-
-
 class Gradient(NetworkRanking):
     """The change of the person's logit, away from the present class, if label i were flipped: predicted to
     first order through the whole training (unit: logit).
 
     `epochs`: epochs considered for early stopping's choice; 1 holds the kept epoch fixed. `tolerance`: how far
-    (in validation loss) a predicted difference between epochs must go before it is believed. `device`: where to
-    train and differentiate; None leaves it to the audit, which names its engine's.
-    """
+    (in validation loss) a predicted difference between epochs must go before it is believed."""
 
     name = "gradient"
     predicts = signed = rough = rescores = True
 
-    def __init__(self, epochs: int = 8, tolerance: float = 5e-4, device: str | None = None) -> None:
+    def __init__(self, epochs: int = 8, tolerance: float = 5e-4) -> None:
         if epochs < 1:
             raise SettingError(f"epochs={epochs} must be at least 1.")
         if not tolerance > 0:
             raise SettingError(f"tolerance={tolerance} must be above 0.")
-        self.epochs, self.tolerance, self.device = epochs, tolerance, device
-        self._engine_device = "cpu"
-        self._spread: Spread | None = None
+        self.epochs, self.tolerance, self._device = epochs, tolerance, "cpu"
+        self._spread: Callable[..., list[Any]] | None = None
 
     def train_on(self, engine: Engine) -> None:
         """On the engine's device, and on its workers where it has some."""
-        self._engine_device = str(engine.device)
+        self._device = str(engine.device)
         self._spread = engine.spread if engine.spreads else None
-
-    @property
-    def _device(self) -> str:
-        return self.device or self._engine_device
 
     @property
     def enough(self) -> int | None:

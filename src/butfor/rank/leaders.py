@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, away
-from butfor.rank import Ranking, Scores, as_ranking, checked_scores, suited
+from butfor.rank import Ranking, Scores, as_ranking, checked_scores
 from butfor.rank.ranking import beaten
 from butfor.rules import Allowed
 
@@ -49,6 +49,10 @@ class Leaders(Ranking):
 
     def __init__(self, parts: Mapping[str, Ranking], leader: str = MEAN, beside: float = 1.0) -> None:
         self.parts = dict(parts)
+        self.first = next(iter(self.parts.values()))
+        """The one that knows most of this model, and takes longest."""
+        self.rescores = self.first.rescores
+        self.candidates = [MEAN, *self.parts]
         self.leader = leader
         self.beside = beside
         """What each of the others counts beside the first."""
@@ -62,24 +66,11 @@ class Leaders(Ranking):
     @classmethod
     def of(cls, model: Model) -> Leaders:
         """Those that accept the model."""
-
-        def makes(name: str) -> Ranking:
-            return suited(as_ranking(name), model)
-
-        ours = {"gradient": makes("gradient"), "published": makes("combined")}
-        if all(ranking.accepts(model) for ranking in ours.values()):
+        ours = {"gradient": as_ranking("gradient"), "published": as_ranking("combined")}
+        if all(ranking.ranks(model) for ranking in ours.values()):
             return cls(ours, beside=BESIDE if len(model.members) > 1 else 1.0)
-        own = [name for name in ("gradient", NOISELESS, "leaves") if makes(name).accepts(model)][:1]
-        return cls({name: makes(name) for name in (*own, "surrogate-signed", "distance")})
-
-    @property
-    def candidates(self) -> list[str]:
-        return [MEAN, *self.parts]
-
-    @property
-    def first(self) -> Ranking:
-        """The one that knows most of this model, and takes longest."""
-        return next(iter(self.parts.values()))
+        own = [name for name in ("gradient", NOISELESS, "leaves") if as_ranking(name).ranks(model)][:1]
+        return cls({name: as_ranking(name) for name in (*own, "surrogate-signed", "distance")})
 
     def train_on(self, engine: Engine) -> None:
         self.first.train_on(engine)
@@ -128,10 +119,6 @@ class Leaders(Ranking):
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         return self._led_by(self.leader, model, table, people)
 
-    @property
-    def rescores(self) -> bool:  # type: ignore[override]
-        return self.first.rescores
-
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
         """Scores once each person's own flips are made: what the first ranking says there, and with a quarter of its
         weight what the others said before. Where it asks fewer members there than before, what it said before counts
@@ -141,14 +128,14 @@ class Leaders(Ranking):
             scores = (scores + beaten(self._first_scores(model, table, people))) / 2
         others = list(self.parts.values())[1:]
         for part in others:
-            scores += BESIDE_AGAIN * beaten(part.score(model, table, people)) / len(others)
+            scores += BESIDE_AGAIN * beaten(checked_scores(part, model, table, people)) / len(others)
         return scores
 
     def _led_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         parts = list(self.parts.values()) if leader == MEAN else [self.parts[leader]]
+        asked = (model, table, people)
         scores = [
-            beaten(self._first_scores(model, table, people) if part is self.first else part.score(model, table, people))
-            for part in parts
+            beaten(self._first_scores(*asked) if part is self.first else checked_scores(part, *asked)) for part in parts
         ]
         weights = [1.0 if part is self.first else self.beside for part in parts]
         return np.asarray(np.average(scores, axis=0, weights=weights))

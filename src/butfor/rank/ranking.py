@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, away
-from butfor.machine import available_cores, results
 from butfor.mlp.recipe import Network, Rows
 
 Scores = NDArray[np.floating[Any]]
@@ -49,6 +47,14 @@ class Ranking:
     def accepts(self, model: Model) -> bool:
         return True
 
+    def averages(self, model: Model) -> bool:
+        """Whether the model is an ensemble of which only the members can be ranked for: then one by one."""
+        return len(model.members) > 1 and not self.accepts(model)
+
+    def ranks(self, model: Model) -> bool:
+        """Whether it accepts the model, or each of its members."""
+        return all(map(self.accepts, model.members if self.averages(model) else [model]))
+
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         """`[people × training rows]`, higher = flip first."""
         raise NotImplementedError
@@ -69,12 +75,8 @@ class Ranking:
         return None
 
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Scores]:
-        """The scores of several models in turn, as many at work as there are cores."""
-        cores = min(available_cores(), len(members))
-        with ThreadPoolExecutor(cores) as pool:
-            for first in range(0, len(members), cores):
-                some = members[first : first + cores]
-                yield from results([pool.submit(checked_scores, self, member, table, people) for member in some])
+        """The scores of several models in turn."""
+        return (checked_scores(self, member, table, people) for member in members)
 
     def total_members(
         self, members: Sequence[Model], table: Table, people: pd.DataFrame, weights: Scores, out: int
@@ -114,36 +116,16 @@ class Ranking:
         the models trained on them say about the people, `[sets × people]`."""
         raise NotImplementedError
 
-    def parameters(self) -> dict[str, Any]:
-        """What it was made with, for the record."""
-        return parameters(self)
-
-
-class OwnRanking(Ranking):
-    """A user's own object with `score`, or a function with its signature."""
-
-    rebuildable = False
-
-    def __init__(self, given: Any) -> None:
-        self.given = given
-        self.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
-        self.needs = str(getattr(given, "needs", Ranking.needs))
-
-    def accepts(self, model: Model) -> bool:
-        can = getattr(self.given, "accepts", None)
-        return can is None or bool(can(model))
-
-    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        scores: Scores = getattr(self.given, "score", self.given)(model, table, people)
-        return scores
-
-    def parameters(self) -> dict[str, Any]:
-        return parameters(self.given)
-
 
 def adapted(given: Any) -> Ranking:
-    """A ranking as it is, or the user's own with the rest added."""
-    return given if isinstance(given, Ranking) else OwnRanking(given)
+    """A ranking as it is; a user's own object with `score`, or a function with its signature, with the rest added."""
+    if isinstance(given, Ranking):
+        return given
+    own = Ranking()
+    own.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
+    own.score = getattr(given, "score", given)  # type: ignore[method-assign]
+    own.rebuildable = False
+    return own
 
 
 class NetworkRanking(Ranking):
@@ -161,51 +143,32 @@ class NetworkRanking(Ranking):
         raise NotImplementedError
 
 
-class Averaged(Ranking):
-    """The mean of what `ranking` says about each member, of as many as it says are `enough`: one member's scores hold
-    much of its own seed. Where they can be wild (the gradient of a rough training) an eighth of them at either end is
-    left out. Scores that count away from the model's decision are turned for the members that decide otherwise than
-    the ensemble does: all of them count away from the ensemble's decision."""
-
-    def __init__(self, ranking: Ranking) -> None:
-        self.ranking = ranking
-        self.name, self.needs, self.predicts = ranking.name, ranking.needs, ranking.predicts
-        self.rescores, self.rebuildable = ranking.rescores, ranking.rebuildable
-
-    def accepts(self, model: Model) -> bool:
-        return all(map(self.ranking.accepts, model.members))
-
-    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        members, out = model.members[: self.ranking.enough], away(model.logits(people))
-        turned = (
-            scores * (away(member.logits(people)) * out)[:, None] if self.ranking.signed else scores
-            for member, scores in zip(members, self.ranking.score_members(members, table, people), strict=True)
-        )
-        if self.ranking.rough:
-            return trimmed_mean(np.array(list(turned)))
-        total: NDArray[np.float64] = np.zeros((len(people), table.n))
-        for scores in turned:
-            total += scores
-        return total / len(members)
-
-    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
-        members = model.members[: self.ranking.enough]
-        found = np.array(list(self.ranking.total_members(members, table, people, weights, out)))
-        return trimmed_mean(found) if self.ranking.rough else np.asarray(found.mean(axis=0))
-
-    def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
-        return self.ranking.score_at(model, table, people, flips)
-
-    def asks_fewer_at_flips(self, model: Model, table: Table) -> bool:
-        return self.ranking.asks_fewer_at_flips(model, table)
-
-    def train_on(self, engine: Engine) -> None:
-        self.ranking.train_on(engine)
+def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+    """One member's scores hold much of its own seed; their mean is about the labels. Where they can be wild (the
+    gradient of a rough training) an eighth of them at either end is left out. Scores that count away from the model's
+    decision are turned for the members that decide otherwise: all of them count away from the ensemble's decision."""
+    members, out = model.members[: ranking.enough], away(model.logits(people))
+    turned = (
+        scores * (away(member.logits(people)) * out)[:, None] if ranking.signed else scores
+        for member, scores in zip(members, ranking.score_members(members, table, people), strict=True)
+    )
+    if ranking.rough:
+        return trimmed_mean(np.array(list(turned)))
+    total: NDArray[np.float64] = np.zeros((len(people), table.n))
+    for scores in turned:
+        total += scores
+    return total / len(members)
 
 
-def suited(ranking: Ranking, model: Model) -> Ranking:
-    """The ranking as it is where it knows what to do with the model, else averaged over the model's members."""
-    return Averaged(ranking) if len(model.members) > 1 and not ranking.accepts(model) else ranking
+def summed_scores(
+    ranking: Ranking, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int
+) -> Scores:
+    """`Ranking.total`, averaged over the members of an ensemble where the ranking wants that."""
+    if not ranking.averages(model):
+        return ranking.total(model, table, people, weights, out)
+    members = model.members[: ranking.enough]
+    found = np.array(list(ranking.total_members(members, table, people, weights, out)))
+    return trimmed_mean(found) if ranking.rough else np.asarray(found.mean(axis=0))
 
 
 def trimmed_mean(scores: Scores) -> Scores:
@@ -227,7 +190,8 @@ def beaten(scores: Scores) -> NDArray[np.float64]:
 
 def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
     """The scores, refused with a sentence where a ranking returned something that cannot be sorted."""
-    scores = np.asarray(ranking.score(model, table, people))
+    asked = (model, table, people)
+    scores = np.asarray(_averaged(ranking, *asked) if ranking.averages(model) else ranking.score(*asked))
     if scores.shape != (len(people), table.n):
         raise SettingError(
             f"Ranking '{ranking.name}' returned scores of shape {scores.shape}; expected one row per person "

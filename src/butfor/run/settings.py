@@ -79,7 +79,7 @@ def record_of(audit: LabelAudit) -> dict[str, Any]:
         "seeded": audit.seeded_,
         "budget": audit.budget_,
         "rank": audit.rank_.name,
-        "rank_parameters": audit.rank_.parameters(),
+        "rank_parameters": parameters(audit.rank_),
         "strategy": audit.strategy_.name,
         "strategy_parameters": parameters(audit.strategy_),
         "phi": audit.phi_.text,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from butfor.learn.protocols import Floats, Model, Table
 from butfor.learn.question import decides_one
-from butfor.rank import Ranking, Scores, as_ranking, suited
+from butfor.rank import Ranking, Scores, as_ranking, summed_scores
 from butfor.standard.groups import Standards
 
 KNOWING = ("gradient", "influence", "leaves", "distance")
@@ -42,8 +42,7 @@ class Values:
 
 def knowing(model: Model) -> Ranking:
     """The ranking that knows most of the model."""
-    rankings = (suited(as_ranking(name), model) for name in KNOWING)
-    return next(ranking for ranking in rankings if ranking.accepts(model))
+    return next(ranking for ranking in map(as_ranking, KNOWING) if ranking.ranks(model))
 
 
 def valued(standards: Standards, table: Table, effect: Scores, adverse: int | None) -> Values:
@@ -95,7 +94,7 @@ def effects(
         if not names:
             continue
         weights = np.array([_nearness(logits[decided], groups[decided].astype(str) == name) for name in names])
-        sums = ranking.total(model, table, people[decided], weights, 1 - 2 * decision)
+        sums = summed_scores(ranking, model, table, people[decided], weights, 1 - 2 * decision)
         for name, total in zip(names, sums, strict=True):
             labels = (row_groups.astype(str) == name) & (table.zero_one == decision)
             found[labels] = np.maximum(0, total[labels])

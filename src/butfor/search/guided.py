@@ -1,23 +1,129 @@
-"""The guided search: what a person tries next (`Learned`), and how much (`GuidedSearch`).
-
-Every retraining teaches what labels do (`effects`), so that a poor ranking costs attempts, not answers.
+"""The guided search: what labels are believed to do (`Effects`), what a person tries next (`Learned`), and how much
+(`GuidedSearch`). Every retraining teaches what labels do, so that a poor ranking costs attempts, not answers.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Model
 from butfor.rank import Ranking
 from butfor.rank.leaders import Leaders
-from butfor.search.effects import Effects
 from butfor.search.state import Listed, Plan, Ranked, flip_set
 from butfor.search.strategy import Strategy
+
+Vector = NDArray[np.float64]
+DRAWS = 20
+"""Draws in which a set that was not tried before has to turn up."""
+
+
+class Effects:
+    """What each label does to one person's decision, learned from the retrainings seen so far: beliefs about the rows
+    of a `pool`, the best ranked first; sets have up to `budget` of them.
+
+    The model is a straight line: the logit moves by the sum of the flipped labels' effects, and by noise, because
+    training is rough. Before anything is seen, all that is known of a label's effect is its place in a ranking: the
+    effect shrinks down the ranking, by a scale that is unknown, and each label differs from that by its own amount.
+    Every network that was trained, for whomever, adds an observation. What comes out is a normal distribution over
+    effects, from which a search draws (Thompson sampling): labels that might be strong get their chance in proportion
+    to how likely they are.
+
+    Gains are logits counted towards the other decision; `start` is that of the unchanged data. `predicted [pool]`: the
+    rows' effects, where a ranking can be trusted with more than their order."""
+
+    SHIFT, SCALE = 0, 1
+    """Places of the two parameters that precede the rows' own: a shift common to all retrainings (the unchanged
+    network is one draw of training's noise itself), and the scale of the ranking's effects."""
+    FALL = 3.0
+    """Budgets' lengths down the ranking until the expected effect has fallen to 1/e."""
+    OWN = 0.5
+    """How far a row's effect differs from what its rank makes expect, as a share of that (one standard deviation)."""
+    PREDICTED = 0.05
+    """The same where the effects themselves are predicted, by a ranking that was seen to be right."""
+    NOISE = 0.15
+    """Noise of training to begin with, as a share of what a full set does."""
+
+    def __init__(self, pool: list[int], budget: int, start: float, predicted: Vector | None = None) -> None:
+        self.place = {row: k for k, row in enumerate(pool)}
+        self._places = np.argsort(pool)
+        self._pool = np.array(pool, np.int64)[self._places]
+        self.start = start
+        own = self.OWN
+        if predicted is None:
+            self.expected = np.exp(-np.arange(len(pool)) / (self.FALL * budget))
+        else:
+            self.expected, own = predicted / max(float(np.abs(predicted).max(initial=0.0)), 1e-12), self.PREDICTED
+        size = len(pool) + 2
+        # In units of one expected effect: noise variance over a row's own variance, from the shares above.
+        ridge = (self.NOISE * budget / own) ** 2
+        self._precision = np.zeros((size, size))
+        self._precision[np.arange(2, size), np.arange(2, size)] = ridge
+        self._precision[self.SHIFT, self.SHIFT] = self._precision[self.SCALE, self.SCALE] = 1e-3
+        self._moment = np.zeros(size)
+        self._squares, self._count = 0.0, 0
+        self._solved: tuple[Vector, Vector, float] | None = None
+        self._news: list[tuple[FlipSet, float]] = [((), 0.0)]
+
+    def saw(self, sets: Sequence[FlipSet], gains: Sequence[float]) -> None:
+        """Networks trained on these sets gave these gains."""
+        self._news += [(flips, gain - self.start) for flips, gain in zip(sets, gains, strict=True)]
+
+    def _features(self, sets: Sequence[FlipSet]) -> Vector:
+        """Of each set its shift, its scale, and which rows of the pool it holds."""
+        features = np.zeros((len(sets), len(self._moment)))
+        rows = np.fromiter(chain.from_iterable(sets), np.int64)
+        of_set = np.repeat(np.arange(len(sets)), [len(flips) for flips in sets])
+        at = np.minimum(np.searchsorted(self._pool, rows), len(self._pool) - 1)
+        known = self._pool[at] == rows
+        features[of_set[known], 2 + self._places[at[known]]] = 1.0
+        features[:, self.SHIFT] = 1.0
+        features[:, self.SCALE] = features[:, 2:] @ self.expected
+        return features
+
+    def _posterior(self) -> tuple[Vector, Vector, float]:
+        """Mean, the precision's Cholesky factor, and the noise's deviation."""
+        if self._news or self._solved is None:
+            features = self._features([flips for flips, _ in self._news])
+            moved = np.array([moved for _, moved in self._news])
+            self._precision += features.T @ features
+            self._moment += features.T @ moved
+            self._squares += float(moved @ moved)
+            self._count += len(moved)
+            self._news.clear()
+            factor = lapack.dpotrf(self._precision, lower=1)[0]
+            mean = lapack.dpotrs(factor, self._moment, lower=1)[0]
+            left = max(self._squares - float(mean @ self._moment), 0.0)
+            # One pseudo-observation: a full set's usual noise, so that few observations do not look exact.
+            usual = self.NOISE * max(abs(float(mean[self.SCALE])) * self.expected.sum() / 3, 0.1)
+            noise = float(np.sqrt((left + usual**2) / (self._count + 1)))
+            self._solved = mean, factor, noise
+        return self._solved
+
+    def worth(self) -> Vector:
+        """The expected effect of each row of the pool."""
+        mean, _, _ = self._posterior()
+        return np.asarray(mean[self.SCALE] * self.expected + mean[2:])
+
+    def drawn(self, rng: np.random.Generator) -> Vector:
+        """Effects of the rows as they may be: one draw."""
+        mean, factor, noise = self._posterior()
+        draw = mean + noise * lapack.dtrtrs(factor, rng.standard_normal(len(mean)), lower=1, trans=1)[0]
+        # The scale is about all rows together: its own doubt would only blur the comparison between them.
+        return np.asarray(mean[self.SCALE] * self.expected + draw[2:])
+
+    def forecast(self, flips: FlipSet) -> tuple[float, float]:
+        """The gain to expect of a set, and its standard deviation, noise of training included."""
+        mean, factor, noise = self._posterior()
+        (features,) = self._features([flips])
+        unsure = lapack.dtrtrs(factor, features, lower=1)[0]
+        spread = noise * float(np.sqrt(1 + unsure @ unsure))
+        return self.start + float(features @ mean), spread
 
 
 class Learned(Plan):
@@ -25,9 +131,8 @@ class Learned(Plan):
 
     The first attempt flips the top `budget` rows of the ranking together: more flips move a decision further,
     and a set that works is shrunk afterwards. Every further attempt flips the rows that are best by a draw from
-    what is believed of their effects (see `effects`), after all networks seen so far: the person's own and,
-    with sharing, anybody's that ψ allows.
-    """
+    what is believed of their effects, after all networks seen so far: the person's own and, with sharing,
+    anybody's that ψ allows."""
 
     REACH = 3
     """Candidate rows, as a multiple of the budget."""
@@ -35,49 +140,37 @@ class Learned(Plan):
     SURE = 4.0
     """Standard deviations short of the other decision at which a believed forecast ends the search."""
 
-    def __init__(
-        self,
-        order: NDArray[np.int64],
-        budget: int,
-        tries: int,
-        rng: np.random.Generator,
-        start: float = -1.0,
-        predicted: NDArray[np.float64] | None = None,
-        further: float = math.inf,
-    ) -> None:
-        self.candidates = [int(row) for row in order[: max(self.LEAST_CANDIDATES, self.REACH * budget)]]
-        self.budget = min(budget, len(order))
-        self.tries = self.pooled = tries
-        self.rng = rng
-        self.believed, self.further = predicted is not None, further
+    def __init__(self, person: Ranked, tries: int) -> None:
+        reach = max(self.LEAST_CANDIDATES, self.REACH * person.budget)
+        self.candidates = [int(row) for row in person.order[:reach]]
+        self.budget, self.rng = min(person.budget, len(person.order)), person.rng
+        self.tries, self.pooled = tries, tries // GuidedSearch.PATIENCE
+        self.believed, self.further = person.predicted is not None, person.further
         self._first: float | None = None
         """What the first set brought: where effects are believed, the best one."""
-        known = None if predicted is None else predicted[: len(self.candidates)]
-        self.effects = Effects(self.candidates, self.budget, start, known)
-        self._rank = {int(row): place for place, row in enumerate(order)}
+        known = None if person.predicted is None else person.predicted[:reach]
+        self.effects = Effects(self.candidates, self.budget, person.start, known)
+        self._rank = {int(row): place for place, row in enumerate(person.order)}
         self._tried: set[FlipSet] = set()
 
     def next(self) -> FlipSet | None:
         over = self.done or len(self._tried) >= self.tries or self._hopeless()
         flips = None if over else self._proposal()
-        if flips is None:
-            self.done = True
-            return None
-        self._tried.add(flips)
+        self.done = flips is None
+        if flips is not None:
+            self._tried.add(flips)
         return flips
 
-    def saw(self, flips: FlipSet, gain: float, works: bool) -> None:
-        self.effects.saw(flips, gain)
-        if self._first is None and flips in self._tried:
-            self._first = gain - self.effects.start
-            if self._out_of_reach():
-                self.done, self.given_back = True, max(0, self.tries // GuidedSearch.PATIENCE - len(self._tried))
-
-    def saw_all(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
-        if self._first is None:
-            super().saw_all(sets, gains, work)
-        else:
-            self.effects.saw_all(sets, gains)
+    def saw(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
+        self.effects.saw(sets, gains)
+        if self._first is not None:
+            return
+        own = [gain for flips, gain in zip(sets, gains, strict=True) if flips in self._tried]
+        if own:
+            self._first = own[0] - self.effects.start
+            # Where effects can be believed, whether the best set by them, and a trial's share more, falls short.
+            if self.believed and self._first > 0 and self.effects.start + self.further * self._first < 0:
+                self.done, self.given_back = True, max(0, self.pooled - len(self._tried))
 
     def opening(self) -> list[FlipSet]:
         return [flip_set(self.candidates[: self.budget])]
@@ -98,16 +191,11 @@ class Learned(Plan):
     def _proposal(self) -> FlipSet | None:
         """A set not tried before; None where the candidates allow no more."""
         if not self._tried:
-            return flip_set(self.candidates[: self.budget])
-        for _ in range(20):
-            flips = self._best(self.effects.drawn(self.rng))
-            if flips not in self._tried:
-                return flips
-        for _ in range(20):  # beliefs are too firm for anything new: any set at all
-            flips = flip_set([int(row) for row in self.rng.choice(self.candidates, self.budget, replace=False)])
-            if flips not in self._tried:
-                return flips
-        return None
+            return self.opening()[0]
+        drawn = (self._best(self.effects.drawn(self.rng)) for _ in range(DRAWS))
+        # Where beliefs are too firm for anything new: any set at all.
+        anything = (flip_set(self.rng.choice(self.candidates, self.budget, replace=False)) for _ in range(DRAWS))
+        return next((flips for flips in chain(drawn, anything) if flips not in self._tried), None)
 
     def _hopeless(self) -> bool:
         """After a first attempt with the best set by effects that can be believed, nothing may be left to hope for."""
@@ -116,22 +204,15 @@ class Learned(Plan):
         expected, spread = self.effects.forecast(self._best(self.effects.worth()))
         return expected + self.SURE * spread < 0
 
-    def _out_of_reach(self) -> bool:
-        """Whether the best set by effects that can be believed, and a trial's share more, falls short."""
-        if not self.believed or self._first is None or self._first <= 0:
-            return False
-        return self.effects.start + self.further * self._first < 0
-
     def of_size(self, size: int) -> FlipSet | None:
-        for _ in range(20):
-            flips = self._best(self.effects.drawn(self.rng), size)
-            if flips not in self._tried:
-                self._tried.add(flips)
-                return flips
-        return None
+        drawn = (self._best(self.effects.drawn(self.rng), size) for _ in range(DRAWS))
+        flips = next((flips for flips in drawn if flips not in self._tried), None)
+        if flips:
+            self._tried.add(flips)
+        return flips
 
-    def _best(self, worth: NDArray[np.float64], size: int | None = None) -> FlipSet:
-        return flip_set([self.candidates[k] for k in np.argsort(-worth, kind="stable")[: size or self.budget]])
+    def _best(self, worth: Vector, size: int | None = None) -> FlipSet:
+        return flip_set(self.candidates[k] for k in np.argsort(-worth, kind="stable")[: size or self.budget])
 
 
 class GuidedSearch(Strategy):
@@ -165,8 +246,7 @@ class GuidedSearch(Strategy):
         tries = self.count(person.flippable, person.budget)
         if person.predicted is not None and self.tries is None:
             tries = self.LEAST  # there is little left to learn
-        believed = (person.start, person.predicted, person.further)
-        return Learned(person.order, person.budget, self.PATIENCE * tries, person.rng, *believed)
+        return Learned(person, self.PATIENCE * tries)
 
     def count(self, flippable: int, budget: int) -> int:
         if budget == 1:
@@ -178,8 +258,3 @@ class GuidedSearch(Strategy):
 
     def enumerates(self, flippable: int, budget: int) -> bool:
         return budget == 1 and self.count(flippable, 1) == flippable
-
-    def pool(self, plans: Sequence[Plan]) -> int | None:
-        if not any(plan.pooled for plan in plans):
-            return None
-        return sum(plan.pooled // self.PATIENCE if plan.pooled else 1 for plan in plans)

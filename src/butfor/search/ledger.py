@@ -2,10 +2,7 @@
 
 A model's answers depend on the data, the learner's settings, the engine with its device, the versions of what trains,
 the flip set and the seed; that is their key. Each write is one transaction: a run that is killed loses only what was
-not yet written, and several runs may share a file.
-
-A ledger remembers; it decides nothing. It knows its own files and writes into no other, and checks every row it
-recalls: one whose answer is not what was written is counted, and trained again.
+not yet written, and several runs may share a file. A row whose answer is not what was written is trained again.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from butfor import __version__
-from butfor.errors import ButforError, OutputError, SettingError
+from butfor.errors import OutputError, SettingError
 from butfor.files import OWNER_FILE
 from butfor.learn.protocols import Engine, Floats, Learner, Table, Training
 from butfor.provenance import data_hash, versions
@@ -54,10 +51,15 @@ class Ledger:
         self.path, self._note = Path(path), note or (lambda line: None)
         self.bad_rows, self._tells = 0, True
         try:
-            _refuse_foreign(self.path)
             self._db = _opened(self.path)
         except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a null byte in the name
-            raise _refusal(self.path, error) from error
+            if getattr(error, "sqlite_errorcode", None) in NO_ROOM:  # not the fault of who named the file
+                full = OSError(errno.EIO, "the disk is full, over its quota, or broken")
+                raise OutputError(self.path, full) from error
+            raise SettingError(
+                f"'{self.path}' cannot be used as a ledger ({error}); name another file, or remove this one if it is "
+                "damaged."
+            ) from error
 
     def page(self, learner: Learner, table: Table, people: pd.DataFrame, engine: Engine) -> Page:
         """The part of the ledger about one training table, learner, engine and group of people."""
@@ -67,10 +69,6 @@ class Ledger:
         if table.many:  # what a flip makes of a label
             digest.update(table.turned.tobytes())
         return Page(self, digest.hexdigest(), len(people) * table.outputs)
-
-    def __len__(self) -> int:
-        """Networks remembered."""
-        return int(self._db.execute("SELECT COUNT(*) FROM networks").fetchone()[0])
 
     def close(self) -> None:
         """Let go of the file, and say how many rows were of no use."""
@@ -127,39 +125,29 @@ class Page:
 
     def write(self, logits: Mapping[Training, Floats]) -> None:
         """Remember; all of it or, if interrupted, nothing. What diverged has no answer to remember."""
-        rows = []
-        for training, answer in logits.items():
-            numbers, name = np.asarray(answer, np.float32), _text(training)
-            if np.isfinite(numbers).all():
-                content = numbers.tobytes()
-                rows.append((self.key, name, content, _checksum(self.key, name, content)))
-        self.ledger.write(rows)
+        named = {_text(t): np.asarray(a, np.float32).tobytes() for t, a in logits.items() if np.isfinite(a).all()}
+        self.ledger.write([(self.key, name, said, _checksum(self.key, name, said)) for name, said in named.items()])
 
     def _is_sound(self, name: str, logits: Any, checksum: Any) -> bool:
         """Bytes of the right length and checksum, and numbers all of them."""
-        return (
-            isinstance(logits, bytes)
-            and len(logits) == 4 * self.answers
-            and checksum == _checksum(self.key, name, logits)
-            and bool(np.isfinite(np.frombuffer(logits, np.float32)).all())
-        )
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Anything but a ledger is left as it is: sqlite itself would write into any database, and wait at a pipe."""
-    if not path.exists():
-        return
-    if not path.is_file():
-        raise OSError("it is not a file")
-    with path.open("rb") as file:
-        header = file.read(100)
-    ours = header[:16] == MAGIC and int.from_bytes(header[68:72], "big") == APPLICATION
-    if header and not (ours and int.from_bytes(header[60:64], "big") == SCHEMA):
-        raise OSError("it is a file of another kind, or a ledger of another version of butfor, and is left as it is")
+        whole = isinstance(logits, bytes) and len(logits) == 4 * self.answers
+        sealed = whole and checksum == _checksum(self.key, name, logits)
+        return sealed and bool(np.isfinite(np.frombuffer(logits, np.float32)).all())
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """The file, whole and writable; sqlite's own error otherwise."""
+    """The file, whole and writable, or an error. Anything but a ledger is left as it is: sqlite itself would write into
+    any database, and wait at a pipe."""
+    if path.exists():
+        if not path.is_file():
+            raise OSError("it is not a file")
+        with path.open("rb") as file:
+            header = file.read(100)
+        numbers = [int.from_bytes(header[at : at + 4], "big") for at in (68, 60)]
+        if header and (header[:16] != MAGIC or numbers != [APPLICATION, SCHEMA]):
+            raise OSError(
+                "it is a file of another kind, or a ledger of another version of butfor, and is left as it is"
+            )
     with suppress(OSError):  # a new one is its owner's alone; what else is wrong with the place sqlite says
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE))
     db = sqlite3.connect(path, timeout=PATIENCE)
@@ -175,15 +163,6 @@ def _opened(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def _refusal(path: Path, error: Exception) -> ButforError:
-    """Why the file cannot be used; a disk that takes no more is not the fault of who named it."""
-    if getattr(error, "sqlite_errorcode", None) in NO_ROOM:
-        return OutputError(path, OSError(errno.EIO, "the disk is full, over its quota, or broken"))
-    return SettingError(
-        f"'{path}' cannot be used as a ledger ({error}); name another file, or remove this one if it is damaged."
-    )
 
 
 def _checksum(key: str, name: str, content: bytes) -> bytes:

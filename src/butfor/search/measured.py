@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from butfor.learn.protocols import Learner, Training
 from butfor.search.state import flip_set
+from butfor.search.trainer import Trainer
 
 REACH = 3
 """Candidates, as a multiple of the labels that may be flipped."""
@@ -35,6 +37,8 @@ FADING = 0.5
 """How far around the last label the first round's choice fades out, as a multiple of the labels."""
 RARELY = 0.03
 """How often a candidate is flipped, or left alone, at the least."""
+MOST_ANSWERS = 2**26
+"""Answers about people that are held at a time."""
 KEPT = 0.8
 """What a round's trainings count in the next: candidates had other company then."""
 DOUBT = 0.25
@@ -49,15 +53,28 @@ def seeds_of_round(learner: Learner, members: int, round_: int) -> list[int | No
     return list(range(first, first + members))
 
 
+def measure(trainer: Trainer, effects: Sequence[Effects]) -> None:
+    """All rounds of all people."""
+    each = SETS_A_ROUND * trainer.members
+    at_once = max(1, MOST_ANSWERS // (each * len(trainer.people)))
+    for round_ in range(ROUNDS):
+        seeds = seeds_of_round(trainer.single, trainer.members, round_)
+        for first in range(0, len(effects), at_once):
+            some = effects[first : first + at_once]
+            answers = trainer.measure([training for one in some for training in one.trainings(seeds)])
+            for one, gains in zip(some, answers.reshape(-1, each, len(trainer.people)), strict=True):
+                one.learn(gains[:, one.person] * one.away)
+
+
 class Effects:
     """What each of a person's candidates brings among the others, as far as is known; `candidates`: best first."""
 
-    def __init__(self, candidates: NDArray[np.int64], labels: int) -> None:
-        self.candidates, self.labels = candidates, labels
+    def __init__(self, candidates: NDArray[np.int64], labels: int, person: int = 0, away: float = 1.0) -> None:
+        self.candidates, self.labels, self.person, self.away = candidates, labels, person, away
         count = len(candidates)
         self._expected = -np.log((np.arange(count) + 0.5) / count)
         self.effects = self._expected
-        self.likely = _sigmoid((labels - 0.5 - np.arange(count)) / (FADING * labels))
+        self.likely = expit((labels - 0.5 - np.arange(count)) / (FADING * labels))
         self.inside = np.zeros((0, count), np.bool_)
         self._rng = np.random.default_rng([int(row) for row in candidates])
         self._prior: Prior | None = None
@@ -88,7 +105,7 @@ class Effects:
         best = np.sort(self.effects)[::-1]
         last = best[self.labels - 1 : self.labels + 1].mean()
         doubt = np.sqrt(np.diag(covariance)) + DOUBT * self.effects.std()
-        self.likely = _sigmoid(1.7 * (self.effects - last) / doubt)  # about the normal distribution's
+        self.likely = expit(1.7 * (self.effects - last) / doubt)  # about the normal distribution's
 
     def _by_seed(self, gains: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Flips and gains less their mean under the same seed; zeros where a training diverged."""
@@ -127,7 +144,3 @@ def explained(inside: NDArray[np.float64], gains: NDArray[np.float64], expected:
         if likelihood > best:
             best, found = likelihood, Prior(slope, ratio * noise, noise)
     return found
-
-
-def _sigmoid(x: NDArray[np.floating]) -> NDArray[np.float64]:
-    return 1.0 / (1.0 + np.exp(-np.clip(x.astype(np.float64), -50, 50)))

@@ -28,9 +28,9 @@ from butfor.rank.leaders import Leaders
 from butfor.rules import Allowed
 from butfor.search import measured
 from butfor.search.measured import Effects
-from butfor.search.state import PersonSearch, Ranked, flip_set
+from butfor.search.state import PersonSearch, flip_set
 from butfor.search.strategy import Strategy
-from butfor.search.task import CONFIRMATION, SEARCH, Task
+from butfor.search.task import CONFIRMATION, Task
 
 MARGIN = 2.5
 """Standard deviations of the members by which their mean gain must exceed 0."""
@@ -46,8 +46,6 @@ LEAST_TO_GUESS = 16
 """Sizes left from which on a guess tells more than halving them."""
 TOWARDS_MIDDLE = 0.05
 """Of the sizes left, by how many a guess is taken nearer to their middle."""
-MOST_ANSWERS = 2**26
-"""Answers about people that are held at a time while effects are measured."""
 SLICE = 16
 """Sets, or engine widths where those are larger, trained between two looks at the clock."""
 NEAR = 0.4
@@ -64,12 +62,7 @@ class SolidSearch(Strategy):
     proves = True
 
     def __init__(
-        self,
-        margin: float = MARGIN,
-        second: bool | None = None,
-        measure: bool | None = None,
-        *,
-        alternatives: int = 0,
+        self, margin: float = MARGIN, second: bool | None = None, measure: bool | None = None, *, alternatives: int = 0
     ) -> None:
         super().__init__(alternatives=alternatives)
         if not margin >= 0:
@@ -90,15 +83,19 @@ class SolidSearch(Strategy):
         return min(flippable, measured.REACH * budget)
 
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
-        searches = [Sizes.of(each) for each in task.ranked(people, psi, self.depth)]
+        searches = self._begun(task, people, psi)
         SizeSearch(task, psi, self).run(searches)
         return list(searches)
 
     def turned_at_first(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> set[int]:
         """Whom the first ranking's whole budget turns; nothing is looked for again or confirmed."""
-        searches = [Sizes.of(each) for each in task.ranked(people, psi, self.depth)]
+        searches = self._begun(task, people, psi)
         SizeSearch(task, psi, SolidSearch(margin=0.0)).open(searches)
         return {search.person for search in searches if search.best}
+
+    def _begun(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[Sizes]:
+        ranked = task.ranked(people, psi, self.depth)
+        return [Sizes(r.person, r.away, order=r.order, cap=min(r.budget, len(r.order))) for r in ranked]
 
     def measures(self, budget: int, side_by_side: int, rows: int) -> bool:
         """Whether effects are measured, by an engine that trains so many side by side on so many rows."""
@@ -132,10 +129,6 @@ class Sizes(PersonSearch):
     """The smallest set that keeps the margin."""
     steps: int = 0
     """In which the sizes between the two are to be told apart."""
-
-    @classmethod
-    def of(cls, ranked: Ranked) -> Sizes:
-        return cls(ranked.person, ranked.away, order=ranked.order, cap=min(ranked.budget, len(ranked.order)))
 
     @property
     def open_sizes(self) -> int:
@@ -172,23 +165,21 @@ class Sizes(PersonSearch):
         mean = self.mean(flips)
         return mean / self.spread if self.spread > 0 else float(np.sign(mean)) * np.inf
 
-    def in_reach(self, flips: FlipSet) -> bool:
-        return flips in self.gains and self.clearance_of(flips) > -FAR
+    @property
+    def in_reach(self) -> bool:
+        """Whether the whole cap was tried and came near the other decision."""
+        return self.whole in self.gains and self.clearance_of(self.whole) > -FAR
 
-    def candidates(self, margin: float, members: int) -> list[FlipSet]:
-        """Sets to report, the one to prefer first: the smallest that keeps the margin; else what comes nearest to it of
-        those that turn the ensemble."""
-        tried = [
-            flips
-            for flips, gains in self.gains.items()
-            if flips and len(gains) == members and gains.mean() > 0 and flips not in self.rejected
-        ]
-        keeping = [flips for flips in tried if self.clearance_of(flips) >= margin]
-        short = [flips for flips in tried if flips not in keeping]
-        return [
-            *sorted(keeping, key=lambda flips: (len(flips), -self.mean(flips))),
-            *sorted(short, key=lambda flips: (-self.clearance_of(flips), len(flips))),
-        ]
+    def claim(self, margin: float, members: int) -> FlipSet | None:
+        """The set to report: the smallest that keeps the margin; else, of those that turn the ensemble, what comes
+        nearest to it."""
+
+        def preference(flips: FlipSet) -> tuple[bool, float, float]:
+            clear = self.clearance_of(flips)
+            return (False, len(flips), -self.mean(flips)) if clear >= margin else (True, -clear, len(flips))
+
+        turning = [f for f, gains in self.gains.items() if f and len(gains) == members and gains.mean() > 0]
+        return min((flips for flips in turning if flips not in self.rejected), key=preference, default=None)
 
     def close(self) -> None:
         """Fill in what verdicts read."""
@@ -208,28 +199,17 @@ class SizeSearch:
     """Runs the searches of one task to their ends, all people's sets of a step in one call."""
 
     def __init__(self, task: Task, psi: Allowed, strategy: SolidSearch) -> None:
-        self.task, self.trainer, self.watch, self.psi = task, task.trainer, task.watch, psi
+        self.task, self.trainer, self.watch, self.psi = task, task.trainer, task.trainer.watch, psi
         self.strategy, self.margin = strategy, strategy.margin
         self._cut_short = False
         """Whether sets were left out because retrainings are limited."""
 
     def run(self, searches: Sequence[Sizes]) -> None:
-        self.watch.phase(SEARCH)
-        ended_by: KeyboardInterrupt | None = None
-        try:
-            self._explore(searches)
-            for search in searches:
-                search.complete = not self._cut_short
-        except KeyboardInterrupt as stop:
-            ended_by = stop
-        with self.task.settling(ended_by, lambda: self._leave_open(searches)) as hurried:
-            size = 1 if hurried else max(4, self.trainer.n_jobs, self.trainer.width)
-            claiming = [search for search in searches if self._claim(search) is not None]
-            self.watch.phase(CONFIRMATION, len(claiming) * self.trainer.members)
-            if not hurried:
-                self.trainer.expect_confirmations(len(claiming))
-            for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
-                self._confirm(claiming[first : first + size])
+        self.task.run(
+            lambda: self._explore(searches),
+            lambda hurried: self._confirm_all(searches, hurried),
+            lambda: self._leave_open(searches),
+        )
         for search in searches:
             search.close()
 
@@ -240,6 +220,8 @@ class SizeSearch:
             self._rank_again(near)
         if self.strategy.measures(self.task.budget, self.trainer.engine.width, self.trainer.table.n):
             self._measure_effects(near)
+        for search in searches:
+            search.complete = not self._cut_short
 
     def open(self, searches: Sequence[Sizes]) -> list[Sizes]:
         """The whole cap of everyone; returns those who come near the other decision."""
@@ -247,13 +229,13 @@ class SizeSearch:
         self._try([(search, ()) for search in asked])
         if self.trainer.members > 2 * SCREEN:
             self._try([(search, search.whole) for search in asked], SCREEN)
-            near = [search for search in asked if search.in_reach(search.whole)]
+            near = [search for search in asked if search.in_reach]
             self.trainer.release({s.whole for s in asked} - {s.whole for s in near}, keep=())
         self._try([(search, search.whole) for search in near])
         for search in near:
             self._settle(search, search.whole)
         self._report(searches)
-        return [search for search in near if search.in_reach(search.whole)]
+        return [search for search in near if search.in_reach]
 
     def _settle(self, search: Sizes, flips: FlipSet) -> None:
         """Take a set that keeps the margin, if it is smaller than what there is."""
@@ -262,8 +244,6 @@ class SizeSearch:
         smaller = search.best is None or len(flips) < len(search.best)
         if smaller and search.mean(flips) > 0 and search.clearance_of(flips) >= self.margin:
             search.best = flips
-
-    # --- sizes --------------------------------------------------------------------------------------
 
     def _bisect(self, searches: Sequence[Sizes]) -> None:
         """The shortest prefix of each order that keeps the margin; several at a time where the engine has room."""
@@ -298,8 +278,7 @@ class SizeSearch:
         """The size at which the clearance reaches the margin if it grows evenly, taken a little towards the middle: so
         both ends come nearer. And never so far from the middle that more steps would be needed than by halving."""
         open_, high = search.open_sizes, search.fails + search.open_sizes + 1
-        middle = search.fails + (open_ + 1) / 2
-        place = middle
+        place = middle = search.fails + (open_ + 1) / 2
         shortest = search.prefix(search.fails)
         if search.best is not None and shortest in search.gains:
             low, top = search.clearance_of(shortest), search.clearance_of(search.best)
@@ -310,19 +289,15 @@ class SizeSearch:
         low_end, high_end = max(search.fails + 1, high - 1 - reach), min(high - 1, search.fails + 1 + reach)
         return int(np.clip(round(place), low_end, high_end))
 
-    # --- other orders -------------------------------------------------------------------------------
-
     def _rank_again(self, near: Sequence[Sizes]) -> None:
         """Keep the better half of each set, rank the others anew with those flips made, and look for sizes again."""
         again = [search for search in near if search.cap >= 2 and (search.best is None or len(search.best) > 1)]
         if not again or self._cut_short:
             return
-        halves = [max(1, (len(search.best) if search.best else search.cap) // 2) for search in again]
-        kept = [search.order[:half] for search, half in zip(again, halves, strict=True)]
+        kept = [search.order[: max(1, len(search.best or search.whole) // 2)] for search in again]
         people, situation = [search.person for search in again], self.task.situation
-        scores = self.task.rank.score_at(
-            situation.model, situation.table, situation.people.iloc[people], [flip_set(rows) for rows in kept]
-        )
+        asked, flips = situation.people.iloc[people], [flip_set(rows) for rows in kept]
+        scores = self.task.rank.score_at(situation.model, situation.table, asked, flips)
         allowed = self.psi.of_people(people).whole()
         for search, rows, score, mask in zip(again, kept, scores, allowed, strict=True):
             others = np.setdiff1d(np.flatnonzero(mask & np.isfinite(score)), rows)
@@ -332,26 +307,12 @@ class SizeSearch:
 
     def _measure_effects(self, near: Sequence[Sizes]) -> None:
         """Rank each person's candidates by what they bring among each other, and look for sizes again."""
-        trainer = self.trainer
-        again = [
-            search
-            for search in near
-            if measured.LEAST <= search.cap < len(search.order) and (search.best is None or len(search.best) > 1)
-        ]
-        room = trainer.room(measured.SETS * trainer.members)
+        again = [s for s in near if measured.LEAST <= s.cap < len(s.order) and (s.best is None or len(s.best) > 1)]
+        room = self.trainer.room(measured.SETS * self.trainer.members)
         if room < len(again):
             self._cut_short, again = True, again[: int(room)]
-        effects = [Effects(search.order[: measured.REACH * search.cap], search.cap) for search in again]
-        each = measured.SETS_A_ROUND * trainer.members
-        at_once = max(1, MOST_ANSWERS // (each * len(trainer.people)))
-        for round_ in range(measured.ROUNDS):
-            seeds = measured.seeds_of_round(trainer.single, trainer.members, round_)
-            for first in range(0, len(again), at_once):
-                some = slice(first, first + at_once)
-                answers = trainer.measure([t for one in effects[some] for t in one.trainings(seeds)])
-                gains = answers.reshape(-1, each, len(trainer.people))
-                for search, one, gain in zip(again[some], effects[some], gains, strict=True):
-                    one.learn(gain[:, search.person] * search.away)
+        effects = [Effects(s.order[: measured.REACH * s.cap], s.cap, s.person, s.away) for s in again]
+        measured.measure(self.trainer, effects)
         for search, one in zip(again, effects, strict=True):
             search.order, search.fails = one.best_first, 0
         self._sizes_again(again)
@@ -363,8 +324,6 @@ class SizeSearch:
         for search in short:
             self._settle(search, search.whole)
         self._bisect([search for search in searches if search.best])
-
-    # --- training and confirming --------------------------------------------------------------------
 
     def _try(self, asked: Sequence[tuple[Sizes, FlipSet]], members: int | None = None) -> None:
         """Train the sets and tell whose they are; where retrainings are limited, as many as there is room for."""
@@ -393,6 +352,15 @@ class SizeSearch:
         turning = {flips for flips in whole if any(search.mean(flips) > 0 for search in whose[flips])}
         self.trainer.release(whole, keep=turning)
 
+    def _confirm_all(self, searches: Sequence[Sizes], hurried: bool) -> None:
+        size = 1 if hurried else max(4, self.trainer.n_jobs, self.trainer.width)
+        claiming = [search for search in searches if self._claim(search) is not None]
+        self.watch.phase(CONFIRMATION, len(claiming) * self.trainer.members)
+        if not hurried:
+            self.trainer.expect_confirmations(len(claiming))
+        for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
+            self._confirm(claiming[first : first + size])
+
     def _confirm(self, searches: Sequence[Sizes]) -> None:
         """The definition has the last word; whose set it does not turn gets the next best one."""
         going = list(searches)
@@ -411,7 +379,7 @@ class SizeSearch:
             search.complete &= self._claim(search) is None
 
     def _claim(self, search: Sizes) -> FlipSet | None:
-        return next(iter(search.candidates(self.margin, self.trainer.members)), None)
+        return search.claim(self.margin, self.trainer.members)
 
     def _leave_open(self, searches: Sequence[Sizes]) -> int:
         """How many have a set that nobody has confirmed: their searches are incomplete."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -83,20 +83,15 @@ class Plan:
 
     done = False
     pooled = 0
-    """Attempts at the most, where they come from a pool for all people."""
+    """Attempts that it adds to a pool for all people, where it takes its own from there."""
     given_back = 0
     """Attempts of the pool that nobody needs, because the person is out of reach."""
 
     def next(self) -> FlipSet | None:
         raise NotImplementedError
 
-    def saw(self, flips: FlipSet, gain: float, works: bool) -> None:
-        """A model trained on `flips` gives a logit of `gain`, counted towards the other decision."""
-
-    def saw_all(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
-        """The same of several models."""
-        for seen in zip(sets, gains, work, strict=True):
-            self.saw(*seen)
+    def saw(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
+        """Models trained on these sets give such logits, counted towards the other decision, and turn it or not."""
 
     def promise(self) -> float:
         """Whose turn it is where attempts are scarce: the highest first."""
@@ -116,22 +111,129 @@ class Plan:
 
 
 class Listed(Plan):
-    """A fixed list of attempts."""
+    """A fixed list of attempts; `order`: the rows, best first."""
 
     def __init__(self, attempts: Iterable[FlipSet] = (), order: Sequence[int] | NDArray[np.int64] = ()) -> None:
         self._attempts: Iterator[FlipSet] = iter(attempts)
-        self._ahead: list[FlipSet] = []
         self._rank = {int(row): place for place, row in enumerate(order)}
 
     def next(self) -> FlipSet | None:
-        flips = self._ahead.pop() if self._ahead else next(self._attempts, None)
+        flips = next(self._attempts, None)
         self.done = flips is None
         return flips
 
     def opening(self) -> list[FlipSet]:
-        if not self._ahead:
-            self._ahead = list(islice(self._attempts, 1))
-        return list(self._ahead)
+        first = list(islice(self._attempts, 1))
+        self._attempts = chain(first, self._attempts)
+        return first
 
     def strongest_first(self, flips: FlipSet) -> list[int]:
         return sorted(flips, key=lambda row: self._rank.get(row, len(self._rank)))
+
+
+class Shrink(Plan):
+    """A flip set that works, made smaller: drop flips while it does, by halves from the weak end, then one by one.
+    Leaving out one at a time also shows which flips weigh least, and by that order halves are tried again. When nothing
+    more can be left out, `other` proposes sets of one flip less that need not be part of this one, `OTHERS` of them.
+
+    When it is `done`, every set that leaves out a single flip of the smallest was tried and does not work; unless that
+    has more than `ONE_BY_ONE` flips, or as many attempts were taken as there may be."""
+
+    OTHERS = 12
+    EACH, MOST = 16, 400
+    """Attempts at the most for each flip of the first set, and for any set; `OTHERS` come on top."""
+    ONE_BY_ONE = 64
+    """Flips of a set beyond which leaving out one at a time would cost more than it tells."""
+
+    def __init__(
+        self,
+        strongest_first: Sequence[int],
+        gain: float = 0.0,
+        other: Callable[[int], FlipSet | None] = lambda size: None,
+    ) -> None:
+        self._ordered = list(strongest_first)
+        self._other, self._others = other, 0
+        given = flip_set(self._ordered)
+        self._left = min(self.EACH * len(given), self.MOST) + self.OTHERS
+        self._gains: dict[FlipSet, float] = {given: gain}
+        self._working: set[FlipSet] = {given}
+        self._fails = 0
+        """Longest prefix known to fail: the empty one is the data as it is."""
+        self._whole: FlipSet | None = None
+        """The set of which every flip was left out, one at a time."""
+        self._queue: list[FlipSet] = []
+        self._waiting: set[FlipSet] = set()
+        self._advance()
+
+    def smallest_first(self) -> list[FlipSet]:
+        """The sets that work, fewest flips first, then the clearest."""
+        return sorted(self._working, key=lambda flips: (len(flips), -self._gains[flips]))
+
+    def minimal(self, flips: FlipSet) -> bool:
+        """Whether every set that leaves out one of these flips is known not to work."""
+        fewer = [_without(flips, row) for row in flips] if len(flips) > 1 else []
+        return all(flips in self._gains and flips not in self._working for flips in fewer)
+
+    def reject(self, flips: FlipSet) -> None:
+        """Works by the engine, but not by the definition: it does not work."""
+        self._working.discard(flips)
+        self._advance()
+
+    def next(self) -> FlipSet | None:
+        if not self._queue:
+            return None
+        flips = self._queue.pop(0)
+        self._left -= 1
+        self._waiting.add(flips)
+        return flips
+
+    def saw(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
+        for flips, gain, works in zip(sets, gains, work, strict=True):
+            self._gains[flips] = gain
+            if works:
+                self._working.add(flips)
+            self._waiting.discard(flips)
+            self._advance()
+
+    def _advance(self) -> None:
+        """What to ask next, once all answers are in."""
+        if self._waiting or self._queue:
+            return
+        best = self.smallest_first()[0]
+        if len(best) == 1:
+            self.done = True
+            return
+        if self._whole and set(best) < set(self._whole):  # first those without which it falls back furthest
+            whole = self._whole
+            self._ordered = sorted(best, key=lambda row: self._gains.get(_without(whole, row), 0.0))
+            self._fails = 0
+        elif not set(best) <= set(self._ordered):  # somebody else's set, in which nothing is known of the order
+            self._ordered, self._fails = list(best), 0
+        self._whole = None
+        halves = self._halfway(best)
+        if halves:
+            self._queue = [halves]
+        else:
+            self._whole = best
+            one_by_one = best if len(best) <= self.ONE_BY_ONE else ()
+            self._queue = [flips for row in one_by_one if (flips := _without(best, row)) not in self._gains]
+        while not self._queue and self._others < self.OTHERS:
+            self._others += 1
+            proposed = self._other(len(best) - 1)
+            self._queue = [proposed] if proposed and proposed not in self._gains else []
+        del self._queue[self._left :]
+        self.done = not self._queue
+
+    def _halfway(self, best: FlipSet) -> FlipSet | None:
+        """Bisection over prefixes of the strongest rows, while the smallest set is such a prefix."""
+        ordered = [row for row in self._ordered if row in best]
+        while (middle := (self._fails + len(best)) // 2) > self._fails:
+            prefix = flip_set(ordered[:middle])
+            if prefix not in self._gains:
+                return prefix
+            self._fails = middle
+        return None
+
+
+def _without(flips: FlipSet, left_out: int) -> FlipSet:
+    return tuple(row for row in flips if row != left_out)

@@ -1,8 +1,7 @@
 """What a strategy is: how the flip sets that are tried follow from a ranking.
 
 A strategy owns its loop (propose → train → observe → confirm). The usual one, `search`, trains the attempts that
-`attempts` proposes for all people together and stops a person at the first success; a strategy with another loop has
-a `search` of its own (`solid`, `exhaustive`).
+`attempts` proposes for all people together and stops a person at the first success; `solid` has a `search` of its own.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Model
-from butfor.rank import Ranking, as_ranking, suited
+from butfor.rank import Ranking, as_ranking
 from butfor.rules import Allowed
 from butfor.search.loop import Attempts, Loop
-from butfor.search.shrink import Shrink
-from butfor.search.state import Listed, PersonSearch, Plan, Ranked
+from butfor.search.state import Listed, PersonSearch, Plan, Ranked, Shrink
 from butfor.search.task import Task
 
 USUAL = ("combined", "influence", "leaves", "surrogate-signed")
@@ -53,7 +51,7 @@ class Strategy:
 
     def ranking(self, model: Model) -> Ranking:
         """The ranking used where nobody names one: the published one, or the nearest to it that the model allows."""
-        return next(r for r in (suited(as_ranking(name), model) for name in USUAL) if r.accepts(model))
+        return next(ranking for ranking in map(as_ranking, USUAL) if ranking.ranks(model))
 
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
         """Search for these people among the labels that `psi` allows them."""
@@ -64,15 +62,9 @@ class Strategy:
         """Go through searches whose plans are made."""
         flippable = psi.of_people([search.person for search in searches]).counts
         everything = any(self.enumerates(int(size), task.budget) for size in flippable)
-        loop = Loop(
-            task,
-            psi,
-            share=self.share,
-            shrink=self.shrinks,
-            pool=self.pool([search.plan for search in searches]),
-            claims=None if everything else Loop.CLAIMS,
-        )
-        loop.run(searches)
+        shares, claims = [search.plan.pooled for search in searches], None if everything else Loop.CLAIMS
+        pool = sum(share or 1 for share in shares) if any(shares) else None
+        Loop(task, psi, share=self.share, shrink=self.shrinks, pool=pool, claims=claims).run(searches)
         return list(searches)
 
     def plan(self, person: Ranked) -> Plan:
@@ -94,10 +86,6 @@ class Strategy:
         """How far down the ranking attempts can reach."""
         return flippable
 
-    def pool(self, plans: Sequence[Plan]) -> int | None:
-        """Attempts for all people together, where these are not fixed for each."""
-        return None
-
     def enumerates(self, flippable: int, budget: int) -> bool:
         """Whether a search that is through has tried every allowed set within the budget."""
         return False
@@ -117,10 +105,8 @@ def budget_in_labels(budget: float, n: int) -> int:
     """A budget as a count of labels: whole numbers from 1 are counts, smaller ones shares, rounded up."""
     if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
         raise SettingError(f"budget={budget!r} is not a number; give a count of labels or a share such as 0.001.")
-    if not math.isfinite(budget):
-        raise SettingError(f"budget={budget} is not a count of labels; give one, or a share such as 0.001.")
-    if not budget > 0:
-        raise SettingError(f"budget={budget} must be above 0: at least one label must be allowed to flip.")
+    if not 0 < budget < math.inf:
+        raise SettingError(f"budget={budget} must be a number above 0: at least one label must be allowed to flip.")
     if budget < 1:
         return math.ceil(round(budget * n, 9))
     if budget != int(budget):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import away
-from butfor.progress import PEOPLE, Watcher
+from butfor.progress import PEOPLE
 from butfor.rank import Ranking, checked_scores
 from butfor.rules import Allowed
 from butfor.search.state import Ranked
@@ -34,16 +33,12 @@ class Task:
     random_state: int = 0
     interrupted: bool = False
 
-    @property
-    def watch(self) -> Watcher:
-        return self.trainer.watch
-
     def ranked(self, people: NDArray[np.int64], psi: Allowed, depth: Callable[[int, int], int]) -> list[Ranked]:
         """The rows ψ allows each person, in the ranking's order, as far down as `depth(flippable, budget)`."""
         situation, rank = self.situation, self.rank
         keys, directions = situation.model.person_keys(situation.people), away(situation.logits)
         found: list[Ranked] = []
-        self.watch.phase(RANKING, len(people), PEOPLE)
+        self.trainer.watch.phase(RANKING, len(people), PEOPLE)
         size = max(1, min(BLOCK, SCORES // situation.table.n))
         for first in range(0, len(people), size):
             self.trainer.stopper.check()
@@ -61,23 +56,27 @@ class Task:
                 effects = None if predicted is None else np.asarray(predicted[k][order], np.float64)
                 ways = (rank.draws, start, effects, rank.further)
                 found.append(Ranked(int(person), direction, order, self.budget, rng, len(allowed), *ways))
-            self.watch.advance(len(block))
+            self.trainer.watch.advance(len(block))
         return found
 
-    @contextmanager
-    def settling(self, ended_by: KeyboardInterrupt | None, unconfirmed: Callable[[], int]) -> Iterator[bool]:
-        """Around the confirmations at the end of a search: True where Ctrl-C has left only a moment for them. What
-        nobody has confirmed by then is not reported."""
-        self.interrupted |= ended_by is not None
+    def run(self, explore: Callable[[], None], confirm: Callable[[bool], None], unconfirmed: Callable[[], int]) -> None:
+        """Search until it is through, or Ctrl-C or a limit ends it; then confirm what was found, hurried where Ctrl-C
+        has left only a moment for it. What nobody has confirmed by then is not reported."""
+        ended_by: KeyboardInterrupt | None = None
+        self.trainer.watch.phase(SEARCH)
+        try:
+            explore()
+        except KeyboardInterrupt as stop:
+            ended_by, self.interrupted = stop, True
         try:
             with self.trainer.stopper.settling(ended_by) as hurried:
-                yield hurried
+                confirm(hurried)
         except KeyboardInterrupt:
             self.interrupted = True
             finds = unconfirmed()
             if finds:
                 sets = "1 set that turned a decision was" if finds == 1 else f"{finds} sets that turned decisions were"
-                self.watch.note(
+                self.trainer.watch.note(
                     f"Stopped before {sets} confirmed by the model's own fit: not reported. With a ledger (--ledger) "
                     "the next run goes on from here."
                 )

@@ -1,11 +1,10 @@
-"""Trainer: one learner, one table and a fixed group of people, behind an engine, the definition and a ledger.
-
-The learner may be an ensemble of seeds: then every flip set is trained once per member, all of them side by side."""
+"""Trainer: one learner, one table and a fixed group of people, behind an engine, the definition and a ledger."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -27,7 +26,8 @@ PIECE = 64
 
 
 class Trainer:
-    """Trains flip sets and remembers what the models say about the people; counts what it trains.
+    """Trains flip sets and remembers what the models say about the people; counts what it trains. The learner may be an
+    ensemble of seeds: then every flip set is trained once per member, all of them side by side.
 
     With a ledger, what was trained before is recalled instead, and what is trained is written down piece by piece, so
     that a killed run loses little. Confirmations are the learner's own `fit`, always trained here and now."""
@@ -44,30 +44,25 @@ class Trainer:
         watch: Watcher | None = None,
         stopper: Stopper | None = None,
     ) -> None:
-        self.engine, self.learner, self.table, self.people = engine, learner, table, people
+        self.engine, self.table, self.people = engine, table, people
         self.watch, self.stopper = watch or Watcher(), stopper or Stopper()
         self.single, self.seeds = learner.single, learner.seeds
+        self.members = len(self.seeds)
+        """Trainings that one flip set takes."""
         self._train: Bound = as_bound(engine.bind(self.single, table, people))
         self._definition = definition_of(engine, n_jobs)
-        self._defined: Bound | None = self._train if engine.by_definition else None
         self.n_jobs: int = self._definition.n_jobs
         self._page: Page | None = ledger.page(self.single, table, people, engine) if ledger is not None else None
         self.trained = self.recalled = self.confirmations = 0
         self.measuring_seeds: list[int] = []
         """First and last of the seeds that only measured something."""
         self._seconds_each: float | None = None
-        """What one training took at the best: the first ones may compile."""
         self._members: dict[FlipSet, Floats] = {}
         """What the members trained so far say about the people, `[members so far × answers]`."""
         self._together: dict[FlipSet, Floats] = {}
         """What all of them say together, `[answers]`: the table makes logits and decisions of it."""
         self._recalled: set[FlipSet] = set()
         self._confirmed: dict[FlipSet, Floats] = {}
-
-    @property
-    def members(self) -> int:
-        """Trainings that one flip set takes."""
-        return len(self.seeds)
 
     @property
     def width(self) -> int:
@@ -92,8 +87,6 @@ class Trainer:
             self._seconds_each = each / min(self.engine.at_once, self.n_jobs)
         return self._seconds_each
 
-    # --- flip sets ----------------------------------------------------------------------------------
-
     def fit(self, flip_sets: Sequence[FlipSet], members: int | None = None) -> None:
         """Train the flip sets, by the engine: all members, or the first so many for a first look."""
         members = members or self.members
@@ -112,13 +105,15 @@ class Trainer:
 
     def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
         """What the models trained on the flip sets say, `[sets × people]`; each is trained once."""
-        self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)])
-        return np.array([self.logits(flips) for flips in flip_sets])
+        return self.table.margins(self._retrained(flip_sets))
 
     def decided(self, flip_sets: Sequence[FlipSet]) -> NDArray[np.int64]:
         """What they decide, by number, `[sets × people]`."""
+        return self.table.decided(self._retrained(flip_sets))
+
+    def _retrained(self, flip_sets: Sequence[FlipSet]) -> Floats:
         self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)])
-        return np.array([self.table.decided(self._together[flips]) for flips in flip_sets])
+        return np.array([self._together[flips] for flips in flip_sets])
 
     def known(self, flips: FlipSet) -> bool:
         return flips in self._together
@@ -147,8 +142,6 @@ class Trainer:
             if flips not in keep:
                 self._together.pop(flips, None)
 
-    # --- single models ------------------------------------------------------------------------------
-
     def ask(self, trainings: Sequence[Training]) -> Floats:
         """What single models under seeds of their own say, `[trainings × people]`, by the engine. They are
         counted over, and confirm nothing."""
@@ -164,8 +157,6 @@ class Trainer:
         self.measuring_seeds = [min(used), max(used)] if used else []
         return self.table.margins(answers)
 
-    # --- the definition -----------------------------------------------------------------------------
-
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
         """Train the flip sets by the definition, each once. What an engine trained here by definition stands."""
         for flips in flip_sets:
@@ -175,7 +166,7 @@ class Trainer:
         if not missing:
             return
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
-        answers = self._by_definition()(trainings, self._progress)
+        answers = self._by_definition(trainings, self._progress)
         by_set = answers.reshape(len(missing), self.members, -1)
         self._confirmed.update((flips, together(answer)) for flips, answer in zip(missing, by_set, strict=True))
         self.confirmations += len(trainings)
@@ -183,7 +174,7 @@ class Trainer:
     def expect_confirmations(self, flip_sets: int) -> None:
         """Tell the definition how many sets it will be asked about, a few at a time: processes may pay for all of
         them where they would not for a few."""
-        self._by_definition().expect(flip_sets * self.members)
+        self._by_definition.expect(flip_sets * self.members)
 
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self.table.margins(self._confirmed[flips])
@@ -192,40 +183,27 @@ class Trainer:
         """What they decide, by number."""
         return self.table.decided(self._confirmed[flips])
 
+    @cached_property
     def _by_definition(self) -> Bound:
-        if self._defined is None:
-            self._defined = as_bound(self._definition.bind(self.single, self.table, self.people))
-        return self._defined
-
-    # --- the engine and the ledger ------------------------------------------------------------------
+        by_engine = self.engine.by_definition
+        return self._train if by_engine else as_bound(self._definition.bind(self.single, self.table, self.people))
 
     def _progress(self, count: int) -> None:
         self.watch.advance(count)
         self.stopper.check()
 
     def _answers(self, trainings: Sequence[Training]) -> tuple[dict[Training, Floats], list[Training]]:
-        """In the order asked for, whatever was recalled; and which were."""
+        """In the order asked for; and which were recalled. With a ledger piece by piece, each written down."""
+        if not trainings:
+            return {}, []
         if self._page is None:
-            return self._fitted(trainings), []
+            return dict(zip(trainings, self._train(trainings, self._progress), strict=True)), []
         known = self._page.recall(trainings)
         self._progress(len(known))
         recalled = list(known)
         missing = [training for training in dict.fromkeys(trainings) if training not in known]
-        for fitted in self._pieces(missing):
+        for chunk, answers in self._train.pieces(missing, self._progress, max(PIECE, self.engine.width)):
+            fitted = dict(zip(missing[chunk.start : chunk.stop], answers, strict=True))
             self._page.write(fitted)
             known |= fitted
         return {training: known[training] for training in trainings}, recalled
-
-    def _pieces(self, trainings: Sequence[Training]) -> Iterator[dict[Training, Floats]]:
-        """What is trained, piece by piece."""
-        for chunk, answers in self._train.pieces(trainings, self._progress, max(PIECE, self.engine.width)):
-            yield dict(zip(trainings[chunk.start : chunk.stop], answers, strict=True))
-
-    def _fitted(self, trainings: Sequence[Training]) -> dict[Training, Floats]:
-        if not trainings:
-            return {}
-        started = time.perf_counter()
-        answers = self._train(trainings, self._progress)
-        each = (time.perf_counter() - started) / len(trainings)
-        self._seconds_each = each if self._seconds_each is None else min(each, self._seconds_each)
-        return dict(zip(trainings, answers, strict=True))
