@@ -142,6 +142,11 @@ def test_a_difference_that_may_be_chance_flips_nothing():
     assert audit.one_standard(PEOPLE) == []
 
 
+def test_it_is_the_same_in_whichever_order_people_are_asked_about(audit, population):
+    again = audit.explain_all(PEOPLE, TRUTH, cases=range(len(PEOPLE))[::-1])
+    assert again.one_standard == population.one_standard != []
+
+
 class Notes(Watcher):
     def __init__(self):
         self.lines = []
