@@ -41,6 +41,8 @@ SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for all networks of a call, and for a next one with the same seeds; a training that
 outlives them draws its own."""
 
+NO_ENTRIES = Sparse(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+
 Orders = NDArray[np.int32]
 
 _preparing = threading.Lock()
@@ -239,7 +241,7 @@ def behind_one(X: Floats) -> Floats:
 
 def table(X: Floats, y: Floats, sparse: bool) -> Table:
     """Rows as the compiled code takes them; arrays of our own, since it is compiled for ones that can be written."""
-    return Table(behind_one(X[:0] if sparse else X), entries(X if sparse else X[:0]), np.array(y))
+    return Table(behind_one(X[:0] if sparse else X), entries(X) if sparse else NO_ENTRIES, np.array(y))
 
 
 def mostly_zero(X: Floats) -> bool:
