@@ -294,7 +294,7 @@ def bad_tables(tmp_path):
         ("good.csv L S --cases 9:3", "a range goes from"),
         ("good.csv L S --cases a:b", "or a range such as 0:200"),
         ("good.csv L S --cases 500:600", "only people 0 to 39"),
-        ("good.csv L S --budget 0", "must be above 0"),
+        ("good.csv L S --budget 0", "must be a number above 0"),
         ("good.csv L S --budget 121", "more than the 120 training labels"),
         ("good.csv L S --budget lots", "give a share"),
         ("good.csv L S --budget 200%", "below 100 %"),

@@ -324,7 +324,7 @@ def test_a_record_without_its_decisions_is_refused(folder):
     record = json.loads((folder / "report" / "audit.json").read_text())
     for field, value, said in (
         ("decision", None, "new_label must be there"),
-        ("new_label", "excellent", "new_label must be one of fail and good and pass"),
+        ("new_label", "excellent", "must not name the label 'excellent'; the labels are fail, good, pass"),
     ):
         bent = json.loads(json.dumps(record))
         bent["people"][0][field] = value

@@ -202,8 +202,10 @@ def _check_together(file: _File) -> None:
         sets = [[flip.position for flip in person.flip_set], *person.alternatives]
         named[place] = [position for flips in sets for position in flips]
         given = {person.decision, person.new_label, person.turned_into, *(flip.label for flip in person.flip_set)}
-        if not given <= {None, *names}:
-            raise ValidationError(f"{place} must have labels, each of them one of {' and '.join(names)}")
+        if unknown := given - {None, *names}:
+            raise ValidationError(
+                f"{place} must not name the label {min(map(str, unknown))!r}; the labels are {', '.join(names)}"
+            )
         if (person.decision is None) == (len(names) > 2):
             raise ValidationError(f"{place}.decision must be there with more than two labels, and only then")
         if person.flippable > rows or max(map(len, sets)) > budget:
