@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import butfor
 from butfor import load_dataset
+from butfor.rank import checked_scores, summed_scores
 from butfor.result.population import Population
 from butfor.run.value import knowing, wrongness
 from recorded import LABELS, PLANTED, TABLE
@@ -63,13 +64,13 @@ def test_sums_over_people_are_the_sums_of_what_the_ranking_says_of_each(model, r
     assert len(people) > 10
     weights = np.random.default_rng(0).random((2, len(people)))
     weights /= weights.sum(axis=1, keepdims=True)
-    total = known.total(audit.model_, audit.table_, people, weights, -1)
+    total = summed_scores(known, audit.model_, audit.table_, people, weights, -1)
     if ranking == "distance":
         nearest = np.argmin(-known.score(audit.model_, audit.table_, people.iloc[[0]])[0])
         alone = known.total(audit.model_, audit.table_, people.iloc[[0]], np.ones((1, 1)), -1)[0]
         assert alone.argmax() == nearest
         return
-    scores = known.score(audit.model_, audit.table_, people)
+    scores = checked_scores(known, audit.model_, audit.table_, people)
     if members == 1:  # a trimmed mean of sums is not the sum of trimmed means
         np.testing.assert_allclose(total, weights @ scores, rtol=1e-3, atol=1e-5)
     assert np.corrcoef(total[0], (weights @ scores)[0])[0, 1] > 0.95
