@@ -23,14 +23,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor.data.check import check_table as check_table
     from butfor.encode import TableEncoder as TableEncoder
     from butfor.learn.dask_engine import DaskEngine as DaskEngine
+    from butfor.learn.estimators import PartitionEnsemble as PartitionEnsemble
+    from butfor.learn.estimators import ThresholdedRegressor as ThresholdedRegressor
     from butfor.learn.joblib_engine import JoblibEngine as JoblibEngine
-    from butfor.learn.partition import PartitionEnsemble as PartitionEnsemble
     from butfor.learn.protocols import Engine as Engine
     from butfor.learn.protocols import Learner as Learner
     from butfor.learn.protocols import Model as Model
     from butfor.learn.protocols import Table as Table
     from butfor.learn.protocols import Training as Training
-    from butfor.learn.thresholded import ThresholdedRegressor as ThresholdedRegressor
     from butfor.mlp.fused import FusedEngine as FusedEngine
     from butfor.mlp.mlp import MLP as MLP
     from butfor.mlp.stacked import StackedEngine as StackedEngine

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -1156,3 +1157,24 @@ def test_boosted_trees_of_other_packages_by_name(name, monkeypatch):
     monkeypatch.setattr("butfor.learn.named.installed", lambda package: False)
     with pytest.raises(SettingError, match=f"pip install {name}"):
         model_named(name)
+
+
+@pytest.mark.parametrize(
+    ("preprocessing", "once"),
+    [(StandardScaler(), True), (SelectKBest(f_classif, k=3), False)],
+    ids=["no label has a say", "labels choose columns"],
+)
+def test_preprocessing_without_labels_is_done_once_and_changes_nothing(preprocessing, once):
+    rng = np.random.default_rng(0)
+    X, weight = pd.DataFrame(rng.normal(size=(80, 5)), columns=list("abcde")), rng.random(80) + 0.5
+    y = pd.Series((X["a"] + rng.normal(size=80) > 0).astype(int))
+    model = make_pipeline(preprocessing, SVC())
+    learner, table = as_learner(model), Table(X, y, weight=weight)
+    before = X.copy()
+    fits = [learner.fit(table, table.labels(flips)) for flips in ((), (3,), (5, 9))]
+    assert (fits[0].estimator.steps[0][1] is fits[1].estimator.steps[0][1]) == once
+    for fit, flips in zip(fits, ((), (3,), (5, 9)), strict=True):
+        own = clone(model).fit(before.copy(), table.classes[table.labels(flips).astype(int)], svc__sample_weight=weight)
+        np.testing.assert_array_equal(
+            fit.logits(before.iloc[:30]), own.decision_function(before.iloc[:30]).astype("f4")
+        )

@@ -51,6 +51,11 @@ CODED = ("xgboost", "skorch")
 RAW = "passthrough"
 """Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
 
+Measure = Callable[[Any, Any], NDArray[np.float64]]
+"""What decides, what it is given → a margin or scores."""
+Answers = Callable[[NDArray[np.float64], NDArray[Any]], Floats]
+"""Those and the decisions → logits or scores that agree with the decisions."""
+
 
 class SklearnLearner(Learner):
     """`encoder`: goes in front of the estimator. None: only where the estimator brings no preprocessing of its own
@@ -104,10 +109,16 @@ class SklearnLearner(Learner):
 
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
         estimator, data = clone(self.estimator), self._encoded(table)
-        X = table.X if data is None else data.X
+        X, y = table.X if data is None else data.X, self.values(table)[labels.astype(np.int64)]
         try:
+            shared = self._shared(table)
             with self._seeds():
-                estimator.fit(X, self.values(table)[labels.astype(np.int64)], **self._weights(table))
+                if shared is None:
+                    estimator.fit(X, y, **self._weights(table))
+                else:
+                    estimator.steps[:-1] = shared.encoder.steps
+                    weights = {name.split("__", 1)[1]: weight for name, weight in self._weights(table).items()}
+                    estimator.steps[-1][1].fit(shared.X, y, **weights)
             if not hasattr(estimator, "decision_function") and not hasattr(estimator, "predict_proba"):
                 raise LearnerError(
                     f"{self.name} has neither decision_function nor predict_proba, so nobody can say how near it is to "
@@ -116,7 +127,7 @@ class SklearnLearner(Learner):
                 )
             if table.many and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
                 raise LearnerError(f"{self.name} scores pairs of classes; set decision_function_shape='ovr'.")
-            return SklearnModel(estimator, data, self.values(table))
+            return SklearnModel(estimator, data, self.values(table), shared)
         except ButforError:
             raise
         except Exception as error:  # whatever the model's own code raises is said with its place
@@ -139,7 +150,7 @@ class SklearnLearner(Learner):
         return model.estimator
 
     def restored(self, light: Any, table: Table) -> SklearnModel:
-        return SklearnModel(light, self._encoded(table), self.values(table))
+        return SklearnModel(light, self._encoded(table), self.values(table), self._shared(table))
 
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
@@ -177,6 +188,17 @@ class SklearnLearner(Learner):
         encoded: EncodedTable = self._remembered.of(table, lambda: EncodedTable(encoder, table))
         return encoded
 
+    def _shared(self, table: Table) -> EncodedTable | None:
+        """The table behind a pipeline's steps before the last, where no label has a say in them: then they are the same
+        for all trainings. What might write into its inputs gets its own."""
+        estimator, encoded = self.estimator, isinstance(self.encoder, TableEncoder)
+        if encoded or type(estimator) is not Pipeline or len(estimator.steps) < 2 or not sees_no_label(estimator):
+            return None
+        if any("copy" in name and value is False for name, value in estimator.get_params().items()):
+            return None
+        made: EncodedTable = self._remembered.of(table, lambda: EncodedTable(estimator[:-1], table))
+        return made
+
     def _weights(self, table: Table) -> dict[str, Any]:
         if table.weight is None:
             return {}
@@ -204,10 +226,13 @@ class SklearnLearner(Learner):
 
 
 class SklearnModel(Model):
-    """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class."""
+    """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class.
+    `shared`: a pipeline's steps before the last, where they are those of other models too."""
 
-    def __init__(self, estimator: Any, data: EncodedTable | None, values: NDArray[Any]) -> None:
-        self.estimator, self.data, self.values = estimator, data, values
+    def __init__(
+        self, estimator: Any, data: EncodedTable | None, values: NDArray[Any], shared: EncodedTable | None = None
+    ) -> None:
+        self.estimator, self.data, self.values, self.shared = estimator, data, values, shared
         self.encoder = None if data is None else data.encoder
 
     @property
@@ -215,28 +240,32 @@ class SklearnModel(Model):
         return last_step(self.estimator)
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self._asked(people, lambda given, said: with_sign(self._margin(given), said == self.values[1]))
+        return self._asked(people, lambda margin, said: with_sign(margin, said == self.values[1]), _margin)
 
     def scores(self, people: pd.DataFrame) -> Floats:
-        return self._asked(people, lambda given, said: with_highest(self._scores(given), said == self.values[:, None]))
+        return self._asked(
+            people, lambda scores, said: with_highest(scores, said == self.values[:, None]), self._scores
+        )
 
-    def _asked(self, people: pd.DataFrame, answers: Callable[[Any, NDArray[Any]], Floats]) -> Floats:
-        """`answers` to what the estimator is given and what it says, of all people."""
+    def _asked(self, people: pd.DataFrame, answers: Answers, measure: Measure) -> Floats:
+        """`answers` from what is measured of the people, and what the estimator says of them."""
         if not len(people):
             return np.empty(0, np.float32)
         if not by_neighbours(self.estimator):
-            return self._answers(people, answers)
+            return self._answers(people, answers, measure)
         with single_threaded():
-            return np.concatenate([self._answers(people.iloc[some], answers) for some in _blocks(len(people))])
+            blocks = (self._answers(people.iloc[some], answers, measure) for some in _blocks(len(people)))
+            return np.concatenate(list(blocks))
 
-    def _answers(self, people: pd.DataFrame, answers: Callable[[Any, NDArray[Any]], Floats]) -> Floats:
+    def _answers(self, people: pd.DataFrame, answers: Answers, measure: Measure) -> Floats:
         given = self._given(people)
         try:
-            said = np.asarray(self.estimator.predict(given)).ravel()
-            strange = np.setdiff1d(said, getattr(self.estimator, "classes_", said))
+            decider, given = self._last(given)
+            said = np.asarray(decider.predict(given)).ravel()
+            strange = np.setdiff1d(said, getattr(decider, "classes_", said))
             if len(strange):
                 raise ValueError(f"it says '{strange[0]}', which is no label")
-            return answers(given, said)
+            return answers(measure(decider, given), said)
         except Exception as error:
             name = type(self.final).__name__
             raise LearnerError(f"{name} could not decide about these people: {_first_line(error)}") from error
@@ -281,7 +310,7 @@ class SklearnModel(Model):
 
     def step_inputs(self, X: pd.DataFrame) -> Any:
         """What the last step sees of raw rows."""
-        given, estimator = self._given(X), self.estimator
+        estimator, given = self._last(self._given(X))
         while isinstance(estimator, Pipeline):
             given = estimator[:-1].transform(given) if len(estimator.steps) > 1 else given
             estimator = estimator.steps[-1][1]
@@ -359,27 +388,33 @@ class SklearnModel(Model):
         """What the estimator is handed: the raw table, or our encoding of it."""
         return X if self.data is None else self.data.people(X)
 
-    def _scores(self, given: Any) -> NDArray[np.float64]:
+    def _last(self, given: Any) -> tuple[Any, Any]:
+        """What decides and what it sees: of a pipeline the last step, so that people go through the others once."""
+        if type(self.estimator) is not Pipeline or len(self.estimator.steps) < 2:
+            return self.estimator, given
+        before = self.estimator[:-1].transform if self.shared is None else self.shared.people
+        return self.estimator.steps[-1][1], before(given)
+
+    def _scores(self, decider: Any, given: Any) -> NDArray[np.float64]:
         """`[people × classes]`; a class that no label has any longer comes last."""
-        known = np.searchsorted(self.values, self.estimator.classes_)
-        if hasattr(self.estimator, "decision_function"):
-            found = np.asarray(self.estimator.decision_function(given), np.float64)
+        known = np.searchsorted(self.values, decider.classes_)
+        if hasattr(decider, "decision_function"):
+            found = np.asarray(decider.decision_function(given), np.float64)
             found = np.column_stack([-found / 2, found / 2]) if found.ndim == 1 else found
-        if not hasattr(self.estimator, "decision_function") or found.shape[1] != len(known):
-            found = np.log(np.clip(np.asarray(self.estimator.predict_proba(given), np.float64), CLIP, 1))
+        if not hasattr(decider, "decision_function") or found.shape[1] != len(known):
+            found = np.log(np.clip(np.asarray(decider.predict_proba(given), np.float64), CLIP, 1))
         scores = np.repeat(found.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
         scores[:, known] = found
         return scores
 
-    def _margin(self, given: Any) -> NDArray[np.float64]:
-        threshold = _threshold(self.estimator)
-        if hasattr(self.estimator, "decision_function") and (
-            threshold is None or not hasattr(self.estimator, "predict_proba")
-        ):
-            margin = np.asarray(self.estimator.decision_function(given), np.float64)
-            return (margin if margin.ndim == 1 else margin[:, -1]) - (threshold or 0.0)
-        shares = np.asarray(self.estimator.predict_proba(given), np.float64)[:, -1]
-        return _logit(shares) - (0.0 if threshold is None else _logit(threshold))
+
+def _margin(decider: Any, given: Any) -> NDArray[np.float64]:
+    threshold = _threshold(decider)
+    if hasattr(decider, "decision_function") and (threshold is None or not hasattr(decider, "predict_proba")):
+        margin = np.asarray(decider.decision_function(given), np.float64)
+        return (margin if margin.ndim == 1 else margin[:, -1]) - (threshold or 0.0)
+    shares = np.asarray(decider.predict_proba(given), np.float64)[:, -1]
+    return _logit(shares) - (0.0 if threshold is None else _logit(threshold))
 
 
 def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
