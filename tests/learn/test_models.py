@@ -1140,7 +1140,7 @@ def test_an_embedded_set_grouped_by_what_it_does_not_learn_from(capsys, tmp_path
     from butfor.cli import main
 
     monkeypatch.chdir(tmp_path)
-    given = ["audit", "german", "--model", "logistic", "--drop", "sex", "--sensitive", "sex", "--cases", "0:30"]
+    given = ["audit", "german", "--model", "logistic", "--drop", "sex", "--sensitive", "sex", "--cases", "0:8"]
     assert main([*given, "--out", "german-blind", "--budget", "3"]) == 0
     assert "does not see 'sex'" in capsys.readouterr().err
     assert main(["replay", "german-blind/audit.json"]) == 0

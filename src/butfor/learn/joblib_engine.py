@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.errors import EngineError, LearnerError
+from butfor.errors import EngineError, LearnerError, TableError
 from butfor.learn.engines import check_engine
 from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Model, Progress, Table, Training
 from butfor.machine import available_cores, single_threaded
@@ -175,7 +175,7 @@ def answer(subject: Subject, training: Training) -> Floats:
     try:
         model = _fitted(learner, training.seed, table, training.flips)
         return np.asarray(model.answers(people, table.many), np.float32)
-    except LearnerError:
+    except (LearnerError, TableError):  # such as one class alone
         return np.full(len(people) * table.outputs, np.nan, np.float32)
 
 
