@@ -99,6 +99,7 @@ class DaskEngine(Engine):
         self.by_definition, self.device = engine == "joblib", engine if is_device(engine) else "cpu"
         self.address = client.scheduler.address if client.scheduler else "its address"
         self._subjects: OrderedDict[tuple[int, int], tuple[Learner, Table, Any]] = OrderedDict()
+        self._paces: dict[tuple[str, int, int], Pace] = {}
         self._threads, self._looked, self._peopled = 0, -math.inf, -math.inf
 
     def __deepcopy__(self, memo: Any) -> DaskEngine:
@@ -144,7 +145,8 @@ class DaskEngine(Engine):
         self.by_definition = engine == "joblib"
         self._admit()
         shared = [self._subject(learner, table), self._sent((people, engine))]
-        return _Bound(self, shared, len(people) * table.outputs)
+        pace = self._paces.setdefault((engine, id(learner), id(table)), Pace())
+        return _Bound(self, shared, len(people) * table.outputs, pace)
 
     def spread(
         self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], progress: Progress | None = None
@@ -279,8 +281,8 @@ class DaskEngine(Engine):
 class _Bound(Bound):
     """One subject and the people asked about."""
 
-    def __init__(self, engine: DaskEngine, shared: list[Any], people: int) -> None:
-        self._engine, self._shared, self._people, self._pace = engine, shared, people, Pace()
+    def __init__(self, engine: DaskEngine, shared: list[Any], people: int, pace: Pace) -> None:
+        self._engine, self._shared, self._people, self._pace = engine, shared, people, pace
 
     def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
         found = np.empty((len(trainings), self._people), np.float32)
