@@ -162,13 +162,13 @@ class DaskEngine(Engine):
         """What comes of the items, chunk by chunk: which they were, and their results, in whatever order."""
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         flying: dict[str, tuple[Any, range]] = {}
-        start, self._peopled = 0, time.monotonic()
+        start, wanted, self._peopled = 0, versions_here(), time.monotonic()
         try:
             while start < len(items) or flying:
                 while start < len(items) and len(flying) < AHEAD * self.at_once:
                     chunk = range(start, start + pace.size(len(items) - start, self.at_once))
                     packed = pickle.dumps(list(items[chunk.start : chunk.stop]))  # else Dask looks for futures in it
-                    future = self._submit(run_chunk, work, packed, versions_here(), *shared)
+                    future = self._submit(run_chunk, work, packed, wanted, *shared)
                     flying[future.key], start = (future, chunk), chunk.stop
                     future.add_done_callback(done.put)
                 try:
