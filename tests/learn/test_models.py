@@ -9,7 +9,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -1159,10 +1159,24 @@ def test_boosted_trees_of_other_packages_by_name(name, monkeypatch):
         model_named(name)
 
 
+def by_labels() -> BaseEstimator:
+    """A transformer of somebody else's with a name that scikit-learn has too."""
+
+    class StandardScaler(BaseEstimator, TransformerMixin):
+        def fit(self, X, y):
+            self.mean_ = X[np.asarray(y) == 1].mean().to_numpy()
+            return self
+
+        def transform(self, X):
+            return X.to_numpy() - self.mean_
+
+    return StandardScaler()
+
+
 @pytest.mark.parametrize(
     ("preprocessing", "once"),
-    [(StandardScaler(), True), (SelectKBest(f_classif, k=3), False)],
-    ids=["no label has a say", "labels choose columns"],
+    [(StandardScaler(), True), (SelectKBest(f_classif, k=3), False), (by_labels(), False)],
+    ids=["no label has a say", "labels choose columns", "labels have a say, by a name that is known"],
 )
 def test_preprocessing_without_labels_is_done_once_and_changes_nothing(preprocessing, once):
     rng = np.random.default_rng(0)

@@ -1,4 +1,5 @@
 """Any scikit-learn classifier or Pipeline as a learner: cloned, never touched; its own `fit` is the definition of L.
+Steps of a pipeline that look at no label are fitted once: their own `fit` would give the same for all labels.
 
 What is needed of it is asked for once, at the start: classes, a margin, the same answers twice. The margin is
 `decision_function`, else the logit of `predict_proba`, of more than two classes its logarithm; the decision is always

@@ -67,7 +67,8 @@ def _label_blind(step: Any) -> bool:
         return all(map(_label_blind, [*(part[1] for part in step.transformers), step.remainder]))
     if step is None or isinstance(step, str):
         return step in (None, "passthrough", "drop")
-    return isinstance(step, BaseEstimator) and type(step).__name__ in LABEL_BLIND
+    # Others' classes of the same names may look at labels: feature_engine's OrdinalEncoder does.
+    return type(step).__module__.split(".")[0] in ("sklearn", "butfor") and type(step).__name__ in LABEL_BLIND
 
 
 def is_logistic(final: Any) -> bool:
