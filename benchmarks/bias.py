@@ -57,7 +57,7 @@ from butfor.learn.learners import as_learner
 from butfor.learn.named import model_named
 from butfor.learn.protocols import FlipSet, Learner, Table, Training
 from butfor.machine import available_cores, single_threaded
-from butfor.run.labels import Values, effects, valued
+from butfor.run.labels import Values, effects, review_values
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
 
@@ -238,7 +238,7 @@ def values_of(planted: Planted, model: str) -> tuple[Values, Values, Standards]:
     def by(people: pd.DataFrame) -> Values:
         row_groups, groups = (X[data.sensitive].astype(str).to_numpy(object) for X in (data.X_train, people))
         effect = effects(fitted, table, row_groups, planted.inputs(people), groups, adverse)
-        return valued(standards, table, effect, adverse)
+        return review_values(standards, table, effect, adverse)
 
     return by(data.X_test), by(data.X_val), standards
 
@@ -253,8 +253,8 @@ def places(values: Values) -> Floats:
 def restored(planted: Planted, model: str, keystones: bool) -> list[Row]:
     """One row per way and number of labels reviewed."""
     with single_threaded():
-        values, elsewhere, standards = values_of(planted, model)
-        ways = {"value": places(values), "value, by other people": places(elsewhere)}
+        values, with_moved_files, standards = values_of(planted, model)
+        ways = {"value": places(values), "value, by other people": places(with_moved_files)}
         ways |= {"doubt": standards.doubt, "effect": values.effect.astype(np.float64)}
         ways |= dict(orders(planted, model, keystones))
         n = len(planted.rows)

@@ -53,7 +53,7 @@ class Contest:
     def row(self, rank: str | None, strategy: str | Strategy, note: str = "", stop: Stop | None = None) -> Row:
         """One line of the table."""
         started = time.perf_counter()
-        audit = self.base.searching(None if rank is None else as_ranking(rank), strategy)
+        audit = self.base.with_search(None if rank is None else as_ranking(rank), strategy)
         audit.engine = StepByStep(self.engine)  # nothing is trained ahead of time, so that counts compare
         population = explain(audit, self.data.X_test, cases=self.cases, stop=stop)
         sizes = {v.case: len(v.positions) for v in population.found}

@@ -40,7 +40,7 @@ def compare(datasets: Sequence[str], budget: float, people: int, model: str) -> 
         sizes: dict[str, dict[int | None, int]] = {}
         for search, settings in SEARCHES.items():
             started = time.perf_counter()
-            population = explain(base.searching(**settings), data.X_test, cases=cases)
+            population = explain(base.with_search(**settings), data.X_test, cases=cases)
             sizes[search] = {v.case: len(v.positions) for v in population.found}
             both = sizes[search].keys() & sizes[PREFIX] if search != PREFIX else ()
             yield {

@@ -125,7 +125,7 @@ def refute(datasets: Sequence[str], models: Sequence[str], people: int, retraini
             budget = max([proven[k].at_least for k in cases], default=1)
             audit.budget_ = min(budget, audit.table_.n // 4)
             started = time.perf_counter()
-            searched = audit.searching(None, Unknowing())
+            searched = audit.with_search(None, Unknowing())
             population = explain(searched, data.X_test, cases=cases, stop=max_retrainings(retrainings))
             sizes = {v.case: len(v.positions) for v in population.found if v.case is not None}
             yield {

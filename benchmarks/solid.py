@@ -35,7 +35,7 @@ from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.protocols import Engine, FlipSet, Training
 from butfor.mlp.learner import MLPLearner
 from butfor.rank import Ranking
-from butfor.rank.leaders import Leaders
+from butfor.rank.mix import RankingMix
 from butfor.result.fresh import LEANING, SEED_BOUND
 from butfor.result.population import Population
 from butfor.search import GuidedSearch, SolidSearch
@@ -119,9 +119,9 @@ class Scene:
             wanted = {"rank": "combined", "strategy": "singles" if budget == 1 else "attempts"}
         audit = self.audit(members, budget, published)
         if wanted.get("rank") == "both":
-            wanted["rank"] = Both(Leaders.of(audit.model_))
+            wanted["rank"] = Both(RankingMix.of(audit.model_))
         started = time.perf_counter()
-        population = explain(audit.searching(**wanted), self.data.X_test, cases=self.cases)
+        population = explain(audit.with_search(**wanted), self.data.X_test, cases=self.cases)
         seconds = time.perf_counter() - started
         found = population.found
         sizes, distances = [len(v.positions) for v in found], [v.distance for v in found if v.distance]
@@ -175,7 +175,7 @@ class Both(Ranking):
 
     name = "both"
 
-    def __init__(self, leaders: Leaders) -> None:
+    def __init__(self, leaders: RankingMix) -> None:
         self._leaders = leaders
 
     def train_on(self, engine: Engine) -> None:

@@ -29,7 +29,7 @@ from evaluation import tables
 from evaluation.gather import SMALL, machinery_of, results_for, tell
 from evaluation.results import read_result
 from evaluation.runs import ABLATIONS, PICTURED, RANKS, run_dataset
-from evaluation.stopwatch import LineWatcher
+from evaluation.stopwatch import LineProgress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -203,7 +203,7 @@ def sweep(given: argparse.Namespace) -> None:
         one = swept(name, machinery, tell)
         sweeps = sweeps.joined(one)
         ranks, chosen = given.ranks or EVERY, one.chosen[name]
-        found.append(run_dataset(name, ranks, setting=chosen, machinery=machinery, watcher=LineWatcher))
+        found.append(run_dataset(name, ranks, setting=chosen, machinery=machinery, progress_kind=LineProgress))
         if given.out:
             found[-1].write(given.out)
             one.grid.to_csv(given.out / f"sweep-{name}.csv", index=False)
@@ -263,7 +263,7 @@ def runs(given: argparse.Namespace) -> None:
             sample=given.cases,
             seeds=given.seeds,
             machinery=machinery_of(given),
-            watcher=LineWatcher,
+            progress_kind=LineProgress,
             known=read_result(path) if path.exists() else None,
             save=lambda result: result.write(given.out),
         )

@@ -11,7 +11,7 @@ from butfor.data.catalogue import DATASETS, spec_named
 from butfor.errors import DatasetError, SettingError
 from evaluation.results import Result, read_result
 from evaluation.runs import Machinery, run_dataset
-from evaluation.stopwatch import LineWatcher
+from evaluation.stopwatch import LineProgress
 
 SMALL = ("salary", "student", "german")
 
@@ -83,7 +83,7 @@ def _computed(
                 sample=given.cases,
                 seeds=given.seeds,
                 machinery=machinery_of(given),
-                watcher=LineWatcher,
+                progress_kind=LineProgress,
                 save=(lambda result: result.write(keep)) if keep else None,
             )
             results.append(result)

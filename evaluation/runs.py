@@ -22,7 +22,7 @@ from butfor.learn.engines import choose_engine
 from butfor.learn.protocols import Training
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.provenance import versions
 from butfor.rank import Ranking
 from butfor.result.record import plain
@@ -66,14 +66,14 @@ def run_dataset(
     sample: int | None = None,
     seeds: int = 1,
     machinery: Machinery | None = None,
-    watcher: Callable[[str], Watcher] | None = None,
+    progress_kind: Callable[[str], Progress] | None = None,
     known: Result | None = None,
     save: Callable[[Result], object] | None = None,
 ) -> Result:
     """Run `name` for every ranking and model seed.
 
     `sample`: fewer people than the published 200. `known`: a result to add to; its rankings are not run
-    again. `save` is handed the result after each ranking. `watcher` makes a watcher from a heading.
+    again. `save` is handed the result after each ranking. `progress_kind` makes a progress_kind from a heading.
     Ctrl-C is passed on: a ranking that was interrupted is not in the result."""
     if seeds < 1 or (sample is not None and sample < 1):
         raise SettingError(f"seeds={seeds} and the number of cases ({sample}) must be at least 1.")
@@ -88,7 +88,7 @@ def run_dataset(
     )
     if known is not None and known.agrees_with(result):
         result.runs = known.runs
-    watcher = watcher or (lambda heading: Watcher())
+    progress_kind = progress_kind or (lambda heading: Progress())
     engine = TimedEngine(choose_engine(machinery.device or machinery.engine, MLPLearner(MLP()), machinery.jobs))
     for seed in range(seeds):
         one = Evaluation(data, setting, seed, engine, machinery, sample)
@@ -98,11 +98,11 @@ def run_dataset(
         result.engine = engine.name
         tag = f"{name}" + (f", seed {seed}" if seeds > 1 else "")
         if setting.budget == 1 and run.ground_truth is None:
-            run.ground_truth = one.ground_truth(watcher(f"{tag}: every flippable label (ground truth)"))
+            run.ground_truth = one.ground_truth(progress_kind(f"{tag}: every flippable label (ground truth)"))
         for given in ranks:
             ranking = as_ranking(given, seed)
             if ranking.name not in run.rankings:
-                one.search(run, ranking, watcher(f"{tag}: ranking '{ranking.name}'"))
+                one.search(run, ranking, progress_kind(f"{tag}: ranking '{ranking.name}'"))
             if save is not None:
                 save(result)
     return result
@@ -135,17 +135,17 @@ class Evaluation:
         self.engine.bind(base.learner_, base.table_, X.iloc[:1])([Training(())])
         return Run(self.seed, self.cases, self.n_psi(), accuracy, plain_seconds)
 
-    def ground_truth(self, watch: Watcher) -> list[int]:
+    def ground_truth(self, progress: Progress) -> list[int]:
         """Who has a counterfactual dataset of one label at all: every flippable label is tried."""
-        audit = self.base.searching("combined", "exhaustive")
-        return [int(v.case or 0) for v in explain(audit, self.data.X_test, cases=self.cases, watch=watch).found]
+        audit = self.base.with_search("combined", "exhaustive")
+        return [int(v.case or 0) for v in explain(audit, self.data.X_test, cases=self.cases, progress=progress).found]
 
-    def search(self, run: Run, ranking: Ranking, watch: Watcher) -> None:
+    def search(self, run: Run, ranking: Ranking, progress: Progress) -> None:
         """Run one ranking and enter it into `run`."""
         timed = TimedRanking(ranking)
-        audit = self.base.searching(timed)
+        audit = self.base.with_search(timed)
         self.engine.reset()
-        population = explain(audit, self.data.X_test, cases=self.cases, watch=watch)
+        population = explain(audit, self.data.X_test, cases=self.cases, progress=progress)
         counts = population.run
         times = Times(
             whole=None if counts.get("recalled") else counts["seconds"],

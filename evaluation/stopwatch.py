@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from benchmarks.work import WrappedEngine, processor
-from butfor.learn.protocols import Bound, Engine, Floats, Learner, Model, Progress, Table, Training
+from butfor.learn.protocols import Advance, Bound, Engine, Floats, Learner, Model, Table, Training
 from butfor.machine import available_cores
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.rank import Ranking, Scores
 
 
@@ -29,9 +29,9 @@ class TimedEngine(WrappedEngine):
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         train = self.engine.bind(learner, table, people)
 
-        def timed(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+        def timed(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
             started = time.perf_counter()
-            answers = train(trainings, progress)
+            answers = train(trainings, advance)
             self.seconds += time.perf_counter() - started
             self.networks += len(trainings)
             return answers
@@ -75,7 +75,7 @@ def machine_in_words(engine: str, device: str | None) -> str:
     return f"{processor()}, {available_cores()} cores"
 
 
-class LineWatcher(Watcher):
+class LineProgress(Progress):
     """Progress in plain lines on stderr, one in `EVERY` seconds at the most."""
 
     EVERY = 20.0

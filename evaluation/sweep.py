@@ -26,7 +26,7 @@ from butfor.errors import ReplayError
 from butfor.learn.engines import choose_engine
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.rank.named import Activation, Combined, Surrogate
 from evaluation.published import PUBLISHED, Published
 from evaluation.results import Setting
@@ -190,7 +190,7 @@ class Sweeper:
         """The same with the ground truth: one training per flippable label."""
         outcome = self.counts(setting)
         if outcome.ground_truth is None:
-            cases = self._evaluation(setting).ground_truth(Watcher())
+            cases = self._evaluation(setting).ground_truth(Progress())
             self._known[setting] = replace(outcome, ground_truth=len(cases))
         return self._known[setting]
 
@@ -224,7 +224,7 @@ class Sweeper:
         run = one.begin()
         rows = []
         for ridge in ridges:
-            one.search(run, Combined([Surrogate(ridge), Activation()]), Watcher())
+            one.search(run, Combined([Surrogate(ridge), Activation()]), Progress())
             result = run.rankings["combined"]
             rows.append({"ridge": ridge, "found": len(result.found), "one_shot": len(result.one_shot)})
         return pd.DataFrame(rows)

@@ -2,32 +2,32 @@
 
 from types import SimpleNamespace
 
-from butfor import progress
-from butfor.progress import ConsoleWatcher, announcement
+import butfor.progress as progress_module
+from butfor.progress import ConsoleProgress, announcement
 
 
 def test_a_log_says_how_far_it_is_and_how_long_the_rest_takes(monkeypatch, capsys):
     now = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    with ConsoleWatcher() as watch:
-        watch.phase("fresh seeds", 100)
-        watch.found(3)
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with ConsoleProgress() as progress:
+        progress.phase("fresh seeds", 100)
+        progress.found(3)
         now[0] = 20.0
-        watch.advance(4)  # too soon for a line
+        progress.advance(4)  # too soon for a line
         now[0] = 40.0
-        watch.advance(6)
-        watch.advance(90)
+        progress.advance(6)
+        progress.advance(90)
     said = capsys.readouterr().err
     assert said == "fresh seeds: 10 of 100 trainings in 40 seconds, about 6 minutes left; 3 found\n"
 
 
 def test_the_first_few_trainings_promise_no_end(monkeypatch, capsys):
     now = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    with ConsoleWatcher() as watch:
-        watch.phase("search", 100)
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with ConsoleProgress() as progress:
+        progress.phase("search", 100)
         now[0] = 60.0
-        watch.advance(4)
+        progress.advance(4)
     assert capsys.readouterr().err == "search: 4 of 100 trainings in 60 seconds\n"
 
 

@@ -111,7 +111,7 @@ class OneAfterTheOther(butfor.Engine):
         return True
 
     def bind(self, learner, table, people):
-        def train(trainings, progress=None):
+        def train(trainings, advance=None):
             learners = [learner if seed is None else learner.reseeded(seed) for _, seed in trainings]
             fits = [one.fit(table, table.labels(t.flips)) for one, t in zip(learners, trainings, strict=True)]
             return np.array([model.logits(people) for model in fits], np.float32)

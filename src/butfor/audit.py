@@ -18,7 +18,7 @@ from butfor.data.sensitive import in_order
 from butfor.errors import SettingError, TableError, listed
 from butfor.follow_up import FollowUp
 from butfor.machine import single_threaded
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.prove import Bracket, prove
 from butfor.result.groups import Performance
 from butfor.result.population import Population
@@ -26,12 +26,12 @@ from butfor.result.record import Run
 from butfor.result.verdict import Verdict
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.compare import beside_ridge
-from butfor.run.conclude import figures_of, settings_of, verdicts_of
 from butfor.run.fitted import FittedAudit, noted
 from butfor.run.parts import parts_of, run_parts
 from butfor.run.runner import Runner
+from butfor.run.verdicts import figures_of, settings_of, verdicts_of
 from butfor.search.ledger import Ledger
-from butfor.search.listed import Recorded
+from butfor.search.published import Recorded
 from butfor.situation import Situation
 from butfor.stopping import Stop, held_back, work_begins
 from butfor.validate import as_person, as_positions
@@ -47,13 +47,13 @@ class LabelAudit(FollowUp):
         sensitive_features: Any = None,
         towards: Any = None,
         stop: Stop | None = None,
-        watch: Watcher | None = None,
+        progress: Progress | None = None,
     ) -> Verdict:
         """The verdict about one person: one row of a table with the training columns."""
         self._check_fitted()
         frame = as_person(person, self.table_.X)
         beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
-        asked = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, watch=watch)
+        asked = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
         return replace(asked[0], case=None)
 
     def explain_all(
@@ -65,7 +65,7 @@ class LabelAudit(FollowUp):
         cases: Sequence[int] | None = None,
         towards: Any = None,
         stop: Stop | None = None,
-        watch: Watcher | None = None,
+        progress: Progress | None = None,
     ) -> Population:
         """Verdicts about all rows of X, or about those at the positions `cases`.
 
@@ -75,7 +75,7 @@ class LabelAudit(FollowUp):
         rows of X serve to count collateral changes and, with their labels `y`, accuracy. `stop` ends the search early
         (`butfor.max_seconds(600) | butfor.max_retrainings(5000)`), and so does Ctrl-C; what is done is returned, the
         rest is marked incomplete."""
-        begun, watch = time.monotonic(), watch or Watcher()
+        begun, progress = time.monotonic(), progress or Progress()
         work_begins()
         everyone, truth = self._people(X, y, sensitive_features)
         wanted = None if towards is None else self._label(towards, "towards")
@@ -90,15 +90,15 @@ class LabelAudit(FollowUp):
         performance = None if truth is None else self._performance(everyone, truth)
         concerns = check_people(self.table_.X, everyone.people)
         concerns += [performance.concern] if performance and performance.concern else []
-        concerns = self.concerns_ + noted(concerns, watch)
+        concerns = self.concerns_ + noted(concerns, progress)
         searches = not isinstance(self.strategy_, Recorded)
-        standards = self._compared(watch, stop, alone=len(cases) == 1) if searches else None
-        engine = self._engine(watch)
+        standards = self._compared(progress, stop, alone=len(cases) == 1) if searches else None
+        engine = self._engine(progress)
         self.rank_.train_on(engine)
         with ExitStack() as ending:
             with single_threaded() as opened:
-                ledger = opened.enter_context(closing(self._ledger(watch))) if self.ledger is not None else None
-                opened.enter_context(watch)
+                ledger = opened.enter_context(closing(self._ledger(progress))) if self.ledger is not None else None
+                opened.enter_context(progress)
                 runners = run_parts(
                     self,
                     everyone,
@@ -109,15 +109,15 @@ class LabelAudit(FollowUp):
                     ledger=ledger,
                     stop=stop,
                     begun=begun,
-                    watch=watch,
+                    progress=progress,
                     interrupted=bool(standards and standards.interrupted),
                 )
-                more, whole = dict[str, Any](), cases == list(range(people)) and not self.table_.many
+                more, whole = dict[str, Any](), cases == list(range(people)) and not self.table_.multiclass
                 if len(cases) > 1 and searches:
                     self._values = None
                     if not any(runner.interrupted or runner.out_of_time for runner in runners):
                         trainer = runners[0].trainer if whole else None
-                        more = self._about_labels(engine, watch, everyone, truth, trainer)
+                        more = self._about_labels(engine, progress, everyone, truth, trainer)
                 ending.enter_context(held_back())  # also while the ledger is closed
             record = self.run_record() | figures_of(runners)
             record |= {
@@ -139,27 +139,27 @@ class LabelAudit(FollowUp):
     def _doubt_for(self, runner: Runner) -> NDArray[np.float64] | None:
         """The doubt about labels, where the standards were compared; of more than two labels that is about two sides,
         and says nothing of a flip within one."""
-        if self._standards is None or not self.table_.many:
+        if self._standards is None or not self.table_.multiclass:
             return None if self._standards is None else self._standards.doubt
-        table, question = self.table_, runner.situation.table.question
-        assert question is not None
-        return np.where(table.sides(table.codes) != table.sides(question.new), self._standards.doubt, np.nan)
+        table, decision_split = self.table_, runner.situation.table.decision_split
+        assert decision_split is not None
+        return np.where(table.sides(table.codes) != table.sides(decision_split.new), self._standards.doubt, np.nan)
 
     def _performance(self, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
         table, decided = self.table_, everyone.decisions
         groups = pd.Series(everyone.groups, name=self.sensitive_.name)
         order = in_order(everyone.groups, self.sensitive_.cuts)
         commoner = int(np.bincount(table.codes).argmax())  # of equally common ones the first
-        named = None if table.many and self.adverse_ is None else self.sides_[1]
+        named = None if table.multiclass and self.adverse_ is None else self.sides_[1]
         return Performance.of(groups, truth, decided, commoner, table.sides, named, order)
 
-    def _ledger(self, watch: Watcher) -> Ledger:
+    def _ledger(self, progress: Progress) -> Ledger:
         if not self.learner_.single.identified:
             raise SettingError(
                 "A ledger tells models apart by their records, and this one's lacks "
                 f"{listed(self.learner_.gaps())}; leave it out."
             )
-        return Ledger(self.ledger or "", watch.note)
+        return Ledger(self.ledger or "", progress.note)
 
     def run_record(self) -> dict[str, Any]:
         """What is needed to run this audit again; `not_rebuildable` names what a record cannot carry."""
@@ -206,7 +206,7 @@ class LabelAudit(FollowUp):
         """This model beside ridge, whose decisions have exact proofs: how often each is right about the rows X, whose
         decision changes, and how many are proven to stand. For the page: `population.run["ridge"]`."""
         situation, codes = self._people(X, y, sensitive_features)
-        if self.table_.many:
+        if self.table_.multiclass:
             raise SettingError("The comparison with ridge is about two labels; here there are more.")
         with single_threaded():
             return beside_ridge(situation, self.psi_, self.budget_, None if codes is None else codes == 1)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.protocols import Engine
 from butfor.machine import single_threaded
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.provenance import data_hash
 from butfor.result.labels import MOST_RECORDED, TO_REVIEW, ClosedGap, LabelValue, OneStandard, Reviewed
 from butfor.result.population import Population
 from butfor.result.record import plain
 from butfor.run.fitted import FittedAudit
-from butfor.run.labels import BY, Together, Values, close_gap, effects, knowing, one_standard, valued
+from butfor.run.labels import BY, FlipTrial, Values, best_ranking, close_gap, effects, one_standard, review_values
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.standard.compare import attributes_of, compare
@@ -57,12 +57,12 @@ class FollowUp(FittedAudit):
         return self._compare(shuffles=0).doubt
 
     def _compare(
-        self, shuffles: int = SHUFFLES, seconds: float | None = None, watch: Watcher | None = None
+        self, shuffles: int = SHUFFLES, seconds: float | None = None, progress: Progress | None = None
     ) -> Standards:
         """The training rows, group by group beside the others' standard, with shuffles where some are wanted. Doubt
         about one of two labels is the same whichever is the adverse one; where none is named, the first counts as
         such."""
-        if shuffles or self.table_.many:
+        if shuffles or self.table_.multiclass:
             self._require_adverse()
         if self._standards is None or (shuffles and not self._standards.shuffles):
             adverse, table, sides = self.adverse_ or 0, self.table_, self.sides_
@@ -76,7 +76,7 @@ class FollowUp(FittedAudit):
                 n_jobs=self.n_jobs,
                 random_state=self.random_state,
                 seconds=seconds,
-                watch=watch,
+                progress=progress,
             )
         return self._standards
 
@@ -84,30 +84,30 @@ class FollowUp(FittedAudit):
         if self.adverse_ is None:
             raise SettingError("Which label would people rather not have? Name it: fit(X, y, adverse=…).")
 
-    def _compared(self, watch: Watcher, stop: Stop | None, alone: bool) -> Standards | None:
+    def _compared(self, progress: Progress, stop: Stop | None, alone: bool) -> Standards | None:
         """The comparison of standards, where groups can be compared. Of a person `alone`, and where no adverse label is
         named, only the doubt about labels is wanted; where time is limited, a part of it is for this. Whether it was
         interrupted is said once."""
-        if self.adverse_ is None and (alone or self.table_.many):
+        if self.adverse_ is None and (alone or self.table_.multiclass):
             return None
         seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
         try:
-            found = self._compare(0 if alone or self.adverse_ is None else SHUFFLES, seconds, watch)
+            found = self._compare(0 if alone or self.adverse_ is None else SHUFFLES, seconds, progress)
         except (TableError, SettingError) as error:
             if self.adverse_ is not None:
-                watch.note(f"Note: standards are not compared. {error}")
+                progress.note(f"Note: standards are not compared. {error}")
             return None
         self._standards = replace(found, interrupted=False)
         return found
 
     def one_standard(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, watch: Watcher | None = None
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | None = None
     ) -> list[OneStandard]:
         """For every group that falls short of the others' standard by more than chance: who of X is decided otherwise
         once as many of its doubted adverse labels are flipped, and what fresh seeds say of it."""
-        standards, watch = self.standard_, watch or Watcher()
-        with watch, single_threaded():
-            return one_standard(standards, self._asking(X, y, sensitive_features, watch))
+        standards, progress = self.standard_, progress or Progress()
+        with progress, single_threaded():
+            return one_standard(standards, self._asking(X, y, sensitive_features, progress))
 
     # --- people -------------------------------------------------------------------------------------
 
@@ -139,28 +139,30 @@ class FollowUp(FittedAudit):
         )
 
     def _asking(
-        self, X: Any, y: Any, sensitive_features: Any, watch: Watcher, outcome: Outcome | None = None
-    ) -> Together:
+        self, X: Any, y: Any, sensitive_features: Any, progress: Progress, outcome: Outcome | None = None
+    ) -> FlipTrial:
         """Flip sets to be tried on the people X; of more than two labels, a review says which ones flips give."""
         everyone, truth = self._people(X, y, sensitive_features)
-        table, question = self.table_, self.table_.question
-        if outcome is not None and question is not None:
-            new = question.new.copy()
+        table, decision_split = self.table_, self.table_.decision_split
+        if outcome is not None and decision_split is not None:
+            new = decision_split.new.copy()
             new[list(outcome.corrected)] = self._codes(outcome)
-            table = table.under(replace(question, new=new))
-        trainer = Trainer(self._engine(watch), self.learner_, table, everyone.people, n_jobs=self.n_jobs, watch=watch)
+            table = table.with_split(replace(decision_split, new=new))
+        trainer = Trainer(
+            self._engine(progress), self.learner_, table, everyone.people, n_jobs=self.n_jobs, progress=progress
+        )
         return self._together(everyone, truth, trainer)
 
-    def _together(self, everyone: Situation, truth: NDArray[np.int64] | None, trainer: Trainer) -> Together:
+    def _together(self, everyone: Situation, truth: NDArray[np.int64] | None, trainer: Trainer) -> FlipTrial:
         favourable = 1 if self.adverse_ is None else 1 - self.adverse_
-        return Together(everyone, truth, trainer, self.seeds_, self.seeded_, favourable)
+        return FlipTrial(everyone, truth, trainer, self.seeds_, self.seeded_, favourable)
 
     # --- what a review is worth ---------------------------------------------------------------------
 
     def _about_labels(
         self,
         engine: Engine,
-        watch: Watcher,
+        progress: Progress,
         everyone: Situation,
         truth: NDArray[np.int64] | None,
         trainer: Trainer | None,
@@ -170,13 +172,13 @@ class FollowUp(FittedAudit):
         if self._standards is None:
             return {}
         try:
-            watch.phase("the value of reviews")
+            progress.phase("the value of reviews")
             self._value(everyone.people, everyone.groups, engine)
             if self._standards.shuffles:
-                trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, watch=watch)
+                trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, progress=progress)
                 return {"one_standard": one_standard(self._standards, self._together(everyone, truth, trainer))}
         except KeyboardInterrupt:
-            watch.note("Stopped before one standard for all was trained: the verdicts stand without it.")
+            progress.note("Stopped before one standard for all was trained: the verdicts stand without it.")
         return {}
 
     @property
@@ -191,12 +193,12 @@ class FollowUp(FittedAudit):
         return self._values or self._value(self.table_.X, self.sensitive_.values)
 
     def _value(self, X: pd.DataFrame, groups: NDArray[np.object_], engine: Engine | None = None) -> Values:
-        standards, ranking = self._compare(shuffles=0), knowing(self.model_)
+        standards, ranking = self._compare(shuffles=0), best_ranking(self.model_)
         if engine is not None:
             ranking.train_on(engine)
         with single_threaded():
             effect = effects(self.model_, self.table_, self.sensitive_.values, X, groups, self.adverse_, ranking)
-        self._values = valued(standards, self.table_, effect, self.adverse_)
+        self._values = review_values(standards, self.table_, effect, self.adverse_)
         return self._values
 
     def label_values(self) -> tuple[LabelValue, ...]:
@@ -222,7 +224,7 @@ class FollowUp(FittedAudit):
         values, names = self._valued(), self.label_names_
         rank = pd.array([pd.NA] * self.table_.n, dtype="Int64")
         rank[values.order] = range(1, len(values.order) + 1)
-        people = population.hinging if population is not None else {}
+        people = population.flip_counts if population is not None else {}
         columns = {
             "label": [names[label] for label in self.table_.codes],
             "group": self.sensitive_.values,
@@ -259,22 +261,22 @@ class FollowUp(FittedAudit):
         self.review_ = make_review(self.label_values(), rows, population, labels=labels, hide=hide, seed=random_state)
         return self.review_
 
-    def corrected(self, answers: Mapping[int, Any] | Outcome, watch: Watcher | None = None) -> Self:
+    def corrected(self, answers: Mapping[int, Any] | Outcome, progress: Progress | None = None) -> Self:
         """This audit on the table as reviewers corrected it, its model trained anew. `answers`: the label that is right
         for each task of `review_tasks`, by its id, or "cannot tell". Labels that were not reviewed stay."""
-        from butfor.tasks.answers import heard
+        from butfor.tasks.answers import check_answers
 
         self._check_fitted()
-        outcome = heard(answers, self.review_, self.label_names_)
-        other, watch = copy(self), watch or Watcher()
+        outcome = check_answers(answers, self.review_, self.label_names_)
+        other, progress = copy(self), progress or Progress()
         other._forget()
         other.table_ = self.table_.corrected(outcome.corrected, self._codes(outcome))
         other.answered_ = self.answered_ | outcome.positions
         other.corrected_ = tuple(sorted({*self.corrected_, *outcome.corrected}))
         other.origin_, other.data_hash_ = {"table": None, "given": CORRECTED}, data_hash(other.table_)
         other.learner_, other.members = self.learner_.single, self.members_
-        with watch:
-            other._train(watch)
+        with progress:
+            other._train(progress)
             other._draw_line(self.table_.sides(np.arange(len(self.classes_))))
         other._choose_search()
         return other
@@ -291,21 +293,21 @@ class FollowUp(FittedAudit):
         *,
         sensitive_features: Any = None,
         before: Sequence[GroupStandard] | None = None,
-        watch: Watcher | None = None,
+        progress: Progress | None = None,
     ) -> tuple[Reviewed, Self]:
         """What a review changes: who of X is decided otherwise once its corrections are made, rates, accuracy and
         standards before and after; and the audit of the corrected table, for the next round. `before`: the groups
         beside the others' standard, where that is known already."""
-        from butfor.tasks.answers import heard
+        from butfor.tasks.answers import check_answers
 
         self._check_fitted()
-        outcome, watch = heard(answers, self.review_, self.label_names_), watch or Watcher()
+        outcome, progress = check_answers(answers, self.review_, self.label_names_), progress or Progress()
         before = self._groups_beside_the_others() if before is None else before
-        with watch, single_threaded():
-            tried = self._asking(X, y, sensitive_features, watch, outcome)
-            watch.phase("the corrected labels", self.members_ + 2 * len(tried.seeds))
+        with progress, single_threaded():
+            tried = self._asking(X, y, sensitive_features, progress, outcome)
+            progress.phase("the corrected labels", self.members_ + 2 * len(tried.seeds))
             flipped = tried.flip(outcome.corrected)
-        after = self.corrected(outcome, watch)
+        after = self.corrected(outcome, progress)
         after._value(tried.everyone.people, tried.everyone.groups)
         now = [self.label_names_[after.table_.codes[at]] for at in after.corrected_]
         reviewed = Reviewed(
@@ -317,7 +319,7 @@ class FollowUp(FittedAudit):
             keystones=outcome.counts(decoys=False, keystones=True),
             unsure=len(outcome.unsure),
             expected=outcome.expected,
-            corrected_to=tuple(now) if self.table_.many else (),
+            corrected_to=tuple(now) if self.table_.multiclass else (),
             before=tuple(before),
             after=tuple(after._groups_beside_the_others()),
             **flipped,
@@ -343,16 +345,16 @@ class FollowUp(FittedAudit):
         within: float = 0.01,
         sensitive_features: Any = None,
         stop: Stop | None = None,
-        watch: Watcher | None = None,
+        progress: Progress | None = None,
     ) -> ClosedGap:
         """The fewest doubted labels, in order of their value, whose flipping brings two groups' rates about X within a
         point of each other: `by` "selection" or "true positive" rates. `groups`: which two, else those furthest apart.
         That the doubted labels do not suffice is an answer too. When the time of `stop` is up it ends as by Ctrl-C."""
         self._check_fitted()
         self._require_adverse()
-        standards, watch = self._compare(shuffles=0), watch or Watcher()
-        with watch, single_threaded():
-            tried = self._asking(X, y, sensitive_features, watch)
+        standards, progress = self._compare(shuffles=0), progress or Progress()
+        with progress, single_threaded():
+            tried = self._asking(X, y, sensitive_features, progress)
             if stop is not None and stop.seconds is not None:
                 tried.trainer.stopper.set(time.monotonic() + stop.seconds)
             return close_gap(self._valued().order.tolist(), standards, tried, by, groups, within)

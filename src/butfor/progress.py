@@ -13,7 +13,7 @@ from butfor.terminal import one_line
 TRAININGS, PEOPLE = "trainings", "people"
 
 
-class Watcher:
+class Progress:
     """Hears what an audit does. This one says nothing."""
 
     listens = False
@@ -31,7 +31,7 @@ class Watcher:
     def note(self, line: str) -> None:
         """Something worth a line."""
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -55,7 +55,7 @@ class _Phase:
         return f"{self.name}: {self.done}{total} {self.unit}" if self.done or total else self.name
 
 
-class ConsoleWatcher(Watcher):
+class ConsoleProgress(Progress):
     """A rich progress bar per phase where stderr is a terminal; elsewhere a line every `LOG_EVERY` seconds, also while
     nothing moves."""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from butfor.learn.linear import ridge_effects
 from butfor.learn.protocols import FlipSet, away
-from butfor.learn.steps import adds_up
+from butfor.learn.steps import linear_in_labels
 from butfor.rules import Allowed
 from butfor.situation import Situation
 
@@ -102,9 +102,9 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """The same models with more than two classes. A row labelled as the person is decided becomes the label in view,
     which takes a fixed weight from the score of the one class and adds it to the other's: the heaviest are the fewest.
     Rows of other labels, where ψ allows them, would take from other classes: then nothing is proven."""
-    table, question = situation.table, situation.table.question
-    assert question is not None
-    if (psi.masks & (table.codes != question.decided)).any():
+    table, decision_split = situation.table, situation.table.decision_split
+    assert decision_split is not None
+    if (psi.masks & (table.codes != decision_split.decided)).any():
         return None
     alike = False  # whether all weights are equal, so that a tie is one and goes to the first class
     if situation.model.proof == "moved votes":
@@ -123,12 +123,12 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
         rows = _heaviest(weight, allowed)
         moved = np.cumsum(np.maximum(weight[rows], 0.0))
         after = np.repeat(score[None], len(rows), axis=0)
-        after[:, question.decided] -= moved
-        after[:, question.new[0]] += moved
-        margins = after[:, question.towards].max(axis=1) - after[:, ~question.towards].max(axis=1)
+        after[:, decision_split.decided] -= moved
+        after[:, decision_split.new[0]] += moved
+        margins = after[:, decision_split.towards].max(axis=1) - after[:, ~decision_split.towards].max(axis=1)
         if alike:
             first = (after > after.max(axis=1, keepdims=True) - SLACK).argmax(axis=1)
-            margins = np.where(question.towards[first], 1.0, -1.0)
+            margins = np.where(decision_split.towards[first], 1.0, -1.0)
         found.append(_fewest(rows, margins, allowed, "weight moved between classes"))
     return found
 
@@ -170,7 +170,7 @@ def _ridge_parts(
     they are no sums over the labels."""
     blank = ensemble.blank()
     dense = not hasattr(X, "toarray")
-    if not (dense and type(blank).__name__ == "RidgeClassifier" and adds_up(blank) and blank.fit_intercept):
+    if not (dense and type(blank).__name__ == "RidgeClassifier" and linear_in_labels(blank) and blank.fit_intercept):
         return []
     X, asked = np.asarray(X, np.float64), np.asarray(people, np.float64)
     found = []

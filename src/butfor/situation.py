@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from butfor.data.sensitive import Sensitive, group_values, joined
 from butfor.errors import SettingError, listed
-from butfor.learn.ensemble import under
+from butfor.learn.decision_split import DecisionSplit, decides_one
+from butfor.learn.ensemble import with_split
 from butfor.learn.protocols import Floats, Model, Table
-from butfor.learn.question import Question, decides_one
 
 Mask = NDArray[np.bool_]
 
@@ -41,9 +41,9 @@ class Situation:
             some.__dict__[name] = getattr(self, name)[people]
         return some
 
-    def under(self, question: Question | None) -> Situation:
+    def with_split(self, decision_split: DecisionSplit | None) -> Situation:
         """The same under another question about the decisions."""
-        other = replace(self, model=under(self.model, question), table=self.table.under(question))
+        other = replace(self, model=with_split(self.model, decision_split), table=self.table.with_split(decision_split))
         other.__dict__["decisions"] = self.decisions
         return other
 
@@ -66,11 +66,11 @@ class Situation:
     @cached_property
     def decisions(self) -> NDArray[np.int64]:
         """The class decided about each person, by number."""
-        return self.predictions if not self.table.many else self.decided(self.people)
+        return self.predictions if not self.table.multiclass else self.decided(self.people)
 
     def decided(self, people: pd.DataFrame) -> NDArray[np.int64]:
         """The class decided about other people, by number."""
-        return self.table.decided(self.model.answers(people, self.table.many))
+        return self.table.decided(self.model.answers(people, self.table.multiclass))
 
     def column(self, name: Hashable) -> Hashable:
         """A column that a rule names; refused where the table has none of that name."""

@@ -24,7 +24,7 @@ from benchmarks.work import encoded, random_flip_sets
 from butfor.errors import EngineError, SettingError
 from butfor.mlp.recipe import Recipe
 from butfor.mlp.reference import train
-from butfor.run import conclude
+from butfor.run import verdicts
 
 # One worker compiles for all tests that train by the fused engine.
 pytestmark = pytest.mark.xdist_group("fused")
@@ -305,7 +305,7 @@ def test_a_search_that_was_interrupted_is_no_measurement(monkeypatch, capsys):
 def test_a_signal_while_verdicts_are_drawn_up_ends_a_benchmark_too(monkeypatch, capsys, number):
     def pressed(*given):
         os.kill(os.getpid(), number)
-        return conclude.verdicts_of(*given)
+        return verdicts.verdicts_of(*given)
 
     monkeypatch.setattr("butfor.audit.verdicts_of", pressed)
     with pytest.raises(SystemExit) as end:

@@ -19,7 +19,7 @@ from benchmarks.proofs import confirmed
 from butfor.cli import main
 from butfor.data.check import check_people
 from butfor.errors import SettingError, TableError
-from butfor.learn.steps import adds_up, solved_directly
+from butfor.learn.steps import linear_in_labels, solved_directly
 
 
 def people(n: int, seed: int = 0) -> pd.DataFrame:
@@ -63,7 +63,7 @@ def test_regressions_on_sparse_inputs_are_not_solved_directly(regressor):
     X, y = people(60), labels(60)
     for sparse in (True, False):
         model = make_pipeline(one_hot(sparse), butfor.ThresholdedRegressor(regressor))
-        assert adds_up(model)
+        assert linear_in_labels(model)
         assert solved_directly(clone(model).fit(X, y)) is not sparse
 
 
@@ -157,7 +157,7 @@ def test_people_of_a_table_of_one_column_are_not_called_seen():
 
 def test_another_search_wants_a_model_first():
     with pytest.raises(SettingError, match="has no model yet"):
-        butfor.LabelAudit(LogisticRegression()).searching("distance")
+        butfor.LabelAudit(LogisticRegression()).with_search("distance")
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_rule_names_a_band():
     X = table.drop(columns="granted")
     audit = audited(table, sensitive_bands=[25, 60])
     audit.phi = "in_group(age, 'under 25')"
-    young = audit.searching().eligible_cases(X)
+    young = audit.with_search().eligible_cases(X)
     assert young == list(np.flatnonzero(X["age"] < 25))
 
 

@@ -18,14 +18,14 @@ from sklearn.linear_model import SGDClassifier
 import butfor
 from butfor.errors import SettingError
 from butfor.learn.protocols import Training
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.search import ledger as module
 from butfor.search.ledger import APPLICATION, NETWORKS, SCHEMA, Ledger, Page, _checksum
 
 PEOPLE = 3
 
 
-class Listener(Watcher):
+class Listener(Progress):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -291,7 +291,7 @@ def test_a_single_byte_never_changes_an_answer(tmp_path, at, byte):
 # --- audits ----------------------------------------------------------------------------------------------
 
 
-def audited(path: Path | None, watch: Watcher | None = None, **changes: object) -> butfor.Population:
+def audited(path: Path | None, progress: Progress | None = None, **changes: object) -> butfor.Population:
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"a": rng.normal(size=60).round(2), "b": rng.normal(size=60).round(2), "sex": ["f", "m"] * 30})
     y = (X["a"] + rng.normal(size=60) > 0).astype(int)
@@ -305,7 +305,7 @@ def audited(path: Path | None, watch: Watcher | None = None, **changes: object) 
     } | changes
     audit = butfor.LabelAudit(SGDClassifier(random_state=0, max_iter=5, tol=None), ledger=path, **given)
     audit.fit(X.iloc[:45], y.iloc[:45], sensitive_features="sex")
-    return audit.explain_all(X.iloc[45:], cases=range(6), watch=watch)
+    return audit.explain_all(X.iloc[45:], cases=range(6), progress=progress)
 
 
 def gist(population: butfor.Population) -> list[dict]:
@@ -327,9 +327,9 @@ def test_fresh_seeds_are_remembered_too_and_confirmations_are_not(tmp_path, plai
     def listening(self, learner, table, people):
         bound = bind(self, learner, table, people)
 
-        def ask(trainings, progress=None):
+        def ask(trainings, advance=None):
             asked.extend(trainings)
-            return bound(trainings, progress)
+            return bound(trainings, advance)
 
         return ask
 
@@ -349,9 +349,9 @@ def test_damage_changes_no_verdict(tmp_path, plain):
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("UPDATE networks SET logits = zeroblob(length(logits)) WHERE length(flips) % 2 = 0")
     db.close()
-    watch = Listener()
-    assert gist(audited(path, watch)) == plain
-    assert sum("not as written" in note for note in watch.notes) == 1
+    progress = Listener()
+    assert gist(audited(path, progress)) == plain
+    assert sum("not as written" in note for note in progress.notes) == 1
 
 
 def test_two_processes_share_a_ledger(tmp_path):

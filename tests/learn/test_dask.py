@@ -22,7 +22,7 @@ from butfor.learn.engines import local_workers
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.learners import as_learner
 from butfor.learn.protocols import Training
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.search.ledger import Ledger
 from conftest import odd_table
 
@@ -63,7 +63,7 @@ def alone() -> dict:
     return told(audit.explain_all(PEOPLE))
 
 
-class When(Watcher):
+class When(Progress):
     """Does something once, after so many trainings."""
 
     def __init__(self, trained, do):
@@ -91,7 +91,7 @@ def test_the_file_is_the_same_as_without_a_cluster(engine, alone):
 def test_a_worker_killed_on_the_way_changes_nothing(engine, alone):
     victim = next(iter(pids(engine).values()))
     killing = When(20, lambda: os.kill(victim, signal.SIGKILL))
-    population = small(engine).explain_all(PEOPLE, watch=killing)
+    population = small(engine).explain_all(PEOPLE, progress=killing)
     assert killing.do is None
     assert told(population) == alone
     engine.client.wait_for_workers(2, timeout=180)
@@ -122,16 +122,16 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
     assert engine.definition.by_definition
     engine.client.run(exec, "import butfor.learn.dask_worker, sklearn.tree")  # one was started a moment ago
     victim = next(iter(pids(engine).values()))
-    watch = When(30, lambda: os.kill(victim, signal.SIGKILL))
+    progress = When(30, lambda: os.kill(victim, signal.SIGKILL))
     bound = engine.definition.bind(learner, table, PEOPLE)
     largest = 0
     chunks = []
-    for chunk, logits in bound.pieces(trainings, watch.advance):
+    for chunk, logits in bound.pieces(trainings, progress.advance):
         np.testing.assert_array_equal(logits, expected[chunk.start : chunk.stop])
         chunks.append(chunk)
         largest = max(largest, len(chunk))
     assert sorted(k for chunk in chunks for k in chunk) == list(range(80))
-    assert watch.do is None
+    assert progress.do is None
     by_process = log.read_text().split()
     assert len(set(by_process)) > 1
     assert 80 <= len(by_process) <= 80 + 2 * largest
@@ -149,7 +149,7 @@ def pressed():
 
 def test_ctrl_c_keeps_what_is_done_and_the_cluster_goes_on(engine, tmp_path):
     audit = small(engine)
-    population = audit.explain_all(PEOPLE, watch=When(1, pressed))
+    population = audit.explain_all(PEOPLE, progress=When(1, pressed))
     deadline = time.monotonic() + 5
     while any(engine.client.processing().values()):
         assert time.monotonic() < deadline
@@ -178,7 +178,7 @@ def process(*words: str, path: str | None = None):
 
 
 @contextmanager
-def elsewhere(folder: Path):
+def with_moved_files(folder: Path):
     """A scheduler and its address."""
     file = folder / "scheduler.json"
     with process(
@@ -207,7 +207,7 @@ metadata.version = lambda name: "1.99.0" if name == "numpy" else real(name)
 def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_path, engine, alone):
     ledger = tmp_path / "l.db"
     (tmp_path / "sitecustomize.py").write_text(OLD)
-    with elsewhere(tmp_path) as (scheduler, address), worker(address), cluster_engine(address) as far:
+    with with_moved_files(tmp_path) as (scheduler, address), worker(address), cluster_engine(address) as far:
         audit = small(far, ledger)
         single, table = audit.learner_.learner, audit.table_
         bound = far.bind(single, table, PEOPLE)
@@ -223,7 +223,7 @@ def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_
         while len(far.client.nthreads()) > 1:
             time.sleep(0.1)
         with pytest.raises(EngineError, match=r"scheduler at .* is gone.*--ledger"):
-            audit.explain_all(PEOPLE, watch=When(20, scheduler.kill))
+            audit.explain_all(PEOPLE, progress=When(20, scheduler.kill))
     done = len(Ledger(ledger).select("SELECT flips FROM networks", []))
     assert done >= 16
     population = small(engine, ledger).explain_all(PEOPLE)
@@ -278,21 +278,21 @@ def sizes(pace: Pace, items: int, threads: int) -> list[int]:
 def test_chunks_shrink_towards_the_end_so_that_workers_end_together():
     pace = Pace()
     assert pace.size(1000, 4) <= 4  # before anybody knows how long one takes
-    pace.saw(4, 0.04)
+    pace.observe(4, 0.04)
     assert pace.size(10**6, 4) == 500  # five seconds
     cut = sizes(pace, 4000, 4)
     assert cut == sorted(cut, reverse=True)
     assert 25 >= cut[-1] >= 1  # a quarter of a second at the most
-    pace.saw(1, 1000.0)
+    pace.observe(1, 1000.0)
     assert pace.size(1000, 4) == 1
     assert sizes(Pace(most=1), 3, 2) == [1, 1, 1]
 
 
 def test_chunks_are_as_large_as_a_gpu_is_wide():
     pace = Pace()
-    pace.saw(4, 0.4, 1024)
+    pace.observe(4, 0.4, 1024)
     assert pace.size(10**6, 1) == 1024  # by what four of them took, fifty would do
-    pace.saw(1024, 0.5, 1024)
+    pace.observe(1024, 0.5, 1024)
     assert pace.each == pytest.approx(0.5 / 1024)  # what a few took is forgotten
     assert pace.size(10**6, 1) == 10_240  # five seconds
     assert pace.size(600, 2) == 300

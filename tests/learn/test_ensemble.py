@@ -18,13 +18,13 @@ from butfor.learn.protocols import Training, away
 from butfor.mlp.fused import FusedEngine
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.stacked import StackedEngine
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.rank import Ranking, as_ranking, checked_scores, refuse_unaccepted
 from butfor.rank.gradient import Gradient
-from butfor.rank.leaders import Leaders
-from butfor.rank.ranking import beaten, trimmed_mean
+from butfor.rank.mix import RankingMix
+from butfor.rank.ranking import percentile, trimmed_mean
 from butfor.search import SolidSearch, as_strategy
-from butfor.search.solid import Sizes, SizeSearch
+from butfor.search.solid import PrefixSearch, Sizes
 from butfor.search.task import Task
 from butfor.search.trainer import Trainer
 from butfor.stopping import Stopper
@@ -119,7 +119,7 @@ def test_the_margin_is_kept_by_no_shorter_prefix(german):
     assert any(len(v.positions) < v.budget for v in kept)
     assert all(len(v.positions) <= v.budget for v in population.found)
     cases = [v.case for v in kept[:3]]
-    loose = audit.searching(strategy=SolidSearch(margin=1.0)).explain_all(data.X_test, cases=cases)
+    loose = audit.with_search(strategy=SolidSearch(margin=1.0)).explain_all(data.X_test, cases=cases)
     for wide, narrow in zip(loose, kept[:3], strict=True):
         assert wide.found
         assert len(wide.positions) <= len(narrow.positions)
@@ -187,11 +187,11 @@ def test_wild_scores_are_left_out_of_the_mean():
 def test_the_published_score_counts_half_beside_an_ensembles_gradient(german):
     audit, data, _ = german
     people, model, table = data.X_test.iloc[:3], audit.model_, audit.table_
-    leaders = Leaders.of(model)
-    gradient, published = (beaten(checked_scores(part, model, table, people)) for part in leaders.parts.values())
+    leaders = RankingMix.of(model)
+    gradient, published = (percentile(checked_scores(part, model, table, people)) for part in leaders.parts.values())
     assert leaders.score(model, table, people) == pytest.approx((gradient + published / 2) / 1.5)
-    alone = Leaders.of(model.members[0])
-    both = [beaten(part.score(model.members[0], table, people)) for part in alone.parts.values()]
+    alone = RankingMix.of(model.members[0])
+    both = [percentile(part.score(model.members[0], table, people)) for part in alone.parts.values()]
     assert alone.score(model.members[0], table, people) == pytest.approx(np.mean(both, axis=0))
 
 
@@ -199,13 +199,13 @@ def test_the_published_score_counts_half_beside_an_ensembles_gradient(german):
 def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatch, fewer):
     audit, data, _ = german
     people, model, table, flips = data.X_test.iloc[:2], audit.model_, audit.table_, [(1, 2, 3), (4, 5)]
-    leaders = Leaders.of(model)
-    first, published = (beaten(checked_scores(part, model, table, people)) for part in leaders.parts.values())
+    leaders = RankingMix.of(model)
+    first, published = (percentile(checked_scores(part, model, table, people)) for part in leaders.parts.values())
     if fewer:
         monkeypatch.setattr("butfor.rank.gradient.LARGE", 100)
         monkeypatch.setattr("butfor.rank.gradient.ENOUGH", 2)
         monkeypatch.setattr(Gradient, "enough", 4)
-    second = beaten(leaders.first.score_at(model, table, people, flips))
+    second = percentile(leaders.first.score_at(model, table, people, flips))
     expected = (second + first) / 2 if fewer else second
     assert leaders.score_at(model, table, people, flips) == pytest.approx(expected + published / 4)
 
@@ -216,7 +216,7 @@ class Made:
     members, width, n_jobs, trained = 4, 1, 1, 0
 
     def __init__(self, gains, spread):
-        self.watch, self.stopper, self.table = Watcher(), Stopper(), SimpleNamespace(n=len(gains))
+        self.progress, self.stopper, self.table = Progress(), Stopper(), SimpleNamespace(n=len(gains))
         self.engine = SimpleNamespace(width=1)
         self.gains, self.noise = np.asarray(gains, float), spread * np.array([-1.2, -0.4, 0.4, 1.2])
         self.asked, self.confirmed, self.released = [], [], set()
@@ -247,10 +247,10 @@ class Made:
         return self.member_logits(flips).mean(axis=0)
 
 
-def searching(trainer, margin):
+def prefix_search(trainer, margin):
     """The solid search of one trainer, by its first ranking alone."""
     task = Task(None, trainer, Ranking(), budget=trainer.table.n)
-    return SizeSearch(task, None, SolidSearch(margin, second=False, measure=False))
+    return PrefixSearch(task, None, SolidSearch(margin, second=False, measure=False))
 
 
 @pytest.mark.parametrize("width", [1, 3, 50])
@@ -259,7 +259,7 @@ def test_bisection_finds_the_shortest_prefix_that_keeps_the_margin(margin, width
     trainer = Made([0.21] * 20, 0.3)
     trainer.width = width
     hunt = Sizes(0, 1.0, order=np.arange(20), cap=20)
-    searching(trainer, margin).run([hunt])
+    prefix_search(trainer, margin).run([hunt])
     sd = np.std(trainer.noise, ddof=1)
     needed = next(k for k in range(1, 21) if -1 + 0.21 * k > margin * sd)
     assert len(hunt.found) == needed
@@ -284,7 +284,7 @@ GROWTH = {
 def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(growth):
     trainer = Made(GROWTH[growth], 0.3)
     hunt = Sizes(0, 1.0, order=np.arange(400), cap=400)
-    searching(trainer, 2.0).run([hunt])
+    prefix_search(trainer, 2.0).run([hunt])
     sd = np.std(trainer.noise, ddof=1)
     reached = -1 + np.cumsum(trainer.gains) >= 2.0 * sd
     assert len(hunt.found) == 1 + int(np.argmax(reached))
@@ -294,7 +294,7 @@ def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(g
 
 def test_who_does_not_reach_the_margin_keeps_the_whole_set():
     short, far = Sizes(0, 1.0, order=np.arange(6), cap=6), Sizes(0, 1.0, order=np.arange(1), cap=1)
-    search = searching(Made([0.2] * 6, 0.3), 2.0)
+    search = prefix_search(Made([0.2] * 6, 0.3), 2.0)
     search.run([short, far])
     assert short.found == (0, 1, 2, 3, 4, 5)
     assert 0 < short.clearance < 2
@@ -312,7 +312,7 @@ def test_what_the_definition_does_not_turn_is_not_found():
 
     trainer.confirmed_logits = confirmed
     hunt = Sizes(0, 1.0, order=np.arange(8), cap=8)
-    searching(trainer, 1.0).run([hunt])
+    prefix_search(trainer, 1.0).run([hunt])
     assert hunt.found == tuple(range(8))
     assert len(refused) > 1
 
@@ -321,12 +321,12 @@ def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
     monkeypatch.setattr("butfor.stopping.GRACE", 60.0)  # the machine may be busy
     audit, data, _ = german
 
-    class Stops(Watcher):
+    class Stops(Progress):
         def found(self, people):
             if people:
                 raise KeyboardInterrupt
 
-    stopped = audit.explain_all(data.X_test, cases=range(12), watch=Stops())
+    stopped = audit.explain_all(data.X_test, cases=range(12), progress=Stops())
     assert stopped.interrupted
     assert stopped.found
     assert all(v.solidity == "not checked" for v in stopped.found)
@@ -337,7 +337,7 @@ def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
 def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_complete(monkeypatch):
     heard = []
 
-    class Tells(Watcher):
+    class Tells(Progress):
         def note(self, line):
             heard.append(line)
 
@@ -354,8 +354,8 @@ def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_comple
         raise KeyboardInterrupt
 
     trainer.confirm = confirm
-    trainer.watch = Tells()
-    search = searching(trainer, 1.0)
+    trainer.progress = Tells()
+    search = prefix_search(trainer, 1.0)
     monkeypatch.setattr(search, "_bisect", stop)
     started = time.monotonic()
     search.run(hunts)
@@ -369,7 +369,7 @@ def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_comple
 def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):
     audit, data, whole = german
 
-    class Stops(Watcher):
+    class Stops(Progress):
         judged = 0
 
         def advance(self, count):
@@ -382,22 +382,22 @@ def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):
         def bind(self, learner, table, people):
             bound, calls = super().bind(learner, table, people), [0]
 
-            def train(trainings, progress=None):
+            def train(trainings, advance=None):
                 calls[0] += any((t.seed or 0) >= 10_000 for t in trainings)
                 if calls[0] == 3:
                     raise KeyboardInterrupt
-                return bound(trainings, progress)
+                return bound(trainings, advance)
 
             return train
 
-    watch = Stops()
-    other = audit.searching()
+    progress = Stops()
+    other = audit.with_search()
     other.engine = Few()
-    population = other.explain_all(data.X_test, cases=[v.case for v in whole.found[:6]], watch=watch)
+    population = other.explain_all(data.X_test, cases=[v.case for v in whole.found[:6]], progress=progress)
     assert population.interrupted
     words = [v.solidity for v in population.found]
     assert 0 < words.count("not checked") < len(words)
-    assert any("not checked" in line for line in watch.lines)
+    assert any("not checked" in line for line in progress.lines)
     assert not population.checked
     assert {v.solidity for v in whole.found} >= set(words) - {"not checked"}
 
@@ -471,7 +471,7 @@ def test_people_far_away_are_looked_at_by_a_few_members_only():
     trainer = Trainer(FusedEngine(), audit.learner_, audit.table_, data.X_test.iloc[:30])
     directions = away(audit.model_.logits(data.X_test[:30]))
     hunts = [Sizes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
-    near = searching(trainer, 2.5).open(hunts)
+    near = prefix_search(trainer, 2.5).open(hunts)
     assert 0 < len(near) < 30
     assert {len(h.gains[h.prefix(1)]) for h in hunts if h not in near} <= {4, 10}
     assert any(len(h.gains[h.prefix(1)]) == 4 for h in hunts)

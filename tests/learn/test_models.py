@@ -34,7 +34,7 @@ from butfor.learn.named import inputs_of, model_named
 from butfor.learn.protocols import Table, Training
 from butfor.learn.sklearn import SklearnLearner, with_sign
 from butfor.rank import as_ranking
-from butfor.rank.leaders import Leaders
+from butfor.rank.mix import RankingMix
 from butfor.review.replay import replay
 from butfor.search import Algorithm1
 from conftest import odd_table
@@ -449,7 +449,7 @@ def test_leaves_are_shared_as_the_trees_say(name):
         tree, encode = audit.model_.final, audit.model_.data.encoder.transform
         ours, theirs = tree.apply(encode(people)), tree.apply(encode(audit.table_.X))
         assert np.array_equal(scores, ours[:, None] == theirs[None, :])
-    assert list(Leaders.of(audit.model_).parts) == ["leaves", "surrogate-signed", "distance"]
+    assert list(RankingMix.of(audit.model_).parts) == ["leaves", "surrogate-signed", "distance"]
 
 
 def test_boosted_histograms_leaves_are_their_own():
@@ -474,16 +474,16 @@ def test_boosted_histograms_leaves_are_their_own():
 
 
 def test_the_guided_search_takes_what_accepts_the_model():
-    assert "influence" in Leaders.of(fitted_model(LogisticRegression())[0].model_).parts
+    assert "influence" in RankingMix.of(fitted_model(LogisticRegression())[0].model_).parts
     audit, people = fitted_model(GaussianNB())
-    assert list(Leaders.of(audit.model_).parts) == ["surrogate-signed", "distance"]
+    assert list(RankingMix.of(audit.model_).parts) == ["surrogate-signed", "distance"]
     figures = audit.explain_all(people).run["agreement"]
     assert figures["leader"] in ("both", "surrogate-signed", "distance")
     assert figures["spearman"] is None
     with pytest.raises(SettingError, match=r"'gradient' needs .*, and this is an audit of Gauss"):
-        audit.searching("gradient")
+        audit.with_search("gradient")
     for protocol in ("algorithm1", "singles", "attempts", "exhaustive"):
-        assert audit.searching(None, protocol).rank_.name == "surrogate-signed"
+        assert audit.with_search(None, protocol).rank_.name == "surrogate-signed"
 
 
 def test_rankings_measure_where_the_model_does_not_say_what_it_sees():
@@ -555,7 +555,7 @@ def test_processes_start_where_they_save_more_than_they_take(calls, expected, sp
     monkeypatch.setattr(engine._Bound, "warm", False)
     spread = []
 
-    def pretend(self, function, trainings, progress):
+    def pretend(self, function, trainings, advance):
         spread.append(len(trainings))
         return [np.zeros(1, np.float32)] * len(trainings)
 
@@ -741,10 +741,10 @@ def test_searching_keeps_what_is_not_named():
     X, y = loans()
     audit = butfor.LabelAudit(LogisticRegression(), rank="distance", strategy="singles")
     audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
-    other = audit.searching("surrogate")
+    other = audit.with_search("surrogate")
     assert (other.rank_.name, other.strategy_.name) == ("surrogate", "singles")
     assert audit.rank_.name == "distance"
-    assert audit.searching(strategy="algorithm1").rank_.name == "distance"
+    assert audit.with_search(strategy="algorithm1").rank_.name == "distance"
 
 
 def test_a_population_is_a_sequence():
@@ -778,11 +778,11 @@ def test_nothing_is_trained_for_an_announcement_that_nobody_hears():
     class Counting(butfor.JoblibEngine):
         def bind(self, *given):
             train = super().bind(*given)
-            return lambda trainings, progress=None: (counted.extend(trainings), train(trainings, progress))[1]
+            return lambda trainings, advance=None: (counted.extend(trainings), train(trainings, advance))[1]
 
     audit, people = fitted_model(GaussianNB())
     audit.engine = Counting(1)
-    audit = audit.searching("distance", Algorithm1(share=False))
+    audit = audit.with_search("distance", Algorithm1(share=False))
     population = audit.explain_all(people[:4])
     assert len(counted) == population.run["retrainings"]
 
@@ -948,7 +948,7 @@ def test_an_engine_a_ranking_and_a_strategy_of_ones_own():
             return True
 
         def bind(self, learner, table, people):
-            def train(trainings, progress=None):
+            def train(trainings, advance=None):
                 return np.array([learner.fit(table, table.labels(flips)).logits(people) for flips, _ in trainings])
 
             return train

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from butfor.learn.question import Question
+from butfor.learn.decision_split import DecisionSplit
 from butfor.mlp import direct, reference
 from butfor.mlp.fused import FusedEngine
 from butfor.mlp.recipe import Recipe, Rows, pack
@@ -19,7 +19,7 @@ def subject(decided: int = 0, new: int = 1) -> tuple[Rows, np.ndarray]:
     X, X_val, people = (rng.normal(size=(n, 5)).astype(np.float32) for n in (60, 20, 6))
     true = rng.normal(size=(5, CLASSES))
     y, y_val = ((rows @ true).argmax(axis=1).astype(np.float32) for rows in (X, X_val))
-    return Rows(X, y, X_val, y_val, Question.away_from(decided, new, CLASSES, 60)), people
+    return Rows(X, y, X_val, y_val, DecisionSplit.away_from(decided, new, CLASSES, 60)), people
 
 
 def recipe(activation: str = "tanh", batch_size: int | None = 16) -> Recipe:
@@ -71,7 +71,7 @@ def _trained(how: Recipe, rows: Rows, moved: torch.Tensor, epochs: int, people: 
     w, m, v = [t.requires_grad_() for t in start], [0.0] * len(start), [0.0] * len(start)
     X, old = torch.tensor(rows.X, dtype=torch.float64), torch.tensor(rows.y).long()
     hot = torch.eye(CLASSES, dtype=torch.float64)
-    Y = hot[old] + moved[:, None] * (hot[torch.from_numpy(rows.question.new)] - hot[old])
+    Y = hot[old] + moved[:, None] * (hot[torch.from_numpy(rows.decision_split.new)] - hot[old])
     act, orders, step = getattr(torch, how.activation), reference.batch_orders(how, rows.n), 0
 
     def outputs(inputs: torch.Tensor) -> torch.Tensor:
@@ -89,7 +89,7 @@ def _trained(how: Recipe, rows: Rows, moved: torch.Tensor, epochs: int, people: 
                 scale = torch.where(v[k] > 0, v[k], 1).sqrt() * (v[k] > 0) / (1 - 0.999**step) ** 0.5 + 1e-8
                 w[k] = w[k] - how.learning_rate / (1 - 0.9**step) * m[k] / scale
     scores = outputs(people)
-    contrast = torch.tensor(rows.question.contrast(scores.detach().numpy()), dtype=torch.float64)
+    contrast = torch.tensor(rows.decision_split.contrast(scores.detach().numpy()), dtype=torch.float64)
     return (scores * contrast).sum(1)
 
 

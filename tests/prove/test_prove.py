@@ -152,7 +152,7 @@ def test_no_certificate_is_refuted_by_a_search_that_does_not_know_it(name, germa
     assert all(v.proof for v in population.eligible)
     share = sum(v.exact or v.status == "proven_none" for v in population.eligible) / len(population.eligible)
     assert share > 0.99
-    searched = audits[name].searching("distance", "algorithm1").explain_all(data.X_test, cases=ASKED)
+    searched = audits[name].with_search("distance", "algorithm1").explain_all(data.X_test, cases=ASKED)
     for ours, theirs in zip(population, searched, strict=True):
         assert ours.at_least == theirs.at_least  # a proof does not depend on the search
         assert theirs.at_most is None or theirs.at_most >= ours.at_least

@@ -13,7 +13,7 @@ from butfor.mlp.recipe import Recipe, Rows
 from butfor.mlp.reference import train
 from butfor.mlp.sweeps import Sweep, sweep_many
 from butfor.rank.gradient import Gradient
-from butfor.rank.leaders import agreement, sample_rows, smoothness
+from butfor.rank.mix import agreement, sample_rows, smoothness
 
 RECIPE = Recipe(hidden=(6, 5), activation="tanh", learning_rate=0.01, max_epochs=8, batch_size=16)
 

@@ -11,7 +11,7 @@ from butfor.errors import SettingError
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.recipe import Rows
 from butfor.rank import NAMES, as_ranking, checked_scores, refuse_unaccepted
-from butfor.rank.leaders import Leaders
+from butfor.rank.mix import RankingMix
 from butfor.rank.named import Activation, Combined, Distance, Surrogate
 from conftest import fitted
 
@@ -159,7 +159,7 @@ class Elsewhere(JoblibEngine):
 def test_an_audit_ranks_by_what_it_was_told_whatever_the_engines_device():
     audit, data = fitted("salary", strategy="singles", rank="combined", engine=Elsewhere(1))
     people = data.X_test[:6]
-    told = audit.searching("distance").explain_all(people)
+    told = audit.with_search("distance").explain_all(people)
     plain, _ = fitted("salary", strategy="singles", rank="distance", engine="joblib")
     assert told.run["rank"] == "distance"
     assert [v.course for v in told] == [v.course for v in plain.explain_all(people)]
@@ -168,7 +168,7 @@ def test_an_audit_ranks_by_what_it_was_told_whatever_the_engines_device():
 
 def test_rankings_that_train_do_so_where_the_engine_does(subject):
     model, table, people = subject
-    ranking = Leaders.of(model)
+    ranking = RankingMix.of(model)
     ranking.train_on(Elsewhere(1))
     with pytest.raises(SettingError, match="elsewhere"):
         ranking.score(model, table, people)

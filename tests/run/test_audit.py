@@ -115,7 +115,7 @@ def test_every_find_is_confirmed_by_the_reference():
         name = "liar"
         width = 4
 
-        def fit_many(self, recipe, rows, flip_sets, people, progress=None, seeds=None, weights=True):
+        def fit_many(self, recipe, rows, flip_sets, people, advance=None, seeds=None, weights=True):
             fits = reference_fits(recipe, rows, flip_sets, people)
             base = reference_fits(recipe, rows, [()], people)
             return dataclasses.replace(fits, logits=np.where(base.logits > 0, -1.0, 1.0) * np.ones_like(fits.logits))
@@ -142,7 +142,7 @@ def test_an_interrupted_search_keeps_what_is_done(monkeypatch):
     class Interrupted(NetworkEngine):
         name, width, calls = "interrupted", 1, 0
 
-        def fit_many(self, recipe, rows, flip_sets, people, progress=None, seeds=None, weights=True):
+        def fit_many(self, recipe, rows, flip_sets, people, advance=None, seeds=None, weights=True):
             self.calls += 1
             if self.calls == 7:
                 raise KeyboardInterrupt
@@ -417,4 +417,4 @@ def test_settings_that_change_after_fit_are_not_ignored(salary):
     with pytest.raises(SettingError, match="'budget' changed since fit: call fit again"):
         changed.explain(data.X_test.iloc[[0]])
     assert changed.set_params(budget=audit.budget).flippable(data.X_test[:1])
-    assert audit.searching(strategy="singles").strategy_.name == "singles"
+    assert audit.with_search(strategy="singles").strategy_.name == "singles"

@@ -19,7 +19,7 @@ from butfor.cli import main
 from butfor.learn.protocols import Training
 from butfor.mlp import direct
 from butfor.mlp.learner import MLPLearner
-from butfor.rank.leaders import Leaders
+from butfor.rank.mix import RankingMix
 from butfor.run.runner import Runner
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
@@ -124,7 +124,7 @@ def test_elsewhere_than_in_the_main_thread_nothing_is_held_back():
 @pytest.mark.parametrize(
     ("where", "code"),
     [
-        ("butfor.run.conclude.changed_by_switch", 0),
+        ("butfor.run.verdicts.changed_by_switch", 0),
         ("butfor.report.page.population_page", 0),
         ("butfor.run.runner.judge", 130),
     ],
@@ -194,13 +194,13 @@ def test_ctrl_c_between_the_search_and_the_fresh_seeds_keeps_what_was_found(monk
 def test_a_limit_of_time_changes_nothing_but_the_order(monkeypatch):
     """The trial that chooses who leads is held with the same people."""
     asked: list[list[int]] = []
-    real = Leaders.prepare
+    real = RankingMix.prepare
 
     def prepare(self, retrain, model, table, people, psi, budget):
         asked.append(list(people.index))
         return real(self, retrain, model, table, people, psi, budget)
 
-    monkeypatch.setattr(Leaders, "prepare", prepare)
+    monkeypatch.setattr(RankingMix, "prepare", prepare)
     found = []
     for seconds in (None, 600):
         audit, data = fitted("german", 200, members=2, fresh_seeds=0, budget=3, phi="everyone")

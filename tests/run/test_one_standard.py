@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.errors import ReplayError, SettingError
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
 from butfor.result.labels import OneStandard
 from butfor.result.record import read_as
@@ -147,7 +147,7 @@ def test_it_is_the_same_in_whichever_order_people_are_asked_about(audit, populat
     assert again.one_standard == population.one_standard != []
 
 
-class Notes(Watcher):
+class Notes(Progress):
     def __init__(self):
         self.lines = []
 
@@ -155,7 +155,7 @@ class Notes(Watcher):
         self.lines.append(line)
 
 
-class Impatient(Watcher):
+class Impatient(Progress):
     """Presses Ctrl-C after two tables of the comparison."""
 
     left = 2
@@ -169,7 +169,7 @@ class Impatient(Watcher):
 def test_ctrl_c_while_standards_are_compared_ends_the_audit():
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
-    stopped = audit.explain_all(PEOPLE, watch=Impatient())
+    stopped = audit.explain_all(PEOPLE, progress=Impatient())
     assert stopped.interrupted
     assert len(stopped.standards[0].shuffled) == 1
     assert not any(v.complete for v in stopped.eligible)
@@ -187,7 +187,7 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
         audit.fit(TABLE, LABELS, sensitive_features="group", adverse="maybe")
     notes = Notes()
     audit.fit(TABLE[:50], LABELS[:50], sensitive_features="group", adverse="no")
-    small = audit.explain_all(PEOPLE[:3], watch=notes)
+    small = audit.explain_all(PEOPLE[:3], progress=notes)
     assert small.run["standard"] is None
     assert any("standards are not compared" in line for line in notes.lines)
     for rule, why in {"doubted(2)": "must be a probability", "doubted('x')": "must be a probability"}.items():

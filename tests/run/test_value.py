@@ -12,7 +12,7 @@ import butfor
 from butfor import load_dataset
 from butfor.rank import checked_scores, summed_scores
 from butfor.result.population import Population
-from butfor.run.labels import knowing, wrongness
+from butfor.run.labels import best_ranking, wrongness
 from recorded import LABELS, PLANTED, TABLE
 
 
@@ -56,7 +56,7 @@ def test_sums_over_people_are_the_sums_of_what_the_ranking_says_of_each(model, r
     data = load_dataset("german")
     audit = butfor.LabelAudit(model, members=members, fresh_seeds=0, n_jobs=1)
     audit.fit(data.X_train[:150], data.y_train[:150], sensitive_features="sex")
-    known = knowing(audit.model_)
+    known = best_ranking(audit.model_)
     assert known.name == ranking
     # A member that decides otherwise would count in the other direction.
     agreed = np.all([member.logits(data.X_test) > 0 for member in audit.model_.members], axis=0)

@@ -13,7 +13,7 @@ from butfor.rank import Ranking
 from butfor.result.population import Population
 from butfor.search import SolidSearch, measured
 from butfor.search.measured import Effects, explained, seeds_of_round
-from butfor.search.solid import Sizes, SizeSearch
+from butfor.search.solid import PrefixSearch, Sizes
 from butfor.search.task import Task
 from butfor.search.trainer import Trainer
 from butfor.stopping import Stopper, max_retrainings
@@ -147,7 +147,7 @@ class Overlap(Engine):
     def bind(self, learner, table, people):
         return self.train
 
-    def train(self, trainings, progress=None):
+    def train(self, trainings, advance=None):
         self.trained += len(trainings)
         return np.array(
             [[-1.0 + 0.15 * len({row // 2 for row in t.flips}) + 0.02 * (t.seed % 10)] for t in trainings], np.float32
@@ -166,7 +166,7 @@ def hunted(measures, limit=None):
     order = np.concatenate([np.arange(20), np.arange(20, 60, 2), np.arange(21, 60, 2)])  # ten pairs lead
     hunt = Sizes(0, 1.0, order=order, cap=20)
     strategy = SolidSearch(margin=2.0, second=False, measure=measures)
-    SizeSearch(Task(None, trainer, Ranking(), budget=20), None, strategy).run([hunt])
+    PrefixSearch(Task(None, trainer, Ranking(), budget=20), None, strategy).run([hunt])
     return hunt, engine
 
 

@@ -12,13 +12,13 @@ import butfor
 from butfor.errors import SettingError
 from butfor.learn.protocols import Engine, Learner
 from butfor.mlp.direct import train
-from butfor.rank.leaders import Leaders
-from butfor.rank.ranking import beaten
+from butfor.rank.mix import RankingMix
+from butfor.rank.ranking import percentile
 from butfor.rules import Allowed
 from butfor.search import GuidedSearch
-from butfor.search.guided import Effects, Learned
-from butfor.search.listed import Algorithm1
+from butfor.search.guided import Effects, ThompsonPlan
 from butfor.search.loop import Attempts, Loop
+from butfor.search.published import Algorithm1
 from butfor.search.state import Listed, Ranked, Shrink
 from butfor.search.task import Task
 from butfor.search.trainer import Trainer
@@ -36,7 +36,7 @@ def play(plan, works, gain=lambda flips: 0.0, most=500):
         if flips is None:
             continue
         tried.append(flips)
-        plan.saw([flips], [gain(flips)], [works(flips)])
+        plan.observe([flips], [gain(flips)], [works(flips)])
     return tried
 
 
@@ -79,13 +79,13 @@ def test_shrinking_is_minimal_even_where_effects_do_not_add_up(size, seed):
 
 def test_shrinking_takes_a_smaller_set_from_somebody_else():
     plan = Shrink([5, 6, 7, 8])
-    plan.saw([(1, 2)], [0.3], [True])
+    plan.observe([(1, 2)], [0.3], [True])
     play(plan, lambda flips: set(flips) >= {1, 2} or len(flips) == 4)
     assert plan.smallest_first()[0] == (1, 2)
 
 
 def planned(order, budget, tries, seed, *believed):
-    return Learned(Ranked(0, 1.0, order, budget, np.random.default_rng(seed), len(order), False, *believed), tries)
+    return ThompsonPlan(Ranked(0, 1.0, order, budget, np.random.default_rng(seed), len(order), False, *believed), tries)
 
 
 def test_guided_spends_the_budget_first_and_never_repeats_itself():
@@ -104,7 +104,7 @@ def test_guided_learns_what_works():
         gains = []
         while (flips := plan.next()) is not None:
             gains.append(effects[list(flips)].sum())
-            plan.saw([flips], [gains[-1] if learns else 0.0], [False])
+            plan.observe([flips], [gains[-1] if learns else 0.0], [False])
         return max(gains) - gains[0]
 
     learned, blind = ([best(seed, learns) for seed in range(20)] for learns in (True, False))
@@ -114,7 +114,7 @@ def test_guided_learns_what_works():
 @pytest.mark.parametrize(("first", "ends"), [(-0.9, True), (-0.4, False), (-2.1, False)])
 def test_who_is_out_of_reach_by_believed_effects_is_tried_once_and_gives_the_rest_back(first, ends):
     plan = planned(np.arange(60), 10, 64, 0, -2.0, np.linspace(1, 0, 60), 1.5)
-    plan.saw([plan.next()], [first], [False])
+    plan.observe([plan.next()], [first], [False])
     assert plan.done == ends  # 2.0 are needed: 1.5 × 1.1 is less; a first set that does harm tells nothing
     assert plan.given_back == (7 if ends else 0)
 
@@ -198,7 +198,7 @@ def test_whatever_moves_decisions_furthest_leads():
     audit, data = fitted("salary", strategy="guided")
     people = data.X_test.iloc[:3]
     psi = Allowed.of(np.ones((len(people), audit.table_.n), bool))
-    ranking = Leaders.of(audit.model_)
+    ranking = RankingMix.of(audit.model_)
     given = (audit.model_, audit.table_, people)
     retrained = retrainings(audit, people)
     figures = ranking.prepare(retrained, *given, psi, 3)
@@ -206,16 +206,16 @@ def test_whatever_moves_decisions_furthest_leads():
     assert ranking.leader == figures["leader"] == max(ranking.candidates, key=figures["gains"].get)
     before = audit.model_.logits(people)
     for leader in ranking.candidates:
-        order = np.argsort(-Leaders(ranking.parts, leader).score(*given), axis=1, kind="stable")
+        order = np.argsort(-RankingMix(ranking.parts, leader).score(*given), axis=1, kind="stable")
         moved = [
             (retrained([order[k, :3]])[0, k] - before[k]) * (-1 if before[k] > 0 else 1)
             for k in range(figures["people"])
         ]
         assert np.mean(moved) == pytest.approx(figures["gains"][leader], abs=1e-3)
-    alone = beaten(ranking.parts["published"].score(*given))
-    assert np.array_equal(Leaders(ranking.parts, "published").score(*given), alone)
-    assert not np.array_equal(Leaders(ranking.parts, "both").score(*given), alone)
-    assert not np.array_equal(Leaders(ranking.parts, "gradient").score(*given), alone)
+    alone = percentile(ranking.parts["published"].score(*given))
+    assert np.array_equal(RankingMix(ranking.parts, "published").score(*given), alone)
+    assert not np.array_equal(RankingMix(ranking.parts, "both").score(*given), alone)
+    assert not np.array_equal(RankingMix(ranking.parts, "gradient").score(*given), alone)
 
 
 # --- effects learned from retrainings -------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_effects_are_learned_through_noise():
         return -1.0 + true[[row - 100 for row in flips]].sum()
 
     for flips in seen:
-        effects.saw([flips], [gain(flips) + rng.normal(0, 0.05)])
+        effects.observe([flips], [gain(flips) + rng.normal(0, 0.05)])
     assert np.corrcoef(effects.worth(), true)[0, 1] > 0.9
     unseen = [tuple(int(100 + r) for r in rng.choice(40, 10, replace=False)) for _ in range(200)]
     forecasts = np.array([effects.forecast(flips) for flips in unseen])
@@ -242,7 +242,7 @@ def test_effects_are_learned_through_noise():
 
 def test_before_anything_is_seen_the_ranking_is_all_there_is():
     effects = Effects([5, 3, 8, 1], 2, -0.5)
-    effects.saw([(3, 5)], [-0.1])
+    effects.observe([(3, 5)], [-0.1])
     assert list(np.argsort(-effects.worth())) == [0, 1, 2, 3]
     assert effects.forecast((3, 5))[0] == pytest.approx(-0.1, abs=0.02)
     assert effects.forecast(())[0] == pytest.approx(-0.5, abs=0.02)
@@ -264,13 +264,13 @@ class Bar(Engine):
     def bind(self, learner, table, people):
         return self.train
 
-    def train(self, trainings, progress=None):
+    def train(self, trainings, advance=None):
         self.sets += [flips for flips, _ in trainings]
         moved = [[self.effects[p, list(flips)].sum() for p in range(len(self.start))] for flips, _ in trainings]
         return self.start + np.array(moved)
 
 
-def agree(trainer, flips, watch=None):
+def agree(trainer, flips, progress=None):
     """A reference that says what the engine says."""
     trainer._confirmed.update({f: trainer._together[f] for f in flips})
 
@@ -321,7 +321,7 @@ def test_a_search_ends_though_the_reference_rejects_every_claim(pool, monkeypatc
     step = Loop._step
     monkeypatch.setattr(Loop, "_step", lambda *given: (steps.append(1), step(*given)))
 
-    def confirm(trainer, flips, watch=None):
+    def confirm(trainer, flips, progress=None):
         assert len(steps) < 200
         trainer._confirmed.update({f: np.full(4, -1.0) for f in flips})
 
@@ -350,7 +350,7 @@ def test_what_was_interrupted_is_not_complete():
 def test_ctrl_c_while_confirming_loses_nothing_and_reports_nothing_unconfirmed():
     calls = []
 
-    def confirm(trainer, flips, watch=None):
+    def confirm(trainer, flips, progress=None):
         calls.append(flips)
         raise KeyboardInterrupt
 
@@ -362,7 +362,7 @@ def test_ctrl_c_while_confirming_loses_nothing_and_reports_nothing_unconfirmed()
 
 
 def test_a_set_that_the_reference_rejects_is_not_shrunk_to():
-    def confirm(trainer, flips, watch=None):
+    def confirm(trainer, flips, progress=None):
         for f in flips:  # the reference wants three flips where the engine is content with two
             trainer._confirmed[f] = trainer._together[f] - (0.5 if len(f) < 3 else 0.0)
 

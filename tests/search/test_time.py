@@ -8,12 +8,12 @@ import butfor
 from butfor.cli import main
 from butfor.cli.wiring import seconds_in
 from butfor.errors import SettingError
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.stopping import Stop, Stopper, TimeIsUp, max_retrainings, max_seconds
 from conftest import fitted
 
 
-class Notes(Watcher):
+class Notes(Progress):
     def __init__(self):
         self.lines, self.networks = [], 0
 
@@ -52,12 +52,12 @@ class Slow(butfor.Engine):
     def bind(self, learner, table, people):
         inner = butfor.FusedEngine().bind(learner, table, people)
 
-        def train(trainings, progress=None):
+        def train(trainings, advance=None):
             for training in trainings:
                 time.sleep(self.pause)
                 self.asked.append(training)
-                if progress:
-                    progress(1)
+                if advance:
+                    advance(1)
             return inner(trainings)
 
         return train
@@ -68,7 +68,7 @@ def test_the_search_stops_in_time_nearest_people_first(members, protocol):
     whole, data = fitted("salary", strategy=protocol, members=members, budget=3, phi="everyone", fresh_seeds=3)
     settings = {"members": members, "budget": 3, "phi": "everyone", "fresh_seeds": 3}
     audit, data = fitted("salary", strategy=protocol, engine=Slow(0.08), **settings)
-    population = audit.explain_all(data.X_test, stop=max_seconds(1.5), watch=(notes := Notes()))
+    population = audit.explain_all(data.X_test, stop=max_seconds(1.5), progress=(notes := Notes()))
     assert population.run["out_of_time"]
     assert not population.interrupted
     left = [v for v in population if not v.complete]

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 import butfor
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.result.record import read_as
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard, _spread
@@ -154,7 +154,7 @@ def test_p_counts_differences_as_large_in_either_direction(expected):
     assert group.p == 3 / 5
 
 
-class Impatient(Watcher):
+class Impatient(Progress):
     """Presses Ctrl-C after three tables."""
 
     left = 3
@@ -167,7 +167,7 @@ class Impatient(Watcher):
 
 def test_ctrl_c_keeps_the_shuffles_that_are_done():
     X, y, _ = loans(200)
-    found = compared(X, y, shuffles=20, watch=Impatient())
+    found = compared(X, y, shuffles=20, progress=Impatient())
     assert found.interrupted
     assert found.shuffles == 2
     assert found.of_group("a").p >= 1 / 3

@@ -62,7 +62,9 @@ def test_the_most_valuable_labels_are_chosen_and_decoys_are_like_them_but_hardly
     by_id = {task["id"]: task for task in key}
     chosen = sorted((t for t in key if not t["decoy"]), key=lambda t: -t["wrong"])
     assert {t["position"] for t in chosen} == {label.position for label in population.labels[:30]}
-    assert {t["position"]: t["people"] for t in key} == {t["position"]: population.hinging[t["position"]] for t in key}
+    assert {t["position"]: t["people"] for t in key} == {
+        t["position"]: population.flip_counts[t["position"]] for t in key
+    }
     assert any(t["people"] for t in chosen)
     decoys = [t for t in key if t["decoy"]]
     assert len(decoys) == len({t["position"] for t in decoys}) == len({t["beside"] for t in decoys}) == 30

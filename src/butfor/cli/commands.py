@@ -58,7 +58,7 @@ def audit(table: str, **options: Any) -> int:
     from butfor import check_table as concerns_about
     from butfor.files import make_folder
     from butfor.learn.named import default_name
-    from butfor.progress import ConsoleWatcher, Watcher
+    from butfor.progress import ConsoleProgress, Progress
     from butfor.stopping import held_back
 
     begun = time.monotonic()
@@ -68,22 +68,22 @@ def audit(table: str, **options: Any) -> int:
         raise SettingError("--pdf prints the page that --out writes: name a folder with --out.")
     if o.out is not None:
         make_folder(o.out)
-    watch = Watcher() if o.quiet else ConsoleWatcher()
+    progress = Progress() if o.quiet else ConsoleProgress()
     notes: list[str] = []
     if o.model is None:
         o.model = "mlp" if table in DATASETS else default_name(notes.append)
-    with watch:
-        watch.phase("reading the table")
+    with progress:
+        progress.phase("reading the table")
         data = wiring.load(table, o, notes.append)
     for line in notes:
-        watch.note(line)
+        progress.note(line)
     if o.strict:
         wiring.refuse(concerns_about(data.X_train, data.y_train, data.X_test))
-    labels = wiring.fitted_audit(data, o, watch)
+    labels = wiring.fitted_audit(data, o, progress)
     people, groups = wiring.cases_in(o.cases, len(data.X_test)), wiring.groups_of(data, "test")
     if not o.quiet:
         for line in printing.introduction(data, labels, len(people)):
-            watch.note(line)
+            progress.note(line)
     drawing = threading.Thread(target=lambda: import_module("butfor.report.page").get_ready())
     if o.out is not None:
         drawing.start()  # while the search is at work
@@ -94,13 +94,13 @@ def audit(table: str, **options: Any) -> int:
         cases=people,
         towards=o.towards,
         stop=wiring.stop_of(o, begun),
-        watch=watch,
+        progress=progress,
     )
     if o.strict:
         performance = population.performance
         wiring.refuse([performance.concern] if performance and performance.concern else [])
     if o.close_gap and not population.interrupted:
-        population = population.with_run(**wiring.closed_gap(labels, data, population, o, begun, watch))
+        population = population.with_run(**wiring.closed_gap(labels, data, population, o, begun, progress))
     click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
     settings = wiring.settings_again(table, o, labels)
     more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
@@ -110,7 +110,7 @@ def audit(table: str, **options: Any) -> int:
         more["ridge"] = labels.compare_with_ridge(X, y, sensitive_features=theirs)
     population = population.with_run(**more)
     if population.interrupted:
-        watch.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
+        progress.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
     result = population[0] if len(population) == 1 else population
     public = view(population) if view else None
     unwritten, written = None, []
@@ -172,15 +172,15 @@ def standard(table: str, **options: Any) -> int:
     """
     from butfor.files import make_folder, save_table, save_text
     from butfor.learn.named import model_named
-    from butfor.progress import ConsoleWatcher, Watcher
+    from butfor.progress import ConsoleProgress, Progress
     from butfor.report.page import standard_page
     from butfor.standard import ASSUMPTION, compare_standards
 
     o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "positive", "split_seed", "keep")))
     if o.out is not None:
         make_folder(o.out)
-    watch = Watcher() if o.quiet or o.json else ConsoleWatcher()
-    data = wiring.load(table, o, watch.note)
+    progress = Progress() if o.quiet or o.json else ConsoleProgress()
+    data = wiring.load(table, o, progress.note)
     X, y, groups = _all_rows(data)
     found = compare_standards(
         X,
@@ -192,7 +192,7 @@ def standard(table: str, **options: Any) -> int:
         shuffles=o.shuffles,
         n_jobs=o.n_jobs,
         random_state=o.random_state,
-        watch=watch,
+        progress=progress,
     )
     text = json_module.dumps(found.to_dict(), indent=1, ensure_ascii=False)
     if o.out is not None:

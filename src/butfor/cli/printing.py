@@ -24,7 +24,9 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched."""
     name = labels.learner_.name
     table = labels.table_
-    accuracy = (labels.classes_[table.decided(labels.model_.answers(data.X_test, table.many))] == data.y_test).mean()
+    accuracy = (
+        labels.classes_[table.decided(labels.model_.answers(data.X_test, table.multiclass))] == data.y_test
+    ).mean()
     commoner = (data.y_test == data.y_train.mode()[0]).mean()
     lines = [
         f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {name} is right about "

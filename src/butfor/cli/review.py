@@ -33,12 +33,12 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     from butfor.learn.named import model_named
     from butfor.result.schema import read_record
     from butfor.result.verdict import Verdict
-    from butfor.review.rebuild import elsewhere
+    from butfor.review.rebuild import with_moved_files
     from butfor.review.replay import replay_all
 
     opened = read_record(file, changed=True)
     given = None if model is None else model_named(model)
-    run = elsewhere(opened.run, **places)
+    run = with_moved_files(opened.run, **places)
     people = [Verdict.of(person, run) for person in opened.people]
     agree: dict[bool, list[bool]] = {True: [], False: []}
     for person, outcome in zip(people, replay_all(people, model=given, fresh=fresh_seeds), strict=True):
@@ -120,7 +120,7 @@ def _hand_out(
 def _close(audit: Population, answers: Path, key: Path | None, out: Path | None, model: str | None) -> None:
     """Read the answers and, with a folder for it, make the corrections and train anew."""
     from butfor.learn.named import model_named
-    from butfor.progress import ConsoleWatcher
+    from butfor.progress import ConsoleProgress
     from butfor.result.labels import disagreement
     from butfor.result.record import checksum
     from butfor.review.close import close_review, write_after
@@ -136,7 +136,7 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
         say("With --out FOLDER the corrections are made and the model is trained anew.")
         return
     given = None if model is None else model_named(model)
-    after, tables = close_review(audit, outcome, out, given, ConsoleWatcher())
+    after, tables = close_review(audit, outcome, out, given, ConsoleProgress())
     reviewed = after.reviewed
     assert reviewed is not None
     for line in (reviewed.sentence, *reviewed.lines):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from butfor import LabelAudit, Population
     from butfor.data import Dataset
     from butfor.data.sensitive import Cuts
-    from butfor.progress import Watcher
+    from butfor.progress import Progress
     from butfor.report.public import Public
     from butfor.stopping import Stop
 
@@ -65,13 +65,13 @@ def refuse(concerns: Sequence[object]) -> None:
         raise TableError(f"Refused, because of --strict: {' '.join(map(str, concerns))}")
 
 
-def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudit:
+def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> LabelAudit:
     """An audit as the options say, its model trained."""
     from butfor import LabelAudit
     from butfor.search.ledger import Ledger
 
     if o.ledger is not None:
-        Ledger(o.ledger, watch.note).close()  # one that cannot be used is said before anything is trained
+        Ledger(o.ledger, progress.note).close()  # one that cannot be used is said before anything is trained
     if o.towards is not None:
         o.towards = label_named(data, o.towards, "--towards")  # before anything is trained
     model = _model(data, o)
@@ -98,15 +98,15 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, watch: Watcher) -> LabelAudi
         sensitive_bands=bands_in(o.bands),
         validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
         adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
-        watch=watch,
+        progress=progress,
     )
     if o.alternatives and labels.strategy is None:  # of the strategy that suits the model, known by now
-        return labels.searching(strategy=type(labels.strategy_)(alternatives=o.alternatives))
+        return labels.with_search(strategy=type(labels.strategy_)(alternatives=o.alternatives))
     return labels
 
 
 def closed_gap(
-    labels: LabelAudit, data: Dataset, population: Population, o: SimpleNamespace, begun: float, watch: Watcher
+    labels: LabelAudit, data: Dataset, population: Population, o: SimpleNamespace, begun: float, progress: Progress
 ) -> dict[str, Any]:
     """What the record says of the gap that --close-gap names: the fewest doubted labels that close it, or a remark on
     why they are not known. The verdicts stand in either case."""
@@ -117,7 +117,7 @@ def closed_gap(
     try:
         if left <= 0 or population.run["out_of_time"]:
             raise TimeIsUp
-        return {"close_gap": labels.close_gap(data.X_test, data.y_test, **asked, stop=Stop(left), watch=watch)}
+        return {"close_gap": labels.close_gap(data.X_test, data.y_test, **asked, stop=Stop(left), progress=progress)}
     except TimeIsUp:
         why = "The time allowed was up."
     except KeyboardInterrupt:
@@ -125,7 +125,7 @@ def closed_gap(
     except ButforError as error:
         why = str(error)
     remark = f"Which labels would close the gap is not known. {why}"
-    watch.note(f"Note: {remark}")
+    progress.note(f"Note: {remark}")
     return {"remarks": [*population.run["remarks"], remark]}
 
 

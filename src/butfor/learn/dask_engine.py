@@ -30,7 +30,7 @@ import pandas as pd
 from butfor.errors import ButforError, EngineError, SettingError
 from butfor.learn.dask_worker import SAME, Packed, Work, answers, calls, difference, run_chunk, versions_here
 from butfor.learn.engines import NAMES, engine_named, is_device, local_workers
-from butfor.learn.protocols import Bound, Engine, Floats, Learner, Progress, Table, Training
+from butfor.learn.protocols import Advance, Bound, Engine, Floats, Learner, Table, Training
 from butfor.machine import available_cores
 
 LEAST_SECONDS, MOST_SECONDS = 0.25, 5.0
@@ -66,7 +66,7 @@ class Pace:
         self.most = most
         self._at_once, self._largest = 1, 0
 
-    def saw(self, items: int, seconds: float, at_once: int = 1) -> None:
+    def observe(self, items: int, seconds: float, at_once: int = 1) -> None:
         each = seconds / items
         self.each = each if self.each is None or items > 2 * self._largest else (self.each + each) / 2
         self._at_once, self._largest = max(self._at_once, at_once), max(self._largest, items)
@@ -149,13 +149,13 @@ class DaskEngine(Engine):
         return _Bound(self, shared, len(people) * table.outputs, pace)
 
     def spread(
-        self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], progress: Progress | None = None
+        self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], advance: Advance | None = None
     ) -> list[Any]:
         done: dict[int, Any] = {}
         for chunk, results in self.run(calls, [self._sent((function, shared))], parts, Pace(most=1)):
             done.update(zip(chunk, results, strict=True))
-            if progress:
-                progress(len(chunk))
+            if advance:
+                advance(len(chunk))
         return [done[k] for k in range(len(parts))]
 
     def run(self, work: Work, shared: Sequence[Any], items: Sequence[Any], pace: Pace) -> Iterator[tuple[range, Any]]:
@@ -183,7 +183,7 @@ class DaskEngine(Engine):
                 _, chunk = flying.pop(future.key)
                 future.release()
                 result, seconds, at_once = reply
-                pace.saw(len(chunk), seconds, at_once)
+                pace.observe(len(chunk), seconds, at_once)
                 yield chunk, result
         finally:
             if flying and self.client.status == "running":
@@ -284,18 +284,18 @@ class _Bound(Bound):
     def __init__(self, engine: DaskEngine, shared: list[Any], people: int, pace: Pace) -> None:
         self._engine, self._shared, self._people, self._pace = engine, shared, people, pace
 
-    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+    def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         found = np.empty((len(trainings), self._people), np.float32)
-        for chunk, logits in self.pieces(trainings, progress):
+        for chunk, logits in self.pieces(trainings, advance):
             found[chunk.start : chunk.stop] = logits
         return found
 
     def pieces(
-        self, trainings: Sequence[Training], progress: Progress | None = None, size: int = 0
+        self, trainings: Sequence[Training], advance: Advance | None = None, size: int = 0
     ) -> Iterator[tuple[range, Floats]]:
         for chunk, logits in self._engine.run(answers, self._shared, trainings, self._pace):
-            if progress:
-                progress(len(chunk))
+            if advance:
+                advance(len(chunk))
             yield chunk, logits
 
 

@@ -16,9 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
+from butfor.learn.decision_split import DecisionSplit
 from butfor.learn.joblib_engine import fitted_model
-from butfor.learn.protocols import MEMBERS, Engine, Floats, Learner, Model, Numbers, Progress, Table
-from butfor.learn.question import Question
+from butfor.learn.protocols import MEMBERS, Advance, Engine, Floats, Learner, Model, Numbers, Table
 
 FRESH_FROM = 10_000
 """Fresh seeds are counted from this far above the learner's own: no member comes near."""
@@ -68,11 +68,11 @@ class Ensemble(Learner):
         taught = (self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds)
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in taught))
 
-    def fit_beside(self, first: Model, table: Table, trains: Engine, progress: Progress | None = None) -> EnsembleModel:
+    def fit_beside(self, first: Model, table: Table, trains: Engine, advance: Advance | None = None) -> EnsembleModel:
         """The ensemble on the labels as they are, given its first member; the others wherever `trains` has them
         trained."""
         subject = self.learner, replace(table, whole=None), table.X.iloc[:0]
-        others = trains.spread(fitted_model, subject, self.seeds[1:], progress)
+        others = trains.spread(fitted_model, subject, self.seeds[1:], advance)
         return EnsembleModel((first, *(self.learner.restored(light, table) for light in others)))
 
     def reseeded(self, seed: int) -> Ensemble:
@@ -124,14 +124,14 @@ class MarginModel(Model):
     """A model of more than two classes with a logit, as rankings, rules and pages know it: the question's margin. What
     else it can do is about that margin too."""
 
-    def __init__(self, model: Model, question: Question) -> None:
-        self.model, self.question = model, question
+    def __init__(self, model: Model, decision_split: DecisionSplit) -> None:
+        self.model, self.decision_split = model, decision_split
         self.encoder, self.linear, self.trees, self.network = model.encoder, model.linear, model.trees, model.network
-        self.proof = None if question.decided is None else PROOFS.get(model.proof or "")
-        self.rows = None if model.rows is None else replace(model.rows, question=question)
+        self.proof = None if decision_split.decided is None else PROOFS.get(model.proof or "")
+        self.rows = None if model.rows is None else replace(model.rows, decision_split=decision_split)
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self.question.margins(self.model.scores(people))
+        return self.decision_split.margins(self.model.scores(people))
 
     def scores(self, people: pd.DataFrame) -> Floats:
         return self.model.scores(people)
@@ -139,7 +139,7 @@ class MarginModel(Model):
     @property
     def members(self) -> Sequence[Model]:
         inside = self.model.members
-        return (self,) if len(inside) == 1 else tuple(MarginModel(member, self.question) for member in inside)
+        return (self,) if len(inside) == 1 else tuple(MarginModel(member, self.decision_split) for member in inside)
 
     def person_keys(self, people: pd.DataFrame) -> list[int]:
         return self.model.person_keys(people)
@@ -162,13 +162,13 @@ class MarginModel(Model):
         return self.model.leaves(rows)
 
     def _contrast(self, people: pd.DataFrame) -> Floats:
-        return self.question.contrast(self.model.scores(people))
+        return self.decision_split.contrast(self.model.scores(people))
 
 
-def under(model: Model, question: Question | None) -> Model:
+def with_split(model: Model, decision_split: DecisionSplit | None) -> Model:
     """The model under a question; of two classes as it is."""
     inside = model.model if isinstance(model, MarginModel) else model
-    return inside if question is None else MarginModel(inside, question)
+    return inside if decision_split is None else MarginModel(inside, decision_split)
 
 
 def together(members: NDArray[np.floating[Any]]) -> Floats:

@@ -26,7 +26,7 @@ import pandas as pd
 
 from butfor.errors import EngineError, LearnerError, TableError
 from butfor.learn.engines import check_engine
-from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Model, Progress, Table, Training
+from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Model, Table, Training
 from butfor.machine import available_cores, single_threaded
 
 Subject = tuple[Learner, Table, pd.DataFrame]
@@ -61,9 +61,9 @@ class JoblibEngine(Engine):
         return _Bound(self.n_jobs, (learner, table, people))
 
     def spread(
-        self, function: Function, shared: Subject, parts: Sequence[Any], progress: Progress | None = None
+        self, function: Function, shared: Subject, parts: Sequence[Any], advance: Advance | None = None
     ) -> list[Any]:
-        return _Bound(self.n_jobs, shared).each(function, parts, progress)
+        return _Bound(self.n_jobs, shared).each(function, parts, advance)
 
 
 class _Bound(Bound):
@@ -82,11 +82,11 @@ class _Bound(Bound):
     def expect(self, trainings: int) -> None:
         self._expected = trainings
 
-    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
-        answers = self.each(answer, trainings, progress)
+    def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+        answers = self.each(answer, trainings, advance)
         return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]) * self._subject[1].outputs)
 
-    def each(self, function: Function, items: Sequence[Any], progress: Progress | None) -> list[Any]:
+    def each(self, function: Function, items: Sequence[Any], advance: Advance | None) -> list[Any]:
         """`function(subject, item)` for each item: one by one here, until processes pay for the rest."""
         done: list[Any] = []
         # Who does not say what is to come may go on as before: then starting processes now would have paid already.
@@ -95,15 +95,15 @@ class _Bound(Bound):
         while len(done) < len(items):
             left = items[len(done) :]
             if self._worth_processes(len(left) + later, waited):
-                done += self._spread(function, left, progress)
+                done += self._spread(function, left, advance)
                 break
             started = time.perf_counter()
             done += run(function, self._subject, left[:1])
             took = time.perf_counter() - started
             self._each = took if self._each is None else 0.7 * self._each + 0.3 * took
             self._spent += took
-            if progress:
-                progress(1)
+            if advance:
+                advance(1)
         self._expected = None if self._expected is None else later
         return done
 
@@ -115,7 +115,7 @@ class _Bound(Bound):
         saved = self._each * left * (1 - 1 / workers)
         return saved > WARM_SECONDS if _Bound.warm else waited + saved > START_SECONDS
 
-    def _spread(self, function: Function, items: Sequence[Any], progress: Progress | None) -> list[Any]:
+    def _spread(self, function: Function, items: Sequence[Any], advance: Advance | None) -> list[Any]:
         from joblib import Parallel, delayed
         from joblib.parallel import get_active_backend
 
@@ -134,8 +134,8 @@ class _Bound(Bound):
             try:
                 for chunk in coming:
                     done += chunk
-                    if progress:
-                        progress(len(chunk))
+                    if advance:
+                        advance(len(chunk))
             finally:
                 if hasattr(coming, "close"):  # whoever stops here does not want the rest
                     coming.close()
@@ -174,7 +174,7 @@ def answer(subject: Subject, training: Training) -> Floats:
     learner, table, people = subject
     try:
         model = _fitted(learner, training.seed, table, training.flips)
-        return np.asarray(model.answers(people, table.many), np.float32)
+        return np.asarray(model.answers(people, table.multiclass), np.float32)
     except (LearnerError, TableError):  # such as one class alone
         return np.full(len(people) * table.outputs, np.nan, np.float32)
 

@@ -64,15 +64,15 @@ def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
     model = learner.fit(table, table.labels())
     if not isinstance(model, Model):
         raise LearnerError(f"{learner.name} made a {type(model).__name__}; its fit must return a butfor.Model.")
-    logits = model.answers(table.X, table.many)
+    logits = model.answers(table.X, table.multiclass)
     if np.shape(logits) != (table.n * table.outputs,):
-        wanted = f"{table.outputs} scores for each" if table.many else "a logit for each"
+        wanted = f"{table.outputs} scores for each" if table.multiclass else "a logit for each"
         raise LearnerError(f"{learner.name} gave answers of shape {np.shape(logits)} for {table.n} rows, not {wanted}.")
     if not np.isfinite(logits).all():
         raise LearnerError(f"Training of {learner.name} diverged: it gives logits that are not finite numbers.")
     if learner.deterministic:
         return model, time.perf_counter() - started
-    again = learner.fit(table, table.labels()).answers(table.X, table.many)
+    again = learner.fit(table, table.labels()).answers(table.X, table.multiclass)
     if not np.array_equal(logits, again):
         raise LearnerError(
             f"{learner.name} gives other answers when fitted twice on the same data, so that no flip could be told "
@@ -86,5 +86,5 @@ def seed_matters(learner: Learner, table: Table, model: Model) -> bool:
     if not learner.seeded or learner.deterministic:
         return learner.seeded
     other = learner.reseeded(OTHER_SEED).fit(table, table.labels())
-    before, after = (each.answers(table.X, table.many) for each in (model, other))
+    before, after = (each.answers(table.X, table.multiclass) for each in (model, other))
     return not np.array_equal(before, after)

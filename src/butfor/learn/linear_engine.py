@@ -18,9 +18,9 @@ import pandas as pd
 from butfor.learn import linear
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.linear import Array
-from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Progress, Table, Training
+from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Table, Training
 from butfor.learn.sklearn import SklearnModel
-from butfor.learn.steps import adds_up, solved_directly
+from butfor.learn.steps import linear_in_labels, solved_directly
 
 TOGETHER = 64
 SMALL_GRADIENT = 1e-6
@@ -52,11 +52,11 @@ class LinearEngine(Engine):
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         self.name, self.by_definition = LinearEngine.name, LinearEngine.by_definition
         asked = learner, table, people
-        if table.many:
+        if table.multiclass:
             return self._own_fit(*asked)
         model = learner.fit(table, table.labels())
         assert isinstance(model, SklearnModel)
-        if adds_up(model.estimator):
+        if linear_in_labels(model.estimator):
             return _sums(model, table, people) if solved_directly(model.estimator) else self._own_fit(*asked)
         try:
             bound = _Logistic(model, table, people)
@@ -77,9 +77,9 @@ class LinearEngine(Engine):
 def _sums(model: SklearnModel, table: Table, people: pd.DataFrame) -> Bound:
     before, effects = model.logits(people).astype(np.float64), model.flip_effects(table, people)
 
-    def train(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
-        if progress:
-            progress(len(trainings))
+    def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+        if advance:
+            advance(len(trainings))
         moved = [before + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
         return np.array(moved, np.float32).reshape(-1, len(before))
 
@@ -104,13 +104,13 @@ class _Logistic(Bound):
         self.factor = cho_factor(_stable(linear.curvature(self.X, self.weight, self.penalty, self.w)))
         self.before = model.logits(people).astype(np.float64)
 
-    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+    def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         logits = np.empty((len(trainings), len(self.people)), np.float32)
         for first in range(0, len(trainings), TOGETHER):
             some = [flips for flips, _ in trainings[first : first + TOGETHER]]
             logits[first : first + len(some)] = self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
-            if progress:
-                progress(len(some))
+            if advance:
+                advance(len(some))
         return logits
 
     def _minima(self, flip_sets: Sequence[FlipSet]) -> Array:

@@ -3,7 +3,7 @@
     Table      training rows and labels as given, validation rows and weights where there are some
     Learner    L with everything fixed: a table and labels by number in, a Model out
     Model      one trained f: raw people in, logits out, of more than two classes scores
-    Question   of more than two classes: which decisions count as the other one (`butfor.learn.question`)
+    DecisionSplit  of more than two classes: which decisions count as the other one (`butfor.learn.decision_split`)
     Training   which labels are turned and, where it is not the learner's own, under which seed
     Engine     trains many of them for a learner it accepts; the data travels once, when it is bound
 
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from butfor.data.check import MOST_CLASSES
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.question import Question, decides_one
+from butfor.learn.decision_split import DecisionSplit, decides_one
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
 FlipSet = tuple[int, ...]
 """Positions of training rows whose labels are turned, ascending, each once."""
-Progress = Callable[[int], None]
+Advance = Callable[[int], None]
 """Called with the number of trainings that just finished."""
 BIAS = "(bias)"
 MEMBERS = 16
@@ -59,7 +59,7 @@ class Table:
     validation: tuple[pd.DataFrame, pd.Series] | None = None
     weight: NDArray[np.float64] | None = None
     whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64]] | None = None
-    question: Question | None = None
+    decision_split: DecisionSplit | None = None
 
     @property
     def n(self) -> int:
@@ -76,7 +76,7 @@ class Table:
         return label_values(self.y.to_numpy())
 
     @property
-    def many(self) -> bool:
+    def multiclass(self) -> bool:
         return len(self.classes) > 2
 
     @cached_property
@@ -95,11 +95,11 @@ class Table:
 
     def sides(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which labels or decisions, given by number, count as 1."""
-        if not self.many:
+        if not self.multiclass:
             return np.asarray(codes == 1)
-        if self.question is None:
+        if self.decision_split is None:
             raise SettingError("With more than two labels a question must say which count as the other decision.")
-        return self.question.towards[codes]
+        return self.decision_split.towards[codes]
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
         """Labels by number with the given positions turned."""
@@ -110,16 +110,20 @@ class Table:
     @cached_property
     def turned(self) -> NDArray[np.int64]:
         """What a flip makes of each label."""
-        return self.question.new if self.many and self.question else 1 - self.codes
+        return self.decision_split.new if self.multiclass and self.decision_split else 1 - self.codes
 
     def margins(self, answers: Floats) -> Floats:
         """Logits `[… × people]` from what models say: of two classes that is the logit, of more their scores, person by
         person `[… × people · classes]`."""
-        return answers if not self.many or self.question is None else self.question.margins(self._by_class(answers))
+        return (
+            answers
+            if not self.multiclass or self.decision_split is None
+            else self.decision_split.margins(self._by_class(answers))
+        )
 
     def decided(self, answers: Floats) -> NDArray[np.int64]:
         """The decisions, by number, from the same."""
-        return np.asarray(self._by_class(answers).argmax(-1) if self.many else decides_one(answers), np.int64)
+        return np.asarray(self._by_class(answers).argmax(-1) if self.multiclass else decides_one(answers), np.int64)
 
     def _by_class(self, answers: Floats) -> Floats:
         return answers.reshape(*answers.shape[:-1], -1, len(self.classes))
@@ -127,10 +131,10 @@ class Table:
     @property
     def outputs(self) -> int:
         """Numbers that a model says about a person."""
-        return len(self.classes) if self.many else 1
+        return len(self.classes) if self.multiclass else 1
 
-    def under(self, question: Question | None) -> Table:
-        other = replace(self, question=question)
+    def with_split(self, decision_split: DecisionSplit | None) -> Table:
+        other = replace(self, decision_split=decision_split)
         other.__dict__.update({name: self.__dict__[name] for name in ("classes", "codes") if name in self.__dict__})
         return other
 
@@ -151,7 +155,7 @@ class Table:
         return replace(self, y=y, whole=None)
 
     def _coded(self, y: pd.Series) -> NDArray[np.int64]:
-        if not self.many:
+        if not self.multiclass:
             return (y.to_numpy() == self.classes[1]).astype(np.int64)
         return np.searchsorted(self.classes, y.to_numpy().astype(self.classes.dtype))
 
@@ -178,9 +182,9 @@ class Model:
         """Of more than two classes, `[people × classes]`: the class with the highest one is decided."""
         raise NotImplementedError
 
-    def answers(self, people: pd.DataFrame, many: bool) -> Floats:
+    def answers(self, people: pd.DataFrame, multiclass: bool) -> Floats:
         """All that it says, in a row: the logits or, of `many` classes, the scores."""
-        return self.scores(people).ravel() if many else self.logits(people)
+        return self.scores(people).ravel() if multiclass else self.logits(people)
 
     @property
     def members(self) -> Sequence[Model]:
@@ -323,19 +327,19 @@ class Bound:
     def __init__(self, function: Callable[..., Floats]) -> None:
         self.function = function
 
-    def __call__(self, trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
-        return self.function(trainings, progress)
+    def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+        return self.function(trainings, advance)
 
     def expect(self, trainings: int) -> None:
         """So many are to come, in calls that each have few of them."""
 
     def pieces(
-        self, trainings: Sequence[Training], progress: Progress | None = None, size: int = 64
+        self, trainings: Sequence[Training], advance: Advance | None = None, size: int = 64
     ) -> Iterator[tuple[range, Floats]]:
         """The same piece by piece: which of the trainings are done, and their answers."""
         for start in range(0, len(trainings), size):
             some = trainings[start : start + size]
-            yield range(start, start + len(some)), self(some, progress)
+            yield range(start, start + len(some)), self(some, advance)
 
 
 def as_bound(given: Callable[..., Floats]) -> Bound:
@@ -374,7 +378,7 @@ class Engine:
         raise NotImplementedError
 
     def spread(
-        self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], progress: Progress | None = None
+        self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], advance: Advance | None = None
     ) -> list[Any]:
         """`function(shared, part)` for each part, on the workers; what is shared travels once."""
         raise NotImplementedError

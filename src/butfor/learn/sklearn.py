@@ -24,16 +24,16 @@ from sklearn.utils.validation import has_fit_parameter
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.learn import describe, linear
+from butfor.learn.decision_split import decides_one
 from butfor.learn.estimators import ThresholdedRegressor
 from butfor.learn.linear import Array
 from butfor.learn.protocols import Floats, Learner, Model, Numbers, Remembered, Table, named_pulls
-from butfor.learn.question import decides_one
 from butfor.learn.steps import (
-    adds_up,
     by_neighbours,
     has_linear_engine,
     is_logistic,
     last_step,
+    linear_in_labels,
     packages,
     preprocesses,
     sees_no_label,
@@ -126,7 +126,7 @@ class SklearnLearner(Learner):
                     "the other decision; wrap it in sklearn.calibration.CalibratedClassifierCV, or set what gives it "
                     "probabilities."
                 )
-            if table.many and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
+            if table.multiclass and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
                 raise LearnerError(f"{self.name} scores pairs of classes; set decision_function_shape='ovr'.")
             return SklearnModel(estimator, data, self.values(table), shared)
         except ButforError:
@@ -280,13 +280,13 @@ class SklearnModel(Model):
     def linear(self) -> bool:  # type: ignore[override]
         """Where its inputs are known, and for regressions whose predictions are sums over the labels."""
         if type(self.final) is ThresholdedRegressor:
-            return adds_up(self.estimator)
+            return linear_in_labels(self.estimator)
         return (is_logistic(self.final) or type(self.final).__name__ == "RidgeClassifier") and self.separable
 
     @property
     def proof(self) -> str | None:  # type: ignore[override]
         final = self.final
-        if adds_up(self.estimator) and solved_directly(self.estimator):
+        if linear_in_labels(self.estimator) and solved_directly(self.estimator):
             return "sum of the labels"
         if type(final).__name__ == "KNeighborsClassifier" and final.weights in ("uniform", "distance"):
             return "neighbours" if self.separable and sees_no_label(self.estimator) else None

@@ -83,12 +83,12 @@ def has_linear_engine(estimator: Any) -> bool:
     """Whether flip sets of it can be trained together from the present minimum."""
     final = last_step(estimator)
     if not is_logistic(final):
-        return adds_up(estimator)
+        return linear_in_labels(estimator)
     usual = final.solver in SOLVERS and not final.dual and not final.warm_start and final.class_weight is None
     return usual and sees_no_label(estimator)
 
 
-def adds_up(estimator: Any) -> bool:
+def linear_in_labels(estimator: Any) -> bool:
     """Whether the margin is a sum over the labels, each with a weight that no label has a say in: then flipping one
     moves it by the same amount, whatever else is flipped."""
     from sklearn.kernel_ridge import KernelRidge

@@ -73,8 +73,8 @@ class FusedEngine(NetworkEngine):
                 futures = [pool.submit(trainings.run, k) for k in range(len(job.flip_sets))]
                 for future in as_they_end(futures):
                     future.result()
-                    if job.progress:
-                        job.progress(1)
+                    if job.advance:
+                        job.advance(1)
             except BaseException:
                 trainings.stop.set()
                 pool.shutdown(cancel_futures=True)

@@ -16,13 +16,13 @@ from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import LearnerError, SettingError
 from butfor.learn.protocols import (
     MEMBERS,
+    Advance,
     Bound,
     Engine,
     FlipSet,
     Floats,
     Learner,
     Model,
-    Progress,
     Remembered,
     Table,
     Training,
@@ -119,8 +119,8 @@ class MLPLearner(Learner):
     def rows(self, table: Table) -> Rows:
         """Its rows with their labels, as the network takes them."""
         data = self.encoded(table)
-        question = table.question if table.many else None
-        return Rows(data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32), question)
+        decision_split = table.decision_split if table.multiclass else None
+        return Rows(data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32), decision_split)
 
     def recipe_for(self, table: Table) -> Recipe:
         return replace(self.recipe, outputs=table.outputs)
@@ -173,7 +173,7 @@ class NetworkEngine(Engine):
         rows: Rows,
         flip_sets: Sequence[FlipSet],
         people: Floats,
-        progress: Progress | None = None,
+        advance: Advance | None = None,
         seeds: Sequence[int] | None = None,
         weights: bool = True,
     ) -> Fits:
@@ -183,7 +183,7 @@ class NetworkEngine(Engine):
         check_work(rows, flip_sets, people)
         fits = Fits.empty(len(flip_sets), len(people) * recipe.outputs, recipe.parameters(rows.d) if weights else 0)
         seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
-        self.train(Job(recipe, rows, flip_sets, seeds, people, progress), fits)
+        self.train(Job(recipe, rows, flip_sets, seeds, people, advance), fits)
         return fits
 
     def train(self, job: Job, fits: Fits) -> None:
@@ -198,10 +198,10 @@ class NetworkEngine(Engine):
         recipe, rows = learner.recipe_for(table), learner.rows(table)
         asked = np.array(learner.encoded(table).people(people))
 
-        def answers(trainings: Sequence[Training], progress: Progress | None = None) -> Floats:
+        def answers(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
             flip_sets = [training.flips for training in trainings]
             seeds = [recipe.seed if training.seed is None else training.seed for training in trainings]
-            return self.fit_many(recipe, rows, flip_sets, asked, progress, seeds, weights=False).answers
+            return self.fit_many(recipe, rows, flip_sets, asked, advance, seeds, weights=False).answers
 
         return Bound(answers)
 

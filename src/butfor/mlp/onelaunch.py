@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 
 from butfor.errors import EngineError
-from butfor.learn.protocols import Floats, Progress
+from butfor.learn.protocols import Advance, Floats
 from butfor.mlp.launchplan import TILE, Inputs, Plan, inputs_of
 from butfor.mlp.recipe import Job, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
@@ -95,7 +95,7 @@ def train(job: Job, device: torch.device, weights: bool = True) -> tuple[np.ndar
         work, tensors = prepare(job, plan, inputs, device)
         torch.cuda.synchronize()  # all inputs are in place before another stream looks at `control`
         kernel.launch(work, min(plan.slots, len(job.flip_sets)))
-        _watch(tensors["control"], job.progress)
+        _watch(tensors["control"], job.advance)
     trained = inputs.usual_order(tensors["weights"], job.recipe.hidden[0]) if weights else tensors["weights"][:, :0]
     logits, kept, ran, losses = (tensors[name] for name in ("logits", "best_epochs", "epochs", "losses"))
     return tuple(tensor.cpu().numpy() for tensor in (logits, kept, ran, losses, trained))
@@ -209,7 +209,7 @@ def _bits(y: Floats) -> Tensor:
     return torch.from_numpy(packed.view("<i4").copy())
 
 
-def _watch(control: Tensor, progress: Progress | None) -> None:
+def _watch(control: Tensor, advance: Advance | None) -> None:
     """Wait for the launch and report what has finished; tell the kernel to stop if interrupted."""
     done, side = torch.cuda.Event(), torch.cuda.Stream()
     done.record()
@@ -217,12 +217,12 @@ def _watch(control: Tensor, progress: Progress | None) -> None:
     try:
         while not done.query():
             time.sleep(0.002)
-            if progress:
+            if advance:
                 with torch.cuda.stream(side):
                     told.copy_(control, non_blocking=True)
                 side.synchronize()
                 if told[1] > seen:
-                    progress(int(told[1]) - seen)
+                    advance(int(told[1]) - seen)
                     seen = int(told[1])
     except BaseException:
         told.fill_(1)
@@ -230,8 +230,8 @@ def _watch(control: Tensor, progress: Progress | None) -> None:
             control[2:].copy_(told[2:], non_blocking=True)
         torch.cuda.synchronize()
         raise
-    if progress and int(control[1]) > seen:
-        progress(int(control[1]) - seen)
+    if advance and int(control[1]) > seen:
+        advance(int(control[1]) - seen)
 
 
 class Kernel:

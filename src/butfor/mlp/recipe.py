@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import FlipSet, Floats, Progress
-from butfor.learn.question import Question, decides_one
+from butfor.learn.decision_split import DecisionSplit, decides_one
+from butfor.learn.protocols import Advance, FlipSet, Floats
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
 """By the names that torch has for them."""
@@ -94,7 +94,7 @@ class Rows:
     y: Floats
     X_val: Floats
     y_val: Floats
-    question: Question | None = None
+    decision_split: DecisionSplit | None = None
 
     def __post_init__(self) -> None:
         for name in ("X", "y", "X_val", "y_val"):
@@ -111,12 +111,12 @@ class Rows:
     def labels(self, flips: Sequence[int] = ()) -> Floats:
         """y with the given positions turned."""
         y, at = self.y.copy(), list(flips)
-        y[at] = 1 - y[at] if self.question is None else self.question.new[at]
+        y[at] = 1 - y[at] if self.decision_split is None else self.decision_split.new[at]
         return y
 
     def margins(self, logits: Floats) -> Floats:
         """Logits from what a network says."""
-        return logits if self.question is None else self.question.margins(logits)
+        return logits if self.decision_split is None else self.decision_split.margins(logits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ class Job:
     flip_sets: Sequence[FlipSet]
     seeds: Sequence[int]
     people: Floats
-    progress: Progress | None = None
+    advance: Advance | None = None
 
     def part(self, which: slice) -> Job:
         return replace(self, flip_sets=self.flip_sets[which], seeds=self.seeds[which])

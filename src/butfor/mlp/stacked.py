@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from butfor.errors import EngineError, SettingError
-from butfor.learn.protocols import Progress
+from butfor.learn.protocols import Advance
 from butfor.machine import available_memory
 from butfor.mlp import onelaunch
 from butfor.mlp.learner import NetworkEngine
@@ -53,18 +53,18 @@ class StackedEngine(NetworkEngine):
             for first in range(0, len(job.flip_sets), size):
                 part = slice(first, first + size)
                 labels = np.array([job.rows.labels(flips) for flips in job.flip_sets[part]])
-                fits.put(part, *_train(Stack(job.recipe, data, labels, job.seeds[part]), job.progress, weights))
+                fits.put(part, *_train(Stack(job.recipe, data, labels, job.seeds[part]), job.advance, weights))
 
 
-def _train(stack: Stack, progress: Progress | None, weights: bool) -> tuple[np.ndarray, ...]:
+def _train(stack: Stack, advance: Advance | None, weights: bool) -> tuple[np.ndarray, ...]:
     """The fields of `Fits`."""
     going = len(stack.kept)
     for members, _ in stack.train():
-        if progress and len(members) < going:
-            progress(going - len(members))
+        if advance and len(members) < going:
+            advance(going - len(members))
         going = len(members)
-    if progress:
-        progress(going)
+    if advance:
+        advance(going)
     people = stack.data.people.expand(len(stack.kept), -1, -1)
     logits = forward(stack.layers(stack.weights), stack.recipe.activation, people)[1].flatten(1)
     losses = stack.losses[np.arange(len(stack.kept)), stack.kept]

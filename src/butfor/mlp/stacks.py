@@ -225,9 +225,9 @@ class Curvature:
     def __init__(self, layers: Layers, activation: str, X: Tensor, y: Tensor) -> None:
         self.layers, self.activation = layers, activation
         self.inputs, outputs = forward(layers, activation, X)
-        self.many = outputs.shape[2] > 1
-        self.probability = torch.softmax(outputs, dim=2) if self.many else torch.sigmoid(outputs)
-        targets = hot(y, outputs) if self.many else y[:, :, None]
+        self.multiclass = outputs.shape[2] > 1
+        self.probability = torch.softmax(outputs, dim=2) if self.multiclass else torch.sigmoid(outputs)
+        targets = hot(y, outputs) if self.multiclass else y[:, :, None]
         self.deltas = [(self.probability - targets) / X.shape[1]]
         self.pulls: list[Tensor] = []
         """∂loss/∂(output of hidden layer l's activation), `[S × B × width]`."""
@@ -298,7 +298,7 @@ class Curvature:
             if layer < len(self.slopes):
                 tangents[-1] *= self.slopes[layer][:, tile, None]
         probability = self.probability[:, tile, None]
-        if self.many:
+        if self.multiclass:
             mean = (probability * tangents[-1]).sum(-1, keepdim=True)
             by_delta = probability * (tangents[-1] - mean) / self.probability.shape[1]
         else:

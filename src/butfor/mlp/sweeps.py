@@ -205,10 +205,10 @@ class Block(Stack):
     ) -> None:
         self.sweeps, self.labels = sweeps, np.array([rows.labels(sweep.flips) for sweep in sweeps])
         super().__init__(recipe, data, self.labels, [sweep.seed for sweep in sweeps], halt)
-        self.question = rows.question
-        if self.question is not None:
-            self.new = self.index(self.question.new)
-            self.towards = torch.from_numpy(self.question.towards).to(data.X.device)
+        self.decision_split = rows.decision_split
+        if self.decision_split is not None:
+            self.new = self.index(self.decision_split.new)
+            self.towards = torch.from_numpy(self.decision_split.towards).to(data.X.device)
         state = PARTS * self.p * data.X.element_size() * len(sweeps)
         self.tape = Tape(max(1, memory_limit // (4 * state)))
         self.course, self.members = [self.weights.clone()], [np.arange(len(sweeps))]
@@ -241,7 +241,7 @@ class Block(Stack):
         for s, (sweep, each) in enumerate(zip(self.sweeps, considered, strict=True)):
             ended = self.kept[s], self.ran[s], self.losses[s, self.kept[s]]
             network = Network.unpacked(weights[s], replace(self.recipe, seed=sweep.seed), self.d, *ended)
-            moves = 1 - 2 * self.labels[s] if self.question is None else np.ones_like(self.labels[s])
+            moves = 1 - 2 * self.labels[s] if self.decision_split is None else np.ones_like(self.labels[s])
             after, by_label = logits[s, : len(each), : sweep.outcomes], gradients[s, : sweep.outcomes]
             losses, by_loss = self.losses[s, each], gradients[s, width : width + len(each)]
             results.append(GradientResult(moves, after[0], by_label, network, tuple(each), after, losses, by_loss))
@@ -256,7 +256,7 @@ class Block(Stack):
 
     def _contrast(self, people: Tensor) -> Tensor | None:
         """Of more than two classes: how each score of a person counts for the logit, `[S × P × K]`."""
-        if self.question is None:
+        if self.decision_split is None:
             return None
         scores = forward(self.layers(self.weights), self.recipe.activation, people)[1]
         best, rival = (scores.masked_fill(out, -torch.inf).argmax(2) for out in (~self.towards, self.towards))
@@ -362,7 +362,7 @@ class Block(Stack):
 
     def _moves(self, y: Tensor, at: Tensor | None, like: Tensor) -> Tensor | None:
         """Of more than two classes: from the label of each row of a batch to the one that a flip gives it."""
-        if self.question is None:
+        if self.decision_split is None:
             return None
         new = self.new.expand(len(y), -1) if at is None else self.new[at]
         return hot(new, like) - hot(y, like)

@@ -7,7 +7,7 @@ validation losses are differentiated too. Of the epochs that came closest to bei
 likely it is kept once the label is turned, and what the logit was after that epoch is added, so weighed, to the
 derivative at the kept epoch. `epochs=1` leaves this out: the bare derivative.
 
-How far to trust the predictions is measured, not assumed: see `Leaders`.
+How far to trust the predictions is measured, not assumed: see `RankingMix`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from butfor.errors import SettingError
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, away
 from butfor.machine import available_cores, results
 from butfor.mlp.recipe import Network, Recipe, Rows
-from butfor.rank.ranking import NetworkRanking, beaten, encoded
+from butfor.rank.ranking import NetworkRanking, encoded, percentile
 
 if TYPE_CHECKING:
     from butfor.mlp.sweeps import Sweep
@@ -139,7 +139,7 @@ class Gradient(NetworkRanking):
         recipe, rows, seen = members[0].network.recipe, members[0].rows, encoded(members[0], table, people)
         for sweep, effects in zip(sweeps, self._effects(recipe, rows, sweeps, seen), strict=True):
             k = int(sweep.people[0])
-            total[k] += beaten(effects * out[k])[0]
+            total[k] += percentile(effects * out[k])[0]
         return total / len(members)
 
     def _asked_at_flips(self, model: Model, table: Table) -> Sequence[Model]:

@@ -181,7 +181,7 @@ def trimmed_mean(scores: Scores) -> Scores:
     return np.asarray(inner.mean(axis=0))
 
 
-def beaten(scores: Scores) -> NDArray[np.float64]:
+def percentile(scores: Scores) -> NDArray[np.float64]:
     """The share of rows that each row's score is above, equal scores sharing their place."""
     from scipy.stats import rankdata
 

@@ -174,7 +174,7 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
 def _keystones(p: Population, behind: Behind) -> dict[str, Any]:
     """The labels that flip sets consist of, with the people whose sets they are in."""
     flips = {flip.position: (v, flip) for v in p.found for flip in v.flip_set}
-    counts = p.hinging.most_common(MOST_KEYSTONES)
+    counts = p.flip_counts.most_common(MOST_KEYSTONES)
     names = list(p.found[0].values) if p.found else []
     columns = sorted(names, key=lambda c: str(c) != p.run["sensitive"])[:MOST_KEYSTONE_COLUMNS]
     rows = []

@@ -32,7 +32,7 @@ from markupsafe import Markup
 from butfor._version import __version__
 from butfor.errors import OutputError
 from butfor.files import make_folder, on_disk, save_text
-from butfor.learn.question import decides_one
+from butfor.learn.decision_split import decides_one
 from butfor.report import charts, overview, summary
 from butfor.report.groups import rate, standards
 from butfor.report.text import plural, short, shown

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from butfor.rank.leaders import leader_words
+from butfor.rank.mix import leader_words
 from butfor.report import charts
 from butfor.report.text import differs, plural, short, shown
 from butfor.result.fresh import SEED_BOUND, SOLID, FreshSeeds, exact_interval

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from butfor.result.population import Population
 
 
-def doubt(population: Population) -> str:
+def unchecked_reason(population: Population) -> str:
     """Why it is not known which finds are solid, in words; empty where it is."""
     seeds = int(population.run.get("fresh_seeds") or 0)
     seedless = population.run.get("seeded") is False
@@ -40,7 +40,7 @@ def sentence(population: Population) -> str:
             "nothing about them."
         )
     turned = len(population.solid if population.checked else population.found)
-    doubted = f"; {population.doubt}" if turned and not population.checked else ""
+    doubted = f"; {population.unchecked_reason}" if turned and not population.checked else ""
     whatever = ", whatever the seed" if population.checked and run.get("seeded") is not False else ""
     stopped = f" The search for {_people(left)} was stopped early, before it found anything." if left else ""
     budget, n = run["budget"], run["data"]["training_rows"]

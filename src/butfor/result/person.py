@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from butfor.learn.question import decides_one
+from butfor.learn.decision_split import decides_one
 from butfor.result.fresh import Collateral, FreshSeeds, check_counts
 
 Cell = str | int | float | bool | None

@@ -17,7 +17,7 @@ import pandas as pd
 
 from butfor.data.sensitive import in_order
 from butfor.errors import SettingError, listed
-from butfor.learn.question import decides_one
+from butfor.learn.decision_split import decides_one
 from butfor.result import headline
 from butfor.result.fresh import SOLID, counted
 from butfor.result.groups import Comparison, Performance, Shuffles, compare
@@ -115,7 +115,7 @@ class Population(Sequence[Verdict]):
     @cached_property
     def checked(self) -> bool:
         """Whether finds were put to enough fresh seeds, or need not be: then shares of solid ones mean something."""
-        return not self.doubt
+        return not self.unchecked_reason
 
     @property
     def unfinished(self) -> int:
@@ -130,7 +130,7 @@ class Population(Sequence[Verdict]):
             return sum(bool(v.course) and decides_one(v.course[0][1]) != decides_one(v.logit) for v in self.found)
         return sum(v.attempts == 1 and not v.shared for v in self.found)
 
-    doubt = property(headline.doubt)
+    unchecked_reason = property(headline.unchecked_reason)
     sentence = property(headline.sentence)
     direct = property(headline.direct)
     uncompared = property(headline.uncompared)
@@ -242,12 +242,12 @@ class Population(Sequence[Verdict]):
             return pd.DataFrame(columns=["people", "cases", *map(_beside_ours, columns)]).rename_axis("row")
         first = ~flips["at"].duplicated().to_numpy()
         frame = pd.concat([v.flips for v in self.found])[first].rename(columns=_beside_ours)
-        frame.insert(0, "people", list(self.hinging.values()))
+        frame.insert(0, "people", list(self.flip_counts.values()))
         frame.insert(1, "cases", flips.groupby("at", sort=False)["case"].agg(" ".join).to_list())
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
 
     @property
-    def hinging(self) -> Counter[int]:
+    def flip_counts(self) -> Counter[int]:
         """Training rows by position, and how many people's flip sets they are in."""
         return Counter(position for verdict in self.found for position in verdict.positions)
 

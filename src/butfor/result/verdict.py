@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from butfor.errors import ReplayError, SettingError
+from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.protocols import Table
-from butfor.learn.question import Question, decides_one
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
 from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, DOUBT, Run, as_json, file_of, percent, signed, stored, written
@@ -299,7 +299,7 @@ class Verdict(Person):
         if self.decision is not None and self.new_label is not None:
             names = [str(name) for name in self.run["label_names"]]
             pair = names.index(self.decision), names.index(self.new_label)
-            table = table.under(Question.of(*pair, len(names), table.n))
+            table = table.with_split(DecisionSplit.of(*pair, len(names), table.n))
         X, y = table.flipped(self.positions)
         return X.copy(), y
 

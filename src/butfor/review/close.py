@@ -15,14 +15,14 @@ from typing import Any
 import pandas as pd
 
 from butfor.files import make_folder, save_table, save_text
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.result.population import Population
 from butfor.review.rebuild import audit_of, loaded
 from butfor.tasks.answers import Outcome
 
 
 def close_review(
-    audit: Population, outcome: Outcome, folder: Path, model: Any = None, watch: Watcher | None = None
+    audit: Population, outcome: Outcome, folder: Path, model: Any = None, progress: Progress | None = None
 ) -> tuple[Population, dict[str, pd.DataFrame]]:
     """Make the corrections in the table that an audit's record names, and ask about its test rows again: the record of
     the corrected table, about nobody, with what was `reviewed`; and tables, by the names of their files. The folder is
@@ -30,10 +30,10 @@ def close_review(
     training, data = loaded(audit.run)
     make_folder(folder)
     settings = {"fresh_seeds": audit.run["fresh_seeds"], "random_state": audit.run.get("random_state", 0)}
-    again = audit_of(audit.run, training, data, model, watch=watch, **settings)
+    again = audit_of(audit.run, training, data, model, progress=progress, **settings)
     groups, before = data.groups["test"] if data.groups else None, audit.standards or None
     reviewed, after = again.after_review(
-        outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, watch=watch
+        outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, progress=progress
     )
     standard = after.standard_.to_dict() if reviewed.after else None
     run = audit.run | {"reviewed": reviewed, "standard": standard, "one_standard": None, "close_gap": None}

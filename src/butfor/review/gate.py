@@ -132,7 +132,9 @@ def _require_finds(population: Population) -> None:
     _require_people(population)
     if population.found and not population.checked:
         finds = len(population.found)
-        raise Unmeasured(f"of {finds} finds it is not known which are solid: {population.doubt} (--fresh-seeds 59).")
+        raise Unmeasured(
+            f"of {finds} finds it is not known which are solid: {population.unchecked_reason} (--fresh-seeds 59)."
+        )
 
 
 def share_in(text: str, option: str) -> float:

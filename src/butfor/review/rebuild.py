@@ -19,7 +19,7 @@ from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError, SettingError
 from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import Table
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.provenance import data_hash, given_how
 from butfor.result.labels import TO_REVIEW
 from butfor.result.population import Population
@@ -72,7 +72,7 @@ def loaded(run: Mapping[str, Any]) -> tuple[Table, Dataset]:
     return training, data
 
 
-def elsewhere(run: Mapping[str, Any], **files: str | None) -> dict[str, Any]:
+def with_moved_files(run: Mapping[str, Any], **files: str | None) -> dict[str, Any]:
     """The run of an audit whose files (`data`, `test`, `validation`) lie somewhere else by now; that they are the same
     their rows must show."""
     moved, data = {name: file for name, file in files.items() if file is not None}, run["data"]
@@ -139,7 +139,7 @@ def audit_of(
     data: Dataset | None,
     model: Any = None,
     *,
-    watch: Watcher | None = None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> LabelAudit:
     """The audit of a run on the training rows; what a review answered and corrected is known to it. `model` stands in
@@ -161,7 +161,7 @@ def audit_of(
             validation=None if training.whole else training.validation,
             adverse=run.get("adverse") if known else None,
             label_names=[str(name) for name in run["label_names"]],
-            watch=watch,
+            progress=progress,
         )
     reviewed = run.get("reviewed") or {}
     audit.answered_ = frozenset(reviewed.get("answered", ()))

@@ -18,7 +18,7 @@ from butfor.result.record import brief, plain, signed, stored
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.review.rebuild import as_recorded, audit_of, loaded, recorded_person, without_groups
 from butfor.search import as_strategy
-from butfor.search.listed import Recorded
+from butfor.search.published import Recorded
 
 BLOCK = 32
 """People who are asked about together, before the next lines are printed."""
@@ -156,7 +156,7 @@ class _Again:
 
     def _ask(self, people: pd.DataFrame, groups: Any, sets: Mapping[int, FlipSet]) -> list[Verdict]:
         """What the audit says now, with these flip sets tried and no others."""
-        asked = self.audit.searching(strategy=Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()}))
+        asked = self.audit.with_search(strategy=Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()}))
         return list(asked.explain_all(people, sensitive_features=groups, towards=self.run.get("towards")))
 
     def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:

@@ -1,1 +1,1 @@
-"""From the people asked about to their verdicts: `runner` finds out, `conclude` puts it together."""
+"""From the people asked about to their verdicts: `runner` finds out, `verdicts` puts it together."""

@@ -14,9 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.encode import TableEncoder
+from butfor.learn.decision_split import decides_one
 from butfor.learn.named import model_named
 from butfor.learn.protocols import Table
-from butfor.learn.question import decides_one
 from butfor.learn.sklearn import SklearnLearner
 from butfor.prove import prove
 from butfor.result.population import ALL, beside_all

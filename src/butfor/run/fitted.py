@@ -16,13 +16,13 @@ from sklearn.base import BaseEstimator
 from butfor.data.check import Concern, check_table
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
+from butfor.learn.decision_split import DecisionSplit
 from butfor.learn.engines import check_engine, choose_engine, definition_of
-from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, under
+from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, with_split
 from butfor.learn.learners import as_learner, first_model, seed_matters
 from butfor.learn.named import default_model
 from butfor.learn.protocols import BIAS, Engine, Learner, Model
-from butfor.learn.question import Question
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.provenance import data_hash
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.result.record import AFTER, BEFORE, DOUBT
@@ -119,7 +119,7 @@ class FittedAudit(BaseEstimator):
         validation: tuple[Any, Any] | None = None,
         adverse: Any = None,
         label_names: Sequence[str] | None = None,
-        watch: Watcher | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Train f on the table.
 
@@ -136,10 +136,10 @@ class FittedAudit(BaseEstimator):
         if taken:
             raise TableError(f"Column {listed(taken)} has a name that verdicts use for something else; rename it.")
         sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
-        watch = watch or Watcher()
-        with watch:
-            watch.phase("a look at the table")
-            self.concerns_ = noted(check_table(X, y), watch)
+        progress = progress or Progress()
+        with progress:
+            progress.phase("a look at the table")
+            self.concerns_ = noted(check_table(X, y), progress)
             model = default_model(len(X)) if self.model is None else self.model
             self.learner_: Learner = as_learner(model, self.encoder)
             self.table_, kept = training_table(self.learner_, X, y, validation, as_weights(X, sample_weight))
@@ -150,7 +150,7 @@ class FittedAudit(BaseEstimator):
             self.label_names_: tuple[str, ...] = tuple(map(str, label_names or coded or self.classes_))
             if len(self.label_names_) != len(self.classes_):
                 raise SettingError(f"label_names has {len(self.label_names_)} names for {len(self.classes_)} labels.")
-            if self.table_.many and self.shuffles:
+            if self.table_.multiclass and self.shuffles:
                 raise SettingError(
                     f"shuffles={self.shuffles}: nothing is shuffled with more than two labels; leave it out."
                 )
@@ -159,7 +159,7 @@ class FittedAudit(BaseEstimator):
             self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
             self.data_hash_ = data_hash(self.table_)
             self.budget_ = budget_in_labels(self.budget, self.table_.n)
-            self._train(watch)
+            self._train(progress)
             self._draw_line(sides)
         if not np.isfinite(self.training_logits_).all():
             raise LearnerError(
@@ -170,7 +170,7 @@ class FittedAudit(BaseEstimator):
         self.remarks_ = self.remarks()
         return self
 
-    def searching(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
+    def with_search(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
         """This audit, with the same model, under another search. What is not named stays as it is."""
         self._check_fitted(besides=OF_THE_SEARCH)
         other = copy(self)
@@ -203,19 +203,19 @@ class FittedAudit(BaseEstimator):
         self._standards: Standards | None = None
         self._values: Values | None = None
 
-    def _train(self, watch: Watcher) -> None:
+    def _train(self, progress: Progress) -> None:
         """f, and how many members it has."""
-        watch.phase("encoding and the first model")
+        progress.phase("encoding and the first model")
         first, self.fit_seconds_ = first_model(self.learner_, self.table_)
         self.seeded_ = seed_matters(self.learner_, self.table_, first)
         self.members_ = self._how_many(first, self.fit_seconds_)
         self.model_: Model = first
         if self.members_ > 1:
             ensemble = Ensemble(self.learner_, self.members_)
-            watch.phase("the other members", self.members_ - 1)
+            progress.phase("the other members", self.members_ - 1)
             started = time.perf_counter()
             trains = definition_of(self.engine, self.n_jobs)
-            self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, trains, watch.advance)
+            self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, trains, progress.advance)
             each = (time.perf_counter() - started) / (self.members_ - 1)
             self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one may load what is needed
 
@@ -235,12 +235,12 @@ class FittedAudit(BaseEstimator):
     def _draw_line(self, sides: Mask) -> None:
         """What the model says about its training rows and, with more than two labels, the sides that it is about."""
         table = self.table_
-        answers = self.model_.answers(table.X, table.many)
+        answers = self.model_.answers(table.X, table.multiclass)
         self.training_decisions_ = table.decided(answers)
-        if table.many:
+        if table.multiclass:
             scores = answers.reshape(table.n, -1)
-            question = Question.between(sides, table.codes, scores)
-            self.table_, self.model_ = table.under(question), under(self.model_, question)
+            decision_split = DecisionSplit.between(sides, table.codes, scores)
+            self.table_, self.model_ = table.with_split(decision_split), with_split(self.model_, decision_split)
         self.training_logits_ = self.table_.margins(answers)
 
     def _choose_search(self) -> None:
@@ -280,7 +280,7 @@ class FittedAudit(BaseEstimator):
         changed = [name for name, value in self._fitted_with.items() if not _same(value, getattr(self, name))]
         if set(changed) - set(besides):
             raise SettingError(
-                f"{listed(changed)} changed since fit: call fit again, or searching(rank=…, strategy=…) for another "
+                f"{listed(changed)} changed since fit: call fit again, or with_search(rank=…, strategy=…) for another "
                 "search with the same model."
             )
 
@@ -313,8 +313,8 @@ class FittedAudit(BaseEstimator):
                 return known.index(str(given))
         raise SettingError(f"{option}='{given}' is not a label; the labels are {listed(self.label_names_)}.")
 
-    def _engine(self, watch: Watcher) -> Engine:
-        return choose_engine(self.engine, self.learner_, self.n_jobs, watch.note)
+    def _engine(self, progress: Progress) -> Engine:
+        return choose_engine(self.engine, self.learner_, self.n_jobs, progress.note)
 
     @property
     def seeds_(self) -> list[int]:
@@ -327,7 +327,7 @@ def _same(before: Any, now: Any) -> bool:
     return before is now or (isinstance(now, (str, int, float)) and bool(before == now))
 
 
-def noted(concerns: list[Concern], watch: Watcher) -> list[Concern]:
+def noted(concerns: list[Concern], progress: Progress) -> list[Concern]:
     for concern in concerns:
-        watch.note(f"Note: {concern}")
+        progress.note(f"Note: {concern}")
     return concerns

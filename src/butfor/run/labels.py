@@ -19,8 +19,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, TableError, listed
+from butfor.learn.decision_split import decides_one
 from butfor.learn.protocols import FlipSet, Floats, Model, Table, Training
-from butfor.learn.question import decides_one
 from butfor.rank import Ranking, Scores, as_ranking, summed_scores
 from butfor.result.fresh import FreshSeeds
 from butfor.result.labels import ClosedGap, OneStandard, Turned
@@ -58,12 +58,12 @@ class Values:
     wrong: Scores | None
 
 
-def knowing(model: Model) -> Ranking:
+def best_ranking(model: Model) -> Ranking:
     """The ranking that knows most of the model."""
     return next(ranking for ranking in map(as_ranking, KNOWING) if ranking.ranks(model))
 
 
-def valued(standards: Standards, table: Table, effect: Scores, adverse: int | None) -> Values:
+def review_values(standards: Standards, table: Table, effect: Scores, adverse: int | None) -> Values:
     """Doubts and effects put together."""
     value = np.nan_to_num(standards.doubt**DOUBTFUL * effect)
     may = ~np.isnan(standards.doubt) & (adverse is None or table.zero_one == adverse)
@@ -104,7 +104,7 @@ def effects(
 ) -> Scores:
     """Per label, the mean change that flipping it makes to the logits of its group's people who are decided as it says,
     towards the other decision; 0 where it makes none, or one in the wrong direction. In one pass over all people."""
-    ranking, logits = ranking or knowing(model), model.logits(people)
+    ranking, logits = ranking or best_ranking(model), model.logits(people)
     found = np.zeros(table.n)
     for decision in (0, 1) if adverse is None else (adverse,):
         decided = np.isfinite(logits) & (decides_one(logits) == bool(decision))
@@ -131,7 +131,7 @@ def _nearness(logits: Floats, inside: NDArray[np.bool_]) -> Scores:
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class FlipTrial:
     """What flip sets are tried on. `trainer` asks about everyone; `favourable` is the decision that people would rather
     have; `truth`: their own labels by number, where they are known."""
 
@@ -194,12 +194,14 @@ class Together:
         return tuple(found)
 
 
-def one_standard(standards: Standards, tried: Together) -> list[OneStandard]:
+def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
     """For every group that falls short by more than chance: its missing labels flipped."""
     short = [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
     sets = {c.group: tuple(sorted(map(int, standards.missing_labels(c.group)))) for c in short}
     seeds = len(tried.seeds)
-    tried.trainer.watch.phase("one standard for all", len(sets) * (tried.trainer.members + seeds) + seeds * bool(sets))
+    tried.trainer.progress.phase(
+        "one standard for all", len(sets) * (tried.trainer.members + seeds) + seeds * bool(sets)
+    )
     return [
         OneStandard(
             attribute=standards.attribute,
@@ -212,7 +214,7 @@ def one_standard(standards: Standards, tried: Together) -> list[OneStandard]:
 
 
 def close_gap(
-    order: Sequence[int], standards: Standards, tried: Together, by: str, groups: Sequence[Any] | None, within: float
+    order: Sequence[int], standards: Standards, tried: FlipTrial, by: str, groups: Sequence[Any] | None, within: float
 ) -> ClosedGap:
     """The shortest prefix of the doubted labels of the group with the lower rate, in their `order`, that brings its
     rate within so much of the other's: by bisection, since more such flips raise it further."""
@@ -231,7 +233,7 @@ def close_gap(
 
     before = gap(tried.everyone.logits)
     steps = len(doubted).bit_length() + 2
-    tried.trainer.watch.phase("closing the gap", (steps * tried.trainer.members + 2 * len(tried.seeds)))
+    tried.trainer.progress.phase("closing the gap", (steps * tried.trainer.members + 2 * len(tried.seeds)))
     fewest = 0 if before <= within else len(doubted)
     found = before <= within or (bool(doubted) and closed(fewest))
     if found and fewest:
@@ -256,7 +258,7 @@ def close_gap(
     )
 
 
-def _counted(tried: Together, by: str) -> dict[str, NDArray[np.bool_]]:
+def _counted(tried: FlipTrial, by: str) -> dict[str, NDArray[np.bool_]]:
     """Per group, the people whose decisions count."""
     if by not in BY:
         raise SettingError(f"by={by!r}: a gap is closed between {' or '.join(BY)} rates.")
@@ -268,7 +270,7 @@ def _counted(tried: Together, by: str) -> dict[str, NDArray[np.bool_]]:
     return {group: ours & deserving for group, ours in tried.groups.items()}
 
 
-def _two(tried: Together, counted: dict[str, NDArray[np.bool_]], given: Sequence[Any] | None) -> tuple[str, str]:
+def _two(tried: FlipTrial, counted: dict[str, NDArray[np.bool_]], given: Sequence[Any] | None) -> tuple[str, str]:
     """The two groups, that with the lower rate first: those named, else the furthest apart."""
     large = [group for group, people in counted.items() if people.sum() >= SMALL_GROUP]
     if given is not None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.learn.decision_split import DecisionSplit
 from butfor.learn.protocols import Engine
-from butfor.learn.question import Question
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fitted import FittedAudit
 from butfor.run.runner import Runner
@@ -30,23 +30,23 @@ class Part:
     """`people`: positions among those who are asked about. `question`: with more than two labels, what is asked."""
 
     people: NDArray[np.int64]
-    question: Question | None = None
+    decision_split: DecisionSplit | None = None
 
     def of(self, situation: Situation) -> Situation:
-        return situation if self.question is None else situation.of(self.people).under(self.question)
+        return situation if self.decision_split is None else situation.of(self.people).with_split(self.decision_split)
 
     def allowed(self, psi: Allowed, situation: Situation) -> Allowed:
         """Of what `psi` allows for everyone, what it allows for these people: no row that has the new label already."""
-        if self.question is None:
+        if self.decision_split is None:
             return psi
         theirs = psi.of_people(self.people)
-        return replace(theirs, masks=theirs.masks & (self.question.new != situation.table.codes))
+        return replace(theirs, masks=theirs.masks & (self.decision_split.new != situation.table.codes))
 
 
 def parts_of(situation: Situation, towards: int | None = None) -> list[Part]:
     """All of them together or, with more than two labels, by their decision and the label that flips give for them: the
     one asked for, `towards`, else the one whose score comes next."""
-    if not situation.table.many:
+    if not situation.table.multiclass:
         return [Part(np.arange(len(situation.people)))]
     decided, others = situation.decisions, situation.model.scores(situation.people).copy()
     others[np.arange(len(others)), decided] = -np.inf
@@ -55,7 +55,7 @@ def parts_of(situation: Situation, towards: int | None = None) -> list[Part]:
     found = []
     for pair in sorted(set(zip(decided.tolist(), new.tolist(), strict=True))):
         people = np.flatnonzero((decided == pair[0]) & (new == pair[1]))
-        make = Question.of if asked[people[0]] else Question.away_from
+        make = DecisionSplit.of if asked[people[0]] else DecisionSplit.away_from
         found.append(Part(people, make(*pair, len(situation.table.classes), situation.table.n)))
     return found or [Part(np.arange(0))]
 
@@ -71,7 +71,7 @@ def run_parts(
     ledger: Ledger | None,
     stop: Stop | None,
     begun: float,
-    watch: Watcher,
+    progress: Progress,
     interrupted: bool = False,
 ) -> list[Runner]:
     """Ask about those of everyone who stand at `cases`, part by part. What is found is looked at for everyone, whose
@@ -93,7 +93,7 @@ def run_parts(
             asked.people,
             ledger=ledger,
             n_jobs=audit.n_jobs,
-            watch=watch,
+            progress=progress,
             stopper=Stopper(limits),
         )
         runner = Runner(

@@ -17,9 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import FlipSet, away
-from butfor.progress import Watcher, announcement
+from butfor.progress import Progress, announcement
 from butfor.prove import Bracket, prove
-from butfor.rank.leaders import leader_words
+from butfor.rank.mix import leader_words
 from butfor.result.groups import Shuffles
 from butfor.rules import Allowed, flippable
 from butfor.run.fitted import FittedAudit
@@ -89,11 +89,11 @@ class Runner:
         wanted = {"the shuffles": self.audit.shuffles, "side effects on others": self._has_others(X)}
         left = [name for name, wish in wanted.items() if wish and name not in done]
         if left:
-            self.watch.note(f"Left out because the audit was stopped: {'; '.join(left)}.")
+            self.progress.note(f"Left out because the audit was stopped: {'; '.join(left)}.")
 
     @property
-    def watch(self) -> Watcher:
-        return self.trainer.watch
+    def progress(self) -> Progress:
+        return self.trainer.progress
 
     @property
     def found(self) -> list[Found]:
@@ -144,7 +144,9 @@ class Runner:
             if stopper.passed:
                 self.interrupted, self.out_of_time = False, True
                 left = sum(not search.complete for search in self.searches)
-                self.watch.note(f"The time is up: the search for {left} of {len(self.searches)} people is incomplete.")
+                self.progress.note(
+                    f"The time is up: the search for {left} of {len(self.searches)} people is incomplete."
+                )
             stopper.set(begun + seconds)
 
     def _settled(self, person: int, bracket: Bracket) -> Attempts | None:
@@ -167,7 +169,7 @@ class Runner:
         if seconds is not None and sets * trainer.members * self._seconds_each() > SEARCH_SHARE * seconds / 4:
             return
         situation = self.situation
-        self.watch.phase("trial", sets * trainer.members)
+        self.progress.phase("trial", sets * trainer.members)
         self.agreement = figures = rank.prepare(
             lambda flips: trainer.retrain(flips)[:, people],
             situation.model,
@@ -177,7 +179,7 @@ class Runner:
             self.audit.budget_,
         )
         if figures["poor"]:
-            self.watch.note(
+            self.progress.note(
                 f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
                 f"{figures['spearman']:.2f}). The search goes by {leader_words(figures)}, which moved "
                 "decisions furthest in a trial."
@@ -200,7 +202,7 @@ class Runner:
                 people = [search.person for search in again if search.found]
         except KeyboardInterrupt as stop:
             self._stopped(stop)
-            self.watch.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
+            self.progress.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
         for person, found in sets.items():
             self.note(person, alternatives=tuple(found[1:]))
 
@@ -211,7 +213,7 @@ class Runner:
         seeds = self.audit.seeds_
         if not seeds or not self.searches:
             return
-        self.watch.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.found})))
+        self.progress.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.found})))
         try:
             base = base_logits(self.trainer, seeds, [search.person for search in self.searches])
             for person, logits in base.items():
@@ -223,7 +225,7 @@ class Runner:
             self._stopped(stop)
             left = sum("fresh" not in self.extra.get(find.person, {}) for find in self.found)
             if left:
-                self.watch.note(f"Stopped before fresh seeds were through; finds not checked: {left}.")
+                self.progress.note(f"Stopped before fresh seeds were through; finds not checked: {left}.")
 
     def look_around(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
         """What each find does to everybody else of the table that was asked about."""
@@ -232,14 +234,14 @@ class Runner:
         trainer = self.trainer
         try:
             if list(self.cases) != list(range(len(X))):
-                trainer = Trainer(trainer.engine, self.audit.learner_, self.situation.table, X, watch=self.watch)
-            self.watch.phase("side effects", trainer.members * (1 + len({find.flips for find in self.found})))
+                trainer = Trainer(trainer.engine, self.audit.learner_, self.situation.table, X, progress=self.progress)
+            self.progress.phase("side effects", trainer.members * (1 + len({find.flips for find in self.found})))
             places = [self.cases[find.person] for find in self.found]
             for find, side in zip(self.found, collaterals(trainer, labels, self.found, places), strict=True):
                 self.note(find.person, collateral=side)
         except KeyboardInterrupt as stop:
             self._stopped(stop)
-            self.watch.note("Stopped before side effects were counted: the verdicts stand without them.")
+            self.progress.note("Stopped before side effects were counted: the verdicts stand without them.")
 
     def _has_others(self, X: pd.DataFrame) -> bool:
         return bool(self.audit.fresh_seeds and self.found and len(X) > 1)
@@ -258,13 +260,13 @@ class Runner:
         try:
             for run in range(runs + 1):
                 situation = self.situation if run == 0 else self.situation.shuffled(rng)
-                self.watch.phase("shuffles")
+                self.progress.phase("shuffles")
                 turned = SolidSearch().turned_at_first(self.task, people, flippable(self.audit.psi_, situation))
                 gaps.append(_gap(situation.groups[people], np.array([int(p) in turned for p in people])))
         except KeyboardInterrupt as stop:
             self._stopped(stop)
             if len(gaps) > 1:
-                self.watch.note(f"Stopped after {len(gaps) - 1} of {runs} shuffles: these count.")
+                self.progress.note(f"Stopped after {len(gaps) - 1} of {runs} shuffles: these count.")
         if len(gaps) > 1:
             self.shuffles = Shuffles(gaps[0], tuple(gaps[1:]))
 
@@ -272,12 +274,12 @@ class Runner:
 
     def _announce(self, people: NDArray[np.int64]) -> None:
         """Say how long it will take, by the time that a training takes here once everything is compiled."""
-        if not self.watch.listens or self.everyone is None:
+        if not self.progress.listens or self.everyone is None:
             return
         if not len(self.eligible):
-            self.watch.note(announcement(0, 0.0))
+            self.progress.note(announcement(0, 0.0))
             return
-        self.watch.phase("timing one training")
+        self.progress.phase("timing one training")
         audit, trainer, strategy = self.audit, self.trainer, self.strategy
         sizes = [int(size) for size in self.psi.of_people(people).counts]
         finds = FOUND * len(people) + len(self.eligible) - len(people)
@@ -293,7 +295,7 @@ class Runner:
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * audit.fit_seconds_
         limit = trainer.stopper.stop.seconds
         seconds = seconds if limit is None else min(seconds, limit)
-        self.watch.note(announcement(self.everyone, seconds * self.everyone / len(self.eligible)))
+        self.progress.note(announcement(self.everyone, seconds * self.everyone / len(self.eligible)))
 
     def _seconds_each(self) -> float:
         return self.trainer.seconds_each(self.audit.fit_seconds_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from butfor.errors import SettingError
 from butfor.search.guided import GuidedSearch
-from butfor.search.listed import Algorithm1, Exhaustive, Singles, TenAttempts
+from butfor.search.published import Algorithm1, Exhaustive, Singles, TenAttempts
 from butfor.search.solid import SolidSearch
 from butfor.search.strategy import Strategy, budget_in_labels
 

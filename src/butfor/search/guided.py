@@ -1,5 +1,5 @@
-"""The guided search: what labels are believed to do (`Effects`), what a person tries next (`Learned`), and how much
-(`GuidedSearch`). Every retraining teaches what labels do, so that a poor ranking costs attempts, not answers.
+"""The guided search: what labels are believed to do (`Effects`), what a person tries next (`ThompsonPlan`), and how
+much (`GuidedSearch`). Every retraining teaches what labels do, so that a poor ranking costs attempts, not answers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from scipy.linalg import lapack
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Model
 from butfor.rank import Ranking
-from butfor.rank.leaders import Leaders
+from butfor.rank.mix import RankingMix
 from butfor.search.state import Listed, Plan, Ranked, flip_set
 from butfor.search.strategy import Strategy
 
@@ -70,7 +70,7 @@ class Effects:
         self._solved: tuple[Vector, Vector, float] | None = None
         self._news: list[tuple[FlipSet, float]] = [((), 0.0)]
 
-    def saw(self, sets: Sequence[FlipSet], gains: Sequence[float]) -> None:
+    def observe(self, sets: Sequence[FlipSet], gains: Sequence[float]) -> None:
         """Networks trained on these sets gave these gains."""
         self._news += [(flips, gain - self.start) for flips, gain in zip(sets, gains, strict=True)]
 
@@ -126,7 +126,7 @@ class Effects:
         return self.start + float(features @ mean), spread
 
 
-class Learned(Plan):
+class ThompsonPlan(Plan):
     """Spend the whole budget at once, and learn from every retraining which labels matter.
 
     The first attempt flips the top `budget` rows of the ranking together: more flips move a decision further,
@@ -161,8 +161,8 @@ class Learned(Plan):
             self._tried.add(flips)
         return flips
 
-    def saw(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
-        self.effects.saw(sets, gains)
+    def observe(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
+        self.effects.observe(sets, gains)
         if self._first is not None:
             return
         own = [gain for flips, gain in zip(sets, gains, strict=True) if flips in self._tried]
@@ -238,7 +238,7 @@ class GuidedSearch(Strategy):
         self.tries = tries
 
     def ranking(self, model: Model) -> Ranking:
-        return Leaders.of(model)
+        return RankingMix.of(model)
 
     def plan(self, person: Ranked) -> Plan:
         if person.budget == 1 or len(person.order) < 2:
@@ -246,7 +246,7 @@ class GuidedSearch(Strategy):
         tries = self.count(person.flippable, person.budget)
         if person.predicted is not None and self.tries is None:
             tries = self.LEAST  # there is little left to learn
-        return Learned(person, self.PATIENCE * tries)
+        return ThompsonPlan(person, self.PATIENCE * tries)
 
     def count(self, flippable: int, budget: int) -> int:
         if budget == 1:
@@ -254,7 +254,7 @@ class GuidedSearch(Strategy):
         return self.tries or max(self.LEAST, min(budget, flippable, self.MOST))
 
     def depth(self, flippable: int, budget: int) -> int:
-        return min(flippable, max(self.FEW, Learned.REACH * budget))
+        return min(flippable, max(self.FEW, ThompsonPlan.REACH * budget))
 
     def enumerates(self, flippable: int, budget: int) -> bool:
         return budget == 1 and self.count(flippable, 1) == flippable

@@ -66,7 +66,7 @@ class Ledger:
         settings = [learner.record(), engine.name, str(engine.device), {"butfor": __version__} | versions()]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data_hash(table).encode() + people.to_csv(index=False).encode())
-        if table.many:  # what a flip makes of a label
+        if table.multiclass:  # what a flip makes of a label
             digest.update(table.turned.tobytes())
         return Page(self, digest.hexdigest(), len(people) * table.outputs)
 

@@ -46,7 +46,7 @@ class Attempts(PersonSearch):
     """The plan holds a set that is proven to be the smallest, or is empty because none can do: nothing to shrink."""
 
     @property
-    def searching(self) -> bool:
+    def with_search(self) -> bool:
         """Own attempts are left."""
         return not (self.complete or self.claim or self.shrinking or self.plan.done)
 
@@ -55,22 +55,22 @@ class Attempts(PersonSearch):
         """Shrinking, with nothing to be confirmed."""
         return not self.complete and self.claim is None and self.shrinking is not None
 
-    def saw(self, sets: Sequence[FlipSet], logits: NDArray[np.float64]) -> None:
+    def observe(self, sets: Sequence[FlipSet], logits: NDArray[np.float64]) -> None:
         """Take note of what models trained on allowed flip sets say about the person. What diverged says nothing."""
         if self.shrinking is None:
             ended = np.flatnonzero(~np.isnan(logits)).tolist()
             if ended:
                 gains = logits[ended] * self.away
                 self.came_close(float(gains.max()) * self.away)
-                self.plan.saw([sets[k] for k in ended], gains.tolist(), self.turned(logits[ended]).tolist())
+                self.plan.observe([sets[k] for k in ended], gains.tolist(), self.turned(logits[ended]).tolist())
             return
         for flips, logit in zip(sets, logits.tolist(), strict=True):
             if math.isnan(logit):
-                self.shrinking.saw([flips], [-math.inf], [False])
+                self.shrinking.observe([flips], [-math.inf], [False])
                 continue
             self.came_close(logit)
             for plan in (self.plan, self.shrinking):
-                plan.saw([flips], [logit * self.away], [self.turned(logit)])
+                plan.observe([flips], [logit * self.away], [self.turned(logit)])
 
 
 class Loop:
@@ -99,7 +99,7 @@ class Loop:
         pool: int | None = None,
         claims: int | None = CLAIMS,
     ) -> None:
-        self.task, self.trainer, self.psi, self.watch = task, task.trainer, psi, task.trainer.watch
+        self.task, self.trainer, self.psi, self.progress = task, task.trainer, psi, task.trainer.progress
         self.share, self.shrink, self.claims = share, shrink, claims
         self.pool, self.attempts = pool, 0
         self.ahead = self.trainer.width if pool is None else min(self.trainer.width, self.LEARNING)
@@ -133,11 +133,11 @@ class Loop:
                 self._step(active, open_)
             elif not any(s.claim for s in open_):
                 break
-            claiming, others = [s for s in open_ if s.claim], any(s.searching or s.shrinks for s in open_)
+            claiming, others = [s for s in open_ if s.claim], any(s.with_search or s.shrinks for s in open_)
             # Whoever has a claim waits until enough have one, so that many are confirmed side by side.
             if claiming and (not others or len({s.claim for s in claiming}) >= 4 * self.trainer.n_jobs):
                 self._confirm(claiming)
-            self.watch.found(sum(s.found is not None or s.claim is not None for s in searches))
+            self.progress.found(sum(s.found is not None or s.claim is not None for s in searches))
 
     def _settle(self, searches: Sequence[Attempts], *, one_by_one: bool) -> None:
         """No more trainings: confirm what is claimed, each person's smallest set first; one by one where there is only
@@ -163,7 +163,7 @@ class Loop:
         """Whose attempts come next. Where retrainings are limited, finding comes before shrinking.
 
         Whoever is out of attempts stays open: the models of others may still bring an answer."""
-        searching, shrinking = [p for p in open_ if p.searching], [p for p in open_ if p.shrinks]
+        searching, shrinking = [p for p in open_ if p.with_search], [p for p in open_ if p.shrinks]
         if self.pool is not None:
             if self._pool_empty():
                 for search in searching:
@@ -182,7 +182,7 @@ class Loop:
 
     def _step(self, active: Sequence[Attempts], open_: Sequence[Attempts]) -> None:
         """Train the next attempts of the active, and look what they say."""
-        tries = self._next_attempts(active, sum(not p.spent for p in open_ if p.searching and p not in active))
+        tries = self._next_attempts(active, sum(not p.spent for p in open_ if p.with_search and p not in active))
         self._underway = {person for person, attempts in tries.items() if attempts}
         wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
         new = [flips for flips in wanted if not self.trainer.known(flips)]
@@ -191,7 +191,7 @@ class Loop:
         for search in active:
             search.queue += tries[search.person]
             if search.shrinking is not None and search.queue:  # all answers: which of them matter is the plan's to say
-                search.saw(search.queue, self._logits(search.queue)[:, search.person])
+                search.observe(search.queue, self._logits(search.queue)[:, search.person])
                 search.queue = []
         for search in active:
             if search.found is None:
@@ -240,7 +240,7 @@ class Loop:
             logits = self._logits([flips])[:, search.person]
             logit = float(logits[0])
             search.spent += 1
-            search.saw([flips], logits)
+            search.observe([flips], logits)
             if math.isnan(logit):
                 search.failed += 1
             else:
@@ -259,7 +259,7 @@ class Loop:
             if not heard:
                 continue
             said = logits[heard, search.person]
-            search.saw([new[k] for k in heard], said)
+            search.observe([new[k] for k in heard], said)
             if search.found is None:
                 search.offers += [new[heard[k]] for k in np.flatnonzero(search.turned(said))]
                 search.offers.sort(key=len)
@@ -296,9 +296,9 @@ class Loop:
 
     def _confirm(self, claiming: Sequence[Attempts]) -> None:
         """Nothing is found that the definition does not find too; whose claim fails goes on searching."""
-        self.watch.phase(CONFIRMATION)
+        self.progress.phase(CONFIRMATION)
         self.trainer.confirm([p.claim for p in claiming if p.claim])
-        self.watch.phase(SEARCH)
+        self.progress.phase(SEARCH)
         for search in claiming:
             search.claims += 1
             search.refused = self.claims is not None and search.claims >= self.claims

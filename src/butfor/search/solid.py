@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Model
 from butfor.rank import Ranking
-from butfor.rank.leaders import Leaders
+from butfor.rank.mix import RankingMix
 from butfor.rules import Allowed
 from butfor.search import measured
 from butfor.search.measured import Effects
@@ -77,20 +77,20 @@ class SolidSearch(Strategy):
             )
 
     def ranking(self, model: Model) -> Ranking:
-        return Leaders.of(model)
+        return RankingMix.of(model)
 
     def depth(self, flippable: int, budget: int) -> int:
         return min(flippable, measured.REACH * budget)
 
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
         searches = self._begun(task, people, psi)
-        SizeSearch(task, psi, self).run(searches)
+        PrefixSearch(task, psi, self).run(searches)
         return list(searches)
 
     def turned_at_first(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> set[int]:
         """Whom the first ranking's whole budget turns; nothing is looked for again or confirmed."""
         searches = self._begun(task, people, psi)
-        SizeSearch(task, psi, SolidSearch(margin=0.0)).open(searches)
+        PrefixSearch(task, psi, SolidSearch(margin=0.0)).open(searches)
         return {search.person for search in searches if search.best}
 
     def _begun(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[Sizes]:
@@ -142,7 +142,7 @@ class Sizes(PersonSearch):
     def prefix(self, size: int) -> FlipSet:
         return flip_set(self.order[:size])
 
-    def saw(self, flips: FlipSet, logits: NDArray[np.floating]) -> None:
+    def observe(self, flips: FlipSet, logits: NDArray[np.floating]) -> None:
         gains = np.asarray(logits, np.float64) * self.away
         if np.isfinite(gains).all():
             self.gains[flips] = gains
@@ -195,11 +195,11 @@ class Sizes(PersonSearch):
             self.first_size = min(self.cap, len(self.order))
 
 
-class SizeSearch:
+class PrefixSearch:
     """Runs the searches of one task to their ends, all people's sets of a step in one call."""
 
     def __init__(self, task: Task, psi: Allowed, strategy: SolidSearch) -> None:
-        self.task, self.trainer, self.watch, self.psi = task, task.trainer, task.trainer.watch, psi
+        self.task, self.trainer, self.progress, self.psi = task, task.trainer, task.trainer.progress, psi
         self.strategy, self.margin = strategy, strategy.margin
         self._cut_short = False
         """Whether sets were left out because retrainings are limited."""
@@ -347,7 +347,7 @@ class SizeSearch:
         for flips, searches in whose.items():
             answers = self.trainer.member_logits(flips)
             for search in searches:
-                search.saw(flips, answers[:, search.person])
+                search.observe(flips, answers[:, search.person])
         whole = [flips for flips in whose if flips and self.trainer.holds(flips)]
         turning = {flips for flips in whole if any(search.mean(flips) > 0 for search in whose[flips])}
         self.trainer.release(whole, keep=turning)
@@ -355,7 +355,7 @@ class SizeSearch:
     def _confirm_all(self, searches: Sequence[Sizes], hurried: bool) -> None:
         size = 1 if hurried else max(4, self.trainer.n_jobs, self.trainer.width)
         claiming = [search for search in searches if self._claim(search) is not None]
-        self.watch.phase(CONFIRMATION, len(claiming) * self.trainer.members)
+        self.progress.phase(CONFIRMATION, len(claiming) * self.trainer.members)
         if not hurried:
             self.trainer.expect_confirmations(len(claiming))
         for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
@@ -389,4 +389,4 @@ class SizeSearch:
         return len(left)
 
     def _report(self, searches: Sequence[Sizes]) -> None:
-        self.watch.found(sum(self._claim(search) is not None for search in searches))
+        self.progress.found(sum(self._claim(search) is not None for search in searches))

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.learn.decision_split import decides_one
 from butfor.learn.protocols import FlipSet
-from butfor.learn.question import decides_one
 
 
 def flip_set(rows: Iterable[int]) -> FlipSet:
@@ -90,7 +90,7 @@ class Plan:
     def next(self) -> FlipSet | None:
         raise NotImplementedError
 
-    def saw(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
+    def observe(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
         """Models trained on these sets give such logits, counted towards the other decision, and turn it or not."""
 
     def promise(self) -> float:
@@ -187,7 +187,7 @@ class Shrink(Plan):
         self._waiting.add(flips)
         return flips
 
-    def saw(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
+    def observe(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
         for flips, gain, works in zip(sets, gains, work, strict=True):
             self._gains[flips] = gain
             if works:

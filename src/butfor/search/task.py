@@ -38,7 +38,7 @@ class Task:
         situation, rank = self.situation, self.rank
         keys, directions = situation.model.person_keys(situation.people), away(situation.logits)
         found: list[Ranked] = []
-        self.trainer.watch.phase(RANKING, len(people), PEOPLE)
+        self.trainer.progress.phase(RANKING, len(people), PEOPLE)
         size = max(1, min(BLOCK, SCORES // situation.table.n))
         for first in range(0, len(people), size):
             self.trainer.stopper.check()
@@ -56,14 +56,14 @@ class Task:
                 effects = None if predicted is None else np.asarray(predicted[k][order], np.float64)
                 ways = (rank.draws, start, effects, rank.further)
                 found.append(Ranked(int(person), direction, order, self.budget, rng, len(allowed), *ways))
-            self.trainer.watch.advance(len(block))
+            self.trainer.progress.advance(len(block))
         return found
 
     def run(self, explore: Callable[[], None], confirm: Callable[[bool], None], unconfirmed: Callable[[], int]) -> None:
         """Search until it is through, or Ctrl-C or a limit ends it; then confirm what was found, hurried where Ctrl-C
         has left only a moment for it. What nobody has confirmed by then is not reported."""
         ended_by: KeyboardInterrupt | None = None
-        self.trainer.watch.phase(SEARCH)
+        self.trainer.progress.phase(SEARCH)
         try:
             explore()
         except KeyboardInterrupt as stop:
@@ -76,7 +76,7 @@ class Task:
             finds = unconfirmed()
             if finds:
                 sets = "1 set that turned a decision was" if finds == 1 else f"{finds} sets that turned decisions were"
-                self.trainer.watch.note(
+                self.trainer.progress.note(
                     f"Stopped before {sets} confirmed by the model's own fit: not reported. With a ledger (--ledger) "
                     "the next run goes on from here."
                 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from butfor.learn.engines import definition_of
 from butfor.learn.ensemble import together
 from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, as_bound
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.search.ledger import Ledger, Page
 from butfor.stopping import Stopper
 
@@ -41,11 +41,11 @@ class Trainer:
         *,
         ledger: Ledger | None = None,
         n_jobs: int | None = None,
-        watch: Watcher | None = None,
+        progress: Progress | None = None,
         stopper: Stopper | None = None,
     ) -> None:
         self.engine, self.table, self.people = engine, table, people
-        self.watch, self.stopper = watch or Watcher(), stopper or Stopper()
+        self.progress, self.stopper = progress or Progress(), stopper or Stopper()
         self.single, self.seeds = learner.single, learner.seeds
         self.members = len(self.seeds)
         """Trainings that one flip set takes."""
@@ -189,7 +189,7 @@ class Trainer:
         return self._train if by_engine else as_bound(self._definition.bind(self.single, self.table, self.people))
 
     def _progress(self, count: int) -> None:
-        self.watch.advance(count)
+        self.progress.advance(count)
         self.stopper.check()
 
     def _answers(self, trainings: Sequence[Training]) -> tuple[dict[Training, Floats], list[Training]]:

@@ -26,7 +26,7 @@ from butfor.data.sensitive import Cuts, Sensitive
 from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.machine import available_cores, single_threaded
-from butfor.progress import Watcher
+from butfor.progress import Progress
 from butfor.standard.groups import BINS, Floats, GroupStandard, Mask, Standards
 from butfor.validate import as_labels, as_table, as_weights
 
@@ -48,7 +48,7 @@ def compare_standards(
     sample_weight: Any = None,
     n_jobs: int | None = None,
     random_state: int = 0,
-    watch: Watcher | None = None,
+    progress: Progress | None = None,
 ) -> Standards:
     """Are the labels of each group what the other groups' standard would have given?
 
@@ -82,7 +82,7 @@ def compare_standards(
         weight=as_weights(X, sample_weight),
         n_jobs=n_jobs,
         random_state=random_state,
-        watch=watch,
+        progress=progress,
     )
 
 
@@ -176,11 +176,11 @@ def compare(
     n_jobs: int | None = None,
     random_state: int = 0,
     seconds: float | None = None,
-    watch: Watcher | None = None,
+    progress: Progress | None = None,
 ) -> Standards:
     """As `compare_standards`, of a table that was looked at before; rows belong to the groups of the last attribute.
     With `seconds` it ends after so long, with the shuffles that are done."""
-    watch = watch or Watcher()
+    progress = progress or Progress()
     whole = attributes[-1]
     protected = [column for attribute in attributes for column in attribute.columns]
     inputs = X.drop(columns=list(dict.fromkeys(protected)))
@@ -191,11 +191,11 @@ def compare(
         raise TableError(f"No group can be compared with the others. {' '.join(left_out)}")
     asked = Standard.of(standard, inputs)
     orders = [None, *(np.random.default_rng([random_state, k]).permutation(len(X)) for k in range(shuffles))]
-    with watch:
-        watch.phase("the others' standard", 1 + shuffles, "tables")
+    with progress:
+        progress.phase("the others' standard", 1 + shuffles, "tables")
         parallel = Parallel(n_jobs=n_jobs or min(available_cores(), len(orders)), return_as="generator")
         tasks = parallel(delayed(_compared)(asked, groups, favourable, weight, order) for order in orders)
-        runs, interrupted = _until_stopped(tasks, seconds, watch)
+        runs, interrupted = _until_stopped(tasks, seconds, progress)
     doubt = np.full(len(X), np.nan)
     comparisons = []
     for group, first, *shuffled in zip(groups, *runs, strict=True):
@@ -283,7 +283,7 @@ def _compared(
 
 
 def _until_stopped(
-    tasks: Generator[list[_Compared], None, None], seconds: float | None, watch: Watcher
+    tasks: Generator[list[_Compared], None, None], seconds: float | None, progress: Progress
 ) -> tuple[list[list[_Compared]], bool]:
     """The table as it is, then shuffled. Ctrl-C ends it with the shuffles that are done, and it is said; so does the
     time, where it is limited."""
@@ -292,7 +292,7 @@ def _until_stopped(
     try:
         for run in tasks:
             runs.append(run)
-            watch.advance(1)
+            progress.advance(1)
             if seconds is not None and time.monotonic() - begun > seconds:
                 break
     except KeyboardInterrupt:

@@ -81,7 +81,7 @@ class Outcome:
         return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def heard(answers: Mapping[int, Any] | Outcome, review: Review | None, names: Sequence[str]) -> Outcome:
+def check_answers(answers: Mapping[int, Any] | Outcome, review: Review | None, names: Sequence[str]) -> Outcome:
     """Answers that were given in Python, checked."""
     if isinstance(answers, Outcome):
         return answers

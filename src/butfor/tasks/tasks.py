@@ -141,7 +141,7 @@ def make_review(
     label_of = matched(list(chosen), _unsuspected(rows, chosen, population), rows.labels, rows.groups, rng)
     order = [*chosen, *label_of]
     ids = dict(zip(order, map(int, _numbers(len(order), rng)), strict=True))
-    people = population.hinging if population is not None else {}
+    people = population.flip_counts if population is not None else {}
     tasks = [
         Task(
             id=ids[at],

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, away
 from butfor.rank import Ranking, Scores, as_ranking, checked_scores
-from butfor.rank.ranking import beaten
+from butfor.rank.ranking import percentile
 from butfor.rules import Allowed
 
 SAMPLE, FLIPS = 8, 12
@@ -42,7 +42,7 @@ Retrain = Callable[[Sequence[FlipSet]], Floats]
 """Flip sets → what the models trained on them say about the people, `[sets × people]`."""
 
 
-class Leaders(Ranking):
+class RankingMix(Ranking):
     """The mean of several rankings, by the share of rows each row beats, or one of them alone: see `leader`."""
 
     name = "guided"
@@ -64,7 +64,7 @@ class Leaders(Ranking):
         """The first ranking's scores of the people asked about last, by `person_keys`, for this subject."""
 
     @classmethod
-    def of(cls, model: Model) -> Leaders:
+    def of(cls, model: Model) -> RankingMix:
         """Those that accept the model."""
         ours = {"gradient": as_ranking("gradient"), "published": as_ranking("combined")}
         if all(ranking.ranks(model) for ranking in ours.values()):
@@ -123,19 +123,20 @@ class Leaders(Ranking):
         """Scores once each person's own flips are made: what the first ranking says there, and with a quarter of its
         weight what the others said before. Where it asks fewer members there than before, what it said before counts
         as much."""
-        scores = beaten(self.first.score_at(model, table, people, flips))
+        scores = percentile(self.first.score_at(model, table, people, flips))
         if self.first.asks_fewer_at_flips(model, table):
-            scores = (scores + beaten(self._first_scores(model, table, people))) / 2
+            scores = (scores + percentile(self._first_scores(model, table, people))) / 2
         others = list(self.parts.values())[1:]
         for part in others:
-            scores += BESIDE_AGAIN * beaten(checked_scores(part, model, table, people)) / len(others)
+            scores += BESIDE_AGAIN * percentile(checked_scores(part, model, table, people)) / len(others)
         return scores
 
     def _led_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         parts = list(self.parts.values()) if leader == MEAN else [self.parts[leader]]
         asked = (model, table, people)
         scores = [
-            beaten(self._first_scores(*asked) if part is self.first else checked_scores(part, *asked)) for part in parts
+            percentile(self._first_scores(*asked) if part is self.first else checked_scores(part, *asked))
+            for part in parts
         ]
         weights = [1.0 if part is self.first else self.beside for part in parts]
         return np.asarray(np.average(scores, axis=0, weights=weights))

@@ -69,10 +69,10 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
 
 def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
     """With more than two labels: the decision, the label that flips give, and the decision after them."""
-    question, names = runner.situation.table.question, runner.situation.label_names
-    if question is None:
+    decision_split, names = runner.situation.table.decision_split, runner.situation.label_names
+    if decision_split is None:
         return {}
-    known = {"decision": names[runner.situation.decisions[k]], "new_label": names[question.new[0]]}
+    known = {"decision": names[runner.situation.decisions[k]], "new_label": names[decision_split.new[0]]}
     if positions:
         known["turned_into"] = names[runner.trainer.confirmed_decisions(positions)[k]]
     return known

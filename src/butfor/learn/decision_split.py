@@ -20,7 +20,7 @@ def decides_one(logits: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class DecisionSplit:
     """`towards [classes]`: the decisions that count as the other one. `new [rows]`: the label, by its number, that a
     flip gives each training row. `decided`: the class that those who are asked about have now, where it is one."""
 
@@ -29,17 +29,17 @@ class Question:
     decided: int | None = None
 
     @classmethod
-    def away_from(cls, decided: int, new: int, classes: int, rows: int) -> Question:
+    def away_from(cls, decided: int, new: int, classes: int, rows: int) -> DecisionSplit:
         """Any other decision than the present one; flips give the label `new`."""
         return cls(np.arange(classes) != decided, np.full(rows, new), decided)
 
     @classmethod
-    def of(cls, decided: int, new: int, classes: int, rows: int) -> Question:
+    def of(cls, decided: int, new: int, classes: int, rows: int) -> DecisionSplit:
         """This one decision, whose label flips give."""
         return cls(np.arange(classes) == new, np.full(rows, new), decided)
 
     @classmethod
-    def between(cls, towards: NDArray[np.bool_], codes: NDArray[np.int64], scores: NDArray[Any]) -> Question:
+    def between(cls, towards: NDArray[np.bool_], codes: NDArray[np.int64], scores: NDArray[Any]) -> DecisionSplit:
         """Two sides of the labels; a flip gives each row, labelled `codes [rows]`, the label of the other side that the
         model gives the highest of its `scores [rows × classes]`."""
         below, above = (np.where(side, scores, -np.inf).argmax(axis=1) for side in (~towards, towards))
