@@ -17,6 +17,7 @@ from butfor.data.check import check_people
 from butfor.data.sensitive import in_order
 from butfor.errors import SettingError, TableError, listed
 from butfor.follow_up import FollowUp
+from butfor.learn.ensemble import ledger_gaps
 from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket, prove
@@ -154,10 +155,10 @@ class LabelAudit(FollowUp):
         return Performance.of(groups, truth, decided, commoner, table.sides, named, order)
 
     def _ledger(self, progress: Progress) -> Ledger:
-        if not self.learner_.single.identified:
+        if ledger_gaps(self.learner_):
             raise SettingError(
                 "A ledger tells models apart by their records, and this one's lacks "
-                f"{listed(self.learner_.gaps())}; leave it out."
+                f"{listed(ledger_gaps(self.learner_))}; leave it out."
             )
         return Ledger(self.ledger or "", progress.note)
 

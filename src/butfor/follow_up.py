@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, TableError, listed
+from butfor.learn.ensemble import single_learner
 from butfor.learn.protocols import Engine
 from butfor.machine import single_threaded
 from butfor.progress import Progress
@@ -274,7 +275,7 @@ class FollowUp(FittedAudit):
         other.answered_ = self.answered_ | outcome.positions
         other.corrected_ = tuple(sorted({*self.corrected_, *outcome.corrected}))
         other.origin_, other.data_hash_ = {"table": None, "given": CORRECTED}, data_hash(other.table_)
-        other.learner_, other.members = self.learner_.single, self.members_
+        other.learner_, other.members = single_learner(self.learner_), self.members_
         with progress:
             other._train(progress)
             other._draw_line(self.table_.sides(np.arange(len(self.classes_))))

@@ -14,7 +14,7 @@ import butfor
 from butfor.errors import SettingError
 from butfor.learn.ensemble import Ensemble, fresh_seeds
 from butfor.learn.learners import learner_of
-from butfor.learn.protocols import Training, away
+from butfor.learn.protocols import Training, flip_direction
 from butfor.mlp.fused import FusedEngine
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.stacked import StackedEngine
@@ -151,9 +151,10 @@ def test_scores_count_away_from_the_ensembles_decision(german):
     audit, data, _ = german
     people, model = data.X_test.iloc[:8], audit.model_
     members = model.members[:4]  # as many as the CPU averages over
-    out = away(model.logits(people))
+    out = flip_direction(model.logits(people))
     turned = [
-        as_ranking("gradient").score(m, audit.table_, people) * (away(m.logits(people)) * out)[:, None] for m in members
+        as_ranking("gradient").score(m, audit.table_, people) * (flip_direction(m.logits(people)) * out)[:, None]
+        for m in members
     ]
     averaged = checked_scores(as_ranking("gradient"), model, audit.table_, people)
     assert averaged == pytest.approx(np.median(turned, axis=0), abs=1e-4)
@@ -469,7 +470,7 @@ def test_limited_retrainings_end_the_search():
 def test_people_far_away_are_looked_at_by_a_few_members_only():
     audit, data = fitted("german", members=10, budget=1, phi="everyone", fresh_seeds=0, rank="distance")
     trainer = Trainer(FusedEngine(), audit.learner_, audit.table_, data.X_test.iloc[:30])
-    directions = away(audit.model_.logits(data.X_test[:30]))
+    directions = flip_direction(audit.model_.logits(data.X_test[:30]))
     hunts = [Sizes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
     near = prefix_search(trainer, 2.5).open(hunts)
     assert 0 < len(near) < 30

@@ -24,9 +24,7 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched."""
     name = labels.learner_.name
     table = labels.table_
-    accuracy = (
-        labels.classes_[table.decided(labels.model_.answers(data.X_test, table.multiclass))] == data.y_test
-    ).mean()
+    accuracy = (labels.classes_[table.decided(table.answers(labels.model_, data.X_test))] == data.y_test).mean()
     commoner = (data.y_test == data.y_train.mode()[0]).mean()
     lines = [
         f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {name} is right about "
@@ -38,7 +36,7 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
         lines.append(
             f"The {len(data.X_val)} validation rows of the split are not used: this model does not stop early."
         )
-    margin = labels.learner_.margin
+    margin = labels.learner_.record().get("margin", "decision_function")
     if margin != "decision_function":
         lines.append(f"{name} has no decision_function; its margin is {margin}.")
     if labels.sensitive_.blind:

@@ -24,10 +24,22 @@ from sklearn.utils.validation import has_fit_parameter
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.learn import describe, linear
+from butfor.learn.capabilities import (
+    Encoded,
+    FastEngines,
+    Inputs,
+    Linear,
+    Neighbours,
+    PartVotes,
+    Portable,
+    Pulls,
+    Rebuildable,
+    Trees,
+)
 from butfor.learn.decision_split import decides_one
 from butfor.learn.estimators import ThresholdedRegressor
 from butfor.learn.linear import Array
-from butfor.learn.protocols import Floats, Learner, Model, Numbers, Remembered, Table, named_pulls
+from butfor.learn.protocols import C, Floats, Learner, Model, Numbers, Table, TableCache, named_pulls
 from butfor.learn.steps import (
     by_neighbours,
     has_linear_engine,
@@ -58,14 +70,14 @@ Answers = Callable[[NDArray[np.float64], NDArray[Any]], Floats]
 """Those and the decisions → logits or scores that agree with the decisions."""
 
 
-class SklearnLearner(Learner):
+class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
     """`encoder`: goes in front of the estimator. None: only where the estimator brings no preprocessing of its own
     and the table has columns that are not numbers. "passthrough": never."""
 
     kind = "sklearn"
 
     def __init__(self, estimator: Any, encoder: TableEncoder | str | None = None, seed: int | None = None) -> None:
-        _check(estimator)
+        check_classifier(estimator)
         if not (encoder is None or encoder == RAW or isinstance(encoder, TableEncoder)):
             raise SettingError(
                 f"encoder={encoder!r} is neither a TableEncoder nor '{RAW}'; other preprocessing goes into a pipeline "
@@ -73,7 +85,7 @@ class SklearnLearner(Learner):
             )
         self.estimator = clone(estimator)
         self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
-        self._remembered = Remembered()
+        self._cache = TableCache()
         # A torch module has no random_state of its own: torch's generator is seeded around each `fit`.
         self.torch_seed = (0 if seed is None else seed) if "skorch" in packages(estimator) else None
         if self.torch_seed is not None:  # skorch prints a line per epoch unless it is told not to
@@ -91,7 +103,8 @@ class SklearnLearner(Learner):
         return self.torch_seed is not None or bool(self._random_states())
 
     @property
-    def margin(self) -> str:  # type: ignore[override]
+    def margin(self) -> str:
+        """Where logits come from, in words."""
         if hasattr(self.estimator, "decision_function"):
             return "decision_function"
         return f"the logit of predict_proba, clipped at {CLIP:g}"
@@ -100,11 +113,7 @@ class SklearnLearner(Learner):
     def engines(self) -> tuple[str, ...]:
         return ("linear", "joblib") if has_linear_engine(self.estimator) else ("joblib",)
 
-    @property
-    def identified(self) -> bool:  # type: ignore[override]
-        return not self.gaps()
-
-    def gaps(self) -> list[str]:
+    def record_gaps(self) -> list[str]:
         record = self.record()
         return [*describe.gaps(record["estimator"]), *describe.gaps(record["encoder"], "encoder")]
 
@@ -141,22 +150,22 @@ class SklearnLearner(Learner):
         return np.arange(len(table.classes)) if coded else table.classes
 
     @property
-    def own_seed(self) -> int:  # type: ignore[override]
+    def own_seed(self) -> int:
         """The largest seed in use; other seeds are counted from there."""
         given = self.estimator.get_params()
         used = [given[name] for name in self._random_states() if isinstance(given[name], int)]
         return max([*used, self.torch_seed or 0])
 
-    def light(self, model: Any) -> Any:
+    def pack(self, model: Any) -> Any:
         return model.estimator
 
-    def restored(self, light: Any, table: Table) -> SklearnModel:
-        return SklearnModel(light, self._encoded(table), self.values(table), self._shared(table))
+    def unpack(self, packed: Any, table: Table) -> SklearnModel:
+        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared(table))
 
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
         other.estimator.set_params(**dict.fromkeys(self._random_states(), seed))
-        other._remembered = self._remembered
+        other._cache = self._cache
         return other
 
     def record(self) -> dict[str, Any]:
@@ -172,12 +181,6 @@ class SklearnLearner(Learner):
     def from_record(cls, record: dict[str, Any]) -> SklearnLearner:
         return cls(describe.rebuild(record["estimator"]), describe.rebuild(record["encoder"]), record["torch_seed"])
 
-    def remedy(self) -> str:
-        unset = [name for name, value in self.estimator.get_params().items() if _is_seed(name) and value is None]
-        if unset:
-            return f"Give it a fixed seed: {', '.join(f'{name}=0' for name in unset[:3])}."
-        return "Fix whatever it draws: audits compare trainings that differ in nothing but the labels."
-
     def _encoded(self, table: Table) -> EncodedTable | None:
         """The table behind the encoder, where there is to be one; encoded once."""
         encoder, torch = self.encoder, self.torch_seed is not None
@@ -186,7 +189,7 @@ class SklearnLearner(Learner):
             encoder = TableEncoder(dtype="float32" if torch else "float64")
         if not isinstance(encoder, TableEncoder):
             return None
-        encoded: EncodedTable = self._remembered.of(table, lambda: EncodedTable(encoder, table))
+        encoded: EncodedTable = self._cache.get(table, lambda: EncodedTable(encoder, table))
         return encoded
 
     def _shared(self, table: Table) -> EncodedTable | None:
@@ -197,7 +200,7 @@ class SklearnLearner(Learner):
             return None
         if any("copy" in name and value is False for name, value in estimator.get_params().items()):
             return None
-        made: EncodedTable = self._remembered.of(table, lambda: EncodedTable(estimator[:-1], table))
+        made: EncodedTable = self._cache.get(table, lambda: EncodedTable(estimator[:-1], table))
         return made
 
     def _weights(self, table: Table) -> dict[str, Any]:
@@ -212,7 +215,7 @@ class SklearnLearner(Learner):
 
     def _random_states(self) -> list[str]:
         """Parameters that hold a seed, in the estimator and in what it is made of."""
-        return [name for name in self.estimator.get_params() if _is_seed(name)]
+        return [name for name in self.estimator.get_params() if is_seed(name)]
 
     @contextmanager
     def _seeds(self) -> Iterator[None]:
@@ -226,7 +229,7 @@ class SklearnLearner(Learner):
             yield
 
 
-class SklearnModel(Model):
+class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, Encoded):
     """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class.
     `shared`: a pipeline's steps before the last, where they are those of other models too."""
 
@@ -234,7 +237,18 @@ class SklearnModel(Model):
         self, estimator: Any, data: EncodedTable | None, values: NDArray[Any], shared: EncodedTable | None = None
     ) -> None:
         self.estimator, self.data, self.values, self.shared = estimator, data, values, shared
-        self.encoder = None if data is None else data.encoder
+        if data is not None:
+            self.encoder = data.encoder
+
+    def capability(self, kind: type[C]) -> C | None:
+        able = {
+            Linear: self._is_linear,
+            Trees: self._has_trees,
+            Neighbours: self._has_voting_neighbours,
+            PartVotes: lambda: type(self.estimator).__name__ == "PartitionEnsemble",
+            Encoded: lambda: self.data is not None,
+        }.get(kind, lambda: True)
+        return super().capability(kind) if able() else None
 
     @property
     def final(self) -> Any:
@@ -276,27 +290,24 @@ class SklearnModel(Model):
         """Whether what the last step sees can be told: a pipeline's steps can, other preprocessing cannot."""
         return isinstance(self.estimator, Pipeline) or not preprocesses(self.estimator)
 
-    @property
-    def linear(self) -> bool:  # type: ignore[override]
+    def _is_linear(self) -> bool:
         """Where its inputs are known, and for regressions whose predictions are sums over the labels."""
         if type(self.final) is ThresholdedRegressor:
             return linear_in_labels(self.estimator)
         return (is_logistic(self.final) or type(self.final).__name__ == "RidgeClassifier") and self.separable
 
-    @property
-    def proof(self) -> str | None:  # type: ignore[override]
-        final = self.final
-        if linear_in_labels(self.estimator) and solved_directly(self.estimator):
-            return "sum of the labels"
-        if type(final).__name__ == "KNeighborsClassifier" and final.weights in ("uniform", "distance"):
-            return "neighbours" if self.separable and sees_no_label(self.estimator) else None
-        return "parts" if type(self.estimator).__name__ == "PartitionEnsemble" else None
+    def _has_voting_neighbours(self) -> bool:
+        known = type(self.final).__name__ == "KNeighborsClassifier" and self.final.weights in ("uniform", "distance")
+        return known and self.separable and sees_no_label(self.estimator)
 
-    @property
-    def trees(self) -> bool:  # type: ignore[override]
+    def _has_trees(self) -> bool:
         kind = type(self.final)
         tells = hasattr(kind, "apply") or hasattr(kind, "staged_decision_function")
         return tells or kind.__module__.split(".")[0] == "lightgbm"
+
+    @property
+    def exact(self) -> bool:
+        return linear_in_labels(self.estimator) and solved_directly(self.estimator)
 
     def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
         trees, given = self.final, self.step_inputs(rows)
@@ -364,7 +375,7 @@ class SklearnModel(Model):
         here = np.isinf(weights)  # where a neighbour is at the very place, only such count
         return rows, np.where(here.any(axis=1, keepdims=True), here.astype(float), weights)
 
-    def parts(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
+    def part_votes(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
         return self.estimator, self.step_inputs(rows), self.step_inputs(people)
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
@@ -383,7 +394,7 @@ class SklearnModel(Model):
                 return named_pulls(terms, bias, list(self.estimator[:-1].get_feature_names_out()))
             except (AttributeError, ValueError):
                 return None
-        return named_pulls(terms if self.encoder is None else self.encoder.by_column(terms), bias, list(people.columns))
+        return named_pulls(terms if self.data is None else self.encoder.by_column(terms), bias, list(people.columns))
 
     def _given(self, X: pd.DataFrame) -> Any:
         """What the estimator is handed: the raw table, or our encoding of it."""
@@ -452,7 +463,7 @@ def _threshold(estimator: Any) -> float | None:
     return float(threshold) if isinstance(threshold, (int, float)) else None
 
 
-def _check(estimator: Any) -> None:
+def check_classifier(estimator: Any) -> None:
     name = type(estimator).__name__
     if isinstance(estimator, type):
         raise LearnerError(f"{estimator.__name__} is a class; give an instance, {estimator.__name__}().")
@@ -475,7 +486,7 @@ def _check(estimator: Any) -> None:
         raise LearnerError(sentence)
 
 
-def _is_seed(parameter: str) -> bool:
+def is_seed(parameter: str) -> bool:
     return parameter == "random_state" or parameter.endswith("__random_state")
 
 

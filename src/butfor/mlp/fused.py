@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from butfor.errors import SettingError
 from butfor.learn.protocols import Floats
-from butfor.machine import as_they_end, available_cores
+from butfor.machine import as_they_end, check_n_jobs
 from butfor.mlp import kernels
 from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse, Table
 from butfor.mlp.learner import NetworkEngine
@@ -54,13 +53,7 @@ class FusedEngine(NetworkEngine):
     name = "fused"
 
     def __init__(self, n_jobs: int | None = None) -> None:
-        if n_jobs is not None and n_jobs < 1:
-            raise SettingError(f"n_jobs={n_jobs} must be at least 1, or None for one per core.")
-        self.n_jobs = n_jobs or available_cores()
-
-    @property
-    def width(self) -> int:
-        return self.n_jobs
+        self.n_jobs = self.width = check_n_jobs(n_jobs)
 
     def train(self, job: Job, fits: Fits) -> None:
         if job.recipe.outputs > 1:  # what is compiled has a single logit

@@ -16,13 +16,16 @@ from sklearn.base import BaseEstimator
 from butfor.data.check import Concern, check_table
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
+from butfor.learn.capabilities import Encoded, usual_members
 from butfor.learn.decision_split import DecisionSplit
-from butfor.learn.engines import check_engine, choose_engine, definition_of
+from butfor.learn.engines import check_engine, choose_engine, own_fit_engine
 from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, with_split
-from butfor.learn.learners import as_learner, first_model, seed_matters
+from butfor.learn.learners import as_learner, first_model, seed_matters, seed_note
 from butfor.learn.named import default_model
 from butfor.learn.protocols import BIAS, Engine, Learner, Model
+from butfor.machine import check_random_state
 from butfor.progress import Progress
+from butfor.prove import provable
 from butfor.provenance import data_hash
 from butfor.rank import as_ranking, refuse_unaccepted
 from butfor.result.record import AFTER, BEFORE, DOUBT
@@ -41,7 +44,6 @@ KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 OF_THE_SEARCH = ("rank", "strategy", "phi", "psi")
 OF_THE_FIT = ("model", "encoder", "members", "budget", "random_state", *OF_THE_SEARCH)
 """Settings that take effect when a model is fitted; the others do when people are asked about."""
-LARGEST_SEED = 2**32 - 1
 
 
 class FittedAudit(BaseEstimator):
@@ -141,7 +143,7 @@ class FittedAudit(BaseEstimator):
             progress.phase("a look at the table")
             self.concerns_ = noted(check_table(X, y), progress)
             model = default_model(len(X)) if self.model is None else self.model
-            self.learner_: Learner = as_learner(model, self.encoder)
+            self.learner_: Learner = as_learner(model, self.encoder, self.random_state)
             self.table_, kept = training_table(self.learner_, X, y, validation, as_weights(X, sample_weight))
             self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
             self.classes_ = self.table_.classes
@@ -160,6 +162,9 @@ class FittedAudit(BaseEstimator):
             self.data_hash_ = data_hash(self.table_)
             self.budget_ = budget_in_labels(self.budget, self.table_.n)
             self._train(progress)
+            note = seed_note(model, self.random_state) if self.seeded_ else None
+            if note:
+                progress.note(note)
             self._draw_line(sides)
         if not np.isfinite(self.training_logits_).all():
             raise LearnerError(
@@ -186,8 +191,9 @@ class FittedAudit(BaseEstimator):
         training rows and of the rows X."""
         parts = [self.table_.X, *([self.table_.validation[0]] if self.table_.validation else [])]
         rows = pd.concat([*parts, *([] if X is None else [as_table(X)])])
-        if self.model_.encoder is not None:
-            return [*self.sensitive_.remarks, *self.model_.encoder.remarks(rows)]
+        encoded = self.model_.capability(Encoded)
+        if encoded is not None:
+            return [*self.sensitive_.remarks, *encoded.encoder.remarks(rows)]
         holes = rows.columns[rows.isna().any()]
         said = [f"{self.learner_.name} gets the missing values of {listed(holes)} as they are."]
         return [*self.sensitive_.remarks, *said[: len(holes)]]
@@ -214,7 +220,7 @@ class FittedAudit(BaseEstimator):
             ensemble = Ensemble(self.learner_, self.members_)
             progress.phase("the other members", self.members_ - 1)
             started = time.perf_counter()
-            trains = definition_of(self.engine, self.n_jobs)
+            trains = own_fit_engine(self.engine, self.n_jobs)
             self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, trains, progress.advance)
             each = (time.perf_counter() - started) / (self.members_ - 1)
             self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one may load what is needed
@@ -235,7 +241,7 @@ class FittedAudit(BaseEstimator):
     def _draw_line(self, sides: Mask) -> None:
         """What the model says about its training rows and, with more than two labels, the sides that it is about."""
         table = self.table_
-        answers = self.model_.answers(table.X, table.multiclass)
+        answers = table.answers(self.model_, table.X)
         self.training_decisions_ = table.decided(answers)
         if table.multiclass:
             scores = answers.reshape(table.n, -1)
@@ -259,8 +265,8 @@ class FittedAudit(BaseEstimator):
     def _how_many(self, first: Model, seconds: float) -> int:
         """Members of the ensemble, given one of them and what its training took. Where the single model has proofs,
         there is one: they would not hold for a mean."""
-        if self.learner_.single is not self.learner_:
-            members = len(self.learner_.seeds)
+        if isinstance(self.learner_, Ensemble):
+            members = self.learner_.members
             raise SettingError(f"{self.learner_.name}: give the learner itself, and members={members}.")
         if self.members is not None:
             if self.members > 1 and not self.seeded_:
@@ -269,9 +275,9 @@ class FittedAudit(BaseEstimator):
                     "members would be the same model; leave members out."
                 )
             return int(self.members)
-        if not self.seeded_ or first.proof is not None:
+        if not self.seeded_ or provable(first):
             return 1
-        return self.learner_.usual_members(self.table_.n, seconds)
+        return usual_members(self.learner_, self.table_.n, seconds)
 
     def _check_fitted(self, besides: Sequence[str] = ()) -> None:
         """Whether there is a model, and it is the one that the settings name, `besides` those that may change."""
@@ -294,11 +300,11 @@ class FittedAudit(BaseEstimator):
         as_psi(self.psi)
         budget_in_labels(self.budget, 2**62)
         check_engine(self.engine, self.n_jobs)
+        check_random_state(self.random_state)
         for name, least, most in (
             ("members", 1, FRESH_FROM),
             ("fresh_seeds", 0, FRESH_FROM),
             ("shuffles", 0, FRESH_FROM),
-            ("random_state", 0, LARGEST_SEED),
         ):
             value = getattr(self, name)
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)

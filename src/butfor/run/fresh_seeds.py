@@ -37,7 +37,7 @@ def judge(
 ) -> Iterator[tuple[int, FreshSeeds]]:
     """Every find on fresh seeds, person by person as they are done, so that whoever stops keeps what there is."""
     sets = list(dict.fromkeys(find.flips for find in found))
-    step = max(1, 4 * trainer.engine.at_once // len(seeds))
+    step = max(1, 4 * trainer.bound.at_once // len(seeds))
     for first in range(0, len(sets), step):
         some = sets[first : first + step]
         trainings = [Training(flips, seed) for flips in some for seed in seeds]

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.protocols import FlipSet, away
+from butfor.learn.protocols import FlipSet, flip_direction
 from butfor.progress import Progress, announcement
 from butfor.prove import Bracket, prove
 from butfor.rank.mix import leader_words
@@ -112,7 +112,7 @@ class Runner:
 
     def _leave_open(self) -> None:
         """Whoever has no search yet has one that is incomplete."""
-        begun, directions = {search.person for search in self.searches}, away(self.situation.logits)
+        begun, directions = {search.person for search in self.searches}, flip_direction(self.situation.logits)
         left = [int(person) for person in self.eligible if int(person) not in begun]
         self.searches += [PersonSearch(person, float(directions[person])) for person in left]
 
@@ -291,7 +291,7 @@ class Runner:
             trainings = min(trainings, trainer.stopper.stop.retrainings)
         again = strategy.expected_rankings(len(people), audit.budget_) * audit.rank_.rescores
         rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
-        by_definition = 0.0 if trainer.engine.by_definition else finds * trainer.members / trainer.n_jobs
+        by_definition = 0.0 if trainer.bound.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * audit.fit_seconds_
         limit = trainer.stopper.stop.seconds
         seconds = seconds if limit is None else min(seconds, limit)

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import __version__
+from butfor.learn.ensemble import pulls_of, record_gaps
 from butfor.learn.protocols import FlipSet
 from butfor.provenance import given_how, versions
 from butfor.rank.ranking import parameters
@@ -30,7 +31,7 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
     """One per person, in their order; no search means that φ left the person out. `doubt`: about each label."""
     situation, table = runner.situation, runner.situation.table
     searches = {search.person: search for search in runner.searches}
-    pulled, switched = situation.model.pulls(situation.people), changed_by_switch(situation)
+    pulled, switched = pulls_of(situation.model, situation.people), changed_by_switch(situation)
 
     @cache
     def flip(position: int) -> Flip:
@@ -157,7 +158,7 @@ def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
     measured = [seed for trainer in trainers for seed in trainer.measuring_seeds]
     ranges = {"measured": [min(measured), max(measured)]} if measured else {}
     return {
-        "engine": first.trainer.engine.name,
+        "engine": first.trainer.bound.name,
         "retrainings": sum(trainer.trained for trainer in trainers),
         "recalled": sum(trainer.recalled for trainer in trainers),
         "confirmations": sum(trainer.confirmations for trainer in trainers),
@@ -186,7 +187,7 @@ def _seed_ranges(audit: FittedAudit) -> dict[str, list[int]] | None:
 
 
 def _not_rebuildable(audit: FittedAudit) -> list[str]:
-    lost = audit.learner_.gaps()
+    lost = record_gaps(audit.learner_)
     if audit.origin_["table"] is None:
         lost.append(f"data: {given_how(audit.origin_)}")
     if audit.table_.weight is not None:

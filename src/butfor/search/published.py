@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import FlipSet, away
+from butfor.learn.protocols import FlipSet, flip_direction
 from butfor.rules import Allowed
 from butfor.search.loop import Attempts
 from butfor.search.state import Listed, PersonSearch, Ranked, flip_set
@@ -117,7 +117,7 @@ class Recorded(Strategy):
         self.sets = sets
 
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
-        directions = away(task.situation.logits)
+        directions = flip_direction(task.situation.logits)
         searches = [
             Attempts(int(person), float(directions[person]), plan=Listed(self.sets.get(int(person), ())), settled=True)
             for person in people

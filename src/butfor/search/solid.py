@@ -218,7 +218,7 @@ class PrefixSearch:
         self._bisect([search for search in near if search.best])
         if self.task.rank.rescores and self.strategy.ranks_again(self.task.budget):
             self._rank_again(near)
-        if self.strategy.measures(self.task.budget, self.trainer.engine.width, self.trainer.table.n):
+        if self.strategy.measures(self.task.budget, self.trainer.bound.width, self.trainer.table.n):
             self._measure_effects(near)
         for search in searches:
             search.complete = not self._cut_short

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.protocols import away
+from butfor.learn.capabilities import person_keys
+from butfor.learn.protocols import flip_direction
 from butfor.progress import PEOPLE
 from butfor.rank import Ranking, checked_scores
 from butfor.rules import Allowed
@@ -36,7 +37,7 @@ class Task:
     def ranked(self, people: NDArray[np.int64], psi: Allowed, depth: Callable[[int, int], int]) -> list[Ranked]:
         """The rows ψ allows each person, in the ranking's order, as far down as `depth(flippable, budget)`."""
         situation, rank = self.situation, self.rank
-        keys, directions = situation.model.person_keys(situation.people), away(situation.logits)
+        keys, directions = person_keys(situation.model, situation.people), flip_direction(situation.logits)
         found: list[Ranked] = []
         self.trainer.progress.phase(RANKING, len(people), PEOPLE)
         size = max(1, min(BLOCK, SCORES // situation.table.n))

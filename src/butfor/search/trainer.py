@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.engines import definition_of
-from butfor.learn.ensemble import together
-from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, as_bound
+from butfor.learn.engines import own_fit_engine
+from butfor.learn.ensemble import mean_answers, member_seeds, single_learner
+from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
 from butfor.progress import Progress
 from butfor.search.ledger import Ledger, Page
 from butfor.stopping import Stopper
@@ -46,13 +46,13 @@ class Trainer:
     ) -> None:
         self.engine, self.table, self.people = engine, table, people
         self.progress, self.stopper = progress or Progress(), stopper or Stopper()
-        self.single, self.seeds = learner.single, learner.seeds
+        self.single, self.seeds = single_learner(learner), member_seeds(learner)
         self.members = len(self.seeds)
         """Trainings that one flip set takes."""
-        self._train: Bound = as_bound(engine.bind(self.single, table, people))
-        self._definition = definition_of(engine, n_jobs)
-        self.n_jobs: int = self._definition.n_jobs
-        self._page: Page | None = ledger.page(self.single, table, people, engine) if ledger is not None else None
+        self.bound: Bound = bind(engine, self.single, table, people)
+        self._own_fit = own_fit_engine(engine, n_jobs)
+        self.n_jobs: int = self._own_fit.n_jobs
+        self._page: Page | None = ledger.page(self.single, table, people, self.bound) if ledger is not None else None
         self.trained = self.recalled = self.confirmations = 0
         self.measuring_seeds: list[int] = []
         """First and last of the seeds that only measured something."""
@@ -67,7 +67,7 @@ class Trainer:
     @property
     def width(self) -> int:
         """How many flip sets the engine likes to train side by side."""
-        return max(1, self.engine.width // self.members)
+        return max(1, self.bound.width // self.members)
 
     def room(self, members: int | None = None) -> float:
         """Flip sets that may still be trained."""
@@ -81,10 +81,10 @@ class Trainer:
             # Far longer than the learner's own fit: that was compiling, not training.
             while len(times) < 2 and (sum(times) <= PATIENCE or sum(times) > COMPILED * by_definition):
                 started = time.perf_counter()
-                self._train([Training(())])
+                self.bound([Training(())])
                 times.append(time.perf_counter() - started)
             each = times[-1] if len(times) == 2 else min(times[0], by_definition or times[0])
-            self._seconds_each = each / min(self.engine.at_once, self.n_jobs)
+            self._seconds_each = each / min(self.bound.at_once, self.n_jobs)
         return self._seconds_each
 
     def fit(self, flip_sets: Sequence[FlipSet], members: int | None = None) -> None:
@@ -101,7 +101,7 @@ class Trainer:
             if new:
                 self._members[flips] = np.array([*self._members.get(flips, ()), *new], np.float32)
             if len(self._members[flips]) == self.members:
-                self._together[flips] = together(self._members[flips])
+                self._together[flips] = mean_answers(self._members[flips])
 
     def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
         """What the models trained on the flip sets say, `[sets × people]`; each is trained once."""
@@ -151,7 +151,7 @@ class Trainer:
 
     def measure(self, trainings: Sequence[Training]) -> Floats:
         """The same for trainings that nobody asks for again: they are in no ledger."""
-        answers = self._train(trainings, self._progress)
+        answers = self.bound(trainings, self._progress)
         self.trained += len(trainings)
         used = [training.seed for training in trainings if training.seed is not None] + self.measuring_seeds
         self.measuring_seeds = [min(used), max(used)] if used else []
@@ -160,7 +160,7 @@ class Trainer:
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
         """Train the flip sets by the definition, each once. What an engine trained here by definition stands."""
         for flips in flip_sets:
-            if self.engine.by_definition and flips in self._together and flips not in self._recalled:
+            if self.bound.by_definition and flips in self._together and flips not in self._recalled:
                 self._confirmed[flips] = self._together[flips]
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
@@ -168,7 +168,7 @@ class Trainer:
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
         answers = self._by_definition(trainings, self._progress)
         by_set = answers.reshape(len(missing), self.members, -1)
-        self._confirmed.update((flips, together(answer)) for flips, answer in zip(missing, by_set, strict=True))
+        self._confirmed.update((flips, mean_answers(answer)) for flips, answer in zip(missing, by_set, strict=True))
         self.confirmations += len(trainings)
 
     def expect_confirmations(self, flip_sets: int) -> None:
@@ -185,8 +185,8 @@ class Trainer:
 
     @cached_property
     def _by_definition(self) -> Bound:
-        by_engine = self.engine.by_definition
-        return self._train if by_engine else as_bound(self._definition.bind(self.single, self.table, self.people))
+        by_engine = self.bound.by_definition
+        return self.bound if by_engine else self._own_fit.bind(self.single, self.table, self.people)
 
     def _progress(self, count: int) -> None:
         self.progress.advance(count)
@@ -197,12 +197,12 @@ class Trainer:
         if not trainings:
             return {}, []
         if self._page is None:
-            return dict(zip(trainings, self._train(trainings, self._progress), strict=True)), []
+            return dict(zip(trainings, self.bound(trainings, self._progress), strict=True)), []
         known = self._page.recall(trainings)
         self._progress(len(known))
         recalled = list(known)
         missing = [training for training in dict.fromkeys(trainings) if training not in known]
-        for chunk, answers in self._train.pieces(missing, self._progress, max(PIECE, self.engine.width)):
+        for chunk, answers in self.bound.pieces(missing, self._progress, max(PIECE, self.bound.width)):
             fitted = dict(zip(missing[chunk.start : chunk.stop], answers, strict=True))
             self._page.write(fitted)
             known |= fitted
