@@ -12,7 +12,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import butfor
 from butfor.errors import SettingError
-from butfor.learn.ensemble import Ensemble, fresh_seeds
+from butfor.learn.capabilities import usual_members
+from butfor.learn.ensemble import Ensemble, fresh_seeds, member_seeds, single_learner
 from butfor.learn.learners import learner_of
 from butfor.learn.protocols import Training, flip_direction
 from butfor.mlp.fused import FusedEngine
@@ -86,7 +87,7 @@ def test_every_find_turns_the_mean_of_all_members_by_the_definition(german):
 def test_fresh_seeds_took_no_part(german):
     audit, _, population = german
     own = audit.learner_.own_seed
-    members = {own if seed is None else seed for seed in audit.learner_.seeds}
+    members = {own if seed is None else seed for seed in member_seeds(audit.learner_)}
     fresh = set(fresh_seeds(audit.learner_, FRESH))
     assert not members & fresh
     assert not fresh & set(fresh_seeds(audit.learner_, FRESH, skip=FRESH))
@@ -218,7 +219,7 @@ class Made:
 
     def __init__(self, gains, spread):
         self.progress, self.stopper, self.table = Progress(), Stopper(), SimpleNamespace(n=len(gains))
-        self.engine = SimpleNamespace(width=1)
+        self.bound = SimpleNamespace(width=1)
         self.gains, self.noise = np.asarray(gains, float), spread * np.array([-1.2, -0.4, 0.4, 1.2])
         self.asked, self.confirmed, self.released = [], [], set()
 
@@ -424,8 +425,8 @@ def test_members_are_as_many_as_make_sense():
         data.X_test.select_dtypes("number"), sensitive_features=data.X_test["sex"], cases=range(3)
     )
     assert population.run["seed_ranges"]["members"] == [5, 7]
-    assert MLPLearner(butfor.MLP()).usual_members(forest.table_.n, 100.0) == 16
-    assert forest.learner_.single.usual_members(forest.table_.n, 5.0) == 4
+    assert usual_members(MLPLearner(butfor.MLP()), forest.table_.n, 100.0) == 16
+    assert usual_members(single_learner(forest.learner_), forest.table_.n, 5.0) == 4
 
 
 def test_unseeded_learners_are_solid_by_nature():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import butfor
 from butfor.errors import SettingError
-from butfor.learn.protocols import Engine, Learner
+from butfor.learn.protocols import Bound, Engine, Learner
 from butfor.mlp.direct import train
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile
@@ -254,15 +254,13 @@ def test_before_anything_is_seen_the_ranking_is_all_there_is():
 class Bar(Engine):
     """An engine without training: each row moves each person by a fixed amount."""
 
-    name, width = "bar", 4
+    name = "bar"
 
     def __init__(self, start, effects):
         self.start, self.effects, self.sets = start, effects, []
 
-    by_definition = False
-
     def bind(self, learner, table, people):
-        return self.train
+        return Bound(self.train, self.name, width=4)
 
     def train(self, trainings, advance=None):
         self.sets += [flips for flips, _ in trainings]
@@ -333,8 +331,6 @@ def test_a_search_ends_though_the_reference_rejects_every_claim(pool, monkeypatc
 
 def test_what_was_interrupted_is_not_complete():
     class Interrupted(Bar):
-        width = 64
-
         def train(self, *given):
             raise KeyboardInterrupt
 

@@ -41,7 +41,7 @@ def test_limits_join_and_a_deadline_ends_work_once():
 class Slow(butfor.Engine):
     """An engine that takes its time, between two looks at the clock."""
 
-    name, by_definition, width = "slow", False, 1
+    name = "slow"
 
     def __init__(self, pause):
         self.pause, self.asked = pause, []
