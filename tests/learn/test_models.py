@@ -38,7 +38,8 @@ from butfor.learn.learners import as_learner, learner_of
 from butfor.learn.linear_engine import LinearEngine
 from butfor.learn.named import inputs_of, model_named
 from butfor.learn.protocols import Bound, Table, Training
-from butfor.learn.sklearn import SklearnLearner, with_sign
+from butfor.learn.sklearn import SklearnLearner
+from butfor.learn.sklearn_model import with_sign
 from butfor.progress import Progress
 from butfor.rank import as_ranking
 from butfor.rank.mix import RankingMix

@@ -20,7 +20,7 @@ from butfor.learn.capabilities import engines_of
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.linear import Array
 from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Table, Training
-from butfor.learn.sklearn import SklearnModel
+from butfor.learn.sklearn_model import SklearnModel
 from butfor.learn.steps import linear_in_labels
 from butfor.machine import check_n_jobs
 
