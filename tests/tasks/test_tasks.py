@@ -11,7 +11,7 @@ from butfor import load_dataset
 from butfor.data.table import load_table
 from butfor.result.population import Population
 from butfor.review.rebuild import rows_of
-from butfor.tasks.tasks import matched
+from butfor.review.tasks import matched
 from recorded import audited, changed, key_of, run
 
 
