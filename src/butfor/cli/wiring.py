@@ -100,8 +100,6 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
         progress=progress,
     )
-    if o.alternatives and labels.strategy is None:  # of the strategy that suits the model, known by now
-        return labels.with_search(strategy=type(labels.strategy_)(alternatives=o.alternatives))
     return labels
 
 
@@ -223,7 +221,7 @@ def _labels_by_name(data: Dataset) -> dict[str, str]:
 
 
 def _strategy(o: SimpleNamespace) -> Any:
-    from butfor.search import STRATEGIES, GuidedSearch, SolidSearch
+    from butfor.search import GuidedSearch, SolidSearch
 
     if o.tries is not None and o.strategy not in (None, "guided"):
         raise SettingError(f"--tries goes with --strategy guided; '{o.strategy}' has its own number of attempts.")
@@ -232,12 +230,10 @@ def _strategy(o: SimpleNamespace) -> Any:
     if o.margin is not None and not math.isfinite(o.margin):
         raise SettingError(f"--margin {o.margin} must be a number from 0 up.")
     if o.tries is not None:
-        return GuidedSearch(o.tries, alternatives=o.alternatives)
+        return GuidedSearch(o.tries)
     if o.margin is not None:
-        return SolidSearch(o.margin, alternatives=o.alternatives)
-    if not o.alternatives or o.strategy not in STRATEGIES:
-        return o.strategy
-    return STRATEGIES[o.strategy](alternatives=o.alternatives)
+        return SolidSearch(o.margin)
+    return o.strategy
 
 
 def _budget(data: Dataset, o: SimpleNamespace) -> float:

@@ -154,8 +154,6 @@ def settings_of(audit: Fitted) -> dict[str, Any]:
 def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
     """What became of it."""
     first, trainers = runners[0], [runner.trainer for runner in runners]
-    measured = [seed for trainer in trainers for seed in trainer.measuring_seeds]
-    ranges = {"measured": [min(measured), max(measured)]} if measured else {}
     return {
         "engine": first.trainer.engine.name,
         "retrainings": sum(trainer.trained for trainer in trainers),
@@ -163,8 +161,6 @@ def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
         "confirmations": sum(trainer.confirmations for trainer in trainers),
         "agreement": first.agreement,
         "out_of_time": any(runner.out_of_time for runner in runners),
-        "shuffles": first.shuffles,
-        "seed_ranges": (_seed_ranges(first.audit) or {}) | ranges or None,
     }
 
 
