@@ -84,19 +84,6 @@ def test_the_most_valuable_labels_are_chosen_and_decoys_are_like_them_but_hardly
         assert task["row"] == data.X_train.index[task["position"]]
 
 
-def test_rows_of_alternative_sets_are_no_decoys(german_file, tasks, tmp_path, capsys):
-    decoys = [task["position"] for task in key_of(tasks) if task["decoy"]]
-
-    def use_them(record: dict) -> None:
-        found = next(person for person in record["people"] if "flip_set" in person)
-        found["alternatives"] = [decoys[k : k + 6] for k in range(0, len(decoys), 6)]  # the budget is 6
-
-    other = changed(german_file, tmp_path / "other.json", use_them)
-    assert run(capsys, "review", other, "--out", tmp_path / "again", "--labels", 10, "--random-state", 3)[0] == 0
-    again = json.loads((tmp_path / "again.key.json").read_text())["tasks"]
-    assert not {task["position"] for task in again if task["decoy"]} & set(decoys)
-
-
 def test_a_seed_gives_the_same_tasks_and_another_others(german_file, tmp_path, capsys):
     texts = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):

@@ -111,9 +111,9 @@ def print_population(population: Population) -> None:
     """Many people: the answer, a table of the groups, and what to do next."""
     import pandas as pd
 
-    from butfor.report.groups import groups_of, ridge_sentence
+    from butfor.report.groups import groups_of
 
-    performance, comparison = population.performance, population.comparison
+    performance = population.performance
     answer = [population.standards_answer] if population.standards else []
     answer += [one.sentence for one in population.one_standard]
     answer += [population.closed_gap.sentence] if population.closed_gap else []
@@ -124,11 +124,8 @@ def print_population(population: Population) -> None:
         say(performance.sentence)
     groups = groups_of(population)
     print_table(pd.DataFrame(groups["rows"], columns=groups["heads"]))
-    for line in (comparison.sentence if comparison else population.uncompared, *population.warnings):
-        if line:
-            say(line)
-    if population.run.get("ridge"):
-        say(ridge_sentence(population.run["ridge"]))
+    for warning in population.warnings:
+        say(warning)
     top = population.labels[:REVIEW_FIRST]
     if top:
         first = ", ".join(f"{label.row} (doubt {label.doubt:.2f})" for label in top)

@@ -1,6 +1,6 @@
 """From the people asked about to what is known of each, before it is put into words.
 
-    proofs ──▸ trial ──▸ search ──▸ other sets ──▸ fresh seeds ──▸ shuffles ──▸ side effects
+    proofs ──▸ trial ──▸ search ──▸ fresh seeds ──▸ side effects
 
 Ctrl-C or a limit ends it at any point; what was known by then is kept, and what was not is said to be unknown.
 """
@@ -16,16 +16,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.protocols import FlipSet, away
+from butfor.learn.protocols import away
 from butfor.progress import Progress, announcement
 from butfor.prove import Bracket, prove
 from butfor.rank.mix import leader_words
-from butfor.result.groups import Shuffles
-from butfor.rules import Allowed, flippable
+from butfor.rules import Allowed
 from butfor.run.fitted import FittedAudit
 from butfor.run.fresh_seeds import Found, base_logits, collaterals, decides_otherwise, judge
 from butfor.search.loop import Attempts
-from butfor.search.solid import SolidSearch
 from butfor.search.state import Listed, PersonSearch
 from butfor.search.strategy import FOUND, Strategy
 from butfor.search.task import BLOCK, Task
@@ -57,7 +55,6 @@ class Runner:
     searches: list[PersonSearch] = field(default_factory=list)
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What else is known of a person, by the names that verdicts have for it."""
-    shuffles: Shuffles | None = None
     interrupted: bool = False
     out_of_time: bool = False
 
@@ -73,7 +70,6 @@ class Runner:
         steps = {
             "the search": self.search,
             "the fresh seeds": self.judge,
-            "the shuffles": self.shuffle,
             "side effects on others": lambda: self.look_around(X, labels),
         }
         done: list[str] = []
@@ -86,7 +82,7 @@ class Runner:
         except KeyboardInterrupt as stop:
             self._stopped(stop)
         self._leave_open()
-        wanted = {"the shuffles": self.audit.shuffles, "side effects on others": self._has_others(X)}
+        wanted = {"side effects on others": self._has_others(X)}
         left = [name for name, wish in wanted.items() if wish and name not in done]
         if left:
             self.progress.note(f"Left out because the audit was stopped: {'; '.join(left)}.")
@@ -138,8 +134,6 @@ class Runner:
             self._stopped(stop)
             self._leave_open()
         self.interrupted |= self.task.interrupted
-        if not self.interrupted:
-            self._look_for_alternatives()
         if seconds is not None:
             if stopper.passed:
                 self.interrupted, self.out_of_time = False, True
@@ -185,27 +179,6 @@ class Runner:
                 "decisions furthest in a trial."
             )
 
-    def _look_for_alternatives(self) -> None:
-        """Per person found, further flip sets without any row that was used before."""
-        strategy = self.strategy
-        sets: dict[int, list[FlipSet]] = {search.person: [search.found] for search in self.searches if search.found}
-        left, people = self.psi, list(sets)
-        try:
-            for _ in range(strategy.alternatives):
-                left = left.without({person: sets[person][-1] for person in people})
-                again = strategy.search(self.task, np.array(people, dtype=np.int64), left)
-                for search in again:
-                    if search.found:
-                        sets[search.person].append(search.found)
-                if self.task.interrupted:
-                    raise TimeIsUp if self.trainer.stopper.passed else KeyboardInterrupt
-                people = [search.person for search in again if search.found]
-        except KeyboardInterrupt as stop:
-            self._stopped(stop)
-            self.progress.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
-        for person, found in sets.items():
-            self.note(person, alternatives=tuple(found[1:]))
-
     # --- what a find is worth -----------------------------------------------------------------------
 
     def judge(self) -> None:
@@ -246,30 +219,6 @@ class Runner:
     def _has_others(self, X: pd.DataFrame) -> bool:
         return bool(self.audit.fresh_seeds and self.found and len(X) > 1)
 
-    # --- would it be so with other groups? ----------------------------------------------------------
-
-    def shuffle(self) -> None:
-        """The gap between groups as it is, and with the protected attribute shuffled among training rows and among
-        people: the model and φ stay, ψ goes by the shuffled groups. What is counted is who is turned by the first set
-        of the whole budget, in every run alike."""
-        people, runs = self.eligible, self.audit.shuffles
-        if not runs or len(people) < 2 or len(set(self.situation.groups[people])) < 2:
-            return
-        gaps: list[float] = []
-        rng = np.random.default_rng([self.audit.random_state, 1])
-        try:
-            for run in range(runs + 1):
-                situation = self.situation if run == 0 else self.situation.shuffled(rng)
-                self.progress.phase("shuffles")
-                turned = SolidSearch().turned_at_first(self.task, people, flippable(self.audit.psi_, situation))
-                gaps.append(_gap(situation.groups[people], np.array([int(p) in turned for p in people])))
-        except KeyboardInterrupt as stop:
-            self._stopped(stop)
-            if len(gaps) > 1:
-                self.progress.note(f"Stopped after {len(gaps) - 1} of {runs} shuffles: these count.")
-        if len(gaps) > 1:
-            self.shuffles = Shuffles(gaps[0], tuple(gaps[1:]))
-
     # --- what it will cost --------------------------------------------------------------------------
 
     def _announce(self, people: NDArray[np.int64]) -> None:
@@ -284,8 +233,7 @@ class Runner:
         sizes = [int(size) for size in self.psi.of_people(people).counts]
         finds = FOUND * len(people) + len(self.eligible) - len(people)
         searched = strategy.expected_sets(sizes, audit.budget_, trainer.members) if sizes else 0
-        shuffled = audit.shuffles * SolidSearch().expected_sets(sizes, audit.budget_, trainer.members)
-        sets = audit.rank_.trial(len(people)) + searched + shuffled + finds
+        sets = audit.rank_.trial(len(people)) + searched + finds
         trainings = sets * trainer.members + len(audit.seeds_) * (1 + finds)
         if trainer.stopper.stop.retrainings is not None:
             trainings = min(trainings, trainer.stopper.stop.retrainings)
@@ -299,9 +247,3 @@ class Runner:
 
     def _seconds_each(self) -> float:
         return self.trainer.seconds_each(self.audit.fit_seconds_)
-
-
-def _gap(groups: NDArray[np.object_], turned: NDArray[np.bool_]) -> float:
-    """The largest difference between two groups' shares."""
-    shares = [float(turned[groups == group].mean()) for group in set(groups)]
-    return max(shares) - min(shares)

@@ -145,7 +145,6 @@ def settings_of(audit: FittedAudit) -> dict[str, Any]:
         "members": audit.members_,
         "fresh_seeds": audit.fresh_seeds,
         "seed_ranges": _seed_ranges(audit),
-        "n_shuffles": audit.shuffles,
         "random_state": audit.random_state,
         "not_rebuildable": _not_rebuildable(audit),
     }
@@ -163,7 +162,6 @@ def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
         "confirmations": sum(trainer.confirmations for trainer in trainers),
         "agreement": first.agreement,
         "out_of_time": any(runner.out_of_time for runner in runners),
-        "shuffles": first.shuffles,
         "seed_ranges": (_seed_ranges(first.audit) or {}) | ranges or None,
     }
 
