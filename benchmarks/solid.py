@@ -126,7 +126,7 @@ class Scene:
         further = self._further(audit, population)
         return {
             "dataset": self.data.name,
-            "budget": audit.budget_,
+            "budget": audit.fitted_.budget,
             "members": members,
             "search": search,
             "people": len(population),

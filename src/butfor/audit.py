@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
 from butfor.data.sensitive import Cuts
 from butfor.errors import SettingError, listed
+from butfor.learn.protocols import Learner, Model, Table
 from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket
@@ -70,9 +71,14 @@ class LabelAudit(BaseEstimator):
         interruption.
     random_state : seed of whatever the search draws. The model has a seed of its own.
 
-    After `fit`, `fitted_` holds the table, the model and everything else that questions start from, and `classes_` the
-    labels.
+    After `fit`, `model_` is the audited model, `learner_` what trained it, `table_` what it was trained on, and
+    `classes_` the labels; `fitted_` holds these and everything else that questions start from.
     """
+
+    fitted_: Fitted
+    _standards: Standards | None
+    _values: Values | None
+    _review: Review | None
 
     def __init__(
         self,
@@ -152,7 +158,23 @@ class LabelAudit(BaseEstimator):
 
     @property
     def classes_(self) -> NDArray[Any]:
+        """The labels, in sorted order."""
         return self._require_fit().classes
+
+    @property
+    def model_(self) -> Model:
+        """The audited model: f."""
+        return self._require_fit().model
+
+    @property
+    def learner_(self) -> Learner:
+        """What trained it."""
+        return self._require_fit().learner
+
+    @property
+    def table_(self) -> Table:
+        """What it was trained on."""
+        return self._require_fit().table
 
     # --- people -------------------------------------------------------------------------------------
 
@@ -308,9 +330,7 @@ class LabelAudit(BaseEstimator):
     def _reset(self, fitted: Fitted) -> Self:
         """Nothing is known yet but what was fitted."""
         self.fitted_ = fitted
-        self._standards: Standards | None = None
-        self._values: Values | None = None
-        self._review: Review | None = None
+        self._standards = self._values = self._review = None
         return self
 
     def _known_standards(self) -> Standards:

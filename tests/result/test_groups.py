@@ -1,58 +1,13 @@
-"""Comparing groups: Fisher's test, and the attribute shuffled."""
+"""Groups: their names, direct dependence, and what is proven about them."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from msgspec import convert
-from scipy.stats import fisher_exact
 
 import butfor
 from butfor.data.sensitive import Sensitive
-from butfor.result.groups import Shuffles, compare
-from butfor.result.record import stored
-
-
-def people(shares, n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    groups = np.repeat(list(shares), n)
-    turned = rng.random(len(groups)) < np.repeat(list(shares.values()), n)
-    return groups, turned
-
-
-def test_the_two_furthest_apart_are_compared_by_fishers_test():
-    groups, turned = people({"a": 0.1, "b": 0.7, "c": 0.4})
-    found = compare(groups, turned)
-    assert (found.most, found.least, found.pairs) == ("b", "a", 3)
-    counts = [[int(turned[groups == g].sum()), int((~turned[groups == g]).sum())] for g in ("b", "a")]
-    assert found.p_value == pytest.approx(min(1.0, 3 * fisher_exact(counts)[1]))
-    assert found.difference == pytest.approx(turned[groups == "b"].mean() - turned[groups == "a"].mean())
-    assert "only shuffling it can tell (--shuffles 19)" in found.sentence
-
-
-def test_chance_is_called_chance():
-    groups, turned = people({"a": 0.3, "b": 0.3})
-    assert "may be chance" in compare(groups, turned).sentence
-    assert compare(["a"] * 5, turned[:5]) is None
-
-
-def test_shuffles_decide_what_is_claimed():
-    groups, turned = people({"a": 0.1, "b": 0.7})
-    as_usual = compare(groups, turned, Shuffles(0.2, tuple([0.25] * 19)))
-    assert as_usual.shuffles.p_value == 1.0
-    assert "So groups differ as groups of these sizes do anyway." in as_usual.sentence
-    more = compare(groups, turned, Shuffles(0.6, tuple([0.1] * 19)))
-    assert more.shuffles.p_value == pytest.approx(0.05)
-    assert "So groups differ more than groups of these sizes do anyway." in more.sentence
-    four = np.array(["a", "a", "b", "b"], dtype=object), np.array([True, False, False, False])
-    few = compare(*four, Shuffles(0.6, tuple([0.1] * 19)))
-    assert (
-        "may be chance. By who is turned by the first set of the whole budget, groups are up to 60.0 points"
-        in few.sentence
-    )
-    assert convert(json.loads(json.dumps(stored(more.shuffles))), Shuffles) == more.shuffles
 
 
 def test_groups_that_would_share_a_name_are_refused():

@@ -57,9 +57,7 @@ def after_review(
     again = with_labels(fitted, list(labels), list(labels.values()), CORRECTED, progress)
     again = replace(again, answered=fitted.answered | outcome.positions)
     standards = _standards(again)
-    values = review_values(
-        again, standards or again.compare(draws=0), trial.everyone.people, trial.everyone.groups
-    )
+    values = review_values(again, standards or again.compare(draws=0), trial.everyone.people, trial.everyone.groups)
     now = [fitted.label_names[again.table.codes[at]] for at in again.corrected]
     reviewed = Reviewed(
         favourable=fitted.sides[trial.favourable],

@@ -24,9 +24,9 @@ from butfor.result.labels import TO_REVIEW
 from butfor.result.population import Population
 from butfor.result.record import brief
 from butfor.result.verdict import Verdict
-from butfor.standard.compare import attributes_of, compare
 from butfor.review.tasks import Review, ReviewRows, make_review
 from butfor.run.fitted import Fitted, Settings, fit
+from butfor.standard.compare import attributes_of, compare
 
 FIGURES = ("sha256", "training_rows", "set_aside", "validated", "weighted")
 """What a record says of its data beyond where it came from."""

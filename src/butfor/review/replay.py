@@ -16,10 +16,10 @@ from butfor.learn.protocols import FlipSet, Table
 from butfor.result.record import brief, plain, signed, stored
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.review.rebuild import as_recorded, fitted_again, loaded, recorded_person, without_groups
-from butfor.search import as_strategy
 from butfor.run.explain import brackets, explain_all, flippable_labels
 from butfor.run.fitted import Fitted, with_settings
 from butfor.run.verdicts import settings_of
+from butfor.search import as_strategy
 from butfor.search.published import Recorded
 from butfor.standard.groups import Standards
 
@@ -145,18 +145,11 @@ class _Again:
         with as_recorded("run.learner cannot be asked again"):
             finds = {k: v.positions for k, v in enumerate(verdicts) if v.found}
             now = self._ask(people, groups, finds | self._overlooked(verdicts, people, groups))
-            others = []
-            for place in range(max(len(v.alternatives) for v in verdicts)):
-                sets = {k: v.alternatives[place] for k, v in enumerate(verdicts) if place < len(v.alternatives)}
-                others.append(self._ask(people, groups, sets))
             allowed = flippable_labels(self.audit, people, sensitive_features=groups)
         for k, (recorded, again) in enumerate(zip(verdicts, now, strict=True)):
             differs = [*self.differs, *self._differences(recorded, again)]
             if "flippable" not in self.unknown:
                 differs += _forbidden(recorded, allowed[k])
-            for place, found in enumerate(others):
-                if place < len(recorded.alternatives) and not found[k].found:
-                    differs.append(f"alternatives[{place}] does not turn the decision")
             yield _outcome(recorded, again, tuple(dict.fromkeys(differs)))
 
     def _ask(self, people: pd.DataFrame, groups: Any, sets: Mapping[int, FlipSet]) -> list[Verdict]:
@@ -165,9 +158,7 @@ class _Again:
         asked = with_settings(self.audit, replace(self.audit.settings, strategy=recorded))
         towards = self.run.get("towards")
         return list(
-            explain_all(
-                asked, people, sensitive_features=groups, towards=towards, standards=self.standards
-            ).population
+            explain_all(asked, people, sensitive_features=groups, towards=towards, standards=self.standards).population
         )
 
     def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:
@@ -239,10 +230,9 @@ class _Again:
 
 def _forbidden(recorded: Verdict, allowed: NDArray[np.bool_]) -> Iterator[str]:
     """Rows of the recorded flip sets whose labels may not be flipped for this person."""
-    for positions in (recorded.positions, *recorded.alternatives):
-        for position in positions:
-            if not allowed[position]:
-                yield f"row at position {position} is flipped, which the rule ψ does not allow to flip"
+    for position in recorded.positions:
+        if not allowed[position]:
+            yield f"row at position {position} is flipped, which the rule ψ does not allow to flip"
 
 
 def _searched(recorded: Verdict, now: Verdict) -> Iterator[str]:

@@ -213,7 +213,7 @@ def _unsuspected(rows: ReviewRows, chosen: Mapping[int, Any], population: Popula
     """Rows that may be decoys: not chosen, not reviewed before, in no flip set of anybody, and doubted less than half
     of the rows of their label and group are."""
     finds = population.found if population is not None else []
-    touched = {at for v in finds for flips in (v.positions, *v.alternatives) for at in flips}
+    touched = {at for v in finds for at in v.positions}
     touched |= {*chosen, *rows.answered}
     doubts = pd.Series(rows.doubt)
     usual = doubts.groupby([rows.labels, rows.groups.astype(str)]).transform("median")

@@ -121,9 +121,7 @@ class Fitted:
         """Per training row, the probability of the other label by the standard of the other groups."""
         return self.compare(draws=0).doubt
 
-    def compare(
-        self, draws: int = DRAWS, seconds: float | None = None, progress: Progress | None = None
-    ) -> Standards:
+    def compare(self, draws: int = DRAWS, seconds: float | None = None, progress: Progress | None = None) -> Standards:
         """The training rows, group by group beside the others' standard. Doubt about one of two labels is the same
         whichever is the adverse one; where none is named, the first counts as such."""
         if draws or self.table.multiclass:
@@ -267,9 +265,7 @@ def with_settings(fitted: Fitted, settings: Settings) -> Fitted:
     strategy, ranking = _search(settings, trained, fitted.model)
     same = fitted.settings.phi is settings.phi
     phi = fitted.phi if same or settings.phi is None else as_phi(settings.phi)
-    return replace(
-        fitted, settings=settings, strategy=strategy, ranking=ranking, phi=phi, psi=as_psi(settings.psi)
-    )
+    return replace(fitted, settings=settings, strategy=strategy, ranking=ranking, phi=phi, psi=as_psi(settings.psi))
 
 
 def with_labels(
@@ -353,9 +349,7 @@ def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str
     return names
 
 
-def _sides(
-    names: tuple[str, ...], classes: NDArray[Any], adverse: Any
-) -> tuple[Mask, tuple[str, str], int | None]:
+def _sides(names: tuple[str, ...], classes: NDArray[Any], adverse: Any) -> tuple[Mask, tuple[str, str], int | None]:
     """Which labels count as 1 (the second of two; of more those that are not adverse or, where none is named, all but
     the first), what the two sides are called, and which is the adverse one."""
     given = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]

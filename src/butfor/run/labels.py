@@ -35,9 +35,9 @@ NEAR = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Of all training labels. `doubt`, `effect` and `value [n]`; `order`: the positions of those that may be reviewed, the most
-    valuable first; `wrong [n]`: how likely each is wrong, if the group's shortfall is spread evenly over its favourable
-    labels, None where no adverse label is named."""
+    """Of all training labels. `doubt`, `effect` and `value [n]`; `order`: the positions of those that may be reviewed,
+    the most valuable first; `wrong [n]`: how likely each is wrong, if the group's shortfall is spread evenly over its
+    favourable labels, None where no adverse label is named."""
 
     doubt: Scores
     effect: Scores

@@ -46,9 +46,7 @@ class FlipTrial:
     _fresh: dict[FlipSet, Floats] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, fitted: Fitted, everyone: Situation, truth: NDArray[np.int64] | None, trainer: Trainer
-    ) -> FlipTrial:
+    def of(cls, fitted: Fitted, everyone: Situation, truth: NDArray[np.int64] | None, trainer: Trainer) -> FlipTrial:
         favourable = 1 if fitted.adverse is None else 1 - fitted.adverse
         return cls(everyone, truth, trainer, fitted.seeds, fitted.seeded, favourable)
 

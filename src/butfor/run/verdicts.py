@@ -145,7 +145,6 @@ def settings_of(audit: Fitted) -> dict[str, Any]:
         "members": audit.members,
         "fresh_seeds": audit.settings.fresh_seeds,
         "seed_ranges": _seed_ranges(audit),
-        "n_shuffles": audit.settings.shuffles,
         "random_state": audit.settings.random_state,
         "not_rebuildable": _not_rebuildable(audit),
     }
@@ -190,7 +189,10 @@ def _not_rebuildable(audit: Fitted) -> list[str]:
     for name, rule in (("phi", audit.phi), ("psi", audit.psi)):
         if not rule.rebuildable:
             lost.append(f"{name}: {rule.text}, which is a function or a mask")
-    for name, thing, own in (("rank", audit.ranking, not audit.ranking.rebuildable), ("strategy", audit.strategy, False)):
+    for name, thing, own in (
+        ("rank", audit.ranking, not audit.ranking.rebuildable),
+        ("strategy", audit.strategy, False),
+    ):
         if own or type(thing).__module__.split(".")[0] != "butfor":
             lost.append(f"{name}: {thing.name}, which is the user's own code")
     return lost
