@@ -438,12 +438,3 @@ def test_ctrl_c_that_lands_in_a_destructor_is_not_lost(capsys, monkeypatch):
     code, _, err = run(capsys, "audit", "german", "--quiet")
     assert (code, err.strip()) == (130, "Stopped.")
     assert time.monotonic() - started < 4
-
-
-def test_alternatives_belong_to_the_strategy_that_suits_the_model(capsys, loans):
-    asked = ("--label", "granted", "--sensitive", "protected group?", "--model", "logistic", "--budget", 6)
-    code, out, _ = run(capsys, "audit", loans, *asked, "--cases", "0:20", "--alternatives", 1, "--quiet", "--json")
-    assert code == 0
-    record = json.loads(out)
-    assert record["run"]["strategy"] == "guided"
-    assert any(person.get("alternatives") for person in record["people"])

@@ -104,10 +104,6 @@ def audit(table: str, **options: Any) -> int:
     click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
     settings = wiring.settings_again(table, o, labels)
     more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
-    if o.compare_ridge and not population.interrupted:
-        theirs = None if groups is None else groups.iloc[people]
-        X, y = data.X_test.iloc[people], data.y_test.iloc[people]
-        more["ridge"] = labels.compare_with_ridge(X, y, sensitive_features=theirs)
     population = population.with_run(**more)
     if population.interrupted:
         progress.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")

@@ -227,7 +227,10 @@ QUESTION = together(
             "who get it are asked about.",
         ),
         option("--towards", help="The decision that is asked for. Default: any other than the present one."),
-        option("--phi", default="stable_under_switch", show_default=True, help="Who may be asked about: {phi}."),
+        option(
+            "--phi",
+            help="Who may be audited: {phi}. Default: stable_under_switch and, with --adverse, who gets that decision.",
+        ),
         option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}."),
         option("--strategy", help="How to search: {strategies}. Default: solid for an ensemble, guided for one model."),
         option(
@@ -251,7 +254,6 @@ QUESTION = together(
     setting("--rank"),
     setting("--margin", type=float),
     setting("--tries", type=int),
-    setting("--alternatives", type=int, default=0),
     setting("--max-retrainings", type=int),
     setting("--compare-ridge", is_flag=True),
 )

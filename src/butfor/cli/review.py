@@ -103,7 +103,7 @@ def _hand_out(
 ) -> None:
     from butfor.result.labels import TO_REVIEW
     from butfor.review.rebuild import review_of
-    from butfor.tasks.tasks import write_review
+    from butfor.review.tasks import write_review
 
     most = min(TO_REVIEW, len(audit.labels)) if labels is None else labels
     made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
@@ -123,9 +123,9 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
     from butfor.progress import ConsoleProgress
     from butfor.result.labels import disagreement
     from butfor.result.record import checksum
+    from butfor.review.answers import read_answers
     from butfor.review.close import close_review, write_after
-    from butfor.tasks.answers import read_answers
-    from butfor.tasks.tasks import key_for, read_key
+    from butfor.review.tasks import key_for, read_key
 
     tasks = read_key(key or key_for(answers), checksum(audit.to_dict()))
     outcome = read_answers(answers, tasks, [str(name) for name in audit.run["label_names"]])
@@ -149,7 +149,6 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
 @command()
 @argument("file", type=FILE)
 @option("--max-solid", help="People with a solid find at the most, of all eligible: 5%.")
-@option("--max-gap", help="Difference between groups' shares of these at the most: 10pp.")
 @option("--max-close-calls", help="Close calls at the most, of all eligible people: 30%.")
 @option("--max-switch", help="Decisions at the most that a switch of the protected attribute changes: 1%.")
 @option("--markdown", type=FILE, help="Also write a table for a pull request.")
@@ -158,7 +157,7 @@ def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | N
     """Hold an audit to limits: exit code 0 where all are kept, 1 where one is not.
 
     \b
-    butfor gate report/audit.json --max-solid 5% --max-gap 10pp --max-switch 1%
+    butfor gate report/audit.json --max-solid 5% --max-switch 1%
 
     FILE is the JSON of 'butfor audit'. A limit that cannot be measured, as without fresh seeds, is not kept.
     """
@@ -169,9 +168,7 @@ def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | N
     texts = {name: text for name, text in given.items() if text is not None}
     shares = {name: limits.share_in(text, f"--{name.replace('_', '-')}") for name, text in texts.items()}
     if not shares:
-        raise SettingError(
-            "Give at least one limit: --max-solid 5%, --max-gap 10pp, --max-close-calls 30% or --max-switch 1%."
-        )
+        raise SettingError("Give at least one limit: --max-solid 5%, --max-close-calls 30% or --max-switch 1%.")
     checks = limits.check(Population.from_json(file), **shares)
     for check in checks:
         say(check.line)
