@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.check import check_cells
-from butfor.encode import refuse_twice, same_columns
+from butfor.encode import refuse_duplicates, same_columns
 from butfor.errors import LearnerError, SettingError, TableError, brief, listed
 from butfor.learn.protocols import Learner, Table
 
@@ -23,7 +23,7 @@ def as_table(X: Any) -> pd.DataFrame:
             "An audit needs a table that names its columns (a DataFrame of pandas or polars, a pyarrow Table); "
             f"got {brief(X)}."
         )
-    refuse_twice(frame.columns)
+    refuse_duplicates(frame.columns)
     alike = frame.columns[pd.Index(frame.columns.map(str)).duplicated(keep=False)]
     if len(alike):
         raise TableError(f"Columns {', '.join(map(repr, alike))} have the same name as text; rename one.")
