@@ -86,16 +86,6 @@ def write_files(
     return ["audit.json", "people.csv", "keystones.csv", *valued, "report.html", SETTINGS]
 
 
-def write_pdf(page: Path) -> list[str]:
-    """The page as a PDF file, where a browser is found that prints it."""
-    from butfor.report.page import write_pdf as printed
-
-    pdf = printed(page)
-    if pdf is None:
-        say("No Chromium was found, so report.pdf is not written: print report.html from a browser.", err=True)
-    return [pdf.name] if pdf else []
-
-
 def print_verdict(verdict: Verdict) -> None:
     """One person: the sentences, and the person beside the flipped rows."""
     others = verdict.collateral.sentence if verdict.collateral else ""
@@ -111,7 +101,7 @@ def print_population(population: Population) -> None:
     """Many people: the answer, a table of the groups, and what to do next."""
     import pandas as pd
 
-    from butfor.report.groups import groups_of, ridge_sentence
+    from butfor.report.groups import groups_of
 
     performance, comparison = population.performance, population.comparison
     answer = [population.standards_answer] if population.standards else []
@@ -127,8 +117,6 @@ def print_population(population: Population) -> None:
     for line in (comparison.sentence if comparison else population.uncompared, *population.warnings):
         if line:
             say(line)
-    if population.run.get("ridge"):
-        say(ridge_sentence(population.run["ridge"]))
     top = population.labels[:REVIEW_FIRST]
     if top:
         first = ", ".join(f"{label.row} (doubt {label.doubt:.2f})" for label in top)
