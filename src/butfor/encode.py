@@ -33,9 +33,12 @@ MISSING, OTHER = "missing", "other"
 """The categories that missing values, and rare ones together, become."""
 FAR = 1e15
 """Standard deviations (or what numbers are scaled to): beyond this a network's sums overflow."""
+LARGEST = 1e154
+"""The square of a larger number is infinite."""
 EXACT = 2**53
 """Whole numbers up to here are different as floating-point numbers too."""
 NO_NUMBER = "leave the column out (--drop, or --id where it is an identifier), or make it text"
+RESCALE = "give the column in another unit, or correct it"
 MANY = 100
 """A column of more categories is grouped also where nobody asks for it."""
 MOST_CATEGORIES = 1000
@@ -182,8 +185,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         if unknown:
             said.append(
-                f"Values that no training row has: {_row_counts(unknown)}; they count as '{OTHER}' or as missing, and "
-                "as no value at all where no training row is either."
+                f"Values that no training row has: {_row_counts(unknown)}. They count as '{OTHER}' or as missing where "
+                "training rows are, otherwise as an unknown value."
             )
         for column, block in coded.items():
             if block.rare:
@@ -232,8 +235,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         shift, scale = self._scaling(np.where(absent, fill, numbers))
         if not (np.isfinite(scale) and scale > 0):
             worst = np.nan_to_num(np.abs(numbers)) == np.nanmax(np.abs(numbers))
-            what = "holds {value}, and the squares of such numbers are too large or too small to be computed"
-            _refuse(values, worst, what, "give the column in another unit, or correct it")
+            _refuse(values, worst, "holds {value}, and numbers like it are too large or too small to compute with", RESCALE)
         _refuse_merged(values, numbers, (numbers - shift) / scale)
         if absent.any():
             return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
@@ -317,8 +319,8 @@ def refuse_missing(frame: pd.DataFrame, remedy: str = "fill it in or drop the ro
 
 
 def numbers_in(values: pd.Series) -> NDArray[np.float64]:
-    """The column as numbers, not a number where it is missing one; refused where no model can be given them: infinite
-    ones, and whole ones that would become the same."""
+    """The column as numbers, NaN where one is missing. Refused are numbers that no model can take: infinite ones, those
+    whose squares are, and whole ones that would become the same."""
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
         numbers = values.to_numpy(np.float64)
     else:
@@ -330,6 +332,7 @@ def numbers_in(values: pd.Series) -> NDArray[np.float64]:
     if whole and large.any() and values.nunique() > len(np.unique(numbers[~np.isnan(numbers)])):
         _refuse(values, large, "holds {value}, and whole numbers past 2^53 become the same number", NO_NUMBER)
     _refuse(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
+    _refuse(values, np.abs(numbers) > LARGEST, "holds {value}, too large to compute with", RESCALE)
     return numbers
 
 

@@ -29,8 +29,8 @@ FILE = click.Path(path_type=Path)
 def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | None) -> int:
     """Retrain every find of an audit and compare.
 
-    FILE is the JSON of 'butfor audit'. Rows, labels, groups, rules, proofs and logits are compared with the table and the model, and the whole file with
-    its checksum. Exit code 1 if anything disagrees."""
+    FILE is the JSON of 'butfor audit'. Rows, labels, groups, rules, proofs and logits are compared with the table and
+    the model, and the whole file with its checksum. Exit code 1 if anything disagrees."""
     from butfor.learn.named import model_named
     from butfor.result.schema import read_record
     from butfor.result.verdict import Verdict
