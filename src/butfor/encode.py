@@ -235,7 +235,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         shift, scale = self._scaling(np.where(absent, fill, numbers))
         if not (np.isfinite(scale) and scale > 0):
             worst = np.nan_to_num(np.abs(numbers)) == np.nanmax(np.abs(numbers))
-            _refuse(values, worst, "holds {value}, and numbers like it are too large or too small to compute with", RESCALE)
+            _refuse(values, worst, "holds {value}: such numbers are too large or too small to compute with", RESCALE)
         _refuse_merged(values, numbers, (numbers - shift) / scale)
         if absent.any():
             return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
