@@ -165,3 +165,14 @@ def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
 def test_names_of_embedded_sets_in_a_file_are_no_paths(capsys, tmp_path):
     (tmp_path / "a.toml").write_text('table = "salary"\nmodel = "logistic"\ncases = "1"\n')
     assert audited(capsys, "--config", str(tmp_path / "a.toml"))["run"]["data"]["table"] == "salary"
+
+
+def test_settings_files_may_hold_empty_lists_and_no_option_twice(tmp_path, capsys):
+    file = tmp_path / "a.toml"
+    given = ["audit", "salary", "--config", str(file), "--members", "1", "--cases", "1", "--json", "--quiet"]
+    file.write_text("fresh-seeds = 0\ndrop = []\n", encoding="utf-8")
+    assert main(given) == 0, capsys.readouterr().err
+    assert json.loads(capsys.readouterr().out)["people"][0]["case"] == 1
+    file.write_text("fresh-seeds = 0\nfresh_seeds = 5\n", encoding="utf-8")
+    assert main(given) == 2
+    assert "the option 'fresh-seeds' occurs twice" in capsys.readouterr().err
