@@ -1,4 +1,4 @@
-"""Models whose answers hold only where one looks closely: sparse inputs, ties between neighbours, torch in a pipeline."""
+"""Models whose answers hold only where one looks closely: sparse inputs, ties of neighbours, torch in a pipeline."""
 
 from __future__ import annotations
 

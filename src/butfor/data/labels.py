@@ -14,8 +14,8 @@ EQUALS = " = "
 
 def label_names(classes: Iterable[Any], column: Any = None) -> tuple[str, ...]:
     """What labels are called: text as it is, any other value after its column, such as "approved = True"."""
-    plain = column is None
-    return tuple(str(one) if plain or isinstance(one, str) else f"{column}{EQUALS}{one}" for one in classes)
+    unnamed = column is None or column == ""
+    return tuple(str(one) if unnamed or isinstance(one, str) else f"{column}{EQUALS}{one}" for one in classes)
 
 
 def label_number(given: Any, names: Sequence[str], classes: Iterable[Any] = (), option: str = "adverse") -> int:
