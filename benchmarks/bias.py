@@ -57,7 +57,7 @@ from butfor.learn.learners import as_learner
 from butfor.learn.named import model_named
 from butfor.learn.protocols import FlipSet, Learner, Table, Training
 from butfor.machine import available_cores, single_threaded
-from butfor.run.labels import Values, effects, review_values
+from butfor.run.labels import Values, combine, effects
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
 
@@ -238,7 +238,7 @@ def values_of(planted: Planted, model: str) -> tuple[Values, Values, Standards]:
     def by(people: pd.DataFrame) -> Values:
         row_groups, groups = (X[data.sensitive].astype(str).to_numpy(object) for X in (data.X_train, people))
         effect = effects(fitted, table, row_groups, planted.inputs(people), groups, adverse)
-        return review_values(standards, table, effect, adverse)
+        return combine(standards, table, effect, adverse)
 
     return by(data.X_test), by(data.X_val), standards
 
@@ -350,11 +350,11 @@ def value_seconds(rows: int, models: Sequence[str]) -> Iterator[Row]:
         audit.fit(X, y, sensitive_features=data.sensitive, adverse=data.adverse, validation=validation)
         groups = data.X_test[data.sensitive].to_numpy(object)
         started = time.perf_counter()
-        audit.doubt_  # noqa: B018  computed now
+        audit.fitted_.doubt  # noqa: B018  computed now
         doubted = time.perf_counter()
-        effects(audit.model_, audit.table_, audit.sensitive_.values, data.X_test, groups, audit.adverse_)
+        effects(audit.model_, audit.table_, audit.fitted_.sensitive.values, data.X_test, groups, audit.fitted_.adverse)
         seconds = {"doubt": doubted - started, "value": time.perf_counter() - doubted}
-        yield {"model": model, "rows": len(X), "people": len(data.X_test), "members": audit.members_} | seconds
+        yield {"model": model, "rows": len(X), "people": len(data.X_test), "members": audit.fitted_.members} | seconds
 
 
 def false_alarm(planted: Planted, models: Sequence[str]) -> list[Row]:
@@ -402,7 +402,7 @@ def signs(planted: Planted, model: str) -> list[Row]:
 def distances(audit: LabelAudit, people: pd.DataFrame, groups: Any) -> Floats:
     """How many labels it takes; one more than the budget where no set was found."""
     verdicts = explain(audit, people, sensitive_features=groups)
-    return np.array([len(v.positions) if v.found else audit.budget_ + 1 for v in verdicts], float)
+    return np.array([len(v.positions) if v.found else audit.fitted_.budget + 1 for v in verdicts], float)
 
 
 def spread(jobs: int, tasks: Sequence[Any]) -> list[Row]:

@@ -21,6 +21,7 @@ from butfor.data import Dataset, load_dataset
 from butfor.encode import TableEncoder
 from butfor.learn.engines import choose_engine
 from butfor.mlp.learner import MLPLearner
+from butfor.run.explain import eligible_cases
 from butfor.search import Algorithm1, GuidedSearch, Strategy
 from butfor.stopping import Stop, max_retrainings
 
@@ -48,7 +49,7 @@ class Contest:
         self.engine = choose_engine(device or engine, MLPLearner(model))
         audit = LabelAudit(model, encoder=encoder, budget=setup.budget, engine=self.engine, members=1, fresh_seeds=0)
         self.base = fit(audit, self.data)
-        self.cases = self.base.eligible_cases(self.data.X_test, people)
+        self.cases = eligible_cases(self.base.fitted_, self.data.X_test, people)
 
     def row(self, rank: str | None, strategy: str | Strategy, note: str = "", stop: Stop | None = None) -> Row:
         """One line of the table."""
@@ -59,8 +60,8 @@ class Contest:
         sizes = {v.case: len(v.positions) for v in population.found}
         return {
             "dataset": self.data.name,
-            "ranking": audit.rank_.name,
-            "strategy": audit.strategy_.name + (f" ({note})" if note else ""),
+            "ranking": audit.fitted_.ranking.name,
+            "strategy": audit.fitted_.strategy.name + (f" ({note})" if note else ""),
             "people": len(self.cases),
             "found": len(population.found),
             "one_shot": population.one_shot,

@@ -13,6 +13,7 @@ from benchmarks.work import explain, fit, network
 from butfor.audit import LabelAudit
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
+from butfor.run.explain import eligible_cases
 from butfor.stopping import max_retrainings
 
 
@@ -49,7 +50,7 @@ def audit_for_memory(name: str, people: int, retrainings: int) -> dict[str, Any]
         fresh_seeds=0,
     )
     fit(audit, data)
-    cases = audit.eligible_cases(data.X_test, people)
+    cases = eligible_cases(audit.fitted_, data.X_test, people)
     started = time.perf_counter()
     population = explain(audit, data.X_test, cases=cases, stop=max_retrainings(retrainings))
     return {

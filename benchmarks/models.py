@@ -20,6 +20,7 @@ from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.data import load_dataset
 from butfor.learn.named import model_named
+from butfor.run.explain import eligible_cases
 from butfor.search import Algorithm1
 
 PREFIX = "influence prefix"
@@ -36,7 +37,7 @@ def compare(datasets: Sequence[str], budget: float, people: int, model: str) -> 
         data = load_dataset(name)
         base = LabelAudit(model_named(model), budget=budget, members=1, fresh_seeds=0)
         base.fit(data.X_train, data.y_train, sensitive_features=data.sensitive)
-        cases = base.eligible_cases(data.X_test, people)
+        cases = eligible_cases(base.fitted_, data.X_test, people)
         sizes: dict[str, dict[int | None, int]] = {}
         for search, settings in SEARCHES.items():
             started = time.perf_counter()
@@ -47,7 +48,7 @@ def compare(datasets: Sequence[str], budget: float, people: int, model: str) -> 
                 "dataset": name,
                 "model": base.learner_.name,
                 "labels": base.table_.n,
-                "budget": base.budget_,
+                "budget": base.fitted_.budget,
                 "search": search,
                 "people": len(cases),
                 "found": len(sizes[search]),

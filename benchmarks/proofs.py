@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -123,7 +124,7 @@ def refute(datasets: Sequence[str], models: Sequence[str], people: int, retraini
             weakest = sorted((k for k, b in enumerate(proven) if b.at_least > 1), key=lambda k: proven[k].at_least)
             cases = sorted(weakest[:people])
             budget = max([proven[k].at_least for k in cases], default=1)
-            audit.budget_ = min(budget, audit.table_.n // 4)
+            audit.fitted_ = replace(audit.fitted_, budget=min(budget, audit.table_.n // 4))
             started = time.perf_counter()
             searched = audit.with_search(None, Unknowing())
             population = explain(searched, data.X_test, cases=cases, stop=max_retrainings(retrainings))
@@ -132,7 +133,7 @@ def refute(datasets: Sequence[str], models: Sequence[str], people: int, retraini
                 "dataset": name,
                 "model": model,
                 "people": len(cases),
-                "budget": audit.budget_,
+                "budget": audit.fitted_.budget,
                 "found": len(sizes),
                 "refuted": sum(size < proven[case].at_least for case, size in sizes.items()),
                 "met": sum(size == proven[case].at_least for case, size in sizes.items()),

@@ -26,6 +26,7 @@ from butfor.progress import Progress
 from butfor.provenance import versions
 from butfor.rank import Ranking
 from butfor.result.record import plain
+from butfor.run.explain import eligible_cases, flippable_labels
 from evaluation.results import PersonResult, RankResult, Result, Run, Setting, Times
 from evaluation.settings import published_setting
 from evaluation.stopwatch import TimedEngine, TimedRanking, machine_in_words
@@ -122,7 +123,7 @@ class Evaluation:
     ) -> None:
         self.data, self.setting, self.seed, self.engine, self.machinery = data, setting, seed, engine, machinery
         self.base = self._fitted()
-        self.cases = self.base.eligible_cases(data.X_test, most=min(PEOPLE, sample or PEOPLE))
+        self.cases = eligible_cases(self.base.fitted_, data.X_test, most=min(PEOPLE, sample or PEOPLE))
 
     def begin(self) -> Run:
         """The run before any ranking: what depends on the network f alone."""
@@ -178,7 +179,7 @@ class Evaluation:
     def n_psi(self) -> tuple[int, int]:
         """The fewest and the most labels that ψ allows to flip for one of the people."""
         X = self.data.X_test.iloc[self.cases]
-        sizes = [int(count) for count in self.base.flippable(X).counts] if len(X) else []
+        sizes = [int(count) for count in flippable_labels(self.base.fitted_, X).counts] if len(X) else []
         return (min(sizes), max(sizes)) if sizes else (0, 0)
 
 

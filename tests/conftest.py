@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 import butfor
-from butfor import follow_up
 from butfor.result.person import Search
+from butfor.run import fitted as fitted_module
 from recorded import audited, run
 
 # The same examples on every run, so that a commit passes or fails; HYPOTHESIS_PROFILE=explore draws new ones.
@@ -69,20 +69,20 @@ def odd_table(rows: int = 2000, seed: int = 0) -> pd.DataFrame:
 def few_shuffles():
     """Audits that know the adverse label compare standards with 20 shuffles, the fewest that can tell a difference, in
     this process; not with 99 in others."""
-    real = follow_up.compare
+    real = fitted_module.compare
 
     def few(*given, shuffles, n_jobs, **named):
         return real(*given, shuffles=min(shuffles, 20), n_jobs=1, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(follow_up, "compare", few)
+        patch.setattr(fitted_module, "compare", few)
         yield real
 
 
 @pytest.fixture
 def all_shuffles(few_shuffles, monkeypatch):
     """Standards are compared as users have them compared."""
-    monkeypatch.setattr(follow_up, "compare", few_shuffles)
+    monkeypatch.setattr(fitted_module, "compare", few_shuffles)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ X_test, y_test = data.X_test.drop(columns=family)[:300], data.y_test[:300]
 
 audit = butfor.LabelAudit(LogisticRegression(solver="newton-cholesky"))
 audit.fit(X, y, sensitive_features="sex", adverse="<=50K")
-print(audit.standard_)
+print(audit.standards())
 
 # %% [markdown]
 # A model of the other group's rows says what labels a group would have got. The last sentence is the one to remember:
@@ -34,7 +34,7 @@ for group in audit.one_standard(X_test, y_test):
 # flipping it does to people of its group who get the adverse decision). The most valuable:
 
 # %%
-audit.review_frame().sort_values("rank").head(5)[["label", "group", "doubt", "value", "wrong", "rank"]].round(3)
+audit.labels().sort_values("rank").head(5)[["label", "group", "doubt", "value", "wrong", "rank"]].round(3)
 
 # %% [markdown]
 # The reviewer gets the 50 most valuable labels among 50 decoys, shuffled, without the recorded label and the sex:

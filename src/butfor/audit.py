@@ -1,44 +1,187 @@
-"""LabelAudit: train the model, find the labels that decisions hinge on, say how far to believe it."""
+"""LabelAudit: settings, `fit`, and one method per question. Each question is a function of what was fitted."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
-from butfor.data.check import check_people
-from butfor.data.sensitive import in_order
-from butfor.errors import SettingError, TableError, listed
-from butfor.follow_up import FollowUp
+from butfor.data.sensitive import Cuts
+from butfor.errors import SettingError, listed
+from butfor.learn.protocols import Learner, Model, Table
 from butfor.machine import single_threaded
 from butfor.progress import Progress
-from butfor.prove import Bracket, prove
-from butfor.result.groups import Performance
+from butfor.prove import Bracket
+from butfor.result.labels import TO_REVIEW, ClosedGap, OneStandard, Reviewed
 from butfor.result.population import Population
-from butfor.result.record import Run
 from butfor.result.verdict import Verdict
-from butfor.rules import Allowed, eligible, flippable
-from butfor.run.compare import beside_ridge
-from butfor.run.fitted import FittedAudit, noted
-from butfor.run.parts import parts_of, run_parts
-from butfor.run.runner import Runner
-from butfor.run.verdicts import figures_of, settings_of, verdicts_of
-from butfor.search.ledger import Ledger
-from butfor.search.published import Recorded
-from butfor.situation import Situation
-from butfor.stopping import Stop, held_back, work_begins
-from butfor.validate import as_person, as_positions
+from butfor.review.answers import Outcome, check_answers
+from butfor.review.close import after_review
+from butfor.review.tasks import Review, review_tasks
+from butfor.run import explain, trial
+from butfor.run.fitted import Fitted, Settings, fit, with_settings
+from butfor.run.labels import Values, label_values, labels_frame, review_values
+from butfor.standard.groups import GroupStandard, Standards
+from butfor.stopping import Stop
+from butfor.validate import as_person
+
+KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
+"""What `with_search` leaves as it is."""
+OF_THE_FIT = ("model", "encoder", "members", "budget", "random_state", "rank", "strategy", "phi", "psi")
+"""Settings that take effect when a model is fitted; the others do when people are audited."""
 
 
-class LabelAudit(FollowUp):
-    __doc__ = FittedAudit.__doc__
+class NotFittedError(SettingError, SklearnNotFittedError):
+    """An audit was asked something before `fit`."""
+
+
+class LabelAudit(BaseEstimator):
+    """Which few training labels decide about a person?
+
+    Parameters
+    ----------
+    model : what to audit: any scikit-learn classifier or pipeline, `butfor.MLP`, or a `butfor.Learner`. Its settings
+        are the learning algorithm, everything fixed; it is cloned, whether fitted or not. None: a network that suits
+        the table or, without torch, boosting.
+    encoder : how a table becomes numbers for a network or for an estimator without preprocessing of its own; a
+        `TableEncoder` where None. "passthrough" hands the raw table to the estimator whatever it holds.
+    members : trainings, under as many seeds, whose mean logit decides: the audited model is this ensemble. 1 is the
+        published setting, a single model. None: 16, fewer where a training takes long, 1 where seeds change nothing.
+    budget : labels that may be flipped at the most, a share (0.01, rounded up) or a count (3).
+    rank : a ranking's name (see `butfor.rank.NAMES`), or an object with `score`, or a function. None: the
+        strategy's own.
+    strategy : how to search: "solid" (the default for an ensemble), "guided" (for a single model), or a published one:
+        "algorithm1", "singles", "attempts", "exhaustive"; or a `butfor.Strategy`.
+    phi, psi : who may be audited and which labels may be flipped: rules, their text, callables or masks. Where `phi` is
+        None, people whose decision stays when the protected attribute is switched and, where `fit` is told the adverse
+        label, who get it.
+    fresh_seeds : seeds without any part in the search under which every find is put to the test; 0 for none.
+    engine : what trains: a name (see `butfor.learn.engines`), a torch device, a cluster, or a `butfor.Engine`.
+    n_jobs : models trained at a time on the CPU; -1 for one per core.
+    ledger : a file that remembers every model's answers, so that nothing is trained twice, also not after an
+        interruption.
+    random_state : seed of whatever the search draws. The model has a seed of its own.
+
+    After `fit`, `model_` is the audited model, `learner_` what trained it, `table_` what it was trained on, and
+    `classes_` the labels; `fitted_` holds these and everything else that questions start from.
+    """
+
+    fitted_: Fitted
+    _standards: Standards | None
+    _values: Values | None
+    _review: Review | None
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        encoder: Any = None,
+        members: int | None = None,
+        budget: float = 0.01,
+        rank: Any = None,
+        strategy: Any = None,
+        phi: Any = None,
+        psi: Any = "published",
+        fresh_seeds: int = 59,
+        engine: Any = "auto",
+        n_jobs: int | None = None,
+        ledger: str | Path | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.model = model
+        self.encoder = encoder
+        self.members = members
+        self.budget = budget
+        self.rank = rank
+        self.strategy = strategy
+        self.phi = phi
+        self.psi = psi
+        self.fresh_seeds = fresh_seeds
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any,
+        sensitive_bands: Cuts | None = None,
+        sample_weight: Any = None,
+        validation: tuple[Any, Any] | None = None,
+        adverse: Any = None,
+        label_names: Sequence[str] | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Train the model on the table.
+
+        `sensitive_features` names the protected column, or several, which stay in X; or it holds one value per row
+        beside X, and the model is blind to it. One that is a number of more than 10 different values is cut into bands,
+        at the cut points `sensitive_bands` ([25, 60], or by column {"age": [25, 60]}), else in thirds. `validation`
+        rows steer a network's early stopping; where a network is given none, a share of X is set aside for it.
+        `adverse` is the label that people would rather not have, of more than two perhaps several: with it, groups'
+        standards are compared, and people who get it are audited."""
+        fitted = fit(
+            self._settings(),
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            sensitive_bands=sensitive_bands,
+            sample_weight=sample_weight,
+            validation=validation,
+            adverse=adverse,
+            label_names=label_names,
+            progress=progress,
+        )
+        return self._reset(fitted)
+
+    def with_search(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
+        """This audit, with the same model, under another search. What is not named stays as it is."""
+        self._require_fit(besides=("rank", "strategy", "phi", "psi"))
+        other = copy(self)
+        for name, value in {"rank": rank, "strategy": strategy}.items():
+            if value is not KEEP:
+                setattr(other, name, value)
+        other.fitted_ = with_settings(self.fitted_, other._settings())
+        return other
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels, in sorted order."""
+        return self._require_fit().classes
+
+    @property
+    def model_(self) -> Model:
+        """The audited model: f."""
+        return self._require_fit().model
+
+    @property
+    def learner_(self) -> Learner:
+        """What trained it."""
+        return self._require_fit().learner
+
+    @property
+    def table_(self) -> Table:
+        """What it was trained on."""
+        return self._require_fit().table
+
+    # --- people -------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The audited model's decisions about the rows of X."""
+        fitted = self._require_fit()
+        return fitted.classes[fitted.decide(X)]
 
     def explain(
         self,
@@ -50,11 +193,10 @@ class LabelAudit(FollowUp):
         progress: Progress | None = None,
     ) -> Verdict:
         """The verdict about one person: one row of a table with the training columns."""
-        self._check_fitted()
-        frame = as_person(person, self.table_.X)
+        frame = as_person(person, self._require_fit().table.X)
         beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
-        asked = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
-        return replace(asked[0], case=None)
+        answer = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
+        return replace(answer[0], case=None)
 
     def explain_all(
         self,
@@ -69,104 +211,157 @@ class LabelAudit(FollowUp):
     ) -> Population:
         """Verdicts about all rows of X, or about those at the positions `cases`.
 
-        A decision is turned when it is any other, or the one that `towards` names: then whoever has it already is left
+        The decision changes when it is any other, or the one that `towards` names: then whoever has it already is left
         out. With more than two labels, flips give the label asked for, else the one whose score comes next.
         `sensitive_features` holds one value per row of X where the model is blind to the protected attribute. The other
         rows of X serve to count collateral changes and, with their labels `y`, accuracy. `stop` ends the search early
         (`butfor.max_seconds(600) | butfor.max_retrainings(5000)`), and so does Ctrl-C; what is done is returned, the
         rest is marked incomplete."""
-        begun, progress = time.monotonic(), progress or Progress()
-        work_begins()
-        everyone, truth = self._people(X, y, sensitive_features)
-        wanted = None if towards is None else self._label(towards, "towards")
-        people = len(everyone.people)
-        cases = list(range(people)) if cases is None else as_positions(cases, people)
-        astray = [case for case in cases if not np.isfinite(everyone.logits[case])]
-        if astray:
-            raise TableError(
-                f"The model's answer about person {astray[0]} is infinite or not a number: look at that row for "
-                "numbers that are far from the training rows'."
-            )
-        performance = None if truth is None else self._performance(everyone, truth)
-        concerns = check_people(self.table_.X, everyone.people)
-        concerns += [performance.concern] if performance and performance.concern else []
-        concerns = self.concerns_ + noted(concerns, progress)
-        searches = not isinstance(self.strategy_, Recorded)
-        standards = self._compared(progress, stop, alone=len(cases) == 1) if searches else None
-        engine = self._engine(progress)
-        self.rank_.train_on(engine)
-        with ExitStack() as ending:
-            with single_threaded() as opened:
-                ledger = opened.enter_context(closing(self._ledger(progress))) if self.ledger is not None else None
-                opened.enter_context(progress)
-                runners = run_parts(
-                    self,
-                    everyone,
-                    truth,
-                    cases,
-                    wanted,
-                    engine,
-                    ledger=ledger,
-                    stop=stop,
-                    begun=begun,
-                    progress=progress,
-                    interrupted=bool(standards and standards.interrupted),
-                )
-                more, whole = dict[str, Any](), cases == list(range(people)) and not self.table_.multiclass
-                if len(cases) > 1 and searches:
-                    self._values = None
-                    if not any(runner.interrupted or runner.out_of_time for runner in runners):
-                        trainer = runners[0].trainer if whole else None
-                        more = self._about_labels(engine, progress, everyone, truth, trainer)
-                ending.enter_context(held_back())  # also while the ledger is closed
-            record = self.run_record() | figures_of(runners)
-            record |= {
-                "remarks": self.remarks(everyone.people),
-                "seconds": round(time.monotonic() - begun, 3),
-                "towards": None if wanted is None else self.label_names_[wanted],
-                "stop": {"seconds": stop.seconds, "retrainings": stop.retrainings} if stop else None,
-                "performance": performance.to_dict() if performance else None,
-                "concerns": [concern.to_dict() for concern in concerns],
-                "standard": standards.to_dict() if standards and standards.shuffles else None,
-                "phi_reason": self.phi_.reason(everyone.of(np.array(cases, dtype=np.int64))),
-            }
-            run = Run(record | more)
-            verdicts = {v.case: v for runner in runners for v in verdicts_of(runner, run, self._doubt_for(runner))}
-            values = () if self._values is None else self.label_values()
-            interrupted = runners[-1].interrupted
-            return Population([verdicts[case] for case in cases], run, interrupted=interrupted, labels=values)
+        answer = explain.explain_all(
+            self._require_fit(),
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            cases=cases,
+            towards=towards,
+            standards=self._standards,
+            stop=stop,
+            progress=progress,
+        )
+        self._standards = answer.standards or self._standards
+        self._values = answer.values or self._values
+        return answer.population
 
-    def _doubt_for(self, runner: Runner) -> NDArray[np.float64] | None:
-        """The doubt about labels, where the standards were compared; of more than two labels that is about two sides,
-        and says nothing of a flip within one."""
-        if self._standards is None or not self.table_.multiclass:
-            return None if self._standards is None else self._standards.doubt
-        table, decision_split = self.table_, runner.situation.table.decision_split
-        assert decision_split is not None
-        return np.where(table.sides(table.codes) != table.sides(decision_split.new), self._standards.doubt, np.nan)
+    def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
+        """What is proven about each row of X: how many of the labels that ψ allows it takes at least to change the
+        decision and, where that is known, which ones do it. Refused where no prover knows the model."""
+        return explain.brackets(self._require_fit(), X, sensitive_features=sensitive_features)
 
-    def _performance(self, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
-        table, decided = self.table_, everyone.decisions
-        groups = pd.Series(everyone.groups, name=self.sensitive_.name)
-        order = in_order(everyone.groups, self.sensitive_.cuts)
-        commoner = int(np.bincount(table.codes).argmax())  # of equally common ones the first
-        named = None if table.multiclass and self.adverse_ is None else self.sides_[1]
-        return Performance.of(groups, truth, decided, commoner, table.sides, named, order)
+    # --- labels and groups --------------------------------------------------------------------------
 
-    def _ledger(self, progress: Progress) -> Ledger:
-        if not self.learner_.single.identified:
+    def standards(self, progress: Progress | None = None) -> Standards:
+        """Each group's labels beside the standard of the others; computed once."""
+        fitted = self._require_fit()
+        if self._standards is None or not self._standards.shuffles:
+            self._standards = fitted.compare(progress=progress)
+        return self._standards
+
+    def labels(self, population: Population | None = None) -> pd.DataFrame:
+        """One row per training row: label, group, doubt (the probability of the other label by the standard of the
+        other groups), wrong (the probability that the label is wrong), value (what a review of it is worth), rank among
+        those to review, and people: in how many flip sets of a population it is."""
+        fitted = self._require_fit()
+        return labels_frame(fitted, self._review_values(), population.flip_counts if population else {})
+
+    def one_standard(
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | None = None
+    ) -> list[OneStandard]:
+        """For every group that falls short of the others' standard by more than chance: whose decisions change once its
+        labels are given by that standard, and how that holds under fresh seeds."""
+        fitted, progress = self._require_fit(), progress or Progress()
+        standards = self.standards(progress)
+        with progress, single_threaded():
+            people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
+            return trial.one_standard(standards, people)
+
+    def close_gap(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        by: str = trial.BY[0],
+        groups: Sequence[Any] | None = None,
+        within: float = 0.01,
+        sensitive_features: Any = None,
+        stop: Stop | None = None,
+        progress: Progress | None = None,
+    ) -> ClosedGap:
+        """The fewest doubted labels, in order of their value, whose flipping brings two groups' rates about X within a
+        point of each other: `by` "selection" or "true positive" rates. `groups`: which two, else those furthest apart.
+        That the doubted labels do not suffice is an answer too. When the time of `stop` is up it ends as by Ctrl-C."""
+        fitted, progress = self._require_fit(), progress or Progress()
+        fitted.require_adverse()
+        values = self._review_values()
+        with progress, single_threaded():
+            people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
+            return trial.close_gap(values.order, self._known_standards(), people, by, groups, within, stop)
+
+    # --- reviews ------------------------------------------------------------------------------------
+
+    def review_tasks(
+        self,
+        population: Population | None = None,
+        *,
+        labels: int = TO_REVIEW,
+        hide: Sequence[str] = (),
+        random_state: int = 0,
+    ) -> Review:
+        """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. With a population
+        the tasks know in how many people's flip sets each label is."""
+        fitted = self._require_fit()
+        first = label_values(fitted, self._review_values())
+        self._review = review_tasks(fitted, first, population, labels=labels, hide=hide, seed=random_state)
+        return self._review
+
+    def after_review(
+        self,
+        answers: Mapping[int, Any] | Outcome,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        before: Sequence[GroupStandard] | None = None,
+        progress: Progress | None = None,
+    ) -> tuple[Reviewed, Self]:
+        """What a review changes: whose decisions about X change once its corrections are made, rates, accuracy and
+        standards before and after; and the audit of the corrected table, for the next round. `answers`: the label that
+        is right for each task of `review_tasks`, by its id, or "cannot tell"."""
+        fitted = self._require_fit()
+        outcome = check_answers(answers, self._review, fitted.label_names)
+        reviewed, again, standards, values = after_review(
+            fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=progress
+        )
+        other = copy(self)._reset(again)
+        other._standards, other._values = standards, values
+        return reviewed, other
+
+    # --- what is known so far -----------------------------------------------------------------------
+
+    def _reset(self, fitted: Fitted) -> Self:
+        """Nothing is known yet but what was fitted."""
+        self.fitted_ = fitted
+        self._standards = self._values = self._review = None
+        return self
+
+    def _known_standards(self) -> Standards:
+        """The comparison with or without draws, whichever is there."""
+        if self._standards is None:
+            self._standards = self._require_fit().compare(draws=0)
+        return self._standards
+
+    def _review_values(self) -> Values:
+        """By the people of the last `explain_all`; before that, by the training rows."""
+        if self._values is None:
+            self._values = review_values(self._require_fit(), self._known_standards())
+        return self._values
+
+    def _settings(self) -> Settings:
+        return Settings(**self.get_params(deep=False))
+
+    def _require_fit(self, besides: Sequence[str] = ()) -> Fitted:
+        """What was fitted, under the settings as they are now; settings of the model must be as they were."""
+        if not hasattr(self, "fitted_"):
+            raise NotFittedError("This LabelAudit is not fitted yet: call fit(X, y, sensitive_features=...) first.")
+        changed = [n for n in OF_THE_FIT if not _same(getattr(self.fitted_.settings, n), getattr(self, n))]
+        if set(changed) - set(besides):
             raise SettingError(
-                "A ledger tells models apart by their records, and this one's lacks "
-                f"{listed(self.learner_.gaps())}; leave it out."
+                f"{listed(changed)} changed since fit: call fit again, or with_search(rank=…, strategy=…) for another "
+                "search with the same model."
             )
-        return Ledger(self.ledger or "", progress.note)
-
-    def run_record(self) -> dict[str, Any]:
-        """What is needed to run this audit again; `not_rebuildable` names what a record cannot carry."""
-        self._check_fitted()
-        return settings_of(self)
-
-    __dir__ = object.__dir__  # scikit-learn's would compute standards and doubts, as would its form for notebooks
+        settings = self._settings()
+        if not all(_same(getattr(self.fitted_.settings, name), value) for name, value in vars(settings).items()):
+            self.fitted_ = replace(self.fitted_, settings=settings)
+        return self.fitted_
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
@@ -174,39 +369,7 @@ class LabelAudit(FollowUp):
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
-    # --- what can be asked without a search ---------------------------------------------------------
 
-    def eligible_cases(self, X: Any, most: int | None = None, *, sensitive_features: Any = None) -> list[int]:
-        """The positions in X of the people φ admits, in order, `most` of them at the most."""
-        situation, _ = self._people(X, None, sensitive_features)
-        return [int(case) for case in np.flatnonzero(eligible(self.phi_, situation))[:most]]
-
-    def flippable(self, X: Any, *, sensitive_features: Any = None) -> Allowed:
-        """For each row of X, which training labels ψ allows to flip."""
-        situation, _ = self._people(X, None, sensitive_features)
-        return flippable(self.psi_, situation)
-
-    def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
-        """What is proven about each row of X: how many of the labels that ψ allows it takes at least to turn the
-        decision and, where that is known, which so many do it. Refused where no prover knows the model."""
-        situation, _ = self._people(X, None, sensitive_features)
-        psi, found = flippable(self.psi_, situation), dict[int, Bracket]()
-        for part in parts_of(situation):
-            with single_threaded():
-                proven = prove(part.of(situation), part.allowed(psi, situation))
-            if proven is None:
-                raise SettingError(
-                    f"Nothing can be proven about {self.learner_.name}; ridge classifiers, linear regression and "
-                    "kernel ridge on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
-                )
-            found |= zip(map(int, part.people), proven, strict=True)
-        return [found[k] for k in sorted(found)]
-
-    def compare_with_ridge(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> dict[str, Any]:
-        """This model beside ridge, whose decisions have exact proofs: how often each is right about the rows X, whose
-        decision changes, and how many are proven to stand. For the page: `population.run["ridge"]`."""
-        situation, codes = self._people(X, y, sensitive_features)
-        if self.table_.multiclass:
-            raise SettingError("The comparison with ridge is about two labels; here there are more.")
-        with single_threaded():
-            return beside_ridge(situation, self.psi_, self.budget_, None if codes is None else codes == 1)
+def _same(before: Any, now: Any) -> bool:
+    """Whether a setting is as it was; of objects, whether it is the same one."""
+    return before is now or (isinstance(now, (str, int, float)) and bool(before == now))

@@ -12,6 +12,8 @@ from butfor.cli import main
 from butfor.data.sensitive import Bands, bands_of
 from butfor.errors import SettingError, TableError
 from butfor.result.population import Population
+from butfor.run.explain import eligible_cases
+from butfor.run.verdicts import settings_of
 
 CHEAP = ("--model", "logistic", "--fresh-seeds", "0", "--budget", "6", "--cases", "0:12", "--psi", "everything")
 
@@ -60,17 +62,17 @@ def test_thirds_leave_no_band_empty(values):
 
 def test_few_numbers_stay_as_they_are():
     table = people().assign(age=lambda t: t["age"] % 10)
-    assert sorted(set(audited(table).sensitive_.values)) == list(range(10))
-    assert audited(table).run_record()["sensitive_bands"] == {}
+    assert sorted(set(audited(table).fitted_.sensitive.values)) == list(range(10))
+    assert settings_of(audited(table).fitted_)["sensitive_bands"] == {}
     cut = audited(table, sensitive_bands=[5])
-    assert set(cut.sensitive_.values) == {"under 5", "5 and over"}
+    assert set(cut.fitted_.sensitive.values) == {"under 5", "5 and over"}
 
 
 def test_a_switch_goes_to_the_median_of_the_other_bands():
     table = people()
     audit = audited(table, sensitive_bands=[25, 60])
     X = table.drop(columns="granted")
-    situation = audit._situation(X, audit.sensitive_.of_people(X))
+    situation = audit.fitted_.situation(X, audit.fitted_.sensitive.of_people(X))
     switched = list(situation.switched())
     assert len(switched) == 3
     medians = {}
@@ -93,7 +95,7 @@ def test_the_attribute_beside_the_table_and_several_at_once():
     population = audit.explain_all(X[150:], sensitive_features=table["age"][150:])
     assert list(population.by_group.index) == ["under 25", "25 to under 60", "60 and over"]
     both = audited(table, sensitive_features=["sex", "age"], sensitive_bands=[40])
-    assert set(both.sensitive_.values) == {f"{s} · {b}" for s in "fm" for b in ("under 40", "40 and over")}
+    assert set(both.fitted_.sensitive.values) == {f"{s} · {b}" for s in "fm" for b in ("under 40", "40 and over")}
 
 
 def test_people_whose_number_is_none_are_refused_with_their_row():
@@ -109,7 +111,7 @@ def test_a_rule_names_a_band():
     X = table.drop(columns="granted")
     audit = audited(table, sensitive_bands=[25, 60])
     audit.phi = "in_group(age, 'under 25')"
-    young = audit.with_search().eligible_cases(X)
+    young = eligible_cases(audit.with_search().fitted_, X)
     assert young == list(np.flatnonzero(X["age"] < 25))
 
 

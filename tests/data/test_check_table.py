@@ -165,10 +165,10 @@ def test_python_callers_hear_of_it_too():
     audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, budget=1).fit(
         X[:150], y[:150], sensitive_features="sex"
     )
-    assert [c.kind for c in audit.concerns_] == ["identifier"]
-    assert any("Missing values: 'income' in 8 rows" in line for line in audit.remarks_)
+    assert [c.kind for c in audit.fitted_.concerns] == ["identifier"]
+    assert any("Missing values: 'income' in 8 rows" in line for line in audit.fitted_.remarks())
     population = audit.explain_all(X[150:], y[150:], cases=[0, 1])
-    assert population.concerns == [str(audit.concerns_[0])]
+    assert population.concerns == [str(audit.fitted_.concerns[0])]
     assert any("Missing values: 'income' in 10 rows" in line for line in population.run["remarks"])
 
 

@@ -184,10 +184,6 @@ def test_a_field_of_another_type_is_named(genuine, capsys, tmp_path, path):
         (("search",), {"course": [[1]]}),
         (("search",), {"course": [[1, "x"]]}),
         (("search",), {"complete": 1}),
-        (("alternatives",), [[-1]]),
-        (("alternatives",), [[1, 1]]),
-        (("alternatives",), [[10**9]]),
-        (("alternatives",), [["1"]]),
         (("at_least",), -1),
         (("at_least",), "2"),
         (("at_least",), 40),
@@ -342,15 +338,6 @@ def test_altered_counts_are_found_by_training_them(network, capsys, tmp_path):
     code, out, _ = outcome(capsys, "replay", sealed(record), tmp_path, "--fresh-seeds")
     assert code == 1
     assert "fresh.with_flips" in out
-
-
-def test_an_alternative_that_does_not_turn_the_decision_disagrees(network, capsys, tmp_path):
-    record, place = copy.deepcopy(network), place_of_find(network)
-    taken = {flip["position"] for flip in record["people"][place]["flip_set"]}
-    record["people"][place]["alternatives"] = [[next(k for k in range(54) if k not in taken)]]
-    code, out, _ = outcome(capsys, "replay", sealed(record), tmp_path)
-    assert code == 1
-    assert "alternatives[0]" in out
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ from butfor.learn.sklearn import SklearnLearner, with_sign
 from butfor.rank import as_ranking
 from butfor.rank.mix import RankingMix
 from butfor.review.replay import replay
+from butfor.run.explain import eligible_cases
+from butfor.run.verdicts import settings_of
 from butfor.search import Algorithm1
 from conftest import odd_table
 
@@ -483,7 +485,7 @@ def test_the_guided_search_takes_what_accepts_the_model():
     with pytest.raises(SettingError, match=r"'gradient' needs .*, and this is an audit of Gauss"):
         audit.with_search("gradient")
     for protocol in ("algorithm1", "singles", "attempts", "exhaustive"):
-        assert audit.with_search(None, protocol).rank_.name == "surrogate-signed"
+        assert audit.with_search(None, protocol).fitted_.ranking.name == "surrogate-signed"
 
 
 def test_rankings_measure_where_the_model_does_not_say_what_it_sees():
@@ -685,7 +687,7 @@ def test_what_a_record_cannot_bring_back_is_named():
         KNeighborsClassifier(metric=lambda a, b: np.abs(a - b).sum()), rank=nearest, phi=lambda s: s.logits < 9,
         budget=1, members=1, fresh_seeds=0, strategy="singles",
     ).fit(X[:60], y[:60], sensitive_features="région")  # fmt: skip
-    lost = audit.run_record()["not_rebuildable"]
+    lost = settings_of(audit.fitted_)["not_rebuildable"]
     assert [line.split(":")[0] for line in lost] == ["model.metric", "data", "phi", "rank"]
     with pytest.raises(SettingError, match="ledger"):
         butfor.LabelAudit(audit.model, ledger="l.sqlite").fit(X[:60], y[:60], sensitive_features="région").explain(
@@ -703,13 +705,13 @@ def test_parameters_are_recorded():
 
     X, y = loans()
     audit = butfor.LabelAudit(LogisticRegression(), rank=Surrogate(ridge=50), strategy=butfor.GuidedSearch(3), budget=2)
-    run = audit.fit(X[:60], y[:60], sensitive_features="région").run_record()
+    run = settings_of(audit.fit(X[:60], y[:60], sensitive_features="région").fitted_)
     assert run["rank_parameters"] == {"ridge": 50, "signed": False}
-    assert run["strategy_parameters"] == {"tries": 3, "share": True, "alternatives": 0}
+    assert run["strategy_parameters"] == {"tries": 3, "share": True}
     assert run["learner"]["estimator"]["params"]["C"] == 1.0
     assert run["not_rebuildable"] == ["data: the table was given in Python"]
     parts = butfor.LabelAudit(LogisticRegression(), rank=Combined([Surrogate(7), Distance()]), budget=2)
-    run = parts.fit(X[:60], y[:60], sensitive_features="région").run_record()
+    run = settings_of(parts.fit(X[:60], y[:60], sensitive_features="région").fitted_)
     assert run["rank_parameters"]["parts"][0] == {"name": "surrogate", "ridge": 7, "signed": False}
 
 
@@ -742,9 +744,9 @@ def test_searching_keeps_what_is_not_named():
     audit = butfor.LabelAudit(LogisticRegression(), rank="distance", strategy="singles")
     audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
     other = audit.with_search("surrogate")
-    assert (other.rank_.name, other.strategy_.name) == ("surrogate", "singles")
-    assert audit.rank_.name == "distance"
-    assert audit.with_search(strategy="algorithm1").rank_.name == "distance"
+    assert (other.fitted_.ranking.name, other.fitted_.strategy.name) == ("surrogate", "singles")
+    assert audit.fitted_.ranking.name == "distance"
+    assert audit.with_search(strategy="algorithm1").fitted_.ranking.name == "distance"
 
 
 def test_a_population_is_a_sequence():
@@ -894,7 +896,7 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, caps
         data.X_train, data.y_train, sensitive_features="région", validation=(data.X_val, data.y_val)
     )
     for name in ("learner", "members", "budget", "rank", "strategy", "phi", "psi", "fresh_seeds"):
-        assert audit.run_record()[name] == run[name], name
+        assert settings_of(audit.fitted_)[name] == run[name], name
 
 
 # --- from outside ---------------------------------------------------------------------------------------
@@ -935,7 +937,10 @@ def test_a_learner_of_ones_own():
         same = X["région"].iloc[row] == verdict.group
         assert verdict.found == same
         assert verdict.positions == ((row,) if same else ())
-    assert audit.run_record()["not_rebuildable"][0] == "model: nearest along one column is a learner of the user's own"
+    assert (
+        settings_of(audit.fitted_)["not_rebuildable"][0]
+        == "model: nearest along one column is a learner of the user's own"
+    )
 
 
 def test_an_engine_a_ranking_and_a_strategy_of_ones_own():
@@ -1014,8 +1019,8 @@ def test_a_column_handed_over_as_values_too_is_still_seen():
         butfor.LabelAudit(LogisticRegression(), budget=1).fit(X[:ROWS], y[:ROWS], sensitive_features=given)
         for given in ("région", X["région"][:ROWS], X[["région"]][:ROWS])
     ]
-    assert [audit.sensitive_.blind for audit in audits] == [False] * 3
-    assert len({tuple(audit.eligible_cases(X[ROWS:])) for audit in audits}) == 1
+    assert [audit.fitted_.sensitive.blind for audit in audits] == [False] * 3
+    assert len({tuple(eligible_cases(audit.fitted_, X[ROWS:])) for audit in audits}) == 1
     with pytest.raises(TableError, match="holds other values"):
         audits[0].fit(X[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS].str.upper())
 

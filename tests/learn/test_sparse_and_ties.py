@@ -86,4 +86,4 @@ def test_a_torch_model_may_stand_in_a_pipeline():
     X = people(60)[["income"]]
     audit = butfor.LabelAudit(make_pipeline(StandardScaler(), as_floats, net), members=2, fresh_seeds=0)
     audit.fit(X, labels(60), sensitive_features=people(60)["sex"])
-    assert audit.members_ == 2
+    assert audit.fitted_.members == 2

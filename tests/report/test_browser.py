@@ -60,7 +60,6 @@ def verdict(case: int, status: str) -> Verdict:
         flip_set=(Flip(7, 7, "no", values | {"sex": "d"}),) if found else (),
         counterfactual_logit=0.3 if found else None,
         minimal=found,
-        alternatives=((3,), (4, 5)) if found else (),
         fresh=(SOLID if case % 2 else LEANING) if found else None,
         without_flips=9 if eligible and not found else None,
         collateral=Collateral(29, 4, 0.7, 0.71) if found else None,

@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 
 from butfor.cli import main
 from butfor.errors import OutputError, SettingError
-from butfor.learn.protocols import Table
 from butfor.report import charts, page
 from butfor.report.groups import impacts
 from butfor.report.overview import roster
@@ -28,7 +27,6 @@ from butfor.report.public import Public, refuse_other_files, tens
 from butfor.report.summary import comparison
 from butfor.report.text import differs, short, shown, without_middle
 from butfor.result.fresh import LEAST, USUAL, WORDS, Collateral, FreshSeeds
-from butfor.result.groups import Shuffles
 from butfor.result.person import Flip, Search
 from butfor.result.population import Population
 from butfor.result.record import checksum
@@ -364,17 +362,13 @@ def test_only_a_model_with_a_gradient_is_asked_about_it(figures, heading):
         assert (one in seen) == (one == heading)
 
 
-def test_shrinking_further_sets_and_the_gradients_test_are_told():
-    given = {"minimal": True, "first_size": 7, "alternatives": ((3, 17), (40,)), "run": RUN | {"agreement": AGREEMENT}}
+def test_shrinking_and_the_gradients_test_are_told():
+    given = {"minimal": True, "first_size": 7, "run": RUN | {"agreement": AGREEMENT}}
     seen = outline(verdict(1, flips=2, **given).to_html()).text
     assert "shrunk from 7 flips to 2; no single one of these flips can be left out" in seen
-    assert "2 further sets without any row in common: positions among the training rows (from 0) 3, 17; 40" in seen
     assert "agree fairly: rank correlation +0.62 (1 is best)" in seen
     assert "(12 flips retrained, 8 people asked)" in seen
     assert "the gradient and the published ranking together moved decisions furthest and led the search" in seen
-    table = pd.DataFrame([values(k) for k in range(60)], index=[f"r{k}" for k in range(60)])
-    training = Table(table, pd.Series([0, 1] * 30, index=table.index), (table, pd.Series([0, 1] * 30)))
-    assert "training rows r3, r17; r40" in outline(verdict(1, flips=2, training=training, **given).to_html()).text
     rough = AGREEMENT | {"poor": True, "leader": "published"}
     single = outline(verdict(1, minimal=True, run=RUN | {"agreement": rough}).to_html()).text
     assert "a single flip, so there is nothing to leave out" in single
@@ -421,23 +415,6 @@ def test_a_population_without_fresh_seeds_or_without_finds():
     none = outline(Population([verdict(1, "not_found", run=CHECKED)], CHECKED).to_html()).text
     assert "nothing to put to fresh seeds" in none
     assert "Decisions that at most 3 labels change 0 of 1" in none
-
-
-def test_groups_are_compared_and_no_difference_is_claimed_without_shuffling():
-    people = checked({0: COIN})
-    assert people.comparison
-    seen = outline(people.to_html()).text
-    assert people.comparison.sentence in seen
-    assert "No difference between groups is claimed here." in seen
-    assert "--shuffles 19" in seen
-    assert "overlap" not in seen
-    null = Shuffles(0.25, (0.0, 0.5, 0.125))
-    shuffled = outline(checked({0: COIN}, shuffles=null).to_html()).text
-    assert null.sentence in shuffled
-    assert "Gaps when shuffled, in points: 0.0, 12.5, 50.0." in shuffled
-    assert "--shuffles" not in shuffled
-    alone = outline(Population([verdict(1)], RUN).to_html()).text
-    assert "There are no two groups of eligible people to compare." in alone
 
 
 def decided(counts: dict[str, tuple[int, int]], name: str = "sex") -> Population:
@@ -536,7 +513,6 @@ def test_a_population_page_has_its_parts_and_links_to_everyone():
     parts = {
         "answer",
         "groups",
-        "difference",
         "chance",
         "budget",
         "keystones",
@@ -551,7 +527,7 @@ def test_a_population_page_has_its_parts_and_links_to_everyone():
     assert {f"case-{k}" for k in range(12)} <= set(seen.ids) & set(seen.targets)
     for share in people.by_group["share"]:
         assert f"{100 * share:.1f} %" in seen.text
-    assert f"differ by {100 * people.difference():.1f} points" in seen.text
+    assert "No difference between groups is claimed here" in seen.text
 
 
 @pytest.mark.parametrize(
@@ -582,9 +558,8 @@ def test_text_from_tables_is_escaped(nasty):
 
 @pytest.mark.parametrize(("columns", "flips"), [(20, 1), (60, 28)])
 def test_many_people_stay_small(columns, flips):
-    others = tuple(tuple(range(start, start + flips)) for start in range(200, 500, flips))[:5]
     beliefs = {"fresh": COIN, "collateral": Collateral(199, 9), "first_size": 40, "minimal": True}
-    one = verdict(1, flips=flips, columns=columns, alternatives=others, **beliefs)
+    one = verdict(1, flips=flips, columns=columns, **beliefs)
     people = Population([changed(one, case=k) for k in range(100)], RUN)
     html = people.to_html()
     assert len(html.encode()) < 1_150_000
@@ -735,16 +710,10 @@ def test_people_whose_search_was_stopped_may_have_been_found(tmp_path):
         assert (asked.by_group["solid_low"] == 0).all()
         for high in (asked.by_group["high"], asked.by_group["solid_high"], asked.distance_curve()["high"]):
             assert ((high > 0.99) == open_).all()
-    assert Population(through, CHECKED).comparison is not None
     halted = Population(stopped, CHECKED | {"out_of_time": True})
-    assert halted.comparison is None
-    assert halted.uncompared == "Groups are not compared: the search for 12 eligible people was stopped early."
     text = outline(halted.to_html()).text
-    assert halted.uncompared in text
     assert "the time allowed was up" in text
     assert halted.by_group["close_calls"].isna().all(), "nobody was put to fresh seeds"
-    assert np.isnan(halted.difference())
-    assert Population(through, CHECKED).difference() == 0
     Public(halted).write(tmp_path)
     assert "stopped early" in outline((tmp_path / "report.html").read_text(encoding="utf-8")).text
 

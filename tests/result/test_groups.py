@@ -1,60 +1,13 @@
-"""Comparing groups: Fisher's test, and the attribute shuffled."""
+"""Groups: their names, direct dependence, and what is proven about them."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from msgspec import convert
-from scipy.stats import fisher_exact
 
 import butfor
 from butfor.data.sensitive import Sensitive
-from butfor.result.groups import Shuffles, compare
-from butfor.result.record import stored
-from butfor.rules import as_psi, flippable
-from conftest import fitted
-
-
-def people(shares, n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    groups = np.repeat(list(shares), n)
-    turned = rng.random(len(groups)) < np.repeat(list(shares.values()), n)
-    return groups, turned
-
-
-def test_the_two_furthest_apart_are_compared_by_fishers_test():
-    groups, turned = people({"a": 0.1, "b": 0.7, "c": 0.4})
-    found = compare(groups, turned)
-    assert (found.most, found.least, found.pairs) == ("b", "a", 3)
-    counts = [[int(turned[groups == g].sum()), int((~turned[groups == g]).sum())] for g in ("b", "a")]
-    assert found.p_value == pytest.approx(min(1.0, 3 * fisher_exact(counts)[1]))
-    assert found.difference == pytest.approx(turned[groups == "b"].mean() - turned[groups == "a"].mean())
-    assert "only shuffling it can tell (--shuffles 19)" in found.sentence
-
-
-def test_chance_is_called_chance():
-    groups, turned = people({"a": 0.3, "b": 0.3})
-    assert "may be chance" in compare(groups, turned).sentence
-    assert compare(["a"] * 5, turned[:5]) is None
-
-
-def test_shuffles_decide_what_is_claimed():
-    groups, turned = people({"a": 0.1, "b": 0.7})
-    as_usual = compare(groups, turned, Shuffles(0.2, tuple([0.25] * 19)))
-    assert as_usual.shuffles.p_value == 1.0
-    assert "So groups differ as groups of these sizes do anyway." in as_usual.sentence
-    more = compare(groups, turned, Shuffles(0.6, tuple([0.1] * 19)))
-    assert more.shuffles.p_value == pytest.approx(0.05)
-    assert "So groups differ more than groups of these sizes do anyway." in more.sentence
-    four = np.array(["a", "a", "b", "b"], dtype=object), np.array([True, False, False, False])
-    few = compare(*four, Shuffles(0.6, tuple([0.1] * 19)))
-    assert (
-        "may be chance. By who is turned by the first set of the whole budget, groups are up to 60.0 points"
-        in few.sentence
-    )
-    assert convert(json.loads(json.dumps(stored(more.shuffles))), Shuffles) == more.shuffles
 
 
 def test_groups_that_would_share_a_name_are_refused():
@@ -66,32 +19,6 @@ def test_groups_that_would_share_a_name_are_refused():
     with pytest.raises(butfor.errors.TableError, match="'sex' has the value 'missing' and missing values"):
         Sensitive.of("sex", holes)
     assert set(Sensitive.of("sex", holes.iloc[1:]).values) == {"missing", "b"}
-
-
-def test_an_audit_shuffles_groups_and_nothing_else():
-    audit, data = fitted("german", rows=200, members=2, budget=4, shuffles=3)
-    population = audit.explain_all(data.X_test, cases=range(10))
-    null = population.shuffles
-    assert len(null.shuffled) == 3
-    assert 0 <= null.gap <= 1
-    assert len({null.gap, *null.shuffled}) > 1
-    assert population.comparison.shuffles == null
-    again = audit.explain_all(data.X_test, cases=range(10))
-    assert again.shuffles == null  # the shuffles are drawn from random_state
-    loaded = butfor.Population.from_json(population.to_json())
-    assert loaded.comparison == population.comparison
-
-
-def test_shuffled_situations_keep_sizes_and_the_model():
-    audit, data = fitted("german")
-    situation = audit._situation(data.X_test, audit.sensitive_.of_people(data.X_test))
-    other = situation.shuffled(np.random.default_rng(0))
-    assert other.model is situation.model
-    assert sorted(other.groups) == sorted(situation.groups)
-    assert sorted(other.sensitive.values) == sorted(situation.sensitive.values)
-    assert not np.array_equal(other.groups, situation.groups)
-    psi = as_psi("published")
-    assert not np.array_equal(flippable(psi, other).whole(), flippable(psi, situation).whole())
 
 
 def test_direct_dependence_comes_first():

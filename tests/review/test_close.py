@@ -20,6 +20,7 @@ from butfor.learn.named import model_named
 from butfor.result.labels import disagreement
 from butfor.result.population import Population
 from butfor.result.record import checksum
+from butfor.run.labels import label_values
 from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, run
 
 
@@ -105,8 +106,8 @@ def test_the_same_in_python_without_files():
     audit = butfor.LabelAudit(LogisticRegression(), budget=4, n_jobs=1, fresh_seeds=0)
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
     with pytest.raises(SettingError, match=r"review_tasks\(\) first"):
-        audit.corrected({})
-    groups = [label.group for label in audit.label_values()]
+        audit.after_review({}, TABLE)
+    groups = [label.group for label in label_values(audit.fitted_, audit._review_values())]
     assert groups == sorted(groups, reverse=True), "the group that falls short, b, comes first"
     review = audit.review_tasks(labels=60)
     assert "group" not in review.shown.columns
@@ -121,19 +122,19 @@ def test_the_same_in_python_without_files():
         (answers | {review.tasks[0].id: "maybe"}, "'maybe' is not a label"),
     ):
         with pytest.raises(TableError, match=sentence):
-            audit.corrected(bad)
-    corrected = audit.corrected(answers)
+            audit.after_review(bad, TABLE)
+    reviewed, corrected = audit.after_review(answers, TABLE)
     assert (corrected.table_.y != LABELS).sum() == right
     assert (audit.table_.y == LABELS).all()
     assert not {t.position for t in corrected.review_tasks(labels=20).tasks} & {t.position for t in review.tasks}
-    assert corrected.standard_.of_group("b").difference < audit.standard_.of_group("b").difference - 0.05
+    assert corrected.standards().of_group("b").difference < audit.standards().of_group("b").difference - 0.05
     clean = (TABLE["income"] - TABLE["debts"]).to_numpy() > 0
     agree = [((a.model_.logits(TABLE) > 0) == clean).mean() for a in (audit, corrected)]
     assert agree[1] > agree[0]
-    reviewed, after = audit.after_review(answers, TABLE)
     assert reviewed.accuracy is None
-    assert np.array_equal(after.model_.logits(TABLE), corrected.model_.logits(TABLE))
-    assert len(reviewed.turned) == ((after.model_.logits(TABLE) > 0) != (audit.model_.logits(TABLE) > 0)).sum()
+    again = butfor.LabelAudit(LogisticRegression(), budget=4).fit(TABLE, corrected.table_.y, sensitive_features="group")
+    assert np.array_equal(again.model_.logits(TABLE), corrected.model_.logits(TABLE))
+    assert len(reviewed.turned) == ((corrected.model_.logits(TABLE) > 0) != (audit.model_.logits(TABLE) > 0)).sum()
     verdict = corrected.explain(TABLE.iloc[0])
     assert "review that corrected its labels" in str(verdict.run["not_rebuildable"])
     assert butfor.replay(verdict).agrees

@@ -93,7 +93,7 @@ def test_every_find_is_what_plain_scikit_learn_says(name, which):
         X, y = v.dataset()
         person = v.person.to_frame().T.astype(X.dtypes)
         changed = np.flatnonzero(y.to_numpy() != TABLES[name][0]()[1].loc[y.index].to_numpy())
-        assert len(changed) == len(v.positions) <= audit.budget_
+        assert len(changed) == len(v.positions) <= audit.fitted_.budget
         assert {str(each) for each in y.iloc[changed]} == {v.new_label} != {v.prediction}
         assert (v.logit < 0) & (v.counterfactual_logit > 0)
         if which != "network":  # the estimator itself, on the altered table
@@ -367,11 +367,13 @@ def test_what_a_review_changes_is_what_the_corrected_model_decides():
     audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=3)
     audit.fit(rows, y.iloc[::2], sensitive_features="sex", adverse="fail")
     review = audit.review_tasks(labels=30)
-    given = {task.position: audit.label_names_[audit.table_.turned[task.position]] for task in review.tasks}
+    given = {task.position: audit.fitted_.label_names[audit.table_.turned[task.position]] for task in review.tasks}
     other = {"good": "pass", "pass": "good"}
     answers = {t.id: t.label if t.decoy else other[given[t.position]] for t in review.tasks}
     reviewed, after = audit.after_review(answers, people, before=())
-    sides = [each.table_.sides(each._situation(people, people["sex"].to_numpy()).decisions) for each in (audit, after)]
+    sides = [
+        each.table_.sides(each.fitted_.situation(people, people["sex"].to_numpy()).decisions) for each in (audit, after)
+    ]
     assert {turned.case for turned in reviewed.turned} == set(np.flatnonzero(sides[0] != sides[1]))
     assert reviewed.turned
 
@@ -398,7 +400,7 @@ def test_one_standard_gives_the_better_of_the_favourable_labels():
     assert standard.turned
     given = audit.table_.classes[audit.table_.turned[list(standard.flips)]]
     assert set(given) == {"pass", "good"}
-    assert (audit.training_decisions_ == audit.table_.codes).mean() > 0.5
+    assert (audit.fitted_.training_decisions == audit.table_.codes).mean() > 0.5
 
 
 def test_what_cannot_be_is_said():
@@ -415,7 +417,7 @@ def test_what_cannot_be_is_said():
         pairwise.fit(X, y, sensitive_features="cellar")
     plain = audit.fit(X, y, sensitive_features="cellar")
     with pytest.raises(SettingError, match="Which label would people rather not have"):
-        plain.doubt_  # noqa: B018
+        plain.fitted_.doubt  # noqa: B018
     with pytest.raises(SettingError, match="about two labels"):
         plain.compare_with_ridge(X)
 
@@ -439,8 +441,8 @@ def test_with_two_labels_towards_leaves_out_who_has_it():
     audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=5)
     audit.fit(data.X_train, data.y_train, sensitive_features="Sex")
     every, upwards = (audit.explain_all(data.X_test, towards=towards) for towards in (None, 1))
-    name = audit.label_names_[1]
-    assert {v.prediction for v in upwards if v.eligible} == {audit.label_names_[0]}
+    name = audit.fitted_.label_names[1]
+    assert {v.prediction for v in upwards if v.eligible} == {audit.fitted_.label_names[0]}
     assert [v.positions for v in upwards if v.eligible] == [
         v.positions for v in every if v.eligible and v.prediction != name
     ]

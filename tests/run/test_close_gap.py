@@ -9,9 +9,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
-from butfor import follow_up
 from butfor.errors import SettingError
 from butfor.result.population import Population
+from butfor.run import trial
 from butfor.search.trainer import Trainer
 from butfor.stopping import TimeIsUp
 from recorded import LABELS, PLANTED, TABLE, run
@@ -24,7 +24,7 @@ def test_the_fewest_labels_that_close_the_gap():
     assert found.groups == ("b", "a")
     assert found.closed
     assert found.gap[1] <= 0.01 < found.gap[0]
-    frame = audit.review_frame().reset_index(drop=True).sort_values("rank")
+    frame = audit.labels().reset_index(drop=True).sort_values("rank")
     doubted = frame[(frame["group"] == "b") & (frame["label"] == "no") & (frame["doubt"] > 0.5)].index
     assert len(doubted) == found.doubted
     assert set(found.flips) == set(doubted[: len(found.flips)])
@@ -91,14 +91,14 @@ def pressed(*_):
 @pytest.mark.parametrize(
     ("rows", "search", "limits", "why"),
     [
-        (60, follow_up.close_gap, (), "No group can be compared with the others."),
-        (130, follow_up.close_gap, ("--close-gap", "true-positive"), "two groups of at least 10 people are needed."),
+        (60, trial.close_gap, (), "No group can be compared with the others."),
+        (130, trial.close_gap, ("--close-gap", "true-positive"), "two groups of at least 10 people are needed."),
         (400, pressed, (), "It was stopped by hand."),
-        (400, follow_up.close_gap, ("--max-seconds", "0.01s"), "The time allowed was up."),
+        (400, trial.close_gap, ("--max-seconds", "0.01s"), "The time allowed was up."),
     ],
 )
 def test_an_audit_stands_where_the_gap_cannot_be_closed(tmp_path, capsys, monkeypatch, rows, search, limits, why):
-    monkeypatch.setattr(follow_up, "close_gap", search)
+    monkeypatch.setattr(trial, "close_gap", search)
     TABLE.assign(granted=LABELS)[:rows].to_csv(tmp_path / "loans.csv", index=False)
     asked = ("--label", "granted", "--sensitive", "group", "--adverse", "no", "--model", "logistic", "--close-gap")
     out = tmp_path / "audit"

@@ -20,6 +20,7 @@ from butfor.learn.protocols import Training
 from butfor.mlp import direct
 from butfor.mlp.learner import MLPLearner
 from butfor.rank.mix import RankingMix
+from butfor.run.explain import eligible_cases
 from butfor.run.runner import Runner
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
@@ -174,7 +175,7 @@ def test_ctrl_c_between_two_parts_keeps_everybody(monkeypatch):
     assert population.interrupted
     assert [v.complete for v in population.eligible] == [False] * len(population.eligible)
     assert {v.status for v in population} <= {"not_found", "not_eligible"}
-    assert len(population.eligible) == len(audit.eligible_cases(data.X_test.iloc[:4])) > 0
+    assert len(population.eligible) == len(eligible_cases(audit.fitted_, data.X_test.iloc[:4])) > 0
 
 
 def test_ctrl_c_between_the_search_and_the_fresh_seeds_keeps_what_was_found(monkeypatch):
@@ -262,4 +263,4 @@ def test_what_a_process_loads_once_is_not_the_time_of_a_training(monkeypatch):
     audit, _ = fitted("salary", members=1)
     assert isinstance(audit.learner_, MLPLearner)
     assert not slow
-    assert audit.fit_seconds_ < 0.9
+    assert audit.fitted_.fit_seconds < 0.9

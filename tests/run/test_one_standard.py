@@ -15,6 +15,7 @@ from butfor.report.page import person_page, population_page
 from butfor.result.labels import OneStandard
 from butfor.result.record import read_as
 from butfor.result.schema import read_record
+from butfor.run.explain import flippable_labels
 
 
 def loans(rows, wronged, seed):
@@ -46,11 +47,11 @@ def test_who_is_turned_is_what_the_models_own_fit_says_on_the_flipped_labels(aud
     (one,) = audit.one_standard(PEOPLE, TRUTH)
     flips = list(one.flips)
     assert one.group == "b"
-    assert len(flips) == audit.standard_.of_group("b").missing > 20
+    assert len(flips) == audit.standards().of_group("b").missing > 20
     assert (TABLE["group"].to_numpy()[flips] == "b").all()
     assert (LABELS.to_numpy()[flips] == "no").all()
     adverse = np.flatnonzero((TABLE["group"] == "b") & (LABELS == "no"))
-    assert audit.doubt_[flips].mean() > 2 * audit.doubt_[np.setdiff1d(adverse, flips)].mean()
+    assert audit.fitted_.doubt[flips].mean() > 2 * audit.fitted_.doubt[np.setdiff1d(adverse, flips)].mean()
     encoder = butfor.TableEncoder("onehot", dtype="float64").fit(TABLE)
     y = (LABELS == "yes").to_numpy()
     flipped = y.copy()
@@ -89,7 +90,7 @@ def test_every_flip_carries_its_doubt_and_replays(audit, population):
     assert found
     for verdict in found[:3]:
         for flip in verdict.flip_set:
-            assert flip.doubt == pytest.approx(audit.doubt_[flip.position], abs=1e-4)
+            assert flip.doubt == pytest.approx(audit.fitted_.doubt[flip.position], abs=1e-4)
         assert verdict.doubted == sum(flip.doubt > 0.5 for flip in verdict.flip_set)
         assert "The standard of the other groups would have given" in person_page(verdict)
         assert butfor.replay(verdict).agrees
@@ -100,10 +101,10 @@ def test_every_flip_carries_its_doubt_and_replays(audit, population):
 @pytest.mark.parametrize(("psi", "least"), [("doubted", 0.5), ("doubted(0.8)", 0.8)])
 def test_psi_doubted_allows_the_groups_doubted_labels_alone(audit, psi, least):
     other = butfor.LabelAudit(LogisticRegression(), psi=psi, n_jobs=1).fit(TABLE, LABELS, sensitive_features="group")
-    allowed = other.flippable(PEOPLE[:20]).whole()
+    allowed = flippable_labels(other.fitted_, PEOPLE[:20]).whole()
     decided = np.where(other.model_.logits(PEOPLE[:20]) > 0, "yes", "no")
     for mask, group, decision in zip(allowed, PEOPLE["group"], decided, strict=False):
-        by_hand = (TABLE["group"] == group) & (decision == LABELS) & (audit.doubt_ > least)
+        by_hand = (TABLE["group"] == group) & (decision == LABELS) & (audit.fitted_.doubt > least)
         np.testing.assert_array_equal(mask, by_hand)
     assert other._standards.shuffles == 0  # doubt alone needs none
 
@@ -134,11 +135,11 @@ def test_fresh_seeds_say_how_far_to_believe_it():
 def test_a_difference_that_may_be_chance_flips_nothing():
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
-    found = audit.standard_
+    found = audit.standards()
     by_chance = [replace(c, shuffled=(c.difference,) * 39) for c in found.comparisons]
     audit._standards = replace(found, comparisons=tuple(by_chance), shuffles=39)
-    assert audit.standard_.of_group("b").missing > 20
-    assert not audit.standard_.of_group("b").differs
+    assert audit.standards().of_group("b").missing > 20
+    assert not audit.standards().of_group("b").differs
     assert audit.one_standard(PEOPLE) == []
 
 
@@ -179,7 +180,7 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
     audit.fit(TABLE, LABELS, sensitive_features="group")
     with pytest.raises(SettingError, match="Name it: fit"):
-        audit.standard_  # noqa: B018
+        audit.standards()
     plain = audit.explain_all(PEOPLE[:3])
     assert plain.run["standard"] is None
     assert plain.standards == plain.one_standard == []

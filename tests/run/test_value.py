@@ -27,14 +27,14 @@ def test_value_is_doubt_squared_times_the_effect_on_people_of_the_group_who_are_
     near = np.exp(-np.abs(logits[refused]) / (0.5 * np.median(np.abs(logits[refused]))))
     moved = audit.model_.flip_effects(audit.table_, data.X_test[:60][refused])
     effect = (near / near.sum()) @ moved
-    ours = ((audit.sensitive_.values == "female") & (audit.table_.zero_one == 0)).astype(bool)
-    expected = audit.doubt_**2 * np.maximum(0, effect)
-    assert audit.review_value_[ours] == pytest.approx(expected[ours], rel=1e-4)
-    assert (audit.review_value_[ours] > 0).sum() > 20
-    assert (audit.review_value_[audit.table_.zero_one == 1] == 0).all()
-    frame = audit.review_frame().sort_values("rank")
+    ours = ((audit.fitted_.sensitive.values == "female") & (audit.table_.zero_one == 0)).astype(bool)
+    expected = audit.fitted_.doubt**2 * np.maximum(0, effect)
+    assert audit.labels()["value"].to_numpy()[ours] == pytest.approx(expected[ours], rel=1e-4)
+    assert (audit.labels()["value"].to_numpy()[ours] > 0).sum() > 20
+    assert (audit.labels()["value"].to_numpy()[audit.table_.zero_one == 1] == 0).all()
+    frame = audit.labels().sort_values("rank")
     assert frame["rank"].dropna().tolist() == list(range(1, int((audit.table_.zero_one == 0).sum()) + 1))
-    short = frame["group"].map({c.group: c.missing > 0 for c in audit.standard_.comparisons})
+    short = frame["group"].map({c.group: c.missing > 0 for c in audit.standards().comparisons})
     for among in (True, False):
         assert frame[frame["rank"].notna() & (short == among)]["value"].is_monotonic_decreasing
 

@@ -83,7 +83,7 @@ def test_the_search_stops_in_time_nearest_people_first(members, protocol):
 
 def test_with_a_limit_those_nearest_to_the_other_decision_come_first(monkeypatch):
     audit, data = fitted("salary", strategy="algorithm1", phi="everyone")
-    strategy, asked = type(audit.strategy_), []
+    strategy, asked = type(audit.fitted_.strategy), []
     real = strategy.search
 
     def search(self, task, people, psi):

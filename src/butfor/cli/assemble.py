@@ -7,8 +7,6 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
-from operator import or_
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +77,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         budget=_budget(data, o),
         rank=o.rank,
         strategy=o.strategy,
-        phi=_phi(data, o),
+        phi=_phi(o),
         psi=o.psi,
         fresh_seeds=o.fresh_seeds,
         engine=click.get_current_context().with_resource(_engine(o)),
@@ -184,13 +182,10 @@ def _encoder(data: Dataset, o: SimpleNamespace, model: Any) -> Any:
     return None
 
 
-def _phi(data: Dataset, o: SimpleNamespace) -> Any:
-    """Who may be asked about: --phi and, of them, those who get the adverse decision."""
-    from butfor.rules import as_phi, predicted
-
-    if o.adverse is None:
-        return o.phi
-    return as_phi(o.phi) & reduce(or_, map(predicted, adverse_labels(data, o.adverse)))
+def _phi(o: SimpleNamespace) -> str | None:
+    """Who may be audited: as --phi says; without it the published rule and, of an adverse label that was named, those
+    who get it. That of an embedded set is known without anybody naming it."""
+    return "stable_under_switch" if o.phi is None and o.adverse is None else o.phi
 
 
 def adverse_labels(data: Dataset, given: str | None) -> list[str]:
@@ -231,11 +226,13 @@ def public_view(o: SimpleNamespace) -> type[Public] | None:
 def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[str, Any]:
     """The options, by their names, of an audit that is the same, what the defaults were spelled out."""
     known = vars(o) | {
-        "bands": [f"{name}={','.join(f'{cut:.17g}' for cut in cuts)}" for name, cuts in labels.sensitive_.cuts.items()],
-        "budget": str(labels.budget_),
-        "strategy": labels.strategy_.name,
-        "members": labels.members_,
-        "split_seed": labels.origin_["split_seed"],
+        "bands": [
+            f"{name}={','.join(f'{cut:.17g}' for cut in cuts)}" for name, cuts in labels.fitted_.sensitive.cuts.items()
+        ],
+        "budget": str(labels.fitted_.budget),
+        "strategy": labels.fitted_.strategy.name,
+        "members": labels.fitted_.members,
+        "split_seed": labels.fitted_.origin["split_seed"],
     }
     if o.model == "mlp":
         known |= {

@@ -242,7 +242,10 @@ QUESTION = together(
             "people who get that decision.",
         ),
         option("--towards", help="The decision to reach. Default: any other than the present one."),
-        option("--phi", default="stable_under_switch", show_default=True, help="Who is audited: {phi}."),
+        option(
+            "--phi",
+            help="Who is audited: {phi}. Default: stable_under_switch and, with --adverse, who gets that decision.",
+        ),
         option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}."),
         option("--strategy", help="How to search: {strategies}. Default: solid for an ensemble, guided for one model."),
         option(

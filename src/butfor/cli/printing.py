@@ -23,16 +23,13 @@ REVIEW_FIRST = 3
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched."""
     name = labels.learner_.name
-    table = labels.table_
-    accuracy = (
-        labels.classes_[table.decided(labels.model_.answers(data.X_test, table.multiclass))] == data.y_test
-    ).mean()
+    accuracy = (labels.predict(data.X_test) == data.y_test).mean()
     commoner = (data.y_test == data.y_train.mode()[0]).mean()
     lines = [
         f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {name} is right about "
         f"{100 * accuracy:.0f} % of {len(data.X_test)} test rows (always the commoner label: {100 * commoner:.0f} %). "
         f"Asking about {people} of them.",
-        *labels.remarks(data.X_test),
+        *labels.fitted_.remarks(data.X_test),
     ]
     if labels.table_.validation is None and len(data.X_val):
         lines.append(
@@ -41,18 +38,20 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     margin = labels.learner_.margin
     if margin != "decision_function":
         lines.append(f"{name} has no decision_function; its margin is {margin}.")
-    if labels.sensitive_.blind:
-        lines.append(f"The model does not see '{labels.sensitive_.name}': no switch of it can change a decision.")
+    if labels.fitted_.sensitive.blind:
+        lines.append(
+            f"The model does not see '{labels.fitted_.sensitive.name}': no switch of it can change a decision."
+        )
     return [*lines, _seeds(labels)]
 
 
 def _seeds(labels: LabelAudit) -> str:
-    if not labels.seeded_:
+    if not labels.fitted_.seeded:
         return f"{labels.learner_.name} has no seed that matters here: the same labels always give the same model."
-    if labels.members_ == 1:
+    if labels.fitted_.members == 1:
         return "The audited model is a single training: what is found is true for its seed."
     return (
-        f"The audited model is the mean of {labels.members_} trainings that differ in the seed alone; "
+        f"The audited model is the mean of {labels.fitted_.members} trainings that differ in the seed alone; "
         f"{labels.fresh_seeds} fresh seeds put what is found to the test."
     )
 
@@ -80,7 +79,7 @@ def write_files(
     save_table(folder / "keystones.csv", population.keystones)
     valued = ["labels.csv"] if population.labels else []
     if valued:
-        save_table(folder / "labels.csv", labels.review_frame(population).rename_axis("row"))
+        save_table(folder / "labels.csv", labels.labels(population).rename_axis("row"))
     result.to_html(folder / "report.html")
     save_text(folder / SETTINGS, config)
     return ["audit.json", "people.csv", "keystones.csv", *valued, "report.html", SETTINGS]
@@ -103,7 +102,7 @@ def print_population(population: Population) -> None:
 
     from butfor.report.groups import groups_of
 
-    performance, comparison = population.performance, population.comparison
+    performance = population.performance
     answer = [population.standards_answer] if population.standards else []
     answer += [one.sentence for one in population.one_standard]
     answer += [population.closed_gap.sentence] if population.closed_gap else []
@@ -114,9 +113,8 @@ def print_population(population: Population) -> None:
         say(performance.sentence)
     groups = groups_of(population)
     print_table(pd.DataFrame(groups["rows"], columns=groups["heads"]))
-    for line in (comparison.sentence if comparison else population.uncompared, *population.warnings):
-        if line:
-            say(line)
+    for warning in population.warnings:
+        say(warning)
     top = population.labels[:REVIEW_FIRST]
     if top:
         first = ", ".join(f"{label.row} (doubt {label.doubt:.2f})" for label in top)

@@ -111,7 +111,7 @@ def _write_tasks(
 ) -> None:
     from butfor.result.labels import TO_REVIEW
     from butfor.review.rebuild import review_of
-    from butfor.tasks.tasks import write_review
+    from butfor.review.tasks import write_review
 
     most = min(TO_REVIEW, len(audit.labels)) if labels is None else labels
     made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
@@ -134,9 +134,9 @@ def _close(
     from butfor.progress import ConsoleProgress
     from butfor.result.labels import disagreement
     from butfor.result.record import checksum
+    from butfor.review.answers import read_answers
     from butfor.review.close import close_review, write_after
-    from butfor.tasks.answers import read_answers
-    from butfor.tasks.tasks import key_for, read_key
+    from butfor.review.tasks import key_for, read_key
 
     tasks = read_key(key or key_for(answers), checksum(audit.to_dict()))
     outcome = read_answers(answers, tasks, [str(name) for name in audit.run["label_names"]])

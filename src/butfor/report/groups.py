@@ -159,22 +159,3 @@ def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
         "chart": charts.differences(comparisons).svg(),
         "doubts": [(c.name, charts.doubts(c).svg()) for c in comparisons if sum(c.doubts)],
     }
-
-
-def ridge_sentence(ridge: dict[str, Any]) -> str:
-    """Today's model beside ridge, in one or two sentences."""
-    everyone, right = ridge["groups"][0], ridge["right"]
-    said = (
-        f"A provably steady model, {ridge['model']}, decides otherwise about {everyone['changed']} of "
-        f"{everyone['people']} people; {everyone['stand_against_one']} of its decisions are proven to stand against "
-        f"any one label, {everyone['stand_against_budget']} against {ridge['budget']}."
-    )
-    if not right:
-        return said
-    today, beside, majority = (right[name] for name in ("today", "ridge", "majority"))
-    said += f" It is right about {rate(beside['accuracy'])} of them, the audited model about {rate(today['accuracy'])}"
-    if beside["balanced"] is not None:
-        said += f" (both classes counted alike: {100 * beside['balanced']:.1f} and {rate(today['balanced'])})"
-    if (beside["balanced"] or beside["accuracy"]) <= (majority["balanced"] or majority["accuracy"]):
-        return f"{said}. That is no better than always saying the larger class: what it certifies is empty."
-    return f"{said}."

@@ -17,7 +17,6 @@ from butfor.report.groups import (
     favourable_of,
     groups_of,
     impacts,
-    ridge_sentence,
     standards,
 )
 from butfor.report.summary import LONGEST, marked, method_facts, settle
@@ -56,7 +55,6 @@ def population(p: Population, addressed: Addressed) -> dict[str, Any]:
         "addresses": {v.case: address for v, address in addressed},
         "groups": groups_of(p),
         "unchecked": "" if p.checked else _unchecked(p),
-        "ridge": ridge_sentence(run["ridge"]) if run.get("ridge") else "",
         "glossary": _glossary(p),
         "curve": drawing.svg() if drawing else "",
         "review": _to_review(p, behind),
@@ -132,16 +130,11 @@ def _steps(p: Population) -> list[Markup]:
     steps += [CLOSE_CALL.many] if close_calls(p) else []
     if not p.eligible:
         steps.append("**Ask about other people**, or with another rule φ (`--phi`): nobody here was searched for.")
-    shuffled = p.comparison is not None and p.comparison.shuffles is not None
-    bound = (
-        "beyond what the shuffled audits bear out"
-        if shuffled
-        else "before the audit was done with it shuffled (`--shuffles 19`)"
-    )
     steps += [
         STATUS["not_found"].many,
-        f"**Claim no difference between groups** {bound}. A difference is a reason to look at how the labels came "
-        "about, not a proof of discrimination.",
+        "**Claim no difference between groups from these shares**: groups of other sizes and labels have other shares "
+        "by construction. A difference is a reason to look at how the labels came about, not a proof of "
+        "discrimination.",
     ]
     return [marked(step, settle=settle(max(more, default=None))) for step in steps]
 

@@ -27,7 +27,7 @@ from butfor.result.words import (
 
 LONGEST = 60
 """Characters of a value where there are many."""
-MOST_ROWS, MOST_SETS, MOST_PULLS = 20, 10, 12
+MOST_PULLS = 12
 
 Facts = list[tuple[str, Any, Any]]
 """Each a name, what is said, and a line in small print or nothing."""
@@ -182,7 +182,7 @@ def _search_facts(v: Verdict) -> Facts:
 
 
 def _size_facts(v: Verdict) -> Facts:
-    """Could fewer labels do, or others?"""
+    """Could fewer labels do?"""
     size, facts = len(v.positions), []
     fewer = [f"shrunk from {plural(v.first_size, 'flip')} to {size}"] if v.found and v.first_size > size else []
     if v.minimal:
@@ -191,15 +191,6 @@ def _size_facts(v: Verdict) -> Facts:
     if fewer:
         small = "An altogether different, smaller set may exist all the same." if size > 1 else ""
         facts.append(("Could fewer do?", "; ".join(fewer), small))
-    if v.alternatives:
-        index = v.training.X.index if v.training else None
-        sets = [
-            ", ".join(shown(p if index is None else index[p], LONGEST) for p in positions[:MOST_ROWS])
-            for positions in v.alternatives[:MOST_SETS]
-        ]
-        where = "training rows" if index is not None else "positions among the training rows (from 0)"
-        others = f"{plural(len(v.alternatives), 'further set')} without any row in common: {where} {'; '.join(sets)}"
-        facts.append(("Other flip sets", others, "The JSON record has all of them."))
     return facts
 
 

@@ -71,15 +71,6 @@ def direct(population: Population) -> str:
     return f"{changed} of {len(known)} decisions {verb} when '{name}' alone is switched ({', '.join(parts)}){end}"
 
 
-def uncompared(population: Population) -> str:
-    """Why groups are not compared, in a sentence; empty where they are."""
-    if population.comparison is not None:
-        return ""
-    if len({str(v.group) for v in population.eligible}) < 2:
-        return "There are no two groups of eligible people to compare."
-    return f"Groups are not compared: the search for {_people(population.unfinished)} was stopped early."
-
-
 def proven(population: Population) -> str:
     """What is proven from the other side, in a sentence; empty where nothing is."""
     known = [v for v in population.eligible if v.proof]

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
-from butfor.result.groups import LEVEL, points
+from butfor.result.groups import points
 from butfor.result.person import Cell
 from butfor.result.record import percent
 from butfor.standard.groups import GroupStandard
 
+LEVEL = 0.05
+"""Of tests."""
 MOST_RECORDED = 1000
 """Labels that a record holds, the most valuable first."""
 TO_REVIEW = 100

@@ -73,8 +73,6 @@ class Person:
     counterfactual_logit: float | None = None
     minimal: bool = False
     """No single flip can be left out: every set with one flip fewer was trained and does not turn the decision."""
-    alternatives: tuple[tuple[int, ...], ...] = ()
-    """Further flip sets that work, which share no row with `positions` or with each other."""
     fresh: FreshSeeds | None = None
     """How the find stands under fresh seeds; None where that was not asked for or makes no sense."""
     without_flips: int | None = None
@@ -100,9 +98,9 @@ class Person:
 
     def __post_init__(self) -> None:
         check_counts(self, "case", "flippable", "without_flips", "at_least")
-        positions = [flip.position for flip in self.flip_set] + [at for other in self.alternatives for at in other]
+        positions = [flip.position for flip in self.flip_set]
         if len(set(positions)) < len(positions) or min(positions, default=0) < 0:
-            raise ValueError("flip_set and alternatives must hold training rows, each of them once")
+            raise ValueError("flip_set must hold training rows, each of them once")
         for one, other in (("counterfactual_logit", "flip_set"), ("new_label", "decision"), ("proof", "at_least")):
             if (getattr(self, one) is None) != (getattr(self, other) in (None, ())):
                 raise ValueError(f"{one} must be there where {other} is, and only there")
@@ -116,5 +114,5 @@ class Person:
             raise ValueError("eligible must be true where there is a search, a find or a proof")
         if self.flip_set and (self.at_least or 0) > len(self.flip_set):
             raise ValueError(f"at_least must be at most {len(self.flip_set)}, the labels that were found to do")
-        if not self.flip_set and (self.fresh or self.alternatives or self.collateral or self.minimal):
-            raise ValueError("flip_set must not be empty where fresh, alternatives, collateral or minimal speak of it")
+        if not self.flip_set and (self.fresh or self.collateral or self.minimal):
+            raise ValueError("flip_set must not be empty where fresh, collateral or minimal speak of it")

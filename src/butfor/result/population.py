@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
 import pandas as pd
 
 from butfor.data.sensitive import in_order
@@ -20,7 +19,7 @@ from butfor.errors import SettingError, listed
 from butfor.learn.decision_split import decides_one
 from butfor.result import headline
 from butfor.result.fresh import SOLID, counted
-from butfor.result.groups import Comparison, Performance, Shuffles, compare
+from butfor.result.groups import Performance
 from butfor.result.labels import ClosedGap, LabelValue, OneStandard, Reviewed
 from butfor.result.record import Run, as_json, file_of, read_as, stored, written
 from butfor.result.verdict import Verdict
@@ -133,7 +132,6 @@ class Population(Sequence[Verdict]):
     unchecked_reason = property(headline.unchecked_reason)
     sentence = property(headline.sentence)
     direct = property(headline.direct)
-    uncompared = property(headline.uncompared)
     proven = property(headline.proven)
 
     def distance_curve(self) -> pd.DataFrame:
@@ -212,26 +210,6 @@ class Population(Sequence[Verdict]):
             return []
         said = ("has", "its share says") if len(small) == 1 else ("have", "their shares say")
         return [f"{listed(small)} {said[0]} fewer than {SMALL_GROUP} eligible people: {said[1]} very little."]
-
-    def difference(self) -> float:
-        """The largest difference between two groups' shares: of solid finds where fresh seeds were asked, else of all
-        finds. Not a number where searches were stopped before they found anything."""
-        shares = self.by_group["share_solid" if self.checked else "share"]
-        return math.nan if self.unfinished else float(shares.max() - shares.min())
-
-    @cached_property
-    def comparison(self) -> Comparison | None:
-        """The two groups furthest apart, compared with what chance would give; None where there is only one, or where
-        searches were stopped before they found anything."""
-        if not self.eligible or self.unfinished:
-            return None
-        turned = np.array([v.solidity == SOLID if self.checked else v.found for v in self.eligible])
-        return compare([v.group for v in self.eligible], turned, self.shuffles)
-
-    @property
-    def shuffles(self) -> Shuffles | None:
-        """The gap between groups with the protected attribute shuffled; None where that was not asked for."""
-        return read_as(self.run.get("shuffles"), Shuffles | None)
 
     @cached_property
     def keystones(self) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from msgspec import Meta, ValidationError
 from butfor.data.check import Concern
 from butfor.data.labels import MOST_CLASSES
 from butfor.errors import ReplayError
-from butfor.result.groups import Performance, Shuffles
+from butfor.result.groups import Performance
 from butfor.result.labels import ClosedGap, LabelValue, OneStandard, Reviewed
 from butfor.result.person import Cell, Person
 from butfor.result.record import SCHEMA_VERSION, Run, checksum
@@ -97,7 +97,6 @@ class Settings(TypedDict):
     blind: NotRequired[bool]
     learner_name: NotRequired[str]
     phi_reason: NotRequired[str]
-    shuffles: NotRequired[Shuffles | None]
     random_state: NotRequired[Count]
     not_rebuildable: NotRequired[list[str]]
     engine: NotRequired[str]
@@ -200,7 +199,7 @@ def _check_together(file: _File) -> None:
     cases: set[int | None] = set()
     for k, person in enumerate(file.people):
         place = f"people[{k}]"
-        sets = [[flip.position for flip in person.flip_set], *person.alternatives]
+        sets = [[flip.position for flip in person.flip_set]]
         named[place] = [position for flips in sets for position in flips]
         given = {person.decision, person.new_label, person.turned_into, *(flip.label for flip in person.flip_set)}
         if unknown := given - {None, *names}:

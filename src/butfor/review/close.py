@@ -1,4 +1,4 @@
-"""Close the loop of a review: corrections made, the model trained anew, and the files that tell what became of it.
+"""Close the loop of a review: corrections made, the model trained anew, and the files that show what changed.
 
 after/review.html       before and after, side by side
 after/review.json       the record of it: the next round starts from here
@@ -9,48 +9,109 @@ after/labels.csv        every label's doubt and value on the corrected table
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from butfor.errors import TableError
 from butfor.files import make_folder, save_table, save_text
+from butfor.machine import single_threaded
 from butfor.progress import Progress
+from butfor.report.page import review_page
+from butfor.result.labels import Reviewed
 from butfor.result.population import Population
-from butfor.review.rebuild import audit_of, loaded
-from butfor.tasks.answers import Outcome
+from butfor.review.answers import Outcome
+from butfor.review.rebuild import fitted_again, loaded
+from butfor.run.fitted import Fitted, with_labels
+from butfor.run.labels import Values, label_values, labels_frame, review_values
+from butfor.run.trial import FlipTrial
+from butfor.standard.groups import GroupStandard, Standards
+
+CORRECTED = "a review that corrected its labels"
+
+
+def after_review(
+    fitted: Fitted,
+    outcome: Outcome,
+    X: Any,
+    y: Any = None,
+    *,
+    sensitive_features: Any = None,
+    before: Sequence[GroupStandard] | None = None,
+    progress: Progress | None = None,
+) -> tuple[Reviewed, Fitted, Standards | None, Values]:
+    """What a review changes for the people X; and the audit of the corrected table, its standards and what a review of
+    its labels is worth. `before`: the groups beside the others' standard, where that is known already."""
+    progress = progress or Progress()
+    if before is None:
+        known = _standards(fitted)
+        before = known.comparisons if known else ()
+    labels = {at: fitted.label_names.index(outcome.made[at]) for at in outcome.corrected}
+    with progress, single_threaded():
+        trial = FlipTrial.about(fitted, X, y, sensitive_features, progress, labels)
+        progress.phase("the corrected labels", fitted.members + 2 * len(trial.seeds))
+        flipped = trial.flip(outcome.corrected)
+    again = with_labels(fitted, list(labels), list(labels.values()), CORRECTED, progress)
+    again = replace(again, answered=fitted.answered | outcome.positions)
+    standards = _standards(again)
+    values = review_values(again, standards or again.compare(draws=0), trial.everyone.people, trial.everyone.groups)
+    now = [fitted.label_names[again.table.codes[at]] for at in again.corrected]
+    reviewed = Reviewed(
+        favourable=fitted.sides[trial.favourable],
+        answered=tuple(sorted(again.answered)),
+        corrected=again.corrected,
+        chosen=outcome.counts(decoys=False),
+        decoys=outcome.counts(decoys=True),
+        keystones=outcome.counts(decoys=False, keystones=True),
+        unsure=len(outcome.unsure),
+        expected=outcome.expected,
+        corrected_to=tuple(now) if fitted.table.multiclass else (),
+        before=tuple(before),
+        after=standards.comparisons if standards else (),
+        **flipped,
+    )
+    return reviewed, again, standards, values
+
+
+def _standards(fitted: Fitted) -> Standards | None:
+    """Each group beside the others' standard; None where that cannot be compared."""
+    try:
+        return fitted.compare() if fitted.adverse is not None else None
+    except TableError:
+        return None
 
 
 def close_review(
     audit: Population, outcome: Outcome, folder: Path, model: Any = None, progress: Progress | None = None
 ) -> tuple[Population, dict[str, pd.DataFrame]]:
-    """Make the corrections in the table that an audit's record names, and ask about its test rows again: the record of
-    the corrected table, about nobody, with what was `reviewed`; and tables, by the names of their files. The folder is
-    made once the table is there, before anything is trained."""
+    """Make the corrections in the table that an audit's record names, and audit its test rows again: the record of the
+    corrected table, about nobody, with what was `reviewed`; and tables, by the names of their files. The folder is made
+    once the table is there, before anything is trained."""
     training, data = loaded(audit.run)
     make_folder(folder)
     settings = {"fresh_seeds": audit.run["fresh_seeds"], "random_state": audit.run.get("random_state", 0)}
-    again = audit_of(audit.run, training, data, model, progress=progress, **settings)
+    again = fitted_again(audit.run, training, data, model, progress=progress, **settings)
     groups, before = data.groups["test"] if data.groups else None, audit.standards or None
-    reviewed, after = again.after_review(
-        outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, progress=progress
+    reviewed, after, standards, values = after_review(
+        again, outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, progress=progress
     )
-    standard = after.standard_.to_dict() if reviewed.after else None
+    standard = standards.to_dict() if standards else None
     run = audit.run | {"reviewed": reviewed, "standard": standard, "one_standard": None, "close_gap": None}
-    names = [after.label_names_[label] for label in after.table_.codes]
+    names = [after.label_names[label] for label in after.table.codes]
     label = str(audit.run["data"].get("label") or "label")
     tables = {
-        "corrected.csv": pd.DataFrame({label: names}, index=after.table_.X.index.rename("row")),
+        "corrected.csv": pd.DataFrame({label: names}, index=after.table.X.index.rename("row")),
         "corrections.csv": outcome.corrections().set_index("row"),
-        "labels.csv": after.review_frame().rename_axis("row"),
+        "labels.csv": labels_frame(after, values, {}).rename_axis("row"),
     }
-    return Population([], run, labels=after.label_values()), tables
+    return Population([], run, labels=label_values(after, values)), tables
 
 
 def write_after(population: Population, tables: dict[str, pd.DataFrame], folder: Path) -> list[str]:
     """The files, the page last."""
-    from butfor.report.page import review_page
-
     for name, table in tables.items():
         save_table(folder / name, table)
     population.to_json(folder / "review.json")

@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 
 from butfor.errors import SettingError
 from butfor.result.fresh import LEAST
-from butfor.result.groups import points
 from butfor.result.population import Population
 
 SLACK = 1e-12
@@ -35,8 +34,8 @@ class Check:
 
 
 def check(population: Population, **limits: float | None) -> list[Check]:
-    """One check per limit that is given: the share of eligible people with a solid find (`max_solid`), the largest
-    difference between groups' shares of these (`max_gap`), the share of close calls (`max_close_calls`), and of all
+    """One check per limit that is given: the share of eligible people with a solid find (`max_solid`), the share
+    of close calls (`max_close_calls`), and of all
     people asked about those whose decision changes when the protected attribute alone is switched (`max_switch`)."""
     checks = []
     for name, measure in MEASURES.items():
@@ -64,22 +63,6 @@ def _solid(population: Population) -> tuple[float, str]:
         f"changing few labels changes the decision for {found} of {asked} eligible people ({shown(found / asked)})"
         f"{whatever}.{left if open_ else ''}"
     )
-
-
-def _gap(population: Population) -> tuple[float, str]:
-    _require_finds(population)
-    comparison = population.comparison
-    if comparison is None:
-        raise Unmeasured(population.uncompared)
-    furthest = [f"'{comparison.most}'", f"'{comparison.least}'"]
-    small = [warning for warning in population.warnings if any(group in warning for group in furthest)]
-    shuffled = (
-        population.shuffles.sentence
-        if population.shuffles
-        else "The attribute was not shuffled (--shuffles 19), so this may be what groups of these sizes have anyway."
-    )
-    sentence = f"the shares of solid finds of {' and '.join(furthest)} differ by {points(comparison.difference)}."
-    return comparison.difference, " ".join([sentence, *small, shuffled])
 
 
 def _close(population: Population) -> tuple[float, str]:
@@ -116,7 +99,7 @@ def _switch(population: Population) -> tuple[float, str]:
     )
 
 
-MEASURES = {"max-solid": _solid, "max-gap": _gap, "max-close-calls": _close, "max-switch": _switch}
+MEASURES = {"max-solid": _solid, "max-close-calls": _close, "max-switch": _switch}
 
 
 def _require_people(population: Population) -> None:
@@ -138,14 +121,14 @@ def _require_finds(population: Population) -> None:
 
 
 def share_in(text: str, option: str) -> float:
-    """A share from '5%', '0.05' or '10pp', percentage points."""
-    unit = next((unit for unit in ("%", "pp") if text.strip().endswith(unit)), "")
+    """A share from '5%' or '0.05'."""
+    percent = text.strip().endswith("%")
     try:
-        share = float(text.strip().removesuffix(unit)) / (100 if unit else 1)
+        share = float(text.strip().removesuffix("%")) / (100 if percent else 1)
     except ValueError:
         share = math.nan
-    if not 0 <= share <= 1 or (not unit and share == 1):
-        raise SettingError(f"{option} {text}: give a share from 0 to 1 such as 5%, 0.05 or 5pp; with a unit from 1 up.")
+    if not 0 <= share <= 1 or (not percent and share == 1):
+        raise SettingError(f"{option} {text}: give a share from 0 to 1 such as 5% or 0.05; with % from 1 up.")
     return share
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.audit import LabelAudit
 from butfor.data import Dataset
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
@@ -25,8 +24,9 @@ from butfor.result.labels import TO_REVIEW
 from butfor.result.population import Population
 from butfor.result.record import brief
 from butfor.result.verdict import Verdict
+from butfor.review.tasks import Review, ReviewRows, make_review
+from butfor.run.fitted import Fitted, Settings, fit
 from butfor.standard.compare import attributes_of, compare
-from butfor.tasks.tasks import Review, Rows, make_review
 
 FIGURES = ("sha256", "training_rows", "set_aside", "validated", "weighted")
 """What a record says of its data beyond where it came from."""
@@ -133,7 +133,7 @@ def as_recorded(what: str) -> Iterator[None]:
 # --- the audit ----------------------------------------------------------------------------------------
 
 
-def audit_of(
+def fitted_again(
     run: Mapping[str, Any],
     training: Table,
     data: Dataset | None,
@@ -141,7 +141,7 @@ def audit_of(
     *,
     progress: Progress | None = None,
     **settings: Any,
-) -> LabelAudit:
+) -> Fitted:
     """The audit of a run on the training rows; what a review answered and corrected is known to it. `model` stands in
     for one that the record cannot bring back; rules that it cannot bring back let everything through."""
     with as_recorded("run.learner cannot be made again"):
@@ -149,10 +149,11 @@ def audit_of(
     known, lost = not without_groups(run, data), {line.split(":")[0] for line in run.get("not_rebuildable", [])}
     kept = [name for name in ("phi", "psi") if known and name not in lost]
     rules: dict[str, Any] = {"phi": "everyone", "psi": "everything"} | {name: run[name] for name in kept}
-    audit = LabelAudit(learner.single, members=len(learner.seeds), budget=run["budget"], **rules, **settings)
+    asked = Settings(learner.single, members=len(learner.seeds), budget=run["budget"], **rules, **settings)
     X, y = training.whole[:2] if training.whole else (training.X, training.y)
     with as_recorded("run.learner cannot be trained again"):
-        audit.fit(
+        fitted = fit(
+            asked,
             X,
             y,
             sensitive_features=_protected(run, X, data) if known else np.zeros(len(X)),
@@ -164,9 +165,8 @@ def audit_of(
             progress=progress,
         )
     reviewed = run.get("reviewed") or {}
-    audit.answered_ = frozenset(reviewed.get("answered", ()))
-    audit.corrected_ = tuple(reviewed.get("corrected", ()))
-    return audit
+    answered, corrected = frozenset(reviewed.get("answered", ())), tuple(reviewed.get("corrected", ()))
+    return replace(fitted, answered=answered, corrected=corrected)
 
 
 def _protected(run: Mapping[str, Any], X: pd.DataFrame, data: Dataset | None) -> Any:
@@ -199,7 +199,7 @@ def review_of(population: Population, *, labels: int = TO_REVIEW, hide: Sequence
     return make_review(population.labels, rows_of(population.run), population, labels=labels, hide=hide, seed=seed)
 
 
-def rows_of(run: Mapping[str, Any]) -> Rows:
+def rows_of(run: Mapping[str, Any]) -> ReviewRows:
     """The training rows of a run, loaded again, and their doubts."""
     try:
         table, data = loaded(run)
@@ -211,4 +211,4 @@ def rows_of(run: Mapping[str, Any]) -> Rows:
     favourable = ~np.isin(np.array(names)[table.codes], adverse)
     found = compare(table.X, favourable, attributes_of(sensitive, table.X), names=(str(adverse), ""), shuffles=0)
     answered = (run.get("reviewed") or {}).get("answered", ())
-    return Rows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)
+    return ReviewRows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)

@@ -11,14 +11,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.audit import LabelAudit
 from butfor.errors import ButforError, ReplayError, SettingError
 from butfor.learn.protocols import FlipSet, Table
 from butfor.result.record import brief, plain, signed, stored
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
-from butfor.review.rebuild import as_recorded, audit_of, loaded, recorded_person, without_groups
+from butfor.review.rebuild import as_recorded, fitted_again, loaded, recorded_person, without_groups
+from butfor.run.explain import brackets, explain_all, flippable_labels
+from butfor.run.fitted import Fitted, with_settings
+from butfor.run.verdicts import settings_of
 from butfor.search import as_strategy
 from butfor.search.published import Recorded
+from butfor.standard.groups import Standards
 
 BLOCK = 32
 """People who are asked about together, before the next lines are printed."""
@@ -63,7 +66,7 @@ def replay(
     training: Table | None = None,
     model: Any = None,
     *,
-    audit: LabelAudit | None = None,
+    audit: Any = None,
     fresh: bool = False,
 ) -> Replay:
     """Retrain from a verdict or its record. `training` and `model` stand in for a table and a model that the record
@@ -83,13 +86,14 @@ def replay_all(
     training: Table | None = None,
     model: Any = None,
     *,
-    audit: LabelAudit | None = None,
+    audit: Any = None,
     fresh: bool = False,
 ) -> Iterator[Replay]:
     """The same for the verdicts of one run, which share its data and its first training."""
     if not verdicts:
         return
-    again = _Again(verdicts[0].run, training or verdicts[0].training, model, audit, fresh)
+    known = None if audit is None else audit.fitted_
+    again = _Again(verdicts[0].run, training or verdicts[0].training, model, known, fresh)
     for start in range(0, len(verdicts), BLOCK):
         yield from again.check(verdicts[start : start + BLOCK])
 
@@ -98,7 +102,7 @@ class _Again:
     """The audit of a record, made once more."""
 
     def __init__(
-        self, run: Mapping[str, Any], training: Table | None, model: Any, audit: LabelAudit | None, fresh: bool
+        self, run: Mapping[str, Any], training: Table | None, model: Any, audit: Fitted | None, fresh: bool
     ) -> None:
         self.run, self.fresh, self.data = run, fresh, None
         if audit is None and training is None:
@@ -108,8 +112,9 @@ class _Again:
         if audit is None:
             assert training is not None
             fresh_seeds = run["fresh_seeds"] if fresh else 0
-            audit = audit_of(run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
+            audit = fitted_again(run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
         self.audit = audit
+        self.standards: Standards | None = None
         self.people = self.data if "command" in run else None
         """Then they are test rows, in the data's own words; in Python both may be anybody's."""
         lost = {line.split(":")[0] for line in run.get("not_rebuildable", [])}
@@ -122,7 +127,7 @@ class _Again:
             self.unknown |= {"eligible"}
         if self.without_groups or "psi" in lost:
             self.unknown |= {"flippable", "at_least", "proof"}
-        now = stored(audit.run_record())
+        now = stored(settings_of(audit))
         self.differs = [
             f"run.{name} is {brief(run[name])}, but should be {brief(now[name])}"
             for name in OF_RUN
@@ -136,28 +141,25 @@ class _Again:
         people = pd.concat([self._person(v) for v in verdicts])
         groups = self._groups(verdicts, people)
         if any(flip.doubt is not None for v in verdicts for flip in v.flip_set) and not self.without_groups:
-            self.audit.doubt_  # noqa: B018  computed now, for the flips to carry it
+            self.standards = self.standards or self.audit.compare(draws=0)
         with as_recorded("run.learner cannot be asked again"):
             finds = {k: v.positions for k, v in enumerate(verdicts) if v.found}
             now = self._ask(people, groups, finds | self._overlooked(verdicts, people, groups))
-            others = []
-            for place in range(max(len(v.alternatives) for v in verdicts)):
-                sets = {k: v.alternatives[place] for k, v in enumerate(verdicts) if place < len(v.alternatives)}
-                others.append(self._ask(people, groups, sets))
-            allowed = self.audit.flippable(people, sensitive_features=groups)
+            allowed = flippable_labels(self.audit, people, sensitive_features=groups)
         for k, (recorded, again) in enumerate(zip(verdicts, now, strict=True)):
             differs = [*self.differs, *self._differences(recorded, again)]
             if "flippable" not in self.unknown:
                 differs += _forbidden(recorded, allowed[k])
-            for place, found in enumerate(others):
-                if place < len(recorded.alternatives) and not found[k].found:
-                    differs.append(f"alternatives[{place}] does not turn the decision")
             yield _outcome(recorded, again, tuple(dict.fromkeys(differs)))
 
     def _ask(self, people: pd.DataFrame, groups: Any, sets: Mapping[int, FlipSet]) -> list[Verdict]:
         """What the audit says now, with these flip sets tried and no others."""
-        asked = self.audit.with_search(strategy=Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()}))
-        return list(asked.explain_all(people, sensitive_features=groups, towards=self.run.get("towards")))
+        recorded = Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()})
+        asked = with_settings(self.audit, replace(self.audit.settings, strategy=recorded))
+        towards = self.run.get("towards")
+        return list(
+            explain_all(asked, people, sensitive_features=groups, towards=towards, standards=self.standards).population
+        )
 
     def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:
         """The sets that proofs name for those of whom nothing is said to be found, by a search that asks for proofs."""
@@ -165,10 +167,10 @@ class _Again:
         if not open_ or not self.proves:
             return {}
         try:
-            brackets = self.audit.brackets(people, sensitive_features=groups)
+            proven = brackets(self.audit, people, sensitive_features=groups)
         except SettingError:  # nothing can be proven about this learner
             return {}
-        witnesses = {k: brackets[k].witness for k in open_}
+        witnesses = {k: proven[k].witness for k in open_}
         return {k: flips for k, flips in witnesses.items() if flips and len(flips) <= self.run["budget"]}
 
     def _proves(self) -> bool:
@@ -181,7 +183,7 @@ class _Again:
     def _person(self, verdict: Verdict) -> pd.DataFrame:
         """Who was asked about: the test row where there is one, else as recorded."""
         if self.people is None or verdict.case is None:
-            return recorded_person(verdict, self.audit.table_.X)
+            return recorded_person(verdict, self.audit.table.X)
         rows = self.people.X_test
         if verdict.case >= len(rows):
             raise ReplayError(
@@ -191,13 +193,13 @@ class _Again:
 
     def _groups(self, verdicts: Sequence[Verdict], people: pd.DataFrame) -> Any:
         """The protected attribute of these people, where it stands beside the table."""
-        if not self.audit.sensitive_.blind:
+        if not self.audit.sensitive.blind:
             return None
         if self.without_groups:
             return np.zeros(len(people))
         if self.people is not None and self.people.groups is not None:
             return self.people.groups["test"].iloc[[int(v.case or 0) for v in verdicts]]
-        known = {str(plain(value)): value for value in self.audit.sensitive_.values}
+        known = {str(plain(value)): value for value in self.audit.sensitive.values}
         return np.array([known.get(str(v.group), v.group) for v in verdicts], dtype=object)
 
     # --- compared -------------------------------------------------------------------------------------
@@ -228,10 +230,9 @@ class _Again:
 
 def _forbidden(recorded: Verdict, allowed: NDArray[np.bool_]) -> Iterator[str]:
     """Rows of the recorded flip sets whose labels may not be flipped for this person."""
-    for positions in (recorded.positions, *recorded.alternatives):
-        for position in positions:
-            if not allowed[position]:
-                yield f"row at position {position} is flipped, which the rule ψ does not allow to flip"
+    for position in recorded.positions:
+        if not allowed[position]:
+            yield f"row at position {position} is flipped, which the rule ψ does not allow to flip"
 
 
 def _searched(recorded: Verdict, now: Verdict) -> Iterator[str]:

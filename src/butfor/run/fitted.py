@@ -1,17 +1,18 @@
-"""An audit's settings, and its model trained: what everything else of an audit starts from."""
+"""Settings and a table in, a trained audit out: `Fitted` is what every question starts from, and never changes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
+from numpy.typing import NDArray
 
 from butfor.data.check import Concern, check_table
 from butfor.data.sensitive import Cuts, Sensitive
@@ -21,313 +22,388 @@ from butfor.learn.engines import check_engine, choose_engine, definition_of
 from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, with_split
 from butfor.learn.learners import as_learner, first_model, seed_matters
 from butfor.learn.named import default_model
-from butfor.learn.protocols import BIAS, Engine, Learner, Model
+from butfor.learn.protocols import BIAS, Engine, Floats, Learner, Model, Table
 from butfor.progress import Progress
 from butfor.provenance import data_hash
-from butfor.rank import as_ranking, refuse_unaccepted
+from butfor.rank import Ranking, as_ranking, refuse_unaccepted
 from butfor.result.record import AFTER, BEFORE, DOUBT
-from butfor.rules import as_phi, as_psi
-from butfor.search import as_strategy, budget_in_labels
-from butfor.situation import Mask
-from butfor.validate import as_labels, as_table, as_weights, training_table
+from butfor.rules import Rule, as_phi, as_psi, predicted, stable_under_switch
+from butfor.search import Strategy, as_strategy, budget_in_labels
+from butfor.situation import Mask, Situation
+from butfor.standard.compare import attributes_of, compare
+from butfor.standard.groups import Standards
+from butfor.validate import as_labels, as_table, as_weights, like_training, training_table
 
-if TYPE_CHECKING:
-    from butfor.run.labels import Values
-    from butfor.standard.groups import Standards
-    from butfor.tasks.tasks import Review
-
-KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
-"""What `searching` leaves as it is."""
-OF_THE_SEARCH = ("rank", "strategy", "phi", "psi")
-OF_THE_FIT = ("model", "encoder", "members", "budget", "random_state", *OF_THE_SEARCH)
-"""Settings that take effect when a model is fitted; the others do when people are asked about."""
+DRAWS = 99
 LARGEST_SEED = 2**32 - 1
 
 
-class FittedAudit(BaseEstimator):
-    """Which few training labels decide about a person?
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """What a `LabelAudit` is told, by the same names; its docstring explains them."""
 
-    Parameters
-    ----------
-    model : what to audit: any scikit-learn classifier or pipeline, `butfor.MLP`, or a `butfor.Learner`. Its settings
-        are the learning algorithm, everything fixed; it is cloned, whether fitted or not. None: a network that suits
-        the table or, without torch, boosting.
-    encoder : how a table becomes numbers for a network or for an estimator without preprocessing of its own; a
-        `TableEncoder` where None. "passthrough" hands the raw table to the estimator whatever it holds.
-    members : trainings, under as many seeds, whose mean logit decides: the audited model is this ensemble. 1 is the
-        published setting, a single model. None: 16, fewer where a training takes long, 1 where seeds change nothing.
-    budget : labels that may be flipped at the most, a share (0.01, rounded up) or a count (3).
-    rank : a ranking's name (see `butfor.rank.NAMES`), or an object with `score`, or a function. None: the
-        strategy's own.
-    strategy : how to search: "solid" (the default for an ensemble), "guided" (for a single model), or a published one:
-        "algorithm1", "singles", "attempts", "exhaustive"; or a `butfor.Strategy`.
-    phi, psi : who may be audited and which labels may be flipped: rules, their text, callables or masks.
-    fresh_seeds : seeds without any part in the search under which every find is put to the test; 0 for none.
-    shuffles : how often to ask again with the protected attribute shuffled, to see whether groups differ more than
-        groups of these sizes do anyway.
-    engine : what trains: a name (see `butfor.learn.engines`), a torch device, a cluster, or a `butfor.Engine`.
-    n_jobs : models trained at a time on the CPU. None: one per core.
-    ledger : a file that remembers every model's answers, so that nothing is trained twice, also not after an
-        interruption.
-    random_state : seed of whatever the search draws. The model has a seed of its own.
+    model: Any = None
+    encoder: Any = None
+    members: int | None = None
+    budget: float = 0.01
+    rank: Any = None
+    strategy: Any = None
+    phi: Any = None
+    psi: Any = "published"
+    fresh_seeds: int = 59
+    engine: Any = "auto"
+    n_jobs: int | None = None
+    ledger: str | Path | None = None
+    random_state: int = 0
 
-    After `fit`, `model_` is f, `learner_` what trained it, `table_` what it was trained on; `concerns_` is what a look
-    at the table found, and `remarks_` what became of missing and rare values and of a numeric protected attribute.
-    """
-
-    def __init__(
-        self,
-        model: Any = None,
-        *,
-        encoder: Any = None,
-        members: int | None = None,
-        budget: float = 0.01,
-        rank: Any = None,
-        strategy: Any = None,
-        phi: Any = "stable_under_switch",
-        psi: Any = "published",
-        fresh_seeds: int = 59,
-        shuffles: int = 0,
-        engine: Any = "auto",
-        n_jobs: int | None = None,
-        ledger: str | Path | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.model = model
-        self.encoder = encoder
-        self.members = members
-        self.budget = budget
-        self.rank = rank
-        self.strategy = strategy
-        self.phi = phi
-        self.psi = psi
-        self.fresh_seeds = fresh_seeds
-        self.shuffles = shuffles
-        self.engine = engine
-        self.n_jobs = n_jobs
-        self.ledger = ledger
-        self.random_state = random_state
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        sensitive_features: Any,
-        sensitive_bands: Cuts | None = None,
-        sample_weight: Any = None,
-        validation: tuple[Any, Any] | None = None,
-        adverse: Any = None,
-        label_names: Sequence[str] | None = None,
-        progress: Progress | None = None,
-    ) -> Self:
-        """Train f on the table.
-
-        `sensitive_features` names the protected column, or several, which stay in X; or it holds one value per row
-        beside X, and the model is blind to it. One that is a number of more than 10 different values is cut into bands,
-        at the cut points `sensitive_bands` ([25, 60], or by column {"age": [25, 60]}), else in thirds. `validation`
-        rows steer a network's early stopping; where a network is given none, a share of X is set aside for it.
-        `adverse` is the label that people would rather not have, of more than two perhaps several: with it, audits
-        compare the groups' standards."""
-        self._check_settings()
-        X = as_table(X)
-        y = as_labels(X, y)
-        taken = [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]
-        if taken:
-            raise TableError(f"Column {listed(taken)} has a name that verdicts use for something else; rename it.")
-        sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
-        progress = progress or Progress()
-        with progress:
-            progress.phase("a look at the table")
-            self.concerns_ = noted(check_table(X, y), progress)
-            model = default_model(len(X)) if self.model is None else self.model
-            self.learner_: Learner = as_learner(model, self.encoder)
-            self.table_, kept = training_table(self.learner_, X, y, validation, as_weights(X, sample_weight))
-            self.sensitive_ = replace(sensitive, values=sensitive.values[kept])
-            self.classes_ = self.table_.classes
-            names = dict(enumerate(y.attrs.get("label_names", ())))
-            coded = [names[c] for c in self.classes_] if set(self.classes_) <= set(names) else None
-            self.label_names_: tuple[str, ...] = tuple(map(str, label_names or coded or self.classes_))
-            if len(self.label_names_) != len(self.classes_):
-                raise SettingError(f"label_names has {len(self.label_names_)} names for {len(self.classes_)} labels.")
-            if self.table_.multiclass and self.shuffles:
-                raise SettingError(
-                    f"shuffles={self.shuffles}: nothing is shuffled with more than two labels; leave it out."
-                )
-            sides = self._sides(adverse)
-            self._forget()
-            self.origin_: dict[str, Any] = dict(X.attrs.get("origin") or {"table": None})
-            self.data_hash_ = data_hash(self.table_)
-            self.budget_ = budget_in_labels(self.budget, self.table_.n)
-            self._train(progress)
-            self._draw_line(sides)
-        if not np.isfinite(self.training_logits_).all():
-            raise LearnerError(
-                f"The training of {self.learner_.name} diverged: it answers with numbers that are infinite or none. "
-                "Scale the table's numbers, or lower the learning rate."
-            )
-        self._choose_search()
-        self.remarks_ = self.remarks()
-        return self
-
-    def with_search(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
-        """This audit, with the same model, under another search. What is not named stays as it is."""
-        self._check_fitted(besides=OF_THE_SEARCH)
-        other = copy(self)
-        for name, value in {"rank": rank, "strategy": strategy}.items():
-            if value is not KEEP:
-                setattr(other, name, value)
-        other._check_settings()
-        other._choose_search()
-        return other
-
-    def remarks(self, X: Any = None) -> list[str]:
-        """A sentence each on what became of the protected attribute and of missing, unknown and rare values, of the
-        training rows and of the rows X."""
-        parts = [self.table_.X, *([self.table_.validation[0]] if self.table_.validation else [])]
-        rows = pd.concat([*parts, *([] if X is None else [as_table(X)])])
-        if self.model_.encoder is not None:
-            return [*self.sensitive_.remarks, *self.model_.encoder.remarks(rows)]
-        holes = rows.columns[rows.isna().any()]
-        said = [f"{self.learner_.name} gets the missing values of {listed(holes)} as they are."]
-        return [*self.sensitive_.remarks, *said[: len(holes)]]
-
-    # --- fitting ------------------------------------------------------------------------------------
-
-    def _forget(self) -> None:
-        """Nothing is known yet of these labels. `answered_`, `corrected_`: positions of labels that were reviewed and
-        corrected; `review_`: the tasks handed out last."""
-        self.answered_: frozenset[int] = frozenset()
-        self.corrected_: tuple[int, ...] = ()
-        self.review_: Review | None = None
-        self._standards: Standards | None = None
-        self._values: Values | None = None
-
-    def _train(self, progress: Progress) -> None:
-        """f, and how many members it has."""
-        progress.phase("encoding and the first model")
-        first, self.fit_seconds_ = first_model(self.learner_, self.table_)
-        self.seeded_ = seed_matters(self.learner_, self.table_, first)
-        self.members_ = self._how_many(first, self.fit_seconds_)
-        self.model_: Model = first
-        if self.members_ > 1:
-            ensemble = Ensemble(self.learner_, self.members_)
-            progress.phase("the other members", self.members_ - 1)
-            started = time.perf_counter()
-            trains = definition_of(self.engine, self.n_jobs)
-            self.learner_, self.model_ = ensemble, ensemble.fit_beside(first, self.table_, trains, progress.advance)
-            each = (time.perf_counter() - started) / (self.members_ - 1)
-            self.fit_seconds_ = min(self.fit_seconds_, each)  # the first one may load what is needed
-
-    def _sides(self, adverse: Any) -> Mask:
-        """Which labels count as 1: the second of two; of more those that are not adverse or, where none is named, all
-        but the first. `adverse_` is the adverse side, `sides_` what the two are called."""
-        given = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
-        found = [] if adverse is None else sorted({self._label(each) for each in given})
-        names = np.array(self.label_names_, dtype=object)
-        if len(found) == len(names):
-            raise SettingError(f"adverse names all labels, {listed(names)}: which one would people rather have?")
-        ours = np.isin(np.arange(len(names)), found if found and len(names) > 2 else [0])
-        self.adverse_ = None if not found else found[0] if len(names) == 2 else 0
-        self.sides_: tuple[str, str] = (" or ".join(names[ours]), " or ".join(names[~ours]))
-        return ~ours
-
-    def _draw_line(self, sides: Mask) -> None:
-        """What the model says about its training rows and, with more than two labels, the sides that it is about."""
-        table = self.table_
-        answers = self.model_.answers(table.X, table.multiclass)
-        self.training_decisions_ = table.decided(answers)
-        if table.multiclass:
-            scores = answers.reshape(table.n, -1)
-            decision_split = DecisionSplit.between(sides, table.codes, scores)
-            self.table_, self.model_ = table.with_split(decision_split), with_split(self.model_, decision_split)
-        self.training_logits_ = self.table_.margins(answers)
-
-    def _choose_search(self) -> None:
-        """Settings as the objects they name; the ranking must accept the model."""
-        self._fitted_with = {name: getattr(self, name) for name in OF_THE_FIT}
-        usual = "solid" if self.members_ > 1 else "guided"
-        self.strategy_ = as_strategy(usual if self.strategy is None else self.strategy)
-        self.strategy_.check(self.members_)
-        self.phi_, self.psi_ = as_phi(self.phi), as_psi(self.psi)
-        if self.rank is None:
-            self.rank_ = self.strategy_.ranking(self.model_)
-        else:
-            self.rank_ = as_ranking(self.rank, self.random_state)
-            refuse_unaccepted(self.rank_, self.model_, self.learner_.name)
-
-    def _how_many(self, first: Model, seconds: float) -> int:
-        """Members of the ensemble, given one of them and what its training took. Where the single model has proofs,
-        there is one: they would not hold for a mean."""
-        if self.learner_.single is not self.learner_:
-            members = len(self.learner_.seeds)
-            raise SettingError(f"{self.learner_.name}: give the learner itself, and members={members}.")
-        if self.members is not None:
-            if self.members > 1 and not self.seeded_:
-                raise SettingError(
-                    f"members={self.members}: no seed changes what {self.learner_.name} learns here, so that all "
-                    "members would be the same model; leave members out."
-                )
-            return int(self.members)
-        if not self.seeded_ or first.proof is not None:
-            return 1
-        return self.learner_.usual_members(self.table_.n, seconds)
-
-    def _check_fitted(self, besides: Sequence[str] = ()) -> None:
-        """Whether there is a model, and it is the one that the settings name, `besides` those that may change."""
-        if not hasattr(self, "model_"):
-            raise SettingError("This audit has no model yet: call fit(X, y, sensitive_features=...) first.")
-        changed = [name for name, value in self._fitted_with.items() if not _same(value, getattr(self, name))]
-        if set(changed) - set(besides):
-            raise SettingError(
-                f"{listed(changed)} changed since fit: call fit again, or with_search(rank=…, strategy=…) for another "
-                "search with the same model."
-            )
-
-    def _check_settings(self) -> None:
+    def check(self) -> None:
         """Refuse settings that cannot be, before anything is trained."""
         if self.strategy is not None:
             as_strategy(self.strategy)
         if self.rank is not None:
             as_ranking(self.rank)
-        as_phi(self.phi)
+        if self.phi is not None:
+            as_phi(self.phi)
         as_psi(self.psi)
         budget_in_labels(self.budget, 2**62)
         check_engine(self.engine, self.n_jobs)
-        for name, least, most in (
-            ("members", 1, FRESH_FROM),
-            ("fresh_seeds", 0, FRESH_FROM),
-            ("shuffles", 0, FRESH_FROM),
-            ("random_state", 0, LARGEST_SEED),
-        ):
+        limits = {"members": (1, FRESH_FROM), "fresh_seeds": (0, FRESH_FROM), "random_state": (0, LARGEST_SEED)}
+        for name, (least, most) in limits.items():
             value = getattr(self, name)
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
             if not (whole and least <= value <= most) and not (name == "members" and value is None):
                 raise SettingError(f"{name}={value!r} must be a whole number from {least} to {most}.")
 
-    def _label(self, given: Any, option: str = "adverse") -> int:
-        """A label's number, from its name or value."""
-        names = [self.label_names_, tuple(name.rpartition(" = ")[2] for name in self.label_names_)]
-        for known in [*names, tuple(map(str, self.classes_))]:
-            if str(given) in known:
-                return known.index(str(given))
-        raise SettingError(f"{option}='{given}' is not a label; the labels are {listed(self.label_names_)}.")
 
-    def _engine(self, progress: Progress) -> Engine:
-        return choose_engine(self.engine, self.learner_, self.n_jobs, progress.note)
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """An audit whose model is trained.
+
+    `adverse` is the side (0 or 1) that people would rather not be on, None where nobody said; `sides` names both.
+    `members` trainings decide together; `seeded` says whether a seed changes the model. `answered` and `corrected` are
+    positions of labels that were reviewed and corrected."""
+
+    settings: Settings
+    table: Table
+    learner: Learner
+    model: Model
+    sensitive: Sensitive
+    label_names: tuple[str, ...]
+    sides: tuple[str, str]
+    adverse: int | None
+    budget: int
+    phi: Rule
+    psi: Rule
+    ranking: Ranking
+    strategy: Strategy
+    members: int
+    seeded: bool
+    fit_seconds: float
+    training_decisions: NDArray[np.int64]
+    training_logits: Floats
+    concerns: tuple[Concern, ...]
+    origin: dict[str, Any]
+    data_hash: str
+    answered: frozenset[int] = frozenset()
+    corrected: tuple[int, ...] = ()
 
     @property
-    def seeds_(self) -> list[int]:
+    def classes(self) -> NDArray[Any]:
+        return self.table.classes
+
+    @property
+    def seeds(self) -> list[int]:
         """The fresh seeds; none where no seed matters."""
-        return fresh_seeds(self.learner_, self.fresh_seeds) if self.seeded_ else []
+        return fresh_seeds(self.learner, self.settings.fresh_seeds) if self.seeded else []
+
+    @cached_property
+    def doubt(self) -> NDArray[np.float64]:
+        """Per training row, the probability of the other label by the standard of the other groups."""
+        return self.compare(draws=0).doubt
+
+    def compare(self, draws: int = DRAWS, seconds: float | None = None, progress: Progress | None = None) -> Standards:
+        """The training rows, group by group beside the others' standard. Doubt about one of two labels is the same
+        whichever is the adverse one; where none is named, the first counts as such."""
+        if draws or self.table.multiclass:
+            self.require_adverse()
+        adverse = self.adverse or 0
+        return compare(
+            self.table.X,
+            self.table.zero_one.astype(np.int64) != adverse,
+            attributes_of(self.sensitive, self.table.X),
+            names=(self.sides[adverse], self.sides[1 - adverse]),
+            shuffles=draws,
+            weight=self.table.weight,
+            n_jobs=self.settings.n_jobs,
+            random_state=self.settings.random_state,
+            seconds=seconds,
+            progress=progress,
+        )
+
+    def require_adverse(self) -> None:
+        if self.adverse is None:
+            raise SettingError("Which label would people rather not have? Name it: fit(X, y, adverse=…).")
+
+    def label_number(self, given: Any, option: str = "adverse") -> int:
+        return label_number(given, self.label_names, self.classes, option)
+
+    def chosen_engine(self, progress: Progress) -> Engine:
+        return choose_engine(self.settings.engine, self.learner, self.settings.n_jobs, progress.note)
+
+    def situation(self, people: pd.DataFrame, groups: NDArray[np.object_]) -> Situation:
+        return Situation(
+            model=self.model,
+            table=self.table,
+            people=people,
+            sensitive=self.sensitive,
+            groups=groups,
+            label_names=self.label_names,
+            training_decisions=self.training_decisions,
+            doubts=lambda: self.doubt,
+        )
+
+    def people(
+        self, X: Any, y: Any = None, sensitive_features: Any = None
+    ) -> tuple[Situation, NDArray[np.int64] | None]:
+        """The people of a table and, where they are known, their own labels by number."""
+        X, truth = as_table(X), None
+        if y is not None:
+            labels = as_labels(X, y)
+            if unknown := set(labels.unique()) - set(self.classes):
+                raise TableError(f"The labels of these people hold {listed(unknown)}, which no training label is.")
+            truth = np.searchsorted(self.classes, labels.to_numpy().astype(self.classes.dtype))
+        X = like_training(X, self.table.X)
+        return self.situation(X, self.sensitive.of_people(X, sensitive_features)), truth
+
+    def decide(self, X: Any) -> NDArray[np.int64]:
+        """The decisions about the rows of X, by number."""
+        people = like_training(as_table(X), self.table.X)
+        return self.table.decided(self.model.answers(people, self.table.multiclass))
+
+    def remarks(self, X: Any = None) -> list[str]:
+        """A sentence each on the protected attribute and on missing, unknown and rare values, of the training rows and
+        of the rows X."""
+        parts = [self.table.X, *([self.table.validation[0]] if self.table.validation else [])]
+        rows = pd.concat([*parts, *([] if X is None else [as_table(X)])])
+        if self.model.encoder is not None:
+            return [*self.sensitive.remarks, *self.model.encoder.remarks(rows)]
+        holes = rows.columns[rows.isna().any()]
+        remark = [f"{self.learner.name} gets the missing values of {listed(holes)} as they are."]
+        return [*self.sensitive.remarks, *remark[: len(holes)]]
 
 
-def _same(before: Any, now: Any) -> bool:
-    """Whether a setting is as it was; of objects, whether it is the same one."""
-    return before is now or (isinstance(now, (str, int, float)) and bool(before == now))
+# --- fitting --------------------------------------------------------------------------------------------
 
 
-def noted(concerns: list[Concern], progress: Progress) -> list[Concern]:
+def fit(
+    settings: Settings,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    sensitive_bands: Cuts | None = None,
+    sample_weight: Any = None,
+    validation: tuple[Any, Any] | None = None,
+    adverse: Any = None,
+    label_names: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Fitted:
+    """Look at the table, train the model, choose the search."""
+    settings.check()
+    X = as_table(X)
+    y = as_labels(X, y)
+    taken = [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]
+    if taken:
+        raise TableError(f"Column {listed(taken)} has a name that verdicts use for something else; rename it.")
+    sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
+    progress = progress or Progress()
+    with progress:
+        progress.phase("a look at the table")
+        concerns = note_concerns(check_table(X, y), progress)
+        learner = as_learner(default_model(len(X)) if settings.model is None else settings.model, settings.encoder)
+        table, kept = training_table(learner, X, y, validation, as_weights(X, sample_weight))
+        names = _names(table, y, label_names)
+        favours, sides, side = _sides(names, table.classes, adverse)
+        budget = budget_in_labels(settings.budget, table.n)
+        trained = _train(settings, learner, table, progress)
+        table, model, decisions, logits = _answers(table, trained.model, favours)
+    if not np.isfinite(logits).all():
+        raise LearnerError(
+            f"The training of {trained.learner.name} diverged: it answers with numbers that are infinite or none. "
+            "Scale the table's numbers, or lower the learning rate."
+        )
+    strategy, ranking = _search(settings, trained, model)
+    return Fitted(
+        settings=settings,
+        table=table,
+        learner=trained.learner,
+        model=model,
+        sensitive=replace(sensitive, values=sensitive.values[kept]),
+        label_names=names,
+        sides=sides,
+        adverse=side,
+        budget=budget,
+        phi=_phi(settings, names, None if side is None else favours == bool(side)),
+        psi=as_psi(settings.psi),
+        ranking=ranking,
+        strategy=strategy,
+        members=trained.members,
+        seeded=trained.seeded,
+        fit_seconds=trained.seconds,
+        training_decisions=decisions,
+        training_logits=logits,
+        concerns=tuple(concerns),
+        origin=dict(X.attrs.get("origin") or {"table": None}),
+        data_hash=data_hash(table),
+    )
+
+
+def with_settings(fitted: Fitted, settings: Settings) -> Fitted:
+    """The same model under other settings of the search or of the run."""
+    settings.check()
+    trained = Trained(fitted.learner, fitted.model, fitted.members, fitted.seeded, fitted.fit_seconds)
+    strategy, ranking = _search(settings, trained, fitted.model)
+    same = fitted.settings.phi is settings.phi
+    phi = fitted.phi if same or settings.phi is None else as_phi(settings.phi)
+    return replace(fitted, settings=settings, strategy=strategy, ranking=ranking, phi=phi, psi=as_psi(settings.psi))
+
+
+def with_labels(
+    fitted: Fitted, positions: Sequence[int], labels: Sequence[int], given: str, progress: Progress | None = None
+) -> Fitted:
+    """The same audit with these labels, by number, corrected for good, and its model trained anew. `given`: how the
+    table came about."""
+    progress, table = progress or Progress(), fitted.table.corrected(positions, labels)
+    with progress:
+        again = replace(fitted.settings, members=fitted.members)
+        trained = _train(again, fitted.learner.single, table, progress)
+        favours = fitted.table.sides(np.arange(len(fitted.classes)))
+        table, model, decisions, logits = _answers(table, trained.model, favours)
+    strategy, ranking = _search(again, trained, model)
+    return replace(
+        fitted,
+        table=table,
+        learner=trained.learner,
+        model=model,
+        strategy=strategy,
+        ranking=ranking,
+        training_decisions=decisions,
+        training_logits=logits,
+        origin={"table": None, "given": given},
+        data_hash=data_hash(table),
+        corrected=tuple(sorted({*fitted.corrected, *positions})),
+    )
+
+
+class Trained(NamedTuple):
+    learner: Learner
+    model: Model
+    members: int
+    seeded: bool
+    seconds: float
+
+
+def _train(settings: Settings, learner: Learner, table: Table, progress: Progress) -> Trained:
+    """f, how many members it has, and the seconds that a training took."""
+    progress.phase("encoding and the first model")
+    first, seconds = first_model(learner, table)
+    seeded = seed_matters(learner, table, first)
+    members = _choose_members(settings, learner, table, first, seeded, seconds)
+    if members == 1:
+        return Trained(learner, first, members, seeded, seconds)
+    ensemble = Ensemble(learner, members)
+    progress.phase("the other members", members - 1)
+    started = time.perf_counter()
+    trains = definition_of(settings.engine, settings.n_jobs)
+    model = ensemble.fit_beside(first, table, trains, progress.advance)
+    each = (time.perf_counter() - started) / (members - 1)
+    return Trained(ensemble, model, members, seeded, min(seconds, each))  # the first one may load what is needed
+
+
+def _choose_members(
+    settings: Settings, learner: Learner, table: Table, first: Model, seeded: bool, seconds: float
+) -> int:
+    """Members of the ensemble, given one of them and what its training took. Where the single model has proofs, there
+    is one: they would not hold for a mean."""
+    if learner.single is not learner:
+        raise SettingError(f"{learner.name}: give the learner itself, and members={len(learner.seeds)}.")
+    if settings.members is not None:
+        if settings.members > 1 and not seeded:
+            raise SettingError(
+                f"members={settings.members}: no seed changes what {learner.name} learns here, so that all members "
+                "would be the same model; leave members out."
+            )
+        return int(settings.members)
+    if not seeded or first.proof is not None:
+        return 1
+    return learner.usual_members(table.n, seconds)
+
+
+def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str, ...]:
+    """The labels' names: as given, as the table's origin has them, else their values."""
+    known = dict(enumerate(y.attrs.get("label_names", ())))
+    coded = [known[c] for c in table.classes] if set(table.classes) <= set(known) else None
+    names = tuple(map(str, given or coded or table.classes))
+    if len(names) != len(table.classes):
+        raise SettingError(f"label_names has {len(names)} names for {len(table.classes)} labels.")
+    return names
+
+
+def _sides(names: tuple[str, ...], classes: NDArray[Any], adverse: Any) -> tuple[Mask, tuple[str, str], int | None]:
+    """Which labels count as 1 (the second of two; of more those that are not adverse or, where none is named, all but
+    the first), what the two sides are called, and which is the adverse one."""
+    given = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
+    found = [] if adverse is None else sorted({label_number(each, names, classes) for each in given})
+    texts = np.array(names, dtype=object)
+    if len(found) == len(names):
+        raise SettingError(f"adverse names all labels, {listed(names)}: which one would people rather have?")
+    ours = np.isin(np.arange(len(names)), found if found and len(names) > 2 else [0])
+    side = None if not found else found[0] if len(names) == 2 else 0
+    return ~ours, (" or ".join(texts[ours]), " or ".join(texts[~ours])), side
+
+
+def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, NDArray[np.int64], Floats]:
+    """The model's decisions and logits about its training rows. With more than two labels, table and model are told
+    which of them count as 1."""
+    answers = model.answers(table.X, table.multiclass)
+    decisions = table.decided(answers)
+    if table.multiclass:
+        split = DecisionSplit.between(favours, table.codes, answers.reshape(table.n, -1))
+        table, model = table.with_split(split), with_split(model, split)
+    return table, model, decisions, table.margins(answers)
+
+
+def _phi(settings: Settings, names: Sequence[str], adverse: Mask | None) -> Rule:
+    """The rule that was given; without one the published rule and, where a label is adverse, only who gets it."""
+    if settings.phi is not None:
+        return as_phi(settings.phi)
+    if adverse is None:
+        return stable_under_switch()
+    decided = (predicted(name) for name, bad in zip(names, adverse, strict=True) if bad)
+    return stable_under_switch() & reduce(or_, decided)
+
+
+def _search(settings: Settings, trained: Trained, model: Model) -> tuple[Strategy, Ranking]:
+    """The strategy and the ranking that the settings name; the ranking must accept the model."""
+    usual = "solid" if trained.members > 1 else "guided"
+    strategy = as_strategy(usual if settings.strategy is None else settings.strategy)
+    strategy.check(trained.members)
+    if settings.rank is None:
+        return strategy, strategy.ranking(model)
+    ranking = as_ranking(settings.rank, settings.random_state)
+    refuse_unaccepted(ranking, model, trained.learner.name)
+    return strategy, ranking
+
+
+def label_number(given: Any, names: Sequence[str], classes: NDArray[Any], option: str = "adverse") -> int:
+    """A label's number, from its name or value."""
+    for known in (tuple(names), tuple(name.rpartition(" = ")[2] for name in names), tuple(map(str, classes))):
+        if str(given) in known:
+            return known.index(str(given))
+    raise SettingError(f"{option}='{given}' is not a label; the labels are {listed(names)}.")
+
+
+def note_concerns(concerns: list[Concern], progress: Progress) -> list[Concern]:
     for concern in concerns:
         progress.note(f"Note: {concern}")
     return concerns

@@ -1,4 +1,4 @@
-"""Labels, not people: which are worth a review, and who is decided otherwise once many are flipped together.
+"""What a review of each label is worth.
 
 A label's value is doubt² × effect. Doubt is the probability of the other label by the standard of the other groups. The
 effect is what flipping the label does to the people of its group who are decided as it says: the mean change of their
@@ -9,49 +9,37 @@ have one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError, TableError, listed
 from butfor.learn.decision_split import decides_one
-from butfor.learn.protocols import FlipSet, Floats, Model, Table, Training
+from butfor.learn.protocols import Engine, Floats, Model, Table
+from butfor.machine import single_threaded
 from butfor.rank import Ranking, Scores, as_ranking, summed_scores
-from butfor.result.fresh import FreshSeeds
-from butfor.result.labels import ClosedGap, OneStandard, Turned
-from butfor.result.population import SMALL_GROUP
+from butfor.result.labels import MOST_RECORDED, LabelValue
 from butfor.result.record import plain
-from butfor.run.fresh_seeds import decides_otherwise
-from butfor.search.trainer import Trainer
-from butfor.situation import Situation
+from butfor.run.fitted import Fitted
 from butfor.standard.groups import Standards
 
-KNOWING = ("gradient", "influence", "leaves", "distance")
+BY_KNOWLEDGE = ("gradient", "influence", "leaves", "distance")
 """Rankings by how much they know of a model; the last one ranks for all."""
 DOUBTFUL = 2
 """The power of doubt in a value."""
 NEAR = 0.5
 """How fast people count less: at this share of their median distance from the boundary, 1/e."""
-BY = ("selection", "true positive")
-"""Rates whose gap can be closed: of favourable decisions, and of those about people whose label is favourable."""
-DOUBTED = 0.5
-"""Doubt above which a label may be flipped to close a gap."""
-
-
-# --- the value of a review -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Of all training labels. `effect` and `value [n]`; `order`: the positions of those that may be reviewed, the most
-    valuable first; `wrong [n]`: how likely each is wrong, if the group's shortfall is spread evenly over its favourable
-    labels, None where no adverse label is named."""
+    """Of all training labels. `doubt`, `effect` and `value [n]`; `order`: the positions of those that may be reviewed,
+    the most valuable first; `wrong [n]`: how likely each is wrong, if the group's shortfall is spread evenly over its
+    favourable labels, None where no adverse label is named."""
 
+    doubt: Scores
     effect: Scores
     value: Scores
     order: NDArray[np.int64]
@@ -60,17 +48,36 @@ class Values:
 
 def best_ranking(model: Model) -> Ranking:
     """The ranking that knows most of the model."""
-    return next(ranking for ranking in map(as_ranking, KNOWING) if ranking.ranks(model))
+    return next(ranking for ranking in map(as_ranking, BY_KNOWLEDGE) if ranking.ranks(model))
 
 
-def review_values(standards: Standards, table: Table, effect: Scores, adverse: int | None) -> Values:
+def review_values(
+    fitted: Fitted,
+    standards: Standards,
+    people: pd.DataFrame | None = None,
+    groups: NDArray[np.object_] | None = None,
+    engine: Engine | None = None,
+) -> Values:
+    """By what flips do to these people; where there are none, to the training rows."""
+    ranking = best_ranking(fitted.model)
+    if engine is not None:
+        ranking.train_on(engine)
+    rows = fitted.sensitive.values
+    if people is None or groups is None:
+        people, groups = fitted.table.X, rows
+    with single_threaded():
+        effect = effects(fitted.model, fitted.table, rows, people, groups, fitted.adverse, ranking)
+    return combine(standards, fitted.table, effect, fitted.adverse)
+
+
+def combine(standards: Standards, table: Table, effect: Scores, adverse: int | None) -> Values:
     """Doubts and effects put together."""
     value = np.nan_to_num(standards.doubt**DOUBTFUL * effect)
     may = ~np.isnan(standards.doubt) & (adverse is None or table.zero_one == adverse)
     wrong = None if adverse is None else wrongness(standards)
     later = np.zeros(table.n) if wrong is None else ~np.isin(standards.groups.astype(str), _short(standards))
     order = np.lexsort((-np.nan_to_num(standards.doubt), -value, later))
-    return Values(effect, value, order[may[order]], wrong)
+    return Values(standards.doubt, effect, value, order[may[order]], wrong)
 
 
 def wrongness(standards: Standards) -> Scores:
@@ -127,158 +134,38 @@ def _nearness(logits: Floats, inside: NDArray[np.bool_]) -> Scores:
     return np.asarray(weights / weights.sum())
 
 
-# --- flipped together ----------------------------------------------------------------------------------
+# --- for people -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class FlipTrial:
-    """What flip sets are tried on. `trainer` asks about everyone; `favourable` is the decision that people would rather
-    have; `truth`: their own labels by number, where they are known."""
-
-    everyone: Situation
-    truth: NDArray[np.int64] | None
-    trainer: Trainer
-    seeds: Sequence[int]
-    seeded: bool
-    favourable: int
-    _fresh: dict[FlipSet, Floats] = field(default_factory=dict)
-
-    def flip(self, flips: FlipSet) -> dict[str, Any]:
-        """What a `Flipped` holds."""
-        after = self.confirmed(flips)
-        truth, before = self.truth, self.everyone.logits
-        return {
-            "flips": flips,
-            "labels": self.everyone.table.n,
-            "turned": self._turned(after, self.fresh(flips)),
-            "rates": {group: (self.rate(before, ours), self.rate(after, ours)) for group, ours in self.groups.items()},
-            "accuracy": None
-            if truth is None
-            else (
-                float((self.everyone.decisions == truth).mean()),
-                float((self.trainer.confirmed_decisions(flips) == truth).mean()),
-            ),
-            "seeded": self.seeded,
-        }
-
-    def confirmed(self, flips: FlipSet) -> Floats:
-        self.trainer.confirm([flips])
-        return self.trainer.confirmed_logits(flips)
-
-    def fresh(self, flips: FlipSet) -> Floats | None:
-        """What single models say under fresh seeds, `[seeds × people]`; each is trained once."""
-        if self.seeds and flips not in self._fresh:
-            self._fresh[flips] = self.trainer.ask([Training(flips, seed) for seed in self.seeds])
-        return self._fresh.get(flips)
-
-    @cached_property
-    def groups(self) -> dict[str, NDArray[np.bool_]]:
-        named = self.everyone.groups.astype(str)
-        return {group: named == group for group in sorted(set(named))}
-
-    def rate(self, logits: Floats, people: NDArray[np.bool_]) -> float:
-        """The share of favourable decisions about these people."""
-        return float((decides_one(logits[people]) == bool(self.favourable)).mean()) if people.any() else float("nan")
-
-    def _turned(self, after: Floats, fresh: Floats | None) -> tuple[Turned, ...]:
-        everyone, found = self.everyone, []
-        turned = np.isfinite(after) & (decides_one(after) != decides_one(everyone.logits))
-        for k in map(int, np.flatnonzero(turned)):
-            seeds = None
-            if fresh is not None and (base := self.fresh(())) is not None:
-                decision = int(everyone.predictions[k])
-                without, with_ = (decides_otherwise(logits[:, k], decision) for logits in (base, fresh))
-                seeds = FreshSeeds.of(without, with_)
-            row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
-            found.append(Turned(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
-        return tuple(found)
-
-
-def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
-    """For every group that falls short by more than chance: its missing labels flipped."""
-    short = [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
-    sets = {c.group: tuple(sorted(map(int, standards.missing_labels(c.group)))) for c in short}
-    seeds = len(tried.seeds)
-    tried.trainer.progress.phase(
-        "one standard for all", len(sets) * (tried.trainer.members + seeds) + seeds * bool(sets)
-    )
-    return [
-        OneStandard(
-            attribute=standards.attribute,
-            group=group,
-            people=int(tried.groups[group].sum()) if group in tried.groups else 0,
-            **tried.flip(flips),
+def label_values(fitted: Fitted, values: Values) -> tuple[LabelValue, ...]:
+    """The labels that are worth a review, the most valuable first, without those that were reviewed already."""
+    left = [int(at) for at in values.order if int(at) not in fitted.answered][:MOST_RECORDED]
+    return tuple(
+        LabelValue(
+            position=at,
+            row=plain(fitted.table.X.index[at]),
+            group=plain(fitted.sensitive.values[at]),
+            label=fitted.label_names[fitted.table.codes[at]],
+            doubt=round(float(values.doubt[at]), 4),
+            value=float(f"{values.value[at]:.4g}"),
+            wrong=None if values.wrong is None else round(float(values.wrong[at]), 4),
         )
-        for group, flips in sets.items()
-    ]
-
-
-def close_gap(
-    order: Sequence[int], standards: Standards, tried: FlipTrial, by: str, groups: Sequence[Any] | None, within: float
-) -> ClosedGap:
-    """The shortest prefix of the doubted labels of the group with the lower rate, in their `order`, that brings its
-    rate within so much of the other's: by bisection, since more such flips raise it further."""
-    counted = _counted(tried, by)
-    low, high = _two(tried, counted, groups)
-    doubted = [int(at) for at in order if standards.doubt[at] > DOUBTED and str(standards.groups[at]) == low]
-
-    def gap(logits: Floats) -> float:
-        return tried.rate(logits, counted[high]) - tried.rate(logits, counted[low])
-
-    def prefix(k: int) -> FlipSet:
-        return tuple(sorted(doubted[:k]))
-
-    def closed(k: int) -> bool:
-        return gap(tried.trainer.retrain([prefix(k)])[0]) <= within
-
-    before = gap(tried.everyone.logits)
-    steps = len(doubted).bit_length() + 2
-    tried.trainer.progress.phase("closing the gap", (steps * tried.trainer.members + 2 * len(tried.seeds)))
-    fewest = 0 if before <= within else len(doubted)
-    found = before <= within or (bool(doubted) and closed(fewest))
-    if found and fewest:
-        least = 0  # not enough
-        while fewest - least > 1:
-            middle = (least + fewest) // 2
-            least, fewest = (least, middle) if closed(middle) else (middle, fewest)
-    flips = prefix(fewest)
-    after = tried.confirmed(flips)
-    members = tried.trainer.member_logits(flips) if tried.trainer.holds(flips) else after[None]
-    fresh = tried.fresh(flips)
-    return ClosedGap(
-        by=by,
-        groups=(low, high),
-        within=within,
-        gap=(before, gap(after)),
-        closed=found and gap(after) <= within,
-        doubted=len(doubted),
-        members=(sum(gap(each) <= within for each in members), len(members)),
-        fresh=None if fresh is None else (sum(gap(each) <= within for each in fresh), len(fresh)),
-        **tried.flip(flips),
+        for at in left
     )
 
 
-def _counted(tried: FlipTrial, by: str) -> dict[str, NDArray[np.bool_]]:
-    """Per group, the people whose decisions count."""
-    if by not in BY:
-        raise SettingError(f"by={by!r}: a gap is closed between {' or '.join(BY)} rates.")
-    if by == BY[0]:
-        return tried.groups
-    if tried.truth is None:
-        raise SettingError("True positive rates need the people's own labels: give y.")
-    deserving = tried.everyone.table.sides(tried.truth) == bool(tried.favourable)
-    return {group: ours & deserving for group, ours in tried.groups.items()}
-
-
-def _two(tried: FlipTrial, counted: dict[str, NDArray[np.bool_]], given: Sequence[Any] | None) -> tuple[str, str]:
-    """The two groups, that with the lower rate first: those named, else the furthest apart."""
-    large = [group for group, people in counted.items() if people.sum() >= SMALL_GROUP]
-    if given is not None:
-        named = list(dict.fromkeys(map(str, given)))
-        if len(named) != 2 or not set(named) <= set(counted):
-            raise SettingError(f"groups={listed(given)}: name two of {listed(counted)}.")
-        large = named
-    if len(large) < 2:
-        raise TableError(f"There is no gap to close: two groups of at least {SMALL_GROUP} people are needed.")
-    ranked = sorted(large, key=lambda group: tried.rate(tried.everyone.logits, counted[group]))
-    return ranked[0], ranked[-1]
+def labels_frame(fitted: Fitted, values: Values, people: Mapping[int, int]) -> pd.DataFrame:
+    """One row per training row: its label and group, its doubt, how likely it is wrong, what a review of it is worth,
+    its rank among those to review, and in how many people's flip sets it is."""
+    rank = pd.array([pd.NA] * fitted.table.n, dtype="Int64")
+    rank[values.order] = range(1, len(values.order) + 1)
+    columns = {
+        "label": [fitted.label_names[label] for label in fitted.table.codes],
+        "group": fitted.sensitive.values,
+        "doubt": values.doubt.round(4),
+        "wrong": np.nan if values.wrong is None else values.wrong.round(4),
+        "value": values.value,
+        "rank": rank,
+        "people": [people.get(at, 0) for at in range(fitted.table.n)],
+    }
+    return pd.DataFrame(columns, index=fitted.table.X.index)

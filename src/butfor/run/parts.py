@@ -14,7 +14,7 @@ from butfor.learn.decision_split import DecisionSplit
 from butfor.learn.protocols import Engine
 from butfor.progress import Progress
 from butfor.rules import Allowed, eligible, flippable
-from butfor.run.fitted import FittedAudit
+from butfor.run.fitted import Fitted
 from butfor.run.runner import Runner
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
@@ -61,7 +61,7 @@ def parts_of(situation: Situation, towards: int | None = None) -> list[Part]:
 
 
 def run_parts(
-    audit: FittedAudit,
+    audit: Fitted,
     everyone: Situation,
     truth: NDArray[np.int64] | None,
     cases: Sequence[int],
@@ -77,8 +77,8 @@ def run_parts(
     """Ask about those of everyone who stand at `cases`, part by part. What is found is looked at for everyone, whose
     own labels are the `truth`; `begun`: since when the time of `stop` runs."""
     situation = everyone.of(np.array(cases, dtype=np.int64))
-    psi = flippable(audit.psi_, situation)
-    admitted = eligible(audit.phi_, situation) & (situation.decisions != towards)
+    psi = flippable(audit.psi, situation)
+    admitted = eligible(audit.phi, situation) & (situation.decisions != towards)
     runners: list[Runner] = []
     # The first one says what it will cost: the one with most people to ask about.
     for part in sorted(parts_of(situation, towards), key=lambda part: -int(admitted[part.people].sum())):
@@ -88,17 +88,17 @@ def run_parts(
         asked = part.of(situation)
         trainer = Trainer(
             engine,
-            audit.learner_,
+            audit.learner,
             asked.table,
             asked.people,
             ledger=ledger,
-            n_jobs=audit.n_jobs,
+            n_jobs=audit.settings.n_jobs,
             progress=progress,
             stopper=Stopper(limits),
         )
         runner = Runner(
             audit,
-            audit.strategy_.among(part.people),
+            audit.strategy.among(part.people),
             asked,
             [cases[k] for k in part.people],
             part.allowed(psi, situation),

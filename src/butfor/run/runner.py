@@ -1,6 +1,6 @@
 """From the people asked about to what is known of each, before it is put into words.
 
-    proofs ──▸ trial ──▸ search ──▸ other sets ──▸ fresh seeds ──▸ shuffles ──▸ side effects
+    proofs ──▸ trial ──▸ search ──▸ fresh seeds ──▸ side effects
 
 Ctrl-C or a limit ends it at any point; what was known by then is kept, and what was not is said to be unknown.
 """
@@ -16,16 +16,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.protocols import FlipSet, away
+from butfor.learn.protocols import away
 from butfor.progress import Progress, announcement
 from butfor.prove import Bracket, prove
 from butfor.rank.mix import leader_words
-from butfor.result.groups import Shuffles
-from butfor.rules import Allowed, flippable
-from butfor.run.fitted import FittedAudit
+from butfor.rules import Allowed
+from butfor.run.fitted import Fitted
 from butfor.run.fresh_seeds import Found, base_logits, collaterals, decides_otherwise, judge
 from butfor.search.loop import Attempts
-from butfor.search.solid import SolidSearch
 from butfor.search.state import Listed, PersonSearch
 from butfor.search.strategy import FOUND, Strategy
 from butfor.search.task import BLOCK, Task
@@ -44,7 +42,7 @@ class Runner:
     """About the people of a situation, who stand at `cases` of the table that was given; `psi` says which labels may be
     flipped for whom, `eligible` who is asked about."""
 
-    audit: FittedAudit
+    audit: Fitted
     strategy: Strategy
     situation: Situation
     cases: Sequence[int]
@@ -57,7 +55,6 @@ class Runner:
     searches: list[PersonSearch] = field(default_factory=list)
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What else is known of a person, by the names that verdicts have for it."""
-    shuffles: Shuffles | None = None
     interrupted: bool = False
     out_of_time: bool = False
 
@@ -66,14 +63,13 @@ class Runner:
         audit, asked = self.audit, self.situation.of(self.eligible)
         brackets = prove(asked, self.psi.of_people(self.eligible)) if len(self.eligible) else None
         self.proven: dict[int, Bracket] = dict(zip(map(int, self.eligible), brackets, strict=True)) if brackets else {}
-        self.task = Task(self.situation, self.trainer, audit.rank_, audit.budget_, audit.random_state)
+        self.task = Task(self.situation, self.trainer, audit.ranking, audit.budget, audit.settings.random_state)
 
     def run(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
         """Everything about the people, who are some of the table X. Ctrl-C ends it with what there is."""
         steps = {
             "the search": self.search,
             "the fresh seeds": self.judge,
-            "the shuffles": self.shuffle,
             "side effects on others": lambda: self.look_around(X, labels),
         }
         done: list[str] = []
@@ -86,10 +82,8 @@ class Runner:
         except KeyboardInterrupt as stop:
             self._stopped(stop)
         self._leave_open()
-        wanted = {"the shuffles": self.audit.shuffles, "side effects on others": self._has_others(X)}
-        left = [name for name, wish in wanted.items() if wish and name not in done]
-        if left:
-            self.progress.note(f"Left out because the audit was stopped: {'; '.join(left)}.")
+        if self._has_others(X) and "side effects on others" not in done:
+            self.progress.note("Left out because the audit was stopped: side effects on others.")
 
     @property
     def progress(self) -> Progress:
@@ -138,8 +132,6 @@ class Runner:
             self._stopped(stop)
             self._leave_open()
         self.interrupted |= self.task.interrupted
-        if not self.interrupted:
-            self._look_for_alternatives()
         if seconds is not None:
             if stopper.passed:
                 self.interrupted, self.out_of_time = False, True
@@ -152,7 +144,7 @@ class Runner:
     def _settled(self, person: int, bracket: Bracket) -> Attempts | None:
         """A search that need not search: its only attempt is what was proven to be the smallest set, or there is none
         because the proof goes beyond the budget or beyond all labels that may be flipped."""
-        beyond = bracket.at_least > min(self.audit.budget_, int(self.psi[person].sum()))
+        beyond = bracket.at_least > min(self.audit.budget, int(self.psi[person].sum()))
         if not self.strategy.proves or (bracket.witness is None and not beyond):
             return None
         attempts = [] if beyond or bracket.witness is None else [bracket.witness]
@@ -162,7 +154,7 @@ class Runner:
     def _hold_trial(self, people: NDArray[np.int64]) -> None:
         """Let the ranking look at a few real retrainings first, where it wants to and enough of them or of the time
         would be left to search with."""
-        rank, trainer, seconds = self.audit.rank_, self.trainer, self.trainer.stopper.stop.seconds
+        rank, trainer, seconds = self.audit.ranking, self.trainer, self.trainer.stopper.stop.seconds
         sets = rank.trial(len(people)) if len(people) else 0
         if not sets or 2 * sets > trainer.room():
             return
@@ -176,7 +168,7 @@ class Runner:
             situation.table,
             situation.people.iloc[people],
             self.psi.of_people(people),
-            self.audit.budget_,
+            self.audit.budget,
         )
         if figures["poor"]:
             self.progress.note(
@@ -185,32 +177,11 @@ class Runner:
                 "decisions furthest in a trial."
             )
 
-    def _look_for_alternatives(self) -> None:
-        """Per person found, further flip sets without any row that was used before."""
-        strategy = self.strategy
-        sets: dict[int, list[FlipSet]] = {search.person: [search.found] for search in self.searches if search.found}
-        left, people = self.psi, list(sets)
-        try:
-            for _ in range(strategy.alternatives):
-                left = left.without({person: sets[person][-1] for person in people})
-                again = strategy.search(self.task, np.array(people, dtype=np.int64), left)
-                for search in again:
-                    if search.found:
-                        sets[search.person].append(search.found)
-                if self.task.interrupted:
-                    raise TimeIsUp if self.trainer.stopper.passed else KeyboardInterrupt
-                people = [search.person for search in again if search.found]
-        except KeyboardInterrupt as stop:
-            self._stopped(stop)
-            self.progress.note("Stopped before all alternatives were looked for: the verdicts stand without them.")
-        for person, found in sets.items():
-            self.note(person, alternatives=tuple(found[1:]))
-
     # --- what a find is worth -----------------------------------------------------------------------
 
     def judge(self) -> None:
         """Put every find to fresh seeds, and everyone's present decision; by the engine."""
-        seeds = self.audit.seeds_
+        seeds = self.audit.seeds
         if not seeds or not self.searches:
             return
         self.progress.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.found})))
@@ -234,7 +205,7 @@ class Runner:
         trainer = self.trainer
         try:
             if list(self.cases) != list(range(len(X))):
-                trainer = Trainer(trainer.engine, self.audit.learner_, self.situation.table, X, progress=self.progress)
+                trainer = Trainer(trainer.engine, self.audit.learner, self.situation.table, X, progress=self.progress)
             self.progress.phase("side effects", trainer.members * (1 + len({find.flips for find in self.found})))
             places = [self.cases[find.person] for find in self.found]
             for find, side in zip(self.found, collaterals(trainer, labels, self.found, places), strict=True):
@@ -244,31 +215,7 @@ class Runner:
             self.progress.note("Stopped before side effects were counted: the verdicts stand without them.")
 
     def _has_others(self, X: pd.DataFrame) -> bool:
-        return bool(self.audit.fresh_seeds and self.found and len(X) > 1)
-
-    # --- would it be so with other groups? ----------------------------------------------------------
-
-    def shuffle(self) -> None:
-        """The gap between groups as it is, and with the protected attribute shuffled among training rows and among
-        people: the model and φ stay, ψ goes by the shuffled groups. What is counted is who is turned by the first set
-        of the whole budget, in every run alike."""
-        people, runs = self.eligible, self.audit.shuffles
-        if not runs or len(people) < 2 or len(set(self.situation.groups[people])) < 2:
-            return
-        gaps: list[float] = []
-        rng = np.random.default_rng([self.audit.random_state, 1])
-        try:
-            for run in range(runs + 1):
-                situation = self.situation if run == 0 else self.situation.shuffled(rng)
-                self.progress.phase("shuffles")
-                turned = SolidSearch().turned_at_first(self.task, people, flippable(self.audit.psi_, situation))
-                gaps.append(_gap(situation.groups[people], np.array([int(p) in turned for p in people])))
-        except KeyboardInterrupt as stop:
-            self._stopped(stop)
-            if len(gaps) > 1:
-                self.progress.note(f"Stopped after {len(gaps) - 1} of {runs} shuffles: these count.")
-        if len(gaps) > 1:
-            self.shuffles = Shuffles(gaps[0], tuple(gaps[1:]))
+        return bool(self.audit.settings.fresh_seeds and self.found and len(X) > 1)
 
     # --- what it will cost --------------------------------------------------------------------------
 
@@ -283,25 +230,18 @@ class Runner:
         audit, trainer, strategy = self.audit, self.trainer, self.strategy
         sizes = [int(size) for size in self.psi.of_people(people).counts]
         finds = FOUND * len(people) + len(self.eligible) - len(people)
-        searched = strategy.expected_sets(sizes, audit.budget_, trainer.members) if sizes else 0
-        shuffled = audit.shuffles * SolidSearch().expected_sets(sizes, audit.budget_, trainer.members)
-        sets = audit.rank_.trial(len(people)) + searched + shuffled + finds
-        trainings = sets * trainer.members + len(audit.seeds_) * (1 + finds)
+        searched = strategy.expected_sets(sizes, audit.budget, trainer.members) if sizes else 0
+        sets = audit.ranking.trial(len(people)) + searched + finds
+        trainings = sets * trainer.members + len(audit.seeds) * (1 + finds)
         if trainer.stopper.stop.retrainings is not None:
             trainings = min(trainings, trainer.stopper.stop.retrainings)
-        again = strategy.expected_rankings(len(people), audit.budget_) * audit.rank_.rescores
+        again = strategy.expected_rankings(len(people), audit.budget) * audit.ranking.rescores
         rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
         by_definition = 0.0 if trainer.engine.by_definition else finds * trainer.members / trainer.n_jobs
-        seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * audit.fit_seconds_
+        seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * audit.fit_seconds
         limit = trainer.stopper.stop.seconds
         seconds = seconds if limit is None else min(seconds, limit)
         self.progress.note(announcement(self.everyone, seconds * self.everyone / len(self.eligible)))
 
     def _seconds_each(self) -> float:
-        return self.trainer.seconds_each(self.audit.fit_seconds_)
-
-
-def _gap(groups: NDArray[np.object_], turned: NDArray[np.bool_]) -> float:
-    """The largest difference between two groups' shares."""
-    shares = [float(turned[groups == group].mean()) for group in set(groups)]
-    return max(shares) - min(shares)
+        return self.trainer.seconds_each(self.audit.fit_seconds)

@@ -17,7 +17,7 @@ from butfor.rank.ranking import parameters
 from butfor.result.person import Cell, Flip, Person, Search
 from butfor.result.record import Run, plain
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
-from butfor.run.fitted import FittedAudit
+from butfor.run.fitted import Fitted
 from butfor.run.runner import Runner
 from butfor.search.state import PersonSearch
 from butfor.situation import changed_by_switch
@@ -87,7 +87,7 @@ def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int 
         return runner.proven[k].at_least, runner.proven[k].how
     if search.found is not None and len(search.found) == 1:
         return 1, ONE_LABEL
-    allowed, budget = int(runner.psi.counts[k]), runner.audit.budget_
+    allowed, budget = int(runner.psi.counts[k]), runner.audit.budget
     if runner.strategy.enumerates(allowed, budget) and not search.failed:
         if search.found is not None:
             return len(search.found), ENUMERATION
@@ -117,36 +117,35 @@ def _cells(table: pd.DataFrame, position: int) -> dict[str, Cell]:
 # --- the run ------------------------------------------------------------------------------------------
 
 
-def settings_of(audit: FittedAudit) -> dict[str, Any]:
+def settings_of(audit: Fitted) -> dict[str, Any]:
     """What is needed to run an audit again; `not_rebuildable` names what a record cannot carry."""
-    table = audit.table_
-    figures = {"sha256": audit.data_hash_, "training_rows": table.n, "set_aside": table.set_aside}
+    table = audit.table
+    figures = {"sha256": audit.data_hash, "training_rows": table.n, "set_aside": table.set_aside}
     figures |= {"validated": table.validation is not None, "weighted": table.weight is not None}
     return {
         "butfor": __version__,
         "versions": versions(),
-        "data": audit.origin_ | figures,
-        "sensitive": audit.sensitive_.name,
-        "sensitive_columns": list(audit.sensitive_.columns),
-        "sensitive_bands": audit.sensitive_.cuts,
-        "blind": audit.sensitive_.blind,
-        "label_names": list(audit.label_names_),
+        "data": audit.origin | figures,
+        "sensitive": audit.sensitive.name,
+        "sensitive_columns": list(audit.sensitive.columns),
+        "sensitive_bands": audit.sensitive.cuts,
+        "blind": audit.sensitive.blind,
+        "label_names": list(audit.label_names),
         "adverse": _adverse(audit),
-        "learner": audit.learner_.record(),
-        "learner_name": audit.learner_.name,
-        "seeded": audit.seeded_,
-        "budget": audit.budget_,
-        "rank": audit.rank_.name,
-        "rank_parameters": parameters(audit.rank_),
-        "strategy": audit.strategy_.name,
-        "strategy_parameters": parameters(audit.strategy_),
-        "phi": audit.phi_.text,
-        "psi": audit.psi_.text,
-        "members": audit.members_,
-        "fresh_seeds": audit.fresh_seeds,
+        "learner": audit.learner.record(),
+        "learner_name": audit.learner.name,
+        "seeded": audit.seeded,
+        "budget": audit.budget,
+        "rank": audit.ranking.name,
+        "rank_parameters": parameters(audit.ranking),
+        "strategy": audit.strategy.name,
+        "strategy_parameters": parameters(audit.strategy),
+        "phi": audit.phi.text,
+        "psi": audit.psi.text,
+        "members": audit.members,
+        "fresh_seeds": audit.settings.fresh_seeds,
         "seed_ranges": _seed_ranges(audit),
-        "n_shuffles": audit.shuffles,
-        "random_state": audit.random_state,
+        "random_state": audit.settings.random_state,
         "not_rebuildable": _not_rebuildable(audit),
     }
 
@@ -154,8 +153,6 @@ def settings_of(audit: FittedAudit) -> dict[str, Any]:
 def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
     """What became of it."""
     first, trainers = runners[0], [runner.trainer for runner in runners]
-    measured = [seed for trainer in trainers for seed in trainer.measuring_seeds]
-    ranges = {"measured": [min(measured), max(measured)]} if measured else {}
     return {
         "engine": first.trainer.engine.name,
         "retrainings": sum(trainer.trained for trainer in trainers),
@@ -163,38 +160,39 @@ def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
         "confirmations": sum(trainer.confirmations for trainer in trainers),
         "agreement": first.agreement,
         "out_of_time": any(runner.out_of_time for runner in runners),
-        "shuffles": first.shuffles,
-        "seed_ranges": (_seed_ranges(first.audit) or {}) | ranges or None,
     }
 
 
-def _adverse(audit: FittedAudit) -> str | list[str] | None:
+def _adverse(audit: Fitted) -> str | list[str] | None:
     """The label that people would rather not have, or several."""
-    if audit.adverse_ is None:
+    if audit.adverse is None:
         return None
-    sides = audit.table_.sides(np.arange(len(audit.label_names_)))
-    names = [name for name, side in zip(audit.label_names_, sides, strict=True) if side == bool(audit.adverse_)]
+    sides = audit.table.sides(np.arange(len(audit.label_names)))
+    names = [name for name, side in zip(audit.label_names, sides, strict=True) if side == bool(audit.adverse)]
     return names if len(names) > 1 else names[0]
 
 
-def _seed_ranges(audit: FittedAudit) -> dict[str, list[int]] | None:
+def _seed_ranges(audit: Fitted) -> dict[str, list[int]] | None:
     """First and last seed of the members and of the fresh ones."""
-    if not audit.seeded_:
+    if not audit.seeded:
         return None
-    own, fresh = audit.learner_.own_seed, audit.seeds_
-    return {"members": [own, own + audit.members_ - 1], "fresh": [fresh[0], fresh[-1]] if fresh else []}
+    own, fresh = audit.learner.own_seed, audit.seeds
+    return {"members": [own, own + audit.members - 1], "fresh": [fresh[0], fresh[-1]] if fresh else []}
 
 
-def _not_rebuildable(audit: FittedAudit) -> list[str]:
-    lost = audit.learner_.gaps()
-    if audit.origin_["table"] is None:
-        lost.append(f"data: {given_how(audit.origin_)}")
-    if audit.table_.weight is not None:
+def _not_rebuildable(audit: Fitted) -> list[str]:
+    lost = audit.learner.gaps()
+    if audit.origin["table"] is None:
+        lost.append(f"data: {given_how(audit.origin)}")
+    if audit.table.weight is not None:
         lost.append("sample_weight: given in Python")
-    for name, rule in (("phi", audit.phi_), ("psi", audit.psi_)):
+    for name, rule in (("phi", audit.phi), ("psi", audit.psi)):
         if not rule.rebuildable:
             lost.append(f"{name}: {rule.text}, which is a function or a mask")
-    for name, thing, own in (("rank", audit.rank_, not audit.rank_.rebuildable), ("strategy", audit.strategy_, False)):
+    for name, thing, own in (
+        ("rank", audit.ranking, not audit.ranking.rebuildable),
+        ("strategy", audit.strategy, False),
+    ):
         if own or type(thing).__module__.split(".")[0] != "butfor":
             lost.append(f"{name}: {thing.name}, which is the user's own code")
     return lost

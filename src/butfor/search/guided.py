@@ -231,8 +231,8 @@ class GuidedSearch(Strategy):
     FEW = 2000
     PATIENCE = 8
 
-    def __init__(self, tries: int | None = None, *, share: bool | None = None, alternatives: int = 0) -> None:
-        super().__init__(share=share, alternatives=alternatives)
+    def __init__(self, tries: int | None = None, *, share: bool | None = None) -> None:
+        super().__init__(share=share)
         if tries is not None and tries < 1:
             raise SettingError(f"tries={tries} must be at least 1.")
         self.tries = tries

@@ -7,7 +7,6 @@ nearly as good as anything a long search finds; so each person gets a few sets, 
     opening    the top of the ranking, as many labels as the cap allows: a few members first, all where it comes near
     sizes      bisection for the shortest prefix that keeps the margin
     second     the ranking again at the person's own half-flipped labels, where the model has a gradient; sizes again
-    measured   what the best candidates bring among each other, where an engine trains hundreds at a time; sizes again
 
 Whoever does not reach the margin keeps the set that comes nearest, if it turns the ensemble at all; fresh seeds, which
 have no part in this, decide what it is worth. Every set that is reported was trained by the definition.
@@ -26,14 +25,14 @@ from butfor.learn.protocols import FlipSet, Model
 from butfor.rank import Ranking
 from butfor.rank.mix import RankingMix
 from butfor.rules import Allowed
-from butfor.search import measured
-from butfor.search.measured import Effects
 from butfor.search.state import PersonSearch, flip_set
 from butfor.search.strategy import Strategy
 from butfor.search.task import CONFIRMATION, Task
 
 MARGIN = 2.5
 """Standard deviations of the members by which their mean gain must exceed 0."""
+REACH = 3
+"""Rows ranked for a person, as a multiple of the labels that may be flipped."""
 SCREEN = 4
 """Members that take the first look."""
 CLAIMS = 3
@@ -54,20 +53,16 @@ NEAR = 0.4
 
 class SolidSearch(Strategy):
     """Sets that turn nearly all members of an ensemble, and the smallest of them. `second`: rank again at half-flipped
-    labels; None where the cap is large enough for it to pay. `measure`: train models with random parts of the best
-    candidates, two thousand for each person who comes near; None where the engine trains hundreds of them side by side
-    and the table is not large."""
+    labels; None where the cap is large enough for it to pay."""
 
     name = "solid"
     proves = True
 
-    def __init__(
-        self, margin: float = MARGIN, second: bool | None = None, measure: bool | None = None, *, alternatives: int = 0
-    ) -> None:
-        super().__init__(alternatives=alternatives)
+    def __init__(self, margin: float = MARGIN, second: bool | None = None) -> None:
+        super().__init__()
         if not margin >= 0:
             raise SettingError(f"margin={margin} must be a number from 0 up, in standard deviations of the members.")
-        self.margin, self.second, self.measure = margin, second, measure
+        self.margin, self.second = margin, second
 
     def check(self, members: int) -> None:
         if members == 1:
@@ -80,27 +75,16 @@ class SolidSearch(Strategy):
         return RankingMix.of(model)
 
     def depth(self, flippable: int, budget: int) -> int:
-        return min(flippable, measured.REACH * budget)
+        return min(flippable, REACH * budget)
 
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
         searches = self._begun(task, people, psi)
         PrefixSearch(task, psi, self).run(searches)
         return list(searches)
 
-    def turned_at_first(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> set[int]:
-        """Whom the first ranking's whole budget turns; nothing is looked for again or confirmed."""
-        searches = self._begun(task, people, psi)
-        PrefixSearch(task, psi, SolidSearch(margin=0.0)).open(searches)
-        return {search.person for search in searches if search.best}
-
     def _begun(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[Sizes]:
         ranked = task.ranked(people, psi, self.depth)
         return [Sizes(r.person, r.away, order=r.order, cap=min(r.budget, len(r.order))) for r in ranked]
-
-    def measures(self, budget: int, side_by_side: int, rows: int) -> bool:
-        """Whether effects are measured, by an engine that trains so many side by side on so many rows."""
-        wanted = side_by_side >= measured.SIDE_BY_SIDE and rows <= measured.ROWS
-        return measured.LEAST <= budget <= measured.MOST and (wanted if self.measure is None else self.measure)
 
     def ranks_again(self, budget: int) -> bool:
         return budget >= LEAST_FOR_SECOND if self.second is None else self.second
@@ -218,8 +202,6 @@ class PrefixSearch:
         self._bisect([search for search in near if search.best])
         if self.task.rank.rescores and self.strategy.ranks_again(self.task.budget):
             self._rank_again(near)
-        if self.strategy.measures(self.task.budget, self.trainer.engine.width, self.trainer.table.n):
-            self._measure_effects(near)
         for search in searches:
             search.complete = not self._cut_short
 
@@ -302,19 +284,7 @@ class PrefixSearch:
         for search, rows, score, mask in zip(again, kept, scores, allowed, strict=True):
             others = np.setdiff1d(np.flatnonzero(mask & np.isfinite(score)), rows)
             best_first = others[np.argsort(-score[others], kind="stable")]
-            search.order, search.fails = np.concatenate([rows, best_first])[: measured.REACH * search.cap], 0
-        self._sizes_again(again)
-
-    def _measure_effects(self, near: Sequence[Sizes]) -> None:
-        """Rank each person's candidates by what they bring among each other, and look for sizes again."""
-        again = [s for s in near if measured.LEAST <= s.cap < len(s.order) and (s.best is None or len(s.best) > 1)]
-        room = self.trainer.room(measured.SETS * self.trainer.members)
-        if room < len(again):
-            self._cut_short, again = True, again[: int(room)]
-        effects = [Effects(s.order[: measured.REACH * s.cap], s.cap, s.person, s.away) for s in again]
-        measured.measure(self.trainer, effects)
-        for search, one in zip(again, effects, strict=True):
-            search.order, search.fails = one.best_first, 0
+            search.order, search.fails = np.concatenate([rows, best_first])[: REACH * search.cap], 0
         self._sizes_again(again)
 
     def _sizes_again(self, searches: Sequence[Sizes]) -> None:

@@ -23,14 +23,12 @@ from butfor.search.task import Task
 
 USUAL = ("combined", "influence", "leaves", "surrogate-signed")
 """Rankings in the order in which they are taken where nobody names one; the last ranks for every model."""
-MOST_ALTERNATIVES = 1000
 FOUND = 0.4
 """The share of people who are usually found, for estimates of how long it takes."""
 
 
 class Strategy:
-    """`share`: ask every trained model about everyone; None: as the strategy has it. `alternatives`: further flip sets,
-    sharing no row with each other, to look for where one was found."""
+    """`share`: ask every trained model about everyone; None: as the strategy has it."""
 
     name: ClassVar[str]
     shares: ClassVar[bool] = False
@@ -40,11 +38,8 @@ class Strategy:
     shrinks: ClassVar[bool] = False
     """Whether a flip set that works is made smaller before it is reported."""
 
-    def __init__(self, *, share: bool | None = None, alternatives: int = 0) -> None:
-        if not 0 <= alternatives <= MOST_ALTERNATIVES:
-            raise SettingError(f"alternatives={alternatives} must be a whole number from 0 to {MOST_ALTERNATIVES}.")
+    def __init__(self, *, share: bool | None = None) -> None:
         self.share = self.shares if share is None else share
-        self.alternatives = alternatives
 
     def check(self, members: int) -> None:
         """Refuse an audited model of so many members."""

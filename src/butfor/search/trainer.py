@@ -54,8 +54,6 @@ class Trainer:
         self.n_jobs: int = self._definition.n_jobs
         self._page: Page | None = ledger.page(self.single, table, people, engine) if ledger is not None else None
         self.trained = self.recalled = self.confirmations = 0
-        self.measuring_seeds: list[int] = []
-        """First and last of the seeds that only measured something."""
         self._seconds_each: float | None = None
         self._members: dict[FlipSet, Floats] = {}
         """What the members trained so far say about the people, `[members so far × answers]`."""
@@ -148,14 +146,6 @@ class Trainer:
         answers, _ = self._answers(trainings)
         said = np.array([answers[training] for training in trainings], np.float32).reshape(len(trainings), -1)
         return self.table.margins(said)
-
-    def measure(self, trainings: Sequence[Training]) -> Floats:
-        """The same for trainings that nobody asks for again: they are in no ledger."""
-        answers = self._train(trainings, self._progress)
-        self.trained += len(trainings)
-        used = [training.seed for training in trainings if training.seed is not None] + self.measuring_seeds
-        self.measuring_seeds = [min(used), max(used)] if used else []
-        return self.table.margins(answers)
 
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
         """Train the flip sets by the definition, each once. What an engine trained here by definition stands."""

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.errors import SettingError, TableError, listed
-from butfor.tasks.tasks import CANNOT_TELL, ID, LABEL, Review, Task
+from butfor.review.tasks import CANNOT_TELL, ID, LABEL, Review, Task
 
 COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "value", "people", "kind"]
 

@@ -11,7 +11,8 @@ from butfor import load_dataset
 from butfor.data.table import load_table
 from butfor.result.population import Population
 from butfor.review.rebuild import rows_of
-from butfor.tasks.tasks import matched
+from butfor.review.tasks import matched
+from butfor.run.verdicts import settings_of
 from recorded import audited, changed, key_of, run
 
 
@@ -84,19 +85,6 @@ def test_the_most_valuable_labels_are_chosen_and_decoys_are_like_them_but_hardly
         assert task["row"] == data.X_train.index[task["position"]]
 
 
-def test_rows_of_alternative_sets_are_no_decoys(german_file, tasks, tmp_path, capsys):
-    decoys = [task["position"] for task in key_of(tasks) if task["decoy"]]
-
-    def use_them(record: dict) -> None:
-        found = next(person for person in record["people"] if "flip_set" in person)
-        found["alternatives"] = [decoys[k : k + 6] for k in range(0, len(decoys), 6)]  # the budget is 6
-
-    other = changed(german_file, tmp_path / "other.json", use_them)
-    assert run(capsys, "review", other, "--out", tmp_path / "again", "--labels", 10, "--random-state", 3)[0] == 0
-    again = json.loads((tmp_path / "again.key.json").read_text())["tasks"]
-    assert not {task["position"] for task in again if task["decoy"]} & set(decoys)
-
-
 def test_a_seed_gives_the_same_tasks_and_another_others(german_file, tmp_path, capsys):
     texts = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -163,10 +151,10 @@ def test_a_review_knows_the_groups_beside_rows_of_which_some_were_set_aside(tmp_
     data = load_table(tmp_path / "t.csv", label="y", sensitive="sex", drop=["sex"])
     audit = butfor.LabelAudit(butfor.MLP((2,), max_epochs=2), members=1, fresh_seeds=0)
     audit.fit(data.X_train, data.y_train, sensitive_features=data.groups["train"])
-    found = rows_of(audit.run_record())
+    found = rows_of(settings_of(audit.fitted_))
     table, groups = found.table, found.groups
     assert table.set_aside
-    assert list(groups) == list(audit.sensitive_.values) == [sex[row] for row in table.X.index]
+    assert list(groups) == list(audit.fitted_.sensitive.values) == [sex[row] for row in table.X.index]
 
 
 def test_bad_reviews_get_one_sentence(german_file, salary_file, tasks, tmp_path, capsys):

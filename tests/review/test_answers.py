@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from butfor.tasks.answers import read_answers
-from butfor.tasks.tasks import Task
+from butfor.review.answers import read_answers
+from butfor.review.tasks import Task
 from recorded import OTHER, answered, fill_in, key_of, run
 
 

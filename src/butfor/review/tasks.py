@@ -33,6 +33,7 @@ from butfor.learn.protocols import Table
 from butfor.result.labels import TO_REVIEW, LabelValue, expectation
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
+from butfor.run.fitted import Fitted
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table's own."""
@@ -102,7 +103,7 @@ class Review:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ReviewRows:
     """The training rows, their groups, the doubt of each label, the protected columns, which no reviewer sees, those
     that hold dates, and the positions of labels that were reviewed before."""
 
@@ -119,9 +120,30 @@ class Rows:
         return np.array(self.label_names, dtype=object)[self.table.codes]
 
 
+def review_tasks(
+    fitted: Fitted,
+    values: Sequence[LabelValue],
+    population: Population | None = None,
+    *,
+    labels: int = TO_REVIEW,
+    hide: Sequence[str] = (),
+    seed: int = 0,
+) -> Review:
+    """The tasks of an audit in Python; `review.rebuild.review_of` makes those of a record."""
+    rows = ReviewRows(
+        fitted.table,
+        fitted.sensitive.values,
+        fitted.doubt,
+        fitted.label_names,
+        fitted.sensitive.columns,
+        answered=fitted.answered,
+    )
+    return make_review(values, rows, population, labels=labels, hide=hide, seed=seed)
+
+
 def make_review(
     values: Sequence[LabelValue],
-    rows: Rows,
+    rows: ReviewRows,
     population: Population | None = None,
     *,
     labels: int = TO_REVIEW,
@@ -187,11 +209,11 @@ def matched(
     return decoys
 
 
-def _unsuspected(rows: Rows, chosen: Mapping[int, Any], population: Population | None) -> NDArray[np.int64]:
+def _unsuspected(rows: ReviewRows, chosen: Mapping[int, Any], population: Population | None) -> NDArray[np.int64]:
     """Rows that may be decoys: not chosen, not reviewed before, in no flip set of anybody, and doubted less than half
     of the rows of their label and group are."""
     finds = population.found if population is not None else []
-    touched = {at for v in finds for flips in (v.positions, *v.alternatives) for at in flips}
+    touched = {at for v in finds for at in v.positions}
     touched |= {*chosen, *rows.answered}
     doubts = pd.Series(rows.doubt)
     usual = doubts.groupby([rows.labels, rows.groups.astype(str)]).transform("median")
@@ -199,7 +221,7 @@ def _unsuspected(rows: Rows, chosen: Mapping[int, Any], population: Population |
     return np.array([at for at in np.flatnonzero(low) if int(at) not in touched], dtype=np.int64)
 
 
-def _hidden(rows: Rows, hide: Sequence[str]) -> list[Any]:
+def _hidden(rows: ReviewRows, hide: Sequence[str]) -> list[Any]:
     X, protected = rows.table.X, set(map(str, rows.protected))
     unknown = [name for name in hide if name not in map(str, X.columns)]
     if unknown:

@@ -1,0 +1,235 @@
+"""From people to verdicts: everything that `LabelAudit.explain_all` does, one step after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.data.check import Concern, check_people
+from butfor.data.sensitive import in_order
+from butfor.errors import SettingError, TableError, listed
+from butfor.learn.protocols import Engine
+from butfor.machine import single_threaded
+from butfor.progress import Progress
+from butfor.prove import Bracket, prove
+from butfor.result.groups import Performance
+from butfor.result.labels import OneStandard
+from butfor.result.population import Population
+from butfor.result.record import Run
+from butfor.rules import Allowed, eligible, flippable
+from butfor.run.fitted import DRAWS, Fitted, note_concerns
+from butfor.run.labels import Values, label_values, review_values
+from butfor.run.parts import parts_of, run_parts
+from butfor.run.runner import Runner
+from butfor.run.trial import FlipTrial, one_standard
+from butfor.run.verdicts import figures_of, settings_of, verdicts_of
+from butfor.search.ledger import Ledger
+from butfor.search.published import Recorded
+from butfor.search.trainer import Trainer
+from butfor.situation import Situation
+from butfor.standard.groups import Standards
+from butfor.stopping import Stop, held_back, work_begins
+from butfor.validate import as_positions
+
+STANDARDS_SHARE = 0.2
+"""The share of the time given that comparing standards may take."""
+
+
+class Answer(NamedTuple):
+    """The verdicts; and what was computed on the way that later questions can use."""
+
+    population: Population
+    standards: Standards | None
+    values: Values | None
+
+
+def explain_all(
+    fitted: Fitted,
+    X: Any,
+    y: Any = None,
+    *,
+    sensitive_features: Any = None,
+    cases: Sequence[int] | None = None,
+    towards: Any = None,
+    standards: Standards | None = None,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
+) -> Answer:
+    """Verdicts about the rows of X at the positions `cases`, else about all. `standards`: where they are known."""
+    begun, progress = time.monotonic(), progress or Progress()
+    work_begins()
+    everyone, truth = fitted.people(X, y, sensitive_features)
+    people = len(everyone.people)
+    cases = list(range(people)) if cases is None else as_positions(cases, people)
+    wanted = None if towards is None else fitted.label_number(towards, "towards")
+    _refuse_infinite(everyone, cases)
+    performance = None if truth is None else _performance(fitted, everyone, truth)
+    concerns = [*fitted.concerns, *note_concerns(_concerns(fitted, everyone, performance), progress)]
+    searches = not isinstance(fitted.strategy, Recorded)
+    interrupted = False
+    if searches and standards is None:
+        standards = _compare(fitted, progress, stop, draws=DRAWS if len(cases) > 1 else 0)
+        interrupted = bool(standards and standards.interrupted)
+    engine = fitted.chosen_engine(progress)
+    fitted.ranking.train_on(engine)
+    with ExitStack() as ending:
+        with single_threaded() as opened:
+            ledger = opened.enter_context(closing(open_ledger(fitted, progress))) if fitted.settings.ledger else None
+            opened.enter_context(progress)
+            runners = run_parts(
+                fitted,
+                everyone,
+                truth,
+                cases,
+                wanted,
+                engine,
+                ledger=ledger,
+                stop=stop,
+                begun=begun,
+                progress=progress,
+                interrupted=interrupted,
+            )
+            values, turned = None, list[OneStandard]()
+            complete = not any(runner.interrupted or runner.out_of_time for runner in runners)
+            if len(cases) > 1 and searches and complete and standards is not None:
+                whole = cases == list(range(people)) and not fitted.table.multiclass
+                trainer = runners[0].trainer if whole else None
+                values, turned = _about_labels(fitted, standards, engine, everyone, truth, trainer, progress)
+            ending.enter_context(held_back())  # also while the ledger is closed
+        record = settings_of(fitted) | figures_of(runners)
+        record |= {
+            "remarks": fitted.remarks(everyone.people),
+            "seconds": round(time.monotonic() - begun, 3),
+            "towards": None if wanted is None else fitted.label_names[wanted],
+            "stop": {"seconds": stop.seconds, "retrainings": stop.retrainings} if stop else None,
+            "performance": performance.to_dict() if performance else None,
+            "concerns": [concern.to_dict() for concern in concerns],
+            "standard": standards.to_dict() if standards and standards.shuffles else None,
+            "one_standard": turned,
+            "phi_reason": fitted.phi.reason(everyone.of(np.array(cases, dtype=np.int64))),
+        }
+        run = Run(record)
+        verdicts = {
+            v.case: v for runner in runners for v in verdicts_of(runner, run, _doubt_for(fitted, runner, standards))
+        }
+        labels = () if values is None else label_values(fitted, values)
+        population = Population(
+            [verdicts[case] for case in cases], run, interrupted=runners[-1].interrupted, labels=labels
+        )
+        return Answer(population, standards, values)
+
+
+def _refuse_infinite(everyone: Situation, cases: Sequence[int]) -> None:
+    astray = [case for case in cases if not np.isfinite(everyone.logits[case])]
+    if astray:
+        raise TableError(
+            f"The model's answer about person {astray[0]} is infinite or not a number: look at that row for numbers "
+            "that are far from the training rows'."
+        )
+
+
+def _concerns(fitted: Fitted, everyone: Situation, performance: Performance | None) -> list[Concern]:
+    found = check_people(fitted.table.X, everyone.people)
+    return [*found, performance.concern] if performance and performance.concern else found
+
+
+def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
+    table = fitted.table
+    groups = pd.Series(everyone.groups, name=fitted.sensitive.name)
+    order = in_order(everyone.groups, fitted.sensitive.cuts)
+    commoner = int(np.bincount(table.codes).argmax())  # of equally common ones the first
+    named = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
+    return Performance.of(groups, truth, everyone.decisions, commoner, table.sides, named, order)
+
+
+def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
+    """The comparison of standards, where groups can be compared; where no adverse label is named, only the doubt about
+    labels is wanted. Where time is limited, a part of it is for this."""
+    if fitted.adverse is None and (not draws or fitted.table.multiclass):
+        return None
+    seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
+    try:
+        return fitted.compare(0 if fitted.adverse is None else draws, seconds, progress)
+    except (TableError, SettingError) as error:
+        if fitted.adverse is not None:
+            progress.note(f"Note: standards are not compared. {error}")
+        return None
+
+
+def _about_labels(
+    fitted: Fitted,
+    standards: Standards,
+    engine: Engine,
+    everyone: Situation,
+    truth: NDArray[np.int64] | None,
+    trainer: Trainer | None,
+    progress: Progress,
+) -> tuple[Values | None, list[OneStandard]]:
+    """The value of reviews, and one standard for all; as far as it is not stopped. `trainer` asks about everyone, where
+    there is one."""
+    values = None
+    try:
+        progress.phase("the value of reviews")
+        values = review_values(fitted, standards, everyone.people, everyone.groups, engine)
+        if standards.shuffles:
+            trainer = trainer or Trainer(engine, fitted.learner, fitted.table, everyone.people, progress=progress)
+            return values, one_standard(standards, FlipTrial.of(fitted, everyone, truth, trainer))
+    except KeyboardInterrupt:
+        progress.note("Stopped before one standard for all was trained: the verdicts stand without it.")
+    return values, []
+
+
+def _doubt_for(fitted: Fitted, runner: Runner, standards: Standards | None) -> NDArray[np.float64] | None:
+    """The doubt about labels, where the standards were compared; of more than two labels that is about two sides, and
+    says nothing of a flip within one."""
+    if standards is None or not fitted.table.multiclass:
+        return None if standards is None else standards.doubt
+    table, split = fitted.table, runner.situation.table.decision_split
+    assert split is not None
+    return np.where(table.sides(table.codes) != table.sides(split.new), standards.doubt, np.nan)
+
+
+def open_ledger(fitted: Fitted, progress: Progress) -> Ledger:
+    if not fitted.learner.single.identified:
+        raise SettingError(
+            "A ledger tells models apart by their records, and this one's lacks "
+            f"{listed(fitted.learner.gaps())}; leave it out."
+        )
+    return Ledger(fitted.settings.ledger or "", progress.note)
+
+
+# --- without a search -----------------------------------------------------------------------------------
+
+
+def eligible_cases(fitted: Fitted, X: Any, most: int | None = None, *, sensitive_features: Any = None) -> list[int]:
+    """The positions in X of the people φ admits, in order, `most` of them at the most."""
+    situation, _ = fitted.people(X, None, sensitive_features)
+    return [int(case) for case in np.flatnonzero(eligible(fitted.phi, situation))[:most]]
+
+
+def flippable_labels(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> Allowed:
+    """For each row of X, which training labels ψ allows to flip."""
+    situation, _ = fitted.people(X, None, sensitive_features)
+    return flippable(fitted.psi, situation)
+
+
+def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
+    """What is proven about each row of X. Refused where no prover knows the model."""
+    situation, _ = fitted.people(X, None, sensitive_features)
+    psi, found = flippable(fitted.psi, situation), dict[int, Bracket]()
+    for part in parts_of(situation):
+        with single_threaded():
+            proven = prove(part.of(situation), part.allowed(psi, situation))
+        if proven is None:
+            raise SettingError(
+                f"Nothing can be proven about {fitted.learner.name}; ridge classifiers, linear regression and kernel "
+                "ridge on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
+            )
+        found |= zip(map(int, part.people), proven, strict=True)
+    return [found[k] for k in sorted(found)]
