@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .PHONY: audit test check docs bench paper clean
 
 audit: .venv/installed
-	$(BIN)/butfor audit german --out butfor-audit
+	$(BIN)/butfor audit german --out butfor-audit --overwrite
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,9 +19,6 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from butfor.errors import SettingError, TableError, listed
-
-if TYPE_CHECKING:
-    from butfor.learn.protocols import Table
 
 OWN, REFUSE = "own", "refuse"
 """What becomes of missing and of unknown values."""
@@ -36,9 +33,12 @@ MISSING, OTHER = "missing", "other"
 """The categories that missing values, and rare ones together, become."""
 FAR = 1e15
 """Standard deviations (or what numbers are scaled to): beyond this a network's sums overflow."""
+LARGEST = 1e154
+"""The square of a larger number is infinite."""
 EXACT = 2**53
 """Whole numbers up to here are different as floating-point numbers too."""
 NO_NUMBER = "leave the column out (--drop, or --id where it is an identifier), or make it text"
+RESCALE = "give the column in another unit, or correct it"
 MANY = 100
 """A column of more categories is grouped also where nobody asks for it."""
 MOST_CATEGORIES = 1000
@@ -64,7 +64,7 @@ class _Block:
     rare: int = 0
     """How many values share the category `OTHER`."""
 
-    def coded(self, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def codes_of(self, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Each value's code, no number where it has none, and which are values that training did not show."""
         codes = values.astype(object).map(self.codes or {}).to_numpy(dtype=np.float64, copy=True)
         codes[values.isna()] = np.nan
@@ -80,7 +80,7 @@ class _Block:
             what = "holds {value}, further from the training rows than a model can take"
             _refuse(values, np.abs(numbers) > FAR, what, "correct it or drop the row")
             return np.column_stack([numbers, absent]) if self.marked else numbers[:, None]
-        codes, strange = self.coded(values)
+        codes, strange = self.codes_of(values)
         if unknown == REFUSE:
             remedy = f"known are {listed(self.codes)}; group rare values, drop the row or drop the column"
             _refuse(values, strange, "holds {value!r}, which no training row has", remedy)
@@ -175,18 +175,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame = same_columns(_as_frame(X), list(self.blocks_))
         coded = {c: b for c, b in self.blocks_.items() if b.codes is not None}
         missing = {c: count for c, count in frame.isna().sum().items() if count}
-        unknown = {c: count for c, b in coded.items() if (count := int(b.coded(frame[c])[1].sum()))}
+        unknown = {c: count for c, b in coded.items() if (count := int(b.codes_of(frame[c])[1].sum()))}
         said = []
         if missing:
             said.append(
-                f"Missing values: {_counted(missing)}. A missing category counts as a value of its own, a missing "
+                f"Missing values: {_row_counts(missing)}. A missing category counts as a value of its own, a missing "
                 "number as the median of the training rows, with a mark beside it; where no training row lacks one, "
                 "there is neither mark nor value of its own."
             )
         if unknown:
             said.append(
-                f"Values that no training row has: {_counted(unknown)}; they count as '{OTHER}' or as missing, and "
-                "as no value at all where no training row is either."
+                f"Values that no training row has: {_row_counts(unknown)}. They count as '{OTHER}' or as missing where "
+                "training rows are, otherwise as an unknown value."
             )
         for column, block in coded.items():
             if block.rare:
@@ -235,8 +235,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         shift, scale = self._scaling(np.where(absent, fill, numbers))
         if not (np.isfinite(scale) and scale > 0):
             worst = np.nan_to_num(np.abs(numbers)) == np.nanmax(np.abs(numbers))
-            what = "holds {value}, and the squares of such numbers are too large or too small to be computed"
-            _refuse(values, worst, what, "give the column in another unit, or correct it")
+            _refuse(values, worst, "holds {value}: such numbers are too large or too small to compute with", RESCALE)
         _refuse_merged(values, numbers, (numbers - shift) / scale)
         if absent.any():
             return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
@@ -274,7 +273,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
     """The table with the training table's columns, in its order."""
-    refuse_lacking(frame, columns)
+    refuse_missing_columns(frame, columns)
     known = set(columns)
     extra = [c for c in frame.columns if c not in known]
     if extra:
@@ -282,14 +281,14 @@ def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
     return frame if list(frame.columns) == columns else frame[columns]
 
 
-def refuse_lacking(frame: pd.DataFrame, columns: Iterable[Hashable]) -> None:
+def refuse_missing_columns(frame: pd.DataFrame, columns: Iterable[Hashable]) -> None:
     """An error where a column of the training table is not there."""
     missing = [c for c in columns if c not in frame.columns]
     if missing:
         raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
 
 
-def refuse_twice(columns: pd.Index) -> None:
+def refuse_duplicates(columns: pd.Index) -> None:
     """An error where two columns have the same name."""
     twice = columns[columns.duplicated()]
     if len(twice):
@@ -303,7 +302,7 @@ def _as_frame(X: Any) -> pd.DataFrame:
         if array.ndim != 2:
             raise TableError(f"Expected a table of rows and columns; got an array of {array.ndim} dimension(s).")
         frame = pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])]).infer_objects()
-    refuse_twice(frame.columns)
+    refuse_duplicates(frame.columns)
     return frame
 
 
@@ -320,8 +319,8 @@ def refuse_missing(frame: pd.DataFrame, remedy: str = "fill it in or drop the ro
 
 
 def numbers_in(values: pd.Series) -> NDArray[np.float64]:
-    """The column as numbers, not a number where it is missing one; refused where no model can be given them: infinite
-    ones, and whole ones that would become the same."""
+    """The column as numbers, NaN where one is missing. Refused are numbers that no model can take: infinite ones, those
+    whose squares are, and whole ones that would become the same."""
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
         numbers = values.to_numpy(np.float64)
     else:
@@ -333,6 +332,7 @@ def numbers_in(values: pd.Series) -> NDArray[np.float64]:
     if whole and large.any() and values.nunique() > len(np.unique(numbers[~np.isnan(numbers)])):
         _refuse(values, large, "holds {value}, and whole numbers past 2^53 become the same number", NO_NUMBER)
     _refuse(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
+    _refuse(values, np.abs(numbers) > LARGEST, "holds {value}, too large to compute with", RESCALE)
     return numbers
 
 
@@ -359,7 +359,7 @@ def _place(values: pd.Series, bad: NDArray[np.bool_]) -> str:
     return f"Column '{values.name}', row {values.index[int(np.flatnonzero(bad)[0])]}{also}"
 
 
-def _counted(rows: dict[Hashable, int]) -> str:
+def _row_counts(rows: dict[Hashable, int]) -> str:
     """Columns with the number of rows that something holds for."""
     return ", ".join(f"'{column}' in {count} row{'s' * (count != 1)}" for column, count in rows.items())
 
@@ -367,15 +367,15 @@ def _counted(rows: dict[Hashable, int]) -> str:
 class EncodedTable:
     """The training rows as numbers, and the encoder, fitted on them alone, for people."""
 
-    def __init__(self, encoder: TableEncoder, table: Table) -> None:
-        self.table = table
-        self.encoder: TableEncoder = clone(encoder).fit(table.X)
-        self.X: NDArray[Any] = self.encoder.transform(table.X)
+    def __init__(self, encoder: TableEncoder, rows: pd.DataFrame) -> None:
+        self.rows = rows
+        self.encoder: TableEncoder = clone(encoder).fit(rows)
+        self.X: NDArray[Any] = self.encoder.transform(rows)
         self._last: tuple[pd.DataFrame, NDArray[Any]] | None = None
 
     def people(self, people: pd.DataFrame) -> NDArray[np.float32]:
         """People as numbers; those asked about last are remembered."""
-        if people is self.table.X:
+        if people is self.rows:
             return self.X
         if self._last is None or self._last[0] is not people:
             self._last = people, self.encoder.transform(people)

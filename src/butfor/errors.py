@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,13 @@ def listed(items: Iterable[object], most: int = 8) -> str:
     names = [f"'{item}'" for item in items]
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def nearest(given: object, known: Iterable[object], otherwise: str = "Choose one of", most: int = 30) -> str:
+    """The sentence after one about an unknown name: the name that was probably meant or, where none is near, all."""
+    names = {str(name).lower(): str(name) for name in known}
+    near = get_close_matches(str(given).lower(), names, n=1)
+    return f"Did you mean '{names[near[0]]}'?" if near else f"{otherwise} {listed(names.values(), most)}."
 
 
 def brief(thing: Any) -> str:

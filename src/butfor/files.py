@@ -15,11 +15,13 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.errors import OutputError
+from butfor.errors import OutputError, SettingError
 
 OWNER_FILE, OWNER_FOLDER = 0o600, 0o700
 FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[\s\"']*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20])")
 """Where a spreadsheet would begin to calculate: at the start of a cell, or after what may separate cells elsewhere."""
+RESULTS = ("audit.json", "review.json", "standard.json", "tasks.csv")
+"""A folder with one of these holds earlier results."""
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -77,6 +79,17 @@ def harmless(value: Any) -> Any:
     if not isinstance(value, str) or NUMBER.fullmatch(value):
         return value
     return FORMULA.sub("'", value)
+
+
+def results_folder(path: str | Path, overwrite: bool = False) -> None:
+    """A folder for results, made before any work is done for it; refused where it holds earlier ones: answers of a
+    review belong to the audit that its tasks came from."""
+    there = [name for name in RESULTS if (Path(path) / name).exists()]
+    if there and not overwrite:
+        raise SettingError(
+            f"'{path}' holds earlier results ({there[0]}): name another folder, or replace them with --overwrite."
+        )
+    make_folder(path)
 
 
 def make_folder(path: str | Path) -> None:

@@ -18,8 +18,9 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.data.sensitive import group_values, named
-from butfor.errors import SettingError, listed
+from butfor.data.labels import label_number
+from butfor.data.sensitive import fill_missing, group_values
+from butfor.errors import SettingError, nearest
 from butfor.situation import Mask, Situation
 
 BLOCK = 2**26
@@ -121,20 +122,15 @@ def in_group(s: Situation, column: Hashable, value: Any) -> Mask:
     protected = str(column) == s.sensitive.name
     known = group_values(s.sensitive.values if protected else s.table.X[s.column(column)], str(column))
     if str(value) not in [str(v) for v in known]:
-        raise SettingError(f"Rule in_group: '{column}' has no value '{value}', only {listed(known)}.")
-    ours = s.groups if protected else named(s.people[column])
+        raise SettingError(f"Rule in_group: '{column}' has no value '{value}'. {nearest(value, known)}")
+    ours = s.groups if protected else fill_missing(s.people[column])
     return np.array([str(v) == str(value) for v in ours], dtype=bool)
 
 
 @_rule
 def predicted(s: Situation, value: Any) -> Mask:
     """The model decides `value` (a label's name or value, else 0 or 1) about the person."""
-    # A label that is no text is named "column = value"; the value alone will do.
-    values = [name.rpartition(" = ")[2] for name in s.label_names]
-    for names in (list(s.label_names), values, [str(k) for k in range(len(s.label_names))]):
-        if str(value) in names:
-            return np.asarray(s.decisions == names.index(str(value)))
-    raise SettingError(f"Rule predicted: '{value}' is not a label; the labels are {listed(s.label_names)}.")
+    return np.asarray(s.decisions == label_number(value, s.label_names, range(len(s.label_names)), "Rule predicted"))
 
 
 @_rule
@@ -151,7 +147,7 @@ def same_group(s: Situation, column: Hashable | None = None) -> Mask:
     """The training row has the person's value of `column`, by default of the protected attribute."""
     if column is None or str(column) == s.sensitive.name:
         return np.asarray(s.groups[:, None] == s.sensitive.values[None, :])
-    ours, theirs = (named(frame[s.column(column)]) for frame in (s.people, s.table.X))
+    ours, theirs = (fill_missing(frame[s.column(column)]) for frame in (s.people, s.table.X))
     return np.asarray(ours[:, None] == theirs[None, :])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.sensitive import Sensitive, group_values, joined
+from butfor.data.sensitive import Sensitive, group_names, group_values
 from butfor.errors import SettingError, listed
 from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.ensemble import with_split
@@ -81,7 +81,7 @@ class Situation:
         bands = {name: cut for name, cut in self.sensitive.bands.items() if name in columns}
         typical = {name: cut.typical(self.table.X[name]) for name, cut in bands.items()}
         values = pd.DataFrame({name: typical.get(name, self.table.X[name]) for name in columns}).drop_duplicates()
-        group_values(joined(values), " × ".join(map(str, columns)))
+        group_values(group_names(values), " × ".join(map(str, columns)))
         for combination in values.itertuples(index=False, name=None):
             people = self.people.copy()
             for name, value in zip(columns, combination, strict=True):

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.check import check_cells
-from butfor.encode import refuse_twice, same_columns
+from butfor.encode import refuse_duplicates, same_columns
 from butfor.errors import LearnerError, SettingError, TableError, brief, listed
 from butfor.learn.capabilities import EarlyStopping, set_rows_aside
 from butfor.learn.protocols import Learner, Table
@@ -21,10 +21,10 @@ def as_table(X: Any) -> pd.DataFrame:
     frame = X if isinstance(X, pd.DataFrame) else _foreign(X, series=False)
     if frame is None:
         raise TableError(
-            "An audit needs a table that names its columns (a DataFrame of pandas or polars, a pyarrow Table); "
-            f"got {brief(X)}."
+            "An audit needs a table with named columns (a DataFrame of pandas or polars, a pyarrow Table); got "
+            f"{brief(X)}."
         )
-    refuse_twice(frame.columns)
+    refuse_duplicates(frame.columns)
     alike = frame.columns[pd.Index(frame.columns.map(str)).duplicated(keep=False)]
     if len(alike):
         raise TableError(f"Columns {', '.join(map(repr, alike))} have the same name as text; rename one.")
@@ -43,7 +43,7 @@ def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
         y = y.iloc[:, 0]
     series = y if isinstance(y, pd.Series) else _foreign(y, series=True)
     if series is None:
-        series = pd.Series(np.asarray(y).ravel() if np.ndim(y) else np.asarray([y]), index=None, name="label")
+        series = pd.Series(np.asarray(y).ravel() if np.ndim(y) else np.asarray([y]))
     if len(series) != len(X):
         raise TableError(f"The table has {len(X)} rows but there are {len(series)} {what}.")
     if isinstance(y, pd.Series):
@@ -82,8 +82,8 @@ def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
-    """One person: a table of one row, or a row of one, which has forgotten its columns' types and gets those of the
-    table, as far as that changes no value."""
+    """One person: a table of one row, or a Series, which has lost its columns' types and gets those of the table as far
+    as that changes no value. A row of a table without an index (polars, pyarrow) no longer knows which one it was."""
     if not isinstance(person, pd.Series):
         frame = person if isinstance(person, pd.DataFrame) else _foreign(person, series=False)
         if frame is None or len(frame) != 1:
@@ -91,7 +91,7 @@ def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
                 f"explain takes one person, a table of one row (X.iloc[[36]]); got {brief(person)}. "
                 "For several people use explain_all."
             )
-        return frame
+        return frame if frame is person else frame.set_axis(pd.Index([None], dtype=object))
     row = person.to_frame().T.infer_objects()
     for column in row.columns.intersection(X.columns):
         given = row[column]

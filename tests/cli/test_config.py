@@ -98,7 +98,7 @@ def test_every_audit_writes_the_file_that_repeats_it(capsys, here, extra):
 
 def test_the_file_of_an_audit_has_every_option_that_was_given(here):
     given = {
-        "positive": "no", "budget": "3", "cases": "1,4", "phi": "everyone", "psi": "same_group", "rank": "distance",
+        "budget": "3", "cases": "1,4", "phi": "everyone", "psi": "same_group", "rank": "distance",
         "split-seed": 2, "random-state": 4, "max-retrainings": 40, "strategy": "guided", "missing": "refuse",
     }  # fmt: skip
     options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
@@ -112,7 +112,7 @@ def test_the_file_of_an_audit_has_every_option_that_was_given(here):
     [
         ({"buget": "2"}, "'audit.toml': there is no option 'buget'. Did you mean 'budget'?"),
         ({"max_retraining": "2"}, "Did you mean 'max-retrainings'?"),
-        ({"xyzzy": "2"}, "there is no option 'xyzzy'. Known are 'adverse', "),
+        ({"xyzzy": "2"}, "there is no option 'xyzzy'. Choose one of 'adverse', "),
         ({"config": '"other.toml"'}, "there is no option 'config'"),
         ({"random-state": '"one"'}, """'audit.toml': random-state = "one": 'one' is not a valid integer"""),
         ({"missing": '"perhaps"'}, "'audit.toml': missing = \"perhaps\": 'perhaps' is not one of"),
@@ -141,3 +141,38 @@ def test_a_file_that_is_not_there(capsys, here):
 def test_check_table_reads_the_file_of_an_audit(capsys, here):
     assert main(["check-table", "--config", config()]) == 0
     assert "t.csv: 72 training" in capsys.readouterr().out
+
+
+def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
+    pd.read_csv("t.csv").head(40).to_csv("new.csv", index=False)
+    config(test='"new.csv"', adverse='"no"')
+    away = here / "away"
+    away.mkdir()
+    monkeypatch.chdir(away)
+    assert main(["audit", "--config", "../audit.toml", "--out", "first", "--quiet"]) == 0
+    written = tomllib.loads((away / "first" / "audit.toml").read_text())
+    assert (written["table"], written["test"]) == ("../../t.csv", "../../new.csv")
+    monkeypatch.chdir(here)
+    assert main(["audit", "--config", "away/first/audit.toml", "--out", "second", "--quiet"]) == 0
+    first, second = (json.loads((here / name / "audit.json").read_text()) for name in ("away/first", "second"))
+    assert told(first) == told(second)
+    assert (first["run"]["data"]["table"], second["run"]["data"]["table"]) == ("../t.csv", "t.csv")
+    capsys.readouterr()
+    assert main(["check-table", "--config", "away/first/audit.toml"]) == 0
+    assert "are labelled 'no'" in capsys.readouterr().out
+
+
+def test_names_of_embedded_sets_in_a_file_are_no_paths(capsys, tmp_path):
+    (tmp_path / "a.toml").write_text('table = "salary"\nmodel = "logistic"\ncases = "1"\n')
+    assert audited(capsys, "--config", str(tmp_path / "a.toml"))["run"]["data"]["table"] == "salary"
+
+
+def test_settings_files_may_hold_empty_lists_and_no_option_twice(tmp_path, capsys):
+    file = tmp_path / "a.toml"
+    given = ["audit", "salary", "--config", str(file), "--members", "1", "--cases", "1", "--json", "--quiet"]
+    file.write_text("fresh-seeds = 0\ndrop = []\n", encoding="utf-8")
+    assert main(given) == 0, capsys.readouterr().err
+    assert json.loads(capsys.readouterr().out)["people"][0]["case"] == 1
+    file.write_text("fresh-seeds = 0\nfresh_seeds = 5\n", encoding="utf-8")
+    assert main(given) == 2
+    assert "the option 'fresh-seeds' occurs twice" in capsys.readouterr().err

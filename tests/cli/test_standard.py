@@ -61,7 +61,8 @@ def test_an_embedded_set_knows_its_adverse_label(capsys):
     ("words", "sentence"),
     [
         ((), "Say with --adverse which label people would rather not have: 'granted = False', 'granted = True'."),
-        (("--adverse", "maybe"), "--adverse 'maybe' is not a decision"),
+        (("--adverse", "true"), "--adverse: there is no label 'true'. Did you mean 'True'?"),
+        (("--adverse", "False", "--random-state", -1), "'--random-state': -1 is not in the range"),
         (("--adverse", "False", "--model", "sklearn.svm:LinearSVC"), "fit and predict_proba"),
         (("--adverse", "False", "--shuffles", -2), "shuffles=-2 must be"),
     ],

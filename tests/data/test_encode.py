@@ -235,8 +235,8 @@ def test_the_rarest_values_are_grouped_as_scikit_learn_does():
     apart = TableEncoder().fit(column)
     assert not apart.transform(later)[-1].any()
     unknown = (
-        "Values that no training row has: 'town' in 1 row; they count as 'other' or as missing, and as no value at all "
-        "where no training row is either."
+        "Values that no training row has: 'town' in 1 row. They count as 'other' or as missing where training rows "
+        "are, otherwise as an unknown value."
     )
     assert apart.remarks(later) == [unknown]
     assert ours.remarks(later) == [

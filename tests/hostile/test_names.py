@@ -126,7 +126,7 @@ def test_names_and_values_are_shown_never_obeyed(tmp_path, name, where):
         assert "<script>alert" not in (tmp_path / "out" / "report.html").read_text()
 
 
-@pytest.mark.parametrize("option", ["--label", "--sensitive", "--drop", "--keep", "--id", "--positive", "--adverse"])
+@pytest.mark.parametrize("option", ["--label", "--sensitive", "--drop", "--keep", "--id", "--adverse"])
 @pytest.mark.parametrize("value", ["\x1b[31mred\n", "\u202e"])
 def test_what_is_quoted_in_a_refusal_is_shown_never_obeyed(tmp_path, option, value):
     assert audit(saved(tmp_path), option, value).code == 2

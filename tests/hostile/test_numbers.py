@@ -36,6 +36,15 @@ def test_an_audit_of_such_columns_works_or_names_the_row(tmp_path, value):
     assert ending.code == 0 or "Column 'x', row" in ending.err
 
 
+@pytest.mark.parametrize("value", [1.7e308, -1e200])
+def test_a_constant_column_that_is_too_large_to_compute_with_is_refused_with_its_row(tmp_path, value):
+    ending = audit(saved(tmp_path, people().assign(huge=value)))
+    assert ending.code == 2
+    assert "Column 'huge', row 0 (and 59 more rows) holds" in ending.err
+    with pytest.raises(TableError, match="too large to compute with"):
+        TableEncoder().fit(pd.DataFrame({"x": [value, value]}))
+
+
 @pytest.mark.parametrize("value", ["1e20", "1e155", "-1e200", "1e308", "-1e308"])
 def test_one_number_that_hides_the_others_is_refused_with_its_row(tmp_path, value):
     table = people()

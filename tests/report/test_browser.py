@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from butfor.cli import main
-from butfor.cli.printing import write_pdf
 from butfor.report import page as pages
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.person import Flip, Search
@@ -291,21 +289,6 @@ def test_a_long_list_prints_whole(browser, long_report):
     assert browser.execute_script(rows) == chosen
     browser.execute_script("dispatchEvent(new Event('afterprint'))")
     assert browser.execute_script(rows) == 300
-
-
-@pytest.mark.xdist_group("browser")
-def test_the_page_becomes_a_pdf_where_a_browser_is_found(report, tmp_path, monkeypatch, capsys):
-    page = tmp_path / "report.html"
-    page.write_bytes(report.read_bytes())
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine; install one to run the browser test")
-    assert write_pdf(page) == ["report.pdf"]
-    assert page.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-    monkeypatch.setattr(pages, "BROWSERS", ("a browser that is not there",))
-    assert write_pdf(page) == []
-    assert "No Chromium was found" in capsys.readouterr().err
-    assert main(["audit", "german", "--pdf"]) == 2
-    assert "name a folder with --out" in capsys.readouterr().err
 
 
 @pytest.mark.xdist_group("browser")

@@ -5,19 +5,37 @@ from __future__ import annotations
 import json as json_module
 import threading
 import time
+from collections.abc import Sequence
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
-from cloup import argument, command, option, option_group
+from cloup import command, option, option_group
 
 from butfor import __version__
-from butfor.cli import printing, wiring
-from butfor.cli.options import COLUMNS, CONFIG, FOLDER, MODEL, OUTPUT, QUESTION, TABLE, AuditCommand, written_config
+from butfor.cli import assemble, printing
+from butfor.cli.options import (
+    ADVERSE,
+    COLUMNS,
+    CONFIG,
+    FOLDER,
+    JSON,
+    MODEL,
+    OUTPUT,
+    OVERWRITE,
+    QUESTION,
+    QUIET,
+    SEED,
+    TABLE,
+    TABLE_NAME,
+    AuditCommand,
+    config_text,
+)
+from butfor.cli.parse import bands_in, cases_in
 from butfor.cli.review import gate, replay, review
-from butfor.errors import OutputError, SettingError
+from butfor.errors import OutputError
 from butfor.terminal import one_line, say, shown_json
 
 if TYPE_CHECKING:
@@ -25,62 +43,60 @@ if TYPE_CHECKING:
 
     from butfor.data import Dataset
 
-JSON = option("--json", is_flag=True, help="Print JSON, and nothing else.")
 
-
-@cloup.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@cloup.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @cloup.version_option(__version__, package_name="butfor")
 def cli() -> None:
-    """Which few training labels, had they been the other way, would have made the retrained model
-    decide otherwise about this person?"""
+    """On which few training labels does a model's decision about a person hinge? Are a group's labels held to another
+    standard?"""
 
 
 @command(cls=AuditCommand)
-@argument("table")
+@TABLE_NAME
 @TABLE
 @MODEL
 @QUESTION
 @OUTPUT
 def audit(table: str, **options: Any) -> int:
-    """Find the labels that decide about people in TABLE: an embedded data set (see 'butfor datasets')
-    or a CSV, Parquet, Feather or Excel file; - is a CSV from standard input.
+    """Find the few labels that decisions hinge on.
+
+    TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file; - is a CSV from
+    standard input.
 
     \b
     butfor audit german --cases 36
     butfor audit german --model boosting
-    butfor audit loans.csv --label approved --sensitive sex --budget 0.1% --out report/
-    butfor audit loans.csv --label approved --adverse no --sensitive sex --id application --test new.csv
+    butfor audit loans.csv --label approved --sensitive sex --out report/
+    butfor audit loans.csv --label approved --adverse no --sensitive sex --id ref
 
-    An embedded set is audited with its published settings, a file with settings that suit its size. More settings
-    (encoding, early stopping, limits of the search) go into --config files: docs/data.md lists them.
+    An embedded set is audited with its published settings, a file with settings that suit its size. docs/data.md lists
+    further options (encoding, early stopping, ranking).
     """
     from butfor import DATASETS
     from butfor import check_table as concerns_about
-    from butfor.files import make_folder
+    from butfor.files import results_folder
     from butfor.learn.named import default_name
     from butfor.progress import ConsoleProgress, Progress
     from butfor.stopping import held_back
 
     begun = time.monotonic()
     o = SimpleNamespace(**options)
-    view = wiring.public_view(o)
-    if o.pdf and o.out is None:
-        raise SettingError("--pdf prints the page that --out writes: name a folder with --out.")
+    view = assemble.public_view(o)
     if o.out is not None:
-        make_folder(o.out)
+        results_folder(o.out, o.overwrite)
     progress = Progress() if o.quiet else ConsoleProgress()
     notes: list[str] = []
     if o.model is None:
         o.model = "mlp" if table in DATASETS else default_name(notes.append)
     with progress:
         progress.phase("reading the table")
-        data = wiring.load(table, o, notes.append)
+        data = assemble.load(table, o, notes.append)
     for line in notes:
         progress.note(line)
     if o.strict:
-        wiring.refuse(concerns_about(data.X_train, data.y_train, data.X_test))
-    labels = wiring.fitted_audit(data, o, progress)
-    people, groups = wiring.cases_in(o.cases, len(data.X_test)), wiring.groups_of(data, "test")
+        assemble.refuse(concerns_about(data.X_train, data.y_train, data.X_test))
+    labels = assemble.fitted_audit(data, o, progress)
+    people, groups = cases_in(o.cases, len(data.X_test)), assemble.groups_of(data, "test")
     if not o.quiet:
         for line in printing.introduction(data, labels, len(people)):
             progress.note(line)
@@ -93,18 +109,18 @@ def audit(table: str, **options: Any) -> int:
         sensitive_features=groups,
         cases=people,
         towards=o.towards,
-        stop=wiring.stop_of(o, begun),
+        stop=assemble.stop_of(o, begun),
         progress=progress,
     )
     if o.strict:
         performance = population.performance
-        wiring.refuse([performance.concern] if performance and performance.concern else [])
+        assemble.refuse([performance.concern] if performance and performance.concern else [])
     if o.close_gap and not population.interrupted:
-        population = population.with_run(**wiring.closed_gap(labels, data, population, o, begun, progress))
+        population = population.with_run(**assemble.closed_gap(labels, data, population, o, begun, progress))
     click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
-    settings = wiring.settings_again(table, o, labels)
-    more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
-    population = population.with_run(**more)
+    settings = assemble.settings_again(table, o, labels)
+    remarks = [*notes, *population.run["remarks"]]
+    population = population.with_run(command=assemble.command_again(settings), remarks=remarks)
     if population.interrupted:
         progress.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
     result = population[0] if len(population) == 1 else population
@@ -113,14 +129,12 @@ def audit(table: str, **options: Any) -> int:
     try:
         if o.out is not None:
             drawing.join()
-            config = written_config(settings, __version__)
+            config = config_text(settings, o.out, __version__)
             written = (
                 public.write(o.out)
                 if public
                 else printing.write_files(result, population, labels, o.out, config, data.kept)
             )
-            if o.pdf:
-                written += printing.write_pdf(o.out / "report.html")
     except OutputError as error:  # the answer is there: print it before saying so
         unwritten = error
     if o.json:
@@ -139,51 +153,53 @@ def audit(table: str, **options: Any) -> int:
 
 
 @command("standard")
-@argument("table")
+@TABLE_NAME
 @option_group("Table", *COLUMNS)
 @option_group(
     "Question",
-    option("--adverse", help="The label that people would rather not have, or several (a,b)."),
+    ADVERSE,
     option("--shuffles", type=int, default=99, show_default=True, help="Tables with the protected attribute shuffled."),
     option("--model", help="The standard: a classifier of yours, package.module:name. Default: the mean of two."),
     option("--n-jobs", type=int, help="Tables at a time. Default: one per core."),
-    option("--random-state", type=int, default=0, show_default=True, help="Seed of the shuffles."),
+    option("--random-state", type=SEED, default=0, show_default=True, help="Seed of the shuffles."),
 )
 @option_group(
     "Output",
     option("--out", type=FOLDER, help="Write the page, labels.csv and standard.json into this folder."),
+    OVERWRITE,
     CONFIG,
-    option("--json", is_flag=True, help="Print JSON, and nothing else."),
-    option("--quiet", is_flag=True, help="No progress."),
+    JSON,
+    QUIET,
 )
 def standard(table: str, **options: Any) -> int:
-    """Are the labels of a group in TABLE what a model of the other groups' rows would have given?
+    """Are the labels of a group held to another standard?
 
     \b
     butfor standard loans.csv --label approved --adverse no --sensitive race
-    butfor standard loans.csv --label approved --adverse no --sensitive race,sex --out standards/
+    butfor standard german --out standards/
 
-    All rows of TABLE are compared; no model of yours is needed. Every label gets its doubt: the probability, by the
-    others' standard, of the other label.
+    Each group's labels are compared with what a model of the other groups' rows would have given. All rows of TABLE
+    are used; no model of yours is needed. Every label gets its doubt: the probability, by the others' standard, of the
+    other label.
     """
-    from butfor.files import make_folder, save_table, save_text
+    from butfor.files import results_folder, save_table, save_text
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleProgress, Progress
     from butfor.report.page import standard_page
     from butfor.standard import ASSUMPTION, compare_standards
 
-    o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "positive", "split_seed", "keep")))
+    o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed", "keep")))
     if o.out is not None:
-        make_folder(o.out)
+        results_folder(o.out, o.overwrite)
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
-    data = wiring.load(table, o, progress.note)
+    data = assemble.load(table, o, progress.note)
     X, y, groups = _all_rows(data)
     found = compare_standards(
         X,
         y,
         sensitive_features=groups,
-        sensitive_bands=wiring.bands_in(o.bands),
-        adverse=wiring.adverse_labels(data, o.adverse),
+        sensitive_bands=bands_in(o.bands),
+        adverse=assemble.adverse_labels(data, o.adverse),
         standard=None if o.model is None else model_named(o.model),
         shuffles=o.shuffles,
         n_jobs=o.n_jobs,
@@ -219,34 +235,36 @@ def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any]:
 
 
 @command("check-table")
-@argument("table")
+@TABLE_NAME
 @TABLE
+@ADVERSE
 @CONFIG
-@option("--strict", is_flag=True, help="Exit code 2 where anything is found.")
+@option("--strict", is_flag=True, help="Exit code 2 if anything is found.")
 @JSON
 def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
-    """Look at TABLE, as an audit would read and split it, for what makes an audit say less than it seems to.
+    """Check TABLE for what would make an audit of it mislead.
 
     \b
     butfor check-table loans.csv --label approved --sensitive sex
 
-    Copies of the label and columns that tell it almost alone, identifiers, constant columns, numbers that stand for
-    "missing" (999999), numbers read as text, and test rows that are training rows.
+    It looks for copies of the label and columns that almost give it away, identifiers, constant columns, numbers that
+    stand for "missing" (999999), numbers read as text, and test rows that are also training rows.
     """
     from butfor import check_table as concerns_about
     from butfor.data.sensitive import Sensitive
 
     o, notes = SimpleNamespace(**options), list[str]()
-    data = wiring.load(table, o, notes.append)
-    attribute = Sensitive.of(wiring.groups_of(data), data.X_train, wiring.bands_in(o.bands))
+    data = assemble.load(table, o, notes.append)
+    attribute = Sensitive.of(assemble.groups_of(data), data.X_train, bands_in(o.bands))
     found = concerns_about(data.X_train, data.y_train, data.X_test)
+    named = assemble.adverse_labels(data, o.adverse) if o.adverse or data.adverse else data.label_names[-1:]
     code = 2 if found and strict else 0
     if json:
         say(shown_json(json_module.dumps([concern.to_dict() for concern in found], indent=1, ensure_ascii=False)))
         return code
     say(
         f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test rows, "
-        f"{data.X_train.shape[1]} columns; of the training rows {_shares(data)}."
+        f"{data.X_train.shape[1]} columns; of the training rows {_shares(data, named)}."
     )
     for line in (*notes, *attribute.remarks, *map(str, found)):
         say(one_line(line))
@@ -254,12 +272,11 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
     return code
 
 
-def _shares(data: Any) -> str:
-    """How common each label is among the training rows; of two the second alone."""
+def _shares(data: Dataset, named: Sequence[str]) -> str:
+    """How common labels are among the training rows: of two the one that is named, of more all."""
     shares = data.y_train.value_counts(normalize=True)
-    labels = list(enumerate(data.label_names))
-    said = [f"{100 * shares.get(number, 0):.0f} % are labelled '{name}'" for number, name in labels[len(labels) == 2 :]]
-    return ", ".join(said)
+    labels = [(k, name) for k, name in enumerate(data.label_names) if len(data.label_names) > 2 or name in named]
+    return ", ".join(f"{100 * shares.get(number, 0):.0f} % are labelled '{name}'" for number, name in labels)
 
 
 @command()

@@ -1,5 +1,5 @@
-"""What a command can be told. The options of `butfor audit` stand in four groups; those that few people need are
-settings of `--config` files, hidden from the help text. Such a file has the options by their names, in TOML:
+"""The options of the commands. Those that few people need are left out of the help text; docs/data.md lists them. All
+of them can stand in a file for `--config`, by their names, in TOML, with paths as seen from that file:
 
 table = "loans.csv"
 label = "approved"
@@ -10,21 +10,23 @@ budget = "1%"
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
-from cloup import Command, option, option_group
+from cloup import Command, argument, option, option_group
 
-from butfor.errors import SettingError, listed
+from butfor.errors import SettingError, nearest
 
 FIRST = "0:200"
 """People audited where nobody says which: as many as the published evaluation has."""
 
 SETTINGS = "audit.toml"
+PATHS = ("table", "test", "validation")
+"""Settings that are files, seen from the folder of the settings file."""
 Decorator = Callable[[Any], Any]
 ROWS, FOLDER = click.Path(), click.Path(path_type=Path, file_okay=False)
 
@@ -63,7 +65,7 @@ def names(flag: str, **how: Any) -> Decorator:
 
 
 def setting(*flags: str, **how: Any) -> Decorator:
-    """An option that the help text leaves out: docs/data.md lists these, for settings files."""
+    """An option that the help text leaves out; docs/data.md lists it."""
     return option(*flags, hidden=True, **how)
 
 
@@ -91,20 +93,33 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     given: dict[str, Any] = {}
     for name, value in _parsed(file).items():
         if _spelled(name) not in known:
-            near = get_close_matches(_spelled(name), known, n=1)
-            meant = f" Did you mean '{near[0]}'?" if near else f" Known are {listed(sorted(known), 60)}."
-            raise SettingError(f"'{file}': there is no option '{name}'.{meant}")
+            meant = nearest(_spelled(name), sorted(known), most=60)
+            raise SettingError(f"'{file}': there is no option '{name}'. {meant}")
         option = known[_spelled(name)]
         if option.name in given:
             raise SettingError(f"'{file}': the option '{_spelled(name)}' occurs twice; leave one out.")
-        given[str(option.name)] = _value(option, value, f"'{file}': {name}", ctx)
+        text = _value(option, value, f"'{file}': {name}", ctx)
+        is_path = isinstance(option.type, click.Path) and not _is_table_name(text)
+        given[str(option.name)] = os.path.normpath(Path(file).parent / text) if is_path else text
     ctx.default_map = dict(ctx.default_map or {}) | given
 
 
-def written_config(settings: dict[str, Any], version: str) -> str:
-    """The settings as a file that `read_config` reads."""
-    lines = [f"{name} = {_toml(value)}" for name, value in settings.items()]
+def config_text(settings: dict[str, Any], folder: Path, version: str) -> str:
+    """The settings as a file in that folder, for `read_config`."""
+    paths = {
+        name: os.path.relpath(settings[name], folder)
+        for name in PATHS
+        if name in settings and not _is_table_name(settings[name])
+    }
+    lines = [f"{name} = {_toml(value)}" for name, value in (settings | paths).items()]
     return "\n".join([f"# Repeats this audit (butfor {version}): butfor audit --config {SETTINGS}", *lines, ""])
+
+
+def _is_table_name(text: str) -> bool:
+    """Whether a table is no file: an embedded data set, or standard input."""
+    from butfor.data.catalogue import DATASETS
+
+    return text in (*DATASETS, "-")
 
 
 def _parsed(file: str) -> dict[str, Any]:
@@ -149,6 +164,8 @@ def _toml(value: Any) -> str:
 
 # --- options ---------------------------------------------------------------------------------------------
 
+SEED = click.IntRange(0, 2**32 - 1)
+TABLE_NAME = argument("table", type=ROWS)
 COLUMNS = (
     option("--label", help="The label column (for a table of your own)."),
     names("--sensitive", help="The column with the protected attribute, or several, separated by commas."),
@@ -159,37 +176,35 @@ COLUMNS = (
         type=click.Choice(["own", "refuse", "drop"]),
         default="own",
         show_default=True,
-        help="A missing value counts as a value of its own, is refused, or its row is left out.",
+        help="A missing value is a value of its own, or is refused, or its row is dropped.",
     ),
     option(
         "--bands",
         multiple=True,
-        help="Cut points of a protected attribute that is a number: 25,60 or age=25,60. Default: thirds.",
+        help="Cut points of a numeric protected attribute: 25,60 or age=25,60. Default: thirds.",
     ),
 )
-PEOPLE = option(
-    "--test", type=ROWS, help="A file with the people to ask about. Without it the table is split 60/20/20."
-)
+TEST = option("--test", type=ROWS, help="A file with the people to audit. Without it the table is split 60/20/20.")
+ADVERSE = option("--adverse", help="The label that people would rather not have, or several (a,b).")
 TABLE = together(
-    option_group("Table", *COLUMNS, PEOPLE),
-    setting("--positive"),
+    option_group("Table", *COLUMNS, TEST),
     names("--keep", hidden=True),
     setting("--validation", type=ROWS),
-    setting("--split-seed", type=click.IntRange(0, 2**32 - 1)),
+    setting("--split-seed", type=SEED),
 )
 MODEL = together(
     option_group(
         "Model",
         option(
             "--model",
-            help="{models}; or package.module:name, a model of yours. Default: mlp; for a file, boosting where torch "
-            "is not installed.",
+            help="{models}; or a model of yours, package.module:name. Default: mlp; for a file, boosting if torch is "
+            "not installed.",
         ),
         option(
             "--members",
             type=int,
-            help="Trainings, under as many seeds, whose mean logit decides. Default: 16, fewer where training takes "
-            "long, 1 where no seed matters.",
+            help="Models, each trained under its own seed, whose mean logit decides. Default: 16; fewer if training "
+            "is slow, 1 if the seed changes nothing.",
         ),
         option(
             "--engine",
@@ -218,18 +233,18 @@ QUESTION = together(
         ),
         option(
             "--budget",
-            help="Labels that may be flipped at the most: a share (0.1%, rounded up) or a count (3). Default: 1%; with "
-            "--members 1 the published 0.1%.",
+            help="The most labels to flip: a share (0.1%, rounded up) or a count (3). Default: 1%; with --members 1 "
+            "(the published setting) 0.1%.",
         ),
         option(
             "--adverse",
-            help="The label people would rather not have, or several (a,b): standards are compared, and only people "
-            "who get it are asked about.",
+            help="The label that people would rather not have, or several (a,b). Compares standards, and audits only "
+            "people who get that decision.",
         ),
-        option("--towards", help="The decision that is asked for. Default: any other than the present one."),
+        option("--towards", help="The decision to reach. Default: any other than the present one."),
         option(
             "--phi",
-            help="Who may be audited: {phi}. Default: stable_under_switch and, with --adverse, who gets that decision.",
+            help="Who is audited: {phi}. Default: stable_under_switch and, with --adverse, who gets that decision.",
         ),
         option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}."),
         option("--strategy", help="How to search: {strategies}. Default: solid for an ensemble, guided for one model."),
@@ -238,7 +253,7 @@ QUESTION = together(
             type=int,
             default=59,
             show_default=True,
-            help="Seeds without any part in the search that put every find to the test.",
+            help="Seeds that the search does not use, to test every find.",
         ),
         option(
             "--close-gap",
@@ -248,14 +263,10 @@ QUESTION = together(
             help="Also find the fewest doubted labels that bring two groups' selection (or true-positive) rates within "
             "a point of each other.",
         ),
-        option("--max-seconds", metavar="TIME", help="Stop in time (90s, 10m, 2h) and say what is left."),
+        option("--max-seconds", metavar="TIME", help="Stop after this time (90s, 10m, 2h) and keep what is done."),
     ),
-    setting("--shuffles", type=int, default=0),
     setting("--rank"),
-    setting("--margin", type=float),
-    setting("--tries", type=int),
     setting("--max-retrainings", type=int),
-    setting("--compare-ridge", is_flag=True),
 )
 CONFIG = option(
     "--config",
@@ -263,18 +274,21 @@ CONFIG = option(
     is_eager=True,
     expose_value=False,
     callback=read_config,
-    help="A TOML file with options by their names, such as an audit.toml of --out. The command line wins.",
+    help="A TOML file with options by their names, such as the audit.toml that --out writes. The command line wins.",
 )
+OVERWRITE = option("--overwrite", is_flag=True, help="Replace earlier results in the folder of --out.")
+JSON = option("--json", is_flag=True, help="Print JSON, and nothing else.")
+QUIET = option("--quiet", is_flag=True, help="No plan and no progress.")
 OUTPUT = together(
     option_group(
         "Output",
         option("--out", type=FOLDER, help="Write the page, the record and tables into this folder."),
+        OVERWRITE,
         CONFIG,
-        option("--ledger", type=ROWS, help="A file that remembers trainings: what was stopped goes on where it was."),
-        option("--json", is_flag=True, help="Print the record as JSON, and nothing else."),
-        option("--quiet", is_flag=True, help="No plan and no progress."),
+        option("--ledger", type=ROWS, help="A file that remembers trainings, to continue an audit that was stopped."),
+        JSON,
+        QUIET,
         option("--public", is_flag=True, help="Write and print round numbers per group, and nothing about any person."),
     ),
     setting("--strict", is_flag=True),
-    setting("--pdf", is_flag=True),
 )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from cloup import argument, command, option
 
-from butfor.cli.wiring import names_in
+from butfor.cli.options import OVERWRITE, SEED
+from butfor.cli.parse import names_in
 from butfor.errors import SettingError
 from butfor.terminal import say
 
@@ -20,16 +21,16 @@ FILE = click.Path(path_type=Path)
 
 @command()
 @argument("file", type=FILE)
-@option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
-@option("--data", type=click.Path(), help="Where the table lies now; it must have the same training rows.")
-@option("--test", type=click.Path(), help="Where the file of the people lies now, for a record that has one.")
-@option("--validation", type=click.Path(), help="Where the file of the validation rows lies now, likewise.")
-@option("--fresh-seeds", is_flag=True, help="Train every find's fresh seeds again too, and count them.")
+@option("--model", help="The model, package.module:name, if it is code that FILE must not load by itself.")
+@option("--data", type=click.Path(), help="Where the table is now; it must have the same training rows.")
+@option("--test", type=click.Path(), help="Where the file of the people is now, for a record that names one.")
+@option("--validation", type=click.Path(), help="Where the file of the validation rows is now, likewise.")
+@option("--fresh-seeds", is_flag=True, help="Also train every find under its fresh seeds again, and count.")
 def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | None) -> int:
-    """Retrain every counterfactual dataset recorded in FILE (JSON from 'butfor audit') and compare: rows, labels,
-    groups, rules, proofs and logits with the table and the model, and the whole file with its checksum.
+    """Retrain every find of an audit and compare.
 
-    Exit code 1 if anything disagrees."""
+    FILE is the JSON of 'butfor audit'. Rows, labels, groups, rules, proofs and logits are compared with the table and
+    the model, and the whole file with its checksum. Exit code 1 if anything disagrees."""
     from butfor.learn.named import model_named
     from butfor.result.schema import read_record
     from butfor.result.verdict import Verdict
@@ -54,27 +55,33 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
 
 @command()
 @argument("file", type=FILE)
-@option("--out", type=FILE, help="A new folder for the tasks; with --answers, the folder for what became of them.")
-@option("--labels", type=int, help="So many labels, those whose review is worth most. Default: 100.")
-@option("--hide", help="Further columns not to show, separated by commas. The protected ones never are.")
-@option("--random-state", type=int, help="Seed of decoys, order and ids. Default: 0.")
-@option("--answers", type=FILE, help="What reviewers answered: tasks.csv filled in, or Label Studio's JSON export.")
+@option("--out", type=FILE, help="The folder for the tasks or, with --answers, for the results.")
+@OVERWRITE
+@option("--labels", type=int, help="How many labels to review, the most valuable first. Default: 100.")
+@option("--hide", help="Columns not to show, separated by commas. The protected ones are never shown.")
+@option("--random-state", type=SEED, help="Seed of decoys, order and ids. Default: 0.")
+@option("--answers", type=FILE, help="The reviewers' answers: tasks.csv filled in, or Label Studio's JSON export.")
 @option("--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder.")
-@option("--model", help="The model, package.module:name, where FILE may not start that code by itself.")
+@option("--model", help="The model, package.module:name, if it is code that FILE must not load by itself.")
 def review(
-    file: Path, out: Path | None, answers: Path | None, key: Path | None, model: str | None, **choice: Any
+    file: Path,
+    out: Path | None,
+    overwrite: bool,
+    answers: Path | None,
+    key: Path | None,
+    model: str | None,
+    **choice: Any,
 ) -> None:
-    """Have the labels whose review is worth most reviewed by someone who does not know which they are, and see what the
-    corrections change.
+    """Have labels reviewed, and see what corrections change.
 
     \b
     butfor review report/audit.json --out tasks/
     butfor review report/audit.json --answers tasks/tasks.csv --out after/
     butfor review after/review.json --out more-tasks/
 
-    FILE is the JSON of 'butfor audit', or of an earlier round. The first command writes the labels that are doubted and
-    that decisions rest on, and as many decoys. The second makes the corrections, trains the model anew, and writes who
-    is decided otherwise. The third asks about labels that were not reviewed yet.
+    FILE is the JSON of 'butfor audit', or of an earlier round. The first command writes tasks: labels that are doubted
+    and that decisions hinge on, mixed with as many decoys. The second corrects the labels, trains the model again and
+    writes whose decisions change. The third takes labels that have not been reviewed yet.
     """
     from butfor.result.population import Population
 
@@ -85,17 +92,18 @@ def review(
             raise SettingError(
                 f"--{given[0].replace('_', '-')} says what to review and goes with --out alone, not with --answers."
             )
-        _close(audit, answers, key, out, model)
+        _close(audit, answers, key, out, overwrite, model)
     elif out is not None:
-        _hand_out(audit, out, key, **choice)
+        _write_tasks(audit, out, key, overwrite, **choice)
     else:
         raise SettingError("Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read what came back.")
 
 
-def _hand_out(
+def _write_tasks(
     audit: Population,
     out: Path,
     key: Path | None,
+    overwrite: bool,
     *,
     labels: int | None,
     hide: str | None,
@@ -107,18 +115,21 @@ def _hand_out(
 
     most = min(TO_REVIEW, len(audit.labels)) if labels is None else labels
     made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
-    shown, kept = write_review(made, out, key)
+    shown, kept = write_review(made, out, key, overwrite)
     say(made.sentence)
     say(made.expectation)
     say(f"For the reviewer: the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
     say(
-        f"Not for the reviewer: {kept}, which tells what the labels are and which matter. Keep it: answers cannot be "
-        "read without it."
+        f"Not for the reviewer: {kept}, which says what the labels are and which of them matter. Keep it: the answers "
+        "cannot be read without it."
     )
 
 
-def _close(audit: Population, answers: Path, key: Path | None, out: Path | None, model: str | None) -> None:
-    """Read the answers and, with a folder for it, make the corrections and train anew."""
+def _close(
+    audit: Population, answers: Path, key: Path | None, out: Path | None, overwrite: bool, model: str | None
+) -> None:
+    """Read the answers and, with a folder for the results, correct the labels and train again."""
+    from butfor.files import results_folder
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleProgress
     from butfor.result.labels import disagreement
@@ -133,8 +144,9 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
         hit, told = outcome.counts(decoys=False)
         say(f"Reviewers disagree with the recorded label of {hit} of {told} labels.")
         say(disagreement((hit, told), outcome.counts(decoys=True)))
-        say("With --out FOLDER the corrections are made and the model is trained anew.")
+        say("With --out FOLDER the labels are corrected and the model is trained again.")
         return
+    results_folder(out, overwrite)
     given = None if model is None else model_named(model)
     after, tables = close_review(audit, outcome, out, given, ConsoleProgress())
     reviewed = after.reviewed
@@ -148,18 +160,19 @@ def _close(audit: Population, answers: Path, key: Path | None, out: Path | None,
 
 @command()
 @argument("file", type=FILE)
-@option("--max-solid", help="People with a solid find at the most, of all eligible: 5%.")
-@option("--max-close-calls", help="Close calls at the most, of all eligible people: 30%.")
-@option("--max-switch", help="Decisions at the most that a switch of the protected attribute changes: 1%.")
+@option("--max-solid", help="Most people with a solid find, as a share of all eligible people: 5%.")
+@option("--max-close-calls", help="Most close calls, as a share of all eligible people: 30%.")
+@option("--max-switch", help="Most decisions that change when the protected attribute is switched: 1%.")
 @option("--markdown", type=FILE, help="Also write a table for a pull request.")
 @option("--junit", type=FILE, help="Also write JUnit XML, a test case per limit.")
 def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | None) -> int:
-    """Hold an audit to limits: exit code 0 where all are kept, 1 where one is not.
+    """Hold an audit to limits; exit code 1 if one is broken.
 
     \b
     butfor gate report/audit.json --max-solid 5% --max-switch 1%
 
-    FILE is the JSON of 'butfor audit'. A limit that cannot be measured, as without fresh seeds, is not kept.
+    FILE is the JSON of 'butfor audit'. A limit that cannot be measured, for example without fresh seeds, counts as not
+    kept.
     """
     from butfor.files import save_text
     from butfor.result.population import Population

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.errors import DatasetError, listed
+from butfor.errors import DatasetError, nearest
 
 SHIPPED = Path(__file__).with_name("files")
 
@@ -268,5 +268,5 @@ DATASETS: tuple[str, ...] = tuple(SPECS)
 def spec_named(name: str) -> Spec:
     """The entry of that name, or an error that lists the names there are."""
     if name not in DATASETS:
-        raise DatasetError(f"There is no data set '{name}'. The names are {listed(DATASETS)}.")
+        raise DatasetError(f"There is no data set '{name}'. {nearest(name, DATASETS)}")
     return SPECS[name]

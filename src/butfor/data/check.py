@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from butfor.encode import NO_NUMBER, is_numeric
 from butfor.errors import TableError, listed
 
-MOST_CLASSES = 50
-"""Values that a label may have."""
 SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
 NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
 TURN = "turn it into numbers or text, or leave the column out"

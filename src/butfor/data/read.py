@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.catalogue import DATASETS
-from butfor.errors import ButforError, TableError, listed
+from butfor.errors import ButforError, TableError, listed, nearest
 
 Note = Callable[[str], None]
 
@@ -42,7 +42,7 @@ NUMBERS = {
 def read_file(path: str | Path, note: Note = lambda line: None) -> pd.DataFrame:
     """A file as a frame, rows numbered from 0: CSV (comma, semicolon or tab, also .gz; "-" is standard input), Parquet,
     Feather or Excel."""
-    name = called(path)
+    name = title(path)
     refuse_absent(path)
     kind = FILES.get(Path(path).suffix.lower(), "text")
     try:
@@ -68,7 +68,8 @@ def refuse_absent(path: str | Path) -> None:
     if str(path) == STANDARD_INPUT:
         return
     if not Path(path).exists():
-        raise TableError(f"There is no file '{path}'. Give a CSV or Parquet file, or one of {', '.join(DATASETS)}.")
+        known = nearest(path, DATASETS, "Give a CSV or Parquet file, or one of")
+        raise TableError(f"There is no file '{path}'. {known}")
     if any("\ud800" <= character <= "\udfff" for character in str(path)):
         raise TableError(f"The name of '{path}' is not UTF-8, so that no record can hold it; rename the file.")
     if not Path(path).is_file():
@@ -114,12 +115,12 @@ def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
             _refuse_large(about.num_rows * about.num_columns * 8, name, 4)
         frame = (pd.read_parquet if kind == "parquet" else pd.read_feather)(path)
         header = list(frame.columns)
-    _refuse_twice(map(str, header), name)
+    _refuse_duplicates(map(str, header), name)
     frame = frame.reset_index(drop=True).rename(columns=str)
-    return frame.assign(**{c: _without_na(frame[c]) for c in frame.columns})
+    return frame.assign(**{c: _plain_types(frame[c]) for c in frame.columns})
 
 
-def _without_na(values: pd.Series) -> pd.Series:
+def _plain_types(values: pd.Series) -> pd.Series:
     """Columns of pandas' nullable types as a text file has them, whose missing values a record can hold."""
     if not pd.api.types.is_extension_array_dtype(values.dtype):
         return values
@@ -134,34 +135,34 @@ def _without_na(values: pd.Series) -> pd.Series:
 
 
 def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
-    name = called(path)
+    name = title(path)
     if str(path) != STANDARD_INPUT:
         content = Path(path).read_bytes()
     elif sys.stdin is None:
         raise TableError("There is no standard input to read a table from; name a file.")
     else:
-        content = _bounded(sys.stdin.buffer, name)
+        content = _read_within_limit(sys.stdin.buffer, name)
     if content.startswith(b"\x1f\x8b"):
         with gzip.open(io.BytesIO(content)) as packed:
-            content = _bounded(packed, name)
-    text = _decoded(content, name, note)
+            content = _read_within_limit(packed, name)
+    text = _decode(content, name, note)
     first_line = text.lstrip().partition("\n")[0]
     separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first_line).count)
     header = _check_lines(text, separator, name)
-    _refuse_twice(header, name)
+    _refuse_duplicates(header, name)
     if not header[0].strip():
         note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id take it out).")
     return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
 
 
-def _bounded(stream: BinaryIO | gzip.GzipFile, name: str) -> bytes:
+def _read_within_limit(stream: BinaryIO | gzip.GzipFile, name: str) -> bytes:
     """What a stream holds, up to the limit."""
     content = stream.read(MOST_BYTES + 1)
     _refuse_large(len(content), name)
     return content
 
 
-def _decoded(content: bytes, name: str, note: Note) -> str:
+def _decode(content: bytes, name: str, note: Note) -> str:
     """A text file's content: UTF-8, UTF-16 where it says so itself, else what Windows writes."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ["utf-16"] if wide else ["utf-8-sig", "cp1252", "latin-1"]:
@@ -216,7 +217,7 @@ def _refuse_swallowed(values: list[str], columns: int, separator: str, line: int
             )
 
 
-def _refuse_twice(header: Iterable[str], name: str) -> None:
+def _refuse_duplicates(header: Iterable[str], name: str) -> None:
     names = pd.Series([column.strip() for column in header if column.strip()], dtype=object)
     twice = names[names.duplicated()].unique()
     if len(twice):
@@ -226,7 +227,7 @@ def _refuse_twice(header: Iterable[str], name: str) -> None:
         )
 
 
-def called(path: str | Path) -> str:
+def title(path: str | Path) -> str:
     """What a file is called in messages."""
     return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
@@ -246,7 +247,7 @@ def as_numbers(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple
         if kind not in NUMBERS:
             continue
         try:
-            changed[column] = pd.Series(_counted(frame[column], kind), frame.index)
+            changed[column] = pd.Series(_as_number(frame[column], kind), frame.index)
         except (ValueError, TypeError, OverflowError):
             if written == "string":  # such as 2024-02-30
                 continue
@@ -258,7 +259,7 @@ def as_numbers(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple
     return frame.assign(**changed), tuple(dates)
 
 
-def _counted(values: pd.Series, kind: str) -> NDArray[np.float64] | NDArray[np.int64]:
+def _as_number(values: pd.Series, kind: str) -> NDArray[np.float64] | NDArray[np.int64]:
     """The values as numbers, days that are all whole as whole ones; missing ones stay missing."""
     numbers, present = np.full(len(values), np.nan), values.notna().to_numpy()
     if kind == "decimal":

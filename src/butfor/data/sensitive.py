@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.encode import MISSING, is_numeric, numbers_in, refuse_lacking
-from butfor.errors import SettingError, TableError, brief, listed
+from butfor.encode import MISSING, is_numeric, numbers_in, refuse_missing_columns
+from butfor.errors import SettingError, TableError, brief, listed, nearest
 
 MOST_GROUPS = 20
 """A protected attribute with more values is a number in disguise: switching to each makes no sense."""
@@ -89,22 +89,22 @@ class Sensitive:
         raw = X[list(columns)] if columns else _beside(given, X)
         bands = bands_of(raw, cuts)
         remarks = tuple(cut.sentence(name, raw[name]) for name, cut in bands.items())
-        found = cls(" × ".join(map(str, raw.columns)), joined(banded(raw, bands)), columns, bands, remarks)
+        found = cls(" × ".join(map(str, raw.columns)), group_names(in_bands(raw, bands)), columns, bands, remarks)
         group_values(found.values, found.name)
         return found
 
     def of_people(self, people: pd.DataFrame, given: Any = None) -> NDArray[np.object_]:
         """The people's groups: from their own columns, or from what is given beside them."""
         if not self.blind:
-            refuse_lacking(people, self.columns)
-            return joined(banded(people[list(self.columns)], self.bands))
+            refuse_missing_columns(people, self.columns)
+            return group_names(in_bands(people[list(self.columns)], self.bands))
         if given is None:
             raise SettingError(
                 f"The model is blind to '{self.name}', so the people's values must be given beside their table: "
                 "pass sensitive_features=... with one value per person."
             )
         known = {MISSING: MISSING} | {str(value): value for value in self.values}
-        groups = joined(banded(_beside(given, people), self.bands))
+        groups = group_names(in_bands(_beside(given, people), self.bands))
         unknown = sorted(set(map(str, groups)) - set(known))
         if unknown:
             raise TableError(f"The people's '{self.name}' holds {listed(unknown)}, which no training row has.")
@@ -113,7 +113,7 @@ class Sensitive:
 
 def group_values(values: Any, name: str) -> list[Any]:
     """The different values of a protected attribute among the training rows, sorted."""
-    found = list(pd.unique(pd.Series(named(pd.Series(values)), dtype=object)))
+    found = list(pd.unique(pd.Series(fill_missing(pd.Series(values)), dtype=object)))
     if len(found) > MOST_GROUPS:
         raise SettingError(
             f"'{name}' has {len(found)} different values, too many for a protected attribute: "
@@ -143,8 +143,8 @@ def _columns(given: Any, X: pd.DataFrame) -> tuple[Hashable, ...]:
         return tuple(dict.fromkeys(names))
     if all(isinstance(name, str) for name in names) and len(names) != len(X):
         raise TableError(
-            f"sensitive_features names {listed(absent)}, not a column of X, which has {listed(X.columns, 30)}. Name "
-            "a column of X, or several in a list, or give one value per row beside X."
+            f"sensitive_features: X has no column {listed(absent)}. {nearest(absent[0], X.columns, 'It has')} Name "
+            "columns of X, or give one value per row."
         )
     return ()
 
@@ -179,8 +179,8 @@ def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def joined(frame: pd.DataFrame) -> NDArray[np.object_]:
-    columns = [named(frame.iloc[:, k]) for k in range(frame.shape[1])]
+def group_names(frame: pd.DataFrame) -> NDArray[np.object_]:
+    columns = [fill_missing(frame.iloc[:, k]) for k in range(frame.shape[1])]
     if len(columns) == 1:
         return columns[0]
     rows = [tuple(map(str, row)) for row in zip(*columns, strict=True)]
@@ -193,7 +193,7 @@ def joined(frame: pd.DataFrame) -> NDArray[np.object_]:
     return np.array([names[row] for row in rows], dtype=object)
 
 
-def named(values: pd.Series) -> NDArray[np.object_]:
+def fill_missing(values: pd.Series) -> NDArray[np.object_]:
     """The values, with a word for those that are missing."""
     if values.isna().any() and (values == MISSING).any():
         raise TableError(
@@ -220,8 +220,8 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
     unknown = [name for name in cuts if name not in map(str, frame.columns)]
     if unknown:
         raise SettingError(
-            f"Bands are given for {listed(unknown)}, which is not a protected attribute; those are "
-            f"{listed(frame.columns)}."
+            f"Bands are given for {listed(unknown)}, which is not a protected attribute. "
+            f"{nearest(unknown[0], frame.columns, 'Those are')}"
         )
     found: dict[Hashable, Bands] = {}
     for name in frame.columns:
@@ -232,7 +232,7 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
     return found
 
 
-def banded(frame: pd.DataFrame, bands: Mapping[Hashable, Bands]) -> pd.DataFrame:
+def in_bands(frame: pd.DataFrame, bands: Mapping[Hashable, Bands]) -> pd.DataFrame:
     """The frame with the names of bands where columns are cut."""
     return pd.DataFrame({name: bands[name].of(frame[name]) if name in bands else frame[name] for name in frame})
 

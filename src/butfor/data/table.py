@@ -18,11 +18,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.catalogue import DATASETS, SPECS, Setup
-from butfor.data.check import MOST_CLASSES, check_cells
+from butfor.data.check import check_cells
+from butfor.data.labels import MOST_CLASSES, label_names
 from butfor.data.load import TEST, TRAIN, VAL, Dataset, Positions, load_dataset, split
-from butfor.data.read import STANDARD_INPUT, Note, as_numbers, called, read_file, refuse_absent
+from butfor.data.read import STANDARD_INPUT, Note, as_numbers, read_file, refuse_absent, title
 from butfor.encode import OWN, REFUSE, is_numeric, numbers_in, refuse_missing
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import SettingError, TableError, listed, nearest
 
 LEAST_ROWS = 20
 DROP = "drop"
@@ -32,7 +33,6 @@ def load_table(
     source: str | Path,
     *,
     label: str | None = None,
-    positive: str | None = None,
     sensitive: str | None = None,
     drop: Sequence[str] = (),
     split_seed: int | None = None,
@@ -53,7 +53,7 @@ def load_table(
     from. `note` hears what was done to the file."""
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
-    given: dict[str, Any] = {"label": label, "positive": positive, "test": test and str(test)}
+    given: dict[str, Any] = {"label": label, "test": test and str(test)}
     given |= {"validation": validation and str(validation), "identifier": identifier, "keep": list(keep)}
     if str(source) in DATASETS:
         fixed = [f"--{'id' if name == 'identifier' else name}" for name, value in given.items() if value]
@@ -65,13 +65,13 @@ def load_table(
         data = load_dataset(str(source), random_state=split_seed)
         if caution := SPECS[data.name].caution:
             note(caution)
-        return data if sensitive is None and not drop else _otherwise(data, sensitive, drop)
+        return data if sensitive is None and not drop else _with_columns(data, sensitive, drop)
     if label is None or sensitive is None:
         absent = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
         refuse_absent(source)
         raise SettingError(f"For a table of your own give {' and '.join(absent)} (a column's name).")
     files = {part: file for part, file in ((TRAIN, source), (VAL, validation), (TEST, test)) if file is not None}
-    frame, parts = _together({part: read_file(file, note) for part, file in files.items()}, files)
+    frame, parts = _one_frame({part: read_file(file, note) for part, file in files.items()}, files)
     named = [] if identifier is None else [identifier]
     _check_columns(frame, {"--label": [label], "--keep": keep, "--id": named})
     protected = _protected(frame, sensitive, [*drop, *keep])
@@ -86,14 +86,14 @@ def load_table(
     for column in inputs:
         if is_numeric(frame[column]):
             numbers_in(frame[column])  # refused where no model can be given them
-    complete = _complete(frame, label, learned_or_protected, missing, note)
-    labels, frame, parts = _whole(frame[label])[complete], frame[complete], parts[complete]
+    usable = _usable(frame, label, learned_or_protected, missing, note)
+    labels, frame, parts = _as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
     if named:
         labels.index = frame.index = pd.Index(_identifiers(frame[identifier]))
     seed = split_seed or 0
     rows = _split(parts, files, seed, hold_out)
-    y, label_names = _labels(labels, positive)
-    unseen = [name for number, name in enumerate(label_names) if not (y.iloc[rows[TRAIN]] == number).any()]
+    y, names = _labels(labels)
+    unseen = [name for number, name in enumerate(names) if not (y.iloc[rows[TRAIN]] == number).any()]
     if unseen:
         raise TableError(
             f"No training row is labelled '{unseen[0]}', as other rows are; correct them, group the label with "
@@ -101,23 +101,23 @@ def load_table(
         )
     origin = {"table": str(source), "sensitive": sensitive, "drop": list(drop), "split_seed": seed, "missing": missing}
     if str(source) == STANDARD_INPUT:
-        origin |= {"table": None, "given": called(source)}
+        origin |= {"table": None, "given": title(source)}
     return Dataset.of(
         frame[inputs],
         y,
         rows,
         given | origin | {"hold_out": hold_out},
-        name=called(source),
+        name=title(source),
         sensitive=protected[0] if len(protected) == 1 else protected,
         groups=None if protected[0] in inputs else {part: frame[protected].iloc[at] for part, at in rows.items()},
-        label_names=label_names,
+        label_names=names,
         setup=default_setup(len(rows[TRAIN]), seed),
         kept=frame[list(keep)].iloc[rows[TEST]] if keep else None,
         dates=dates,
     )
 
 
-def _otherwise(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> Dataset:
+def _with_columns(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> Dataset:
     """An embedded set with other protected columns, or with columns that are not learned from."""
     parts = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
     protected = _protected(data.X_train, sensitive or str(data.sensitive), drop)
@@ -148,28 +148,29 @@ def _check_columns(frame: pd.DataFrame, named: dict[str, Sequence[str]]) -> None
     for option, columns in named.items():
         absent = [c for c in columns if c not in frame.columns]
         if absent:
-            raise TableError(
-                f"{option}: there is no column {listed(absent)}; the table has {listed(frame.columns, 30)}."
-            )
+            known = nearest(absent[0], frame.columns, "The table has")
+            raise TableError(f"{option}: there is no column {listed(absent)}. {known}")
 
 
-def _together(frames: dict[str, pd.DataFrame], files: dict[str, str | Path]) -> tuple[pd.DataFrame, NDArray[np.str_]]:
+def _one_frame(frames: dict[str, pd.DataFrame], files: dict[str, str | Path]) -> tuple[pd.DataFrame, NDArray[np.str_]]:
     """One frame of the rows of all files, each numbered as in its own, and which part every row belongs to."""
     first = frames[TRAIN]
     for part in list(frames)[1:]:
-        name, frame = called(files[part]), frames[part]
+        name, frame = title(files[part]), frames[part]
         for what, ours, theirs in (("lacks", first, frame), ("has besides", frame, first)):
             lone = [c for c in ours.columns if c not in theirs.columns]
             if lone:
                 raise TableError(
                     f"'{name}' {what} column {listed(lone)}; it must have the columns of the training file."
                 )
-        frames[part] = frame.assign(**{c: _alike(frame[c], first[c], name) for c in first.columns})[first.columns]
+        frames[part] = frame.assign(**{c: _like_training(frame[c], first[c], name) for c in first.columns})[
+            first.columns
+        ]
     parts = np.repeat(list(frames), [len(frame) for frame in frames.values()])
     return first if len(frames) == 1 else pd.concat(list(frames.values())), parts
 
 
-def _alike(values: pd.Series, training: pd.Series, name: str) -> pd.Series:
+def _like_training(values: pd.Series, training: pd.Series, name: str) -> pd.Series:
     """A column of another file as the training file's is: numbers where that has numbers, else text."""
     numeric = is_numeric(training)
     if numeric == is_numeric(values) or values.isna().all() or training.isna().all():
@@ -185,24 +186,24 @@ def _alike(values: pd.Series, training: pd.Series, name: str) -> pd.Series:
     return pd.Series(text, values.index, name=values.name).where(values.notna())
 
 
-def _complete(frame: pd.DataFrame, label: str, columns: list[str], missing: str, note: Note) -> NDArray[np.bool_]:
+def _usable(frame: pd.DataFrame, label: str, columns: list[str], missing: str, note: Note) -> NDArray[np.bool_]:
     """The rows that stay: those with a label and, where rows with missing values are dropped, without any."""
     if missing == REFUSE:
         refuse_missing(frame[[label, *columns]], "fill it in, or use --missing own or --missing drop")
     labelled = frame[label].notna().to_numpy()
     if not labelled.all():
-        note(f"{_rows(int((~labelled).sum()))} without a label in '{label}' left out.")
+        note(f"{_count(int((~labelled).sum()))} without a label in '{label}' left out.")
     if missing != DROP:
         return labelled
     empty = frame[columns].isna()
     whole = ~empty.any(axis=1).to_numpy()
     if not whole[labelled].all():
         holes = ", ".join(f"'{column}' in {count}" for column, count in empty.sum().items() if count)
-        note(f"{_rows(int((~whole[labelled]).sum()))} with missing values left out ({holes}).")
+        note(f"{_count(int((~whole[labelled]).sum()))} with missing values left out ({holes}).")
     return labelled & whole
 
 
-def _rows(count: int) -> str:
+def _count(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
@@ -226,7 +227,7 @@ def _split(parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: b
     given = {part: np.flatnonzero(parts == part) for part in files}
     rows = given.pop(TRAIN)
     if len(rows) < LEAST_ROWS:
-        raise TableError(f"The table has {_rows(len(rows))}; at least {LEAST_ROWS} are needed to split it 60/20/20.")
+        raise TableError(f"The table has {_count(len(rows))}; at least {LEAST_ROWS} are needed to split it 60/20/20.")
     for part, found in given.items():
         if not len(found):
             raise TableError(f"The {'test' if part == TEST else 'validation'} file has no rows that can be used.")
@@ -251,7 +252,7 @@ def default_setup(n: int, seed: int = 0) -> Setup:
     )
 
 
-def _labels(values: pd.Series, positive: str | None) -> tuple[pd.Series, tuple[str, ...]]:
+def _labels(values: pd.Series) -> tuple[pd.Series, tuple[str, ...]]:
     """Labels by number, and their names."""
     found = sorted(pd.unique(values.astype(object)), key=lambda v: (type(v).__name__, v))
     if not 2 <= len(found) <= MOST_CLASSES:
@@ -266,19 +267,11 @@ def _labels(values: pd.Series, positive: str | None) -> tuple[pd.Series, tuple[s
             f"Label column '{values.name}' has {len(found)} different values, and '{counts.idxmin()}' stands in one "
             f"row alone, row {values.index[values.astype(object) == counts.idxmin()][0]}: correct it, or drop the row."
         )
-    if positive is not None and len(found) > 2:
-        raise SettingError(f"--positive is for two labels; '{values.name}' has {len(found)}: leave it out.")
-    if positive is not None:
-        matching = [v for v in found if str(v) == positive]
-        if not matching:
-            raise TableError(f"--positive '{positive}' is not a value of '{values.name}', which has {listed(found)}.")
-        found.sort(key=lambda v: v == matching[0])
-    names = tuple(v if isinstance(v, str) else f"{values.name} = {v}" for v in found)
     y = values.astype(object).map({value: number for number, value in enumerate(found)}).astype(np.int64)
-    return y, names
+    return y, label_names(found, values.name)
 
 
-def _whole(values: pd.Series) -> pd.Series:
+def _as_whole_numbers(values: pd.Series) -> pd.Series:
     """A column as it would be read were no value missing: pandas makes whole numbers with gaps floats."""
     gaps = values.isna()
     if not gaps.any() or not pd.api.types.is_float_dtype(values.dtype) or (values[~gaps] % 1).any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from butfor.errors import EngineError, SettingError
+from butfor.errors import EngineError, SettingError, nearest
 from butfor.learn.capabilities import Cluster, OwnFit, engines_of
 from butfor.learn.ensemble import single_learner
 from butfor.learn.protocols import Engine, Learner
@@ -56,7 +56,7 @@ def own_fit_engine(engine: str | Engine, n_jobs: int | None = None) -> OwnFit:
 def engine_named(name: str, device: str | None = None, n_jobs: int | None = None) -> Any:
     """A new engine; `device` is for stacked tensors, by default the GPU where torch sees one."""
     if name not in ENGINES:
-        raise SettingError(f"There is no engine '{name}'; choose one of {', '.join(ENGINES)}.")
+        raise SettingError(f"There is no engine '{name}'. {nearest(name, ENGINES)}")
     made = load(ENGINES[name])
     if name == "stacked":
         return made(device=device or best_device())
@@ -92,8 +92,7 @@ def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
         local_workers(engine)
     elif engine not in NAMES:
         raise SettingError(
-            f"There is no engine '{engine}'; choose one of {', '.join(NAMES)}, a device such as cuda, or a cluster "
-            "such as local:4."
+            f"There is no engine '{engine}'. {nearest(engine, NAMES)} Or name a device (cuda) or a cluster (local:4)."
         )
     check_n_jobs(n_jobs)
 

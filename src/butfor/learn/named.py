@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from butfor.data.table import default_setup
-from butfor.errors import ButforError, SettingError
+from butfor.errors import ButforError, SettingError, nearest
 from butfor.machine import installed, load
 
 MODELS = ("logistic", "ridge", "linear", "kernel-ridge", "knn", "forest", "boosting", "steady")
@@ -69,7 +69,7 @@ def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise SettingError(
-            f"There is no model '{name}'; choose one of {', '.join(NAMES)}, or name your own as package.module:name."
+            f"There is no model '{name}'. {nearest(name, NAMES)} One of your own is package.module:name."
         )
     if "" not in sys.path:  # a module beside the table, as `python -m` would find it
         sys.path.insert(0, "")

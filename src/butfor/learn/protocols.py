@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.check import MOST_CLASSES
+from butfor.data.labels import MOST_CLASSES
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.decision_split import DecisionSplit, decides_one
 

@@ -162,7 +162,7 @@ class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
             encoder = TableEncoder(dtype="float32" if torch else "float64")
         if not isinstance(encoder, TableEncoder):
             return None
-        encoded: EncodedTable = self._cache.get(table, lambda: EncodedTable(encoder, table))
+        encoded: EncodedTable = self._cache.get(table, lambda: EncodedTable(encoder, table.X))
         return encoded
 
     def _shared(self, table: Table) -> EncodedTable | None:
@@ -173,7 +173,7 @@ class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
             return None
         if any("copy" in name and value is False for name, value in estimator.get_params().items()):
             return None
-        made: EncodedTable = self._cache.get(table, lambda: EncodedTable(estimator[:-1], table))
+        made: EncodedTable = self._cache.get(table, lambda: EncodedTable(estimator[:-1], table.X))
         return made
 
     def _weights(self, table: Table) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class _Encoded(EncodedTable):
     def __init__(self, encoder: TableEncoder, table: Table) -> None:
         if table.validation is None:
             raise SettingError("An MLP stops early by validation rows; give some, or let the audit set rows aside.")
-        super().__init__(encoder, table)
+        super().__init__(encoder, table.X)
         self.X_val: Floats = self.encoder.transform(table.validation[0])
 
 

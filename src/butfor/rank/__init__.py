@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from butfor.errors import SettingError
+from butfor.errors import SettingError, nearest
 from butfor.learn.protocols import Model
 from butfor.rank.gradient import Gradient
 from butfor.rank.named import Activation, Chance, Combined, Distance, Influence, Leaves, Surrogate
@@ -37,7 +37,7 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> R
     draws."""
     if isinstance(given, str):
         if given not in NAMES:
-            raise SettingError(f"There is no ranking '{given}'; choose one of {', '.join(NAMES)}.")
+            raise SettingError(f"There is no ranking '{given}'. {nearest(given, NAMES)}")
         settings: dict[str, Any] = {"seed": seed} if given == "chance" else {}
         return _MAKERS[given](**settings)
     if isinstance(given, type):

@@ -14,9 +14,6 @@ import hashlib
 import json
 import re
 import shlex
-import shutil
-import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -30,7 +27,6 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from butfor._version import __version__
-from butfor.errors import OutputError
 from butfor.files import make_folder, on_disk, save_text
 from butfor.learn.decision_split import decides_one
 from butfor.report import charts, overview, summary
@@ -49,9 +45,6 @@ SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
 """How much of a table is shown where many people have one."""
 MOST_IN_ONE = 300
 """People of a report that is one file."""
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
-PATIENCE = 120.0
-"""Seconds that a browser has for printing."""
 OURS = re.compile(r"(case|person)-[\d.]+\.html")
 
 
@@ -180,22 +173,6 @@ def write_report(population: Population, path: Path) -> str:
         if not any(folder.iterdir()):
             folder.rmdir()
     return text
-
-
-def write_pdf(page: Path) -> Path | None:
-    """The page printed by a Chromium, beside it; None where there is none."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        return None
-    pdf = page.with_suffix(".pdf")
-    with tempfile.TemporaryDirectory() as profile:
-        options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer")
-        command = [browser, *options, f"--user-data-dir={profile}", f"--print-to-pdf={pdf}", page.resolve().as_uri()]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise OutputError(pdf, error) from error
-    return pdf
 
 
 # --- how to run it again ----------------------------------------------------------------------------

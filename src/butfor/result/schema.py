@@ -20,7 +20,8 @@ from typing import Annotated, Any, NoReturn, NotRequired, TypedDict
 import msgspec
 from msgspec import Meta, ValidationError
 
-from butfor.data.check import MOST_CLASSES, Concern
+from butfor.data.check import Concern
+from butfor.data.labels import MOST_CLASSES
 from butfor.errors import ReplayError
 from butfor.result.groups import Performance
 from butfor.result.labels import ClosedGap, LabelValue, OneStandard, Reviewed

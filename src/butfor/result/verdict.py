@@ -229,7 +229,9 @@ class Verdict(Person):
     @property
     def who(self) -> str:
         """The person in words."""
-        return f"person {self.case}" if self.case is not None else f"the person of row {self.row}"
+        if self.case is not None:
+            return f"person {self.case}"
+        return "this person" if self.row is None else f"the person of row {self.row}"
 
     @property
     def reason(self) -> str:

@@ -27,7 +27,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.read import as_dates
-from butfor.errors import ReplayError, SettingError, TableError, listed
+from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
 from butfor.files import make_folder, save_table, save_text
 from butfor.learn.protocols import Table
 from butfor.result.labels import TO_REVIEW, LabelValue, expectation
@@ -225,7 +225,8 @@ def _hidden(rows: ReviewRows, hide: Sequence[str]) -> list[Any]:
     X, protected = rows.table.X, set(map(str, rows.protected))
     unknown = [name for name in hide if name not in map(str, X.columns)]
     if unknown:
-        raise TableError(f"--hide: there is no column {listed(unknown)}; the table has {listed(X.columns, 30)}.")
+        known = nearest(unknown[0], X.columns, "The table has")
+        raise TableError(f"--hide: there is no column {listed(unknown)}. {known}")
     hidden = [column for column in X.columns if str(column) in protected or str(column) in hide]
     if len(hidden) == X.shape[1]:
         raise SettingError("--hide leaves nothing to show to the reviewer.")
@@ -240,17 +241,22 @@ def _numbers(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
 # --- files --------------------------------------------------------------------------------------------
 
 
-def write_review(review: Review, folder: Path, key: Path | None = None) -> tuple[list[Path], Path]:
+def write_review(
+    review: Review, folder: Path, key: Path | None = None, overwrite: bool = False
+) -> tuple[list[Path], Path]:
     """Write what the reviewer gets into `folder` and the key next to it; returns the files and the key. What is there
-    already is not written over: it may be somebody's work."""
+    already may be somebody's work: it is replaced only with `overwrite`."""
     folder = folder.resolve()
     key = key_of(folder) if key is None else key.resolve()
     if folder == key.parent or folder in key.parents:
         raise SettingError(f"--key {key} lies in the folder for the reviewer, who must not see it; put it elsewhere.")
     shown = [folder / name for name in ("tasks.csv", "tasks.json", "label_config.xml", "instructions.txt")]
     there = [path for path in (*shown, key) if path.exists()]
-    if there:
-        raise SettingError(f"'{there[0]}' is there already and may belong to a review under way; name another folder.")
+    if there and not overwrite:
+        raise SettingError(
+            f"'{there[0]}' is there already and may belong to a review under way: name another folder, or replace it "
+            "with --overwrite."
+        )
     make_folder(folder)
     tasks, studio, config, instructions = shown
     save_table(tasks, _with_column_to_fill(review.shown))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from butfor.errors import SettingError
+from butfor.errors import SettingError, nearest
 from butfor.search.guided import GuidedSearch
 from butfor.search.published import Algorithm1, Exhaustive, Singles, TenAttempts
 from butfor.search.solid import SolidSearch
@@ -31,5 +31,5 @@ def as_strategy(given: str | Strategy) -> Strategy:
     if isinstance(given, Strategy):
         return given
     if not isinstance(given, str) or given not in STRATEGIES:
-        raise SettingError(f"There is no strategy '{given}'; choose one of {', '.join(STRATEGIES)}.")
+        raise SettingError(f"There is no strategy '{given}'. {nearest(given, STRATEGIES)}")
     return STRATEGIES[given]()

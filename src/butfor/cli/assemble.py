@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -13,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from butfor.cli.parse import bands_in, batch_in, budget_in, layers_in, names_in, seconds_in
 from butfor.errors import ButforError, SettingError, TableError, listed
 
 if TYPE_CHECKING:
     from butfor import LabelAudit, Population
     from butfor.data import Dataset
-    from butfor.data.sensitive import Cuts
     from butfor.progress import Progress
     from butfor.report.public import Public
     from butfor.stopping import Stop
 
-NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "public", "engine", "n_jobs", "pdf")
+NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "public", "engine", "n_jobs", "overwrite")
 """Options that do not change what an audit finds."""
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 OF_OUR_NETWORK = ("hidden", "batch_size", "epochs")
 
 
@@ -36,7 +34,6 @@ def load(table: str, o: SimpleNamespace, note: Any) -> Dataset:
     return load_table(
         table,
         label=o.label,
-        positive=o.positive,
         sensitive=o.sensitive,
         drop=names_in(o.drop),
         split_seed=o.split_seed,
@@ -79,7 +76,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         members=o.members,
         budget=_budget(data, o),
         rank=o.rank,
-        strategy=_strategy(o),
+        strategy=o.strategy,
         phi=_phi(o),
         psi=o.psi,
         fresh_seeds=o.fresh_seeds,
@@ -192,42 +189,20 @@ def _phi(o: SimpleNamespace) -> str | None:
 
 
 def adverse_labels(data: Dataset, given: str | None) -> list[str]:
-    """The labels that people would rather not have: as they are given or, of an embedded set, known."""
+    """The labels that people would rather not have: those given or, of an embedded set, the one it knows."""
     if given is None and data.adverse is not None:
         return [data.adverse]
     if given is None:
         raise SettingError(f"Say with --adverse which label people would rather not have: {listed(data.label_names)}.")
-    known = _labels_by_name(data)
-    several = [given] if given in known else [each.strip() for each in given.split(",")]
+    several = [given] if given in data.label_names else [each.strip() for each in given.split(",")]
     return [label_named(data, each, "--adverse") for each in several]
 
 
 def label_named(data: Dataset, given: str, option: str) -> str:
-    """A label, from its name or its value."""
-    known = _labels_by_name(data)
-    if given not in known:
-        raise SettingError(f"{option} '{given}' is not a decision; the labels are {listed(data.label_names)}.")
-    return known[given]
+    """A label's full name, from its name or its value."""
+    from butfor.data.labels import label_number
 
-
-def _labels_by_name(data: Dataset) -> dict[str, str]:
-    return {name.rpartition(" = ")[2]: name for name in data.label_names} | {name: name for name in data.label_names}
-
-
-def _strategy(o: SimpleNamespace) -> Any:
-    from butfor.search import GuidedSearch, SolidSearch
-
-    if o.tries is not None and o.strategy not in (None, "guided"):
-        raise SettingError(f"--tries goes with --strategy guided; '{o.strategy}' has its own number of attempts.")
-    if o.margin is not None and (o.strategy not in (None, "solid") or o.tries is not None):
-        raise SettingError("--margin goes with --strategy solid, the search among the members of an ensemble.")
-    if o.margin is not None and not math.isfinite(o.margin):
-        raise SettingError(f"--margin {o.margin} must be a number from 0 up.")
-    if o.tries is not None:
-        return GuidedSearch(o.tries)
-    if o.margin is not None:
-        return SolidSearch(o.margin)
-    return o.strategy
+    return data.label_names[label_number(given, data.label_names, option=option)]
 
 
 def _budget(data: Dataset, o: SimpleNamespace) -> float:
@@ -241,8 +216,6 @@ def public_view(o: SimpleNamespace) -> type[Public] | None:
     """What to write instead of everything; refused before anything is trained where other files lie there."""
     if not o.public:
         return None
-    if o.compare_ridge:
-        raise SettingError("--compare-ridge goes with the full record only: leave it out, or --public.")
     from butfor.report.public import Public, refuse_other_files
 
     if o.out is not None:
@@ -282,82 +255,3 @@ def command_again(settings: dict[str, Any]) -> str:
             values = value if isinstance(value, list) else [value]
             words += [f"--{name}"] if value is True else [word for one in values for word in (f"--{name}", str(one))]
     return shlex.join(words)
-
-
-# --- what is written into options ---------------------------------------------------------------------
-
-
-def names_in(text: str | None) -> list[str]:
-    """Names separated by commas."""
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
-
-
-def bands_in(given: Sequence[str]) -> Cuts | None:
-    """Cut points from texts such as 25,60 and age=25,60."""
-    found: dict[str, list[float]] = {}
-    for text in given:
-        name, _, cuts = text.rpartition("=")
-        try:
-            found[name] = [float(cut) for cut in cuts.split(",")]
-        except ValueError:
-            raise SettingError(f"--bands {text}: give cut points such as 25,60, or age=25,60.") from None
-    if len(found) > 1 and "" in found:
-        raise SettingError("--bands: with cut points of several columns each needs its name, such as age=25,60.")
-    return found.get("", found or None)
-
-
-def cases_in(text: str, people: int) -> list[int]:
-    """Positions from 148, 3,8 or 0:200; a range may reach past the end."""
-    chosen: list[int] = []
-    for part in text.split(","):
-        start, colon, stop = part.partition(":")
-        try:
-            first, last = int(start or 0) if colon else int(part), int(stop) if stop.strip() else people
-        except ValueError:
-            raise SettingError(
-                f"--cases {text}: give positions such as 148 or 3,8, or a range such as 0:200."
-            ) from None
-        if colon and (first < 0 or last <= min(first, people - 1)):
-            raise SettingError(f"--cases {text}: a range goes from a smaller to a larger position, such as 0:200.")
-        if colon and first >= people:
-            raise SettingError(f"--cases {text}: there are only people 0 to {people - 1}.")
-        chosen += range(first, min(last, people)) if colon else [first]
-    return list(dict.fromkeys(chosen))
-
-
-def budget_in(text: str) -> float:
-    """A share such as 0.1% or 0.001, or a count such as 3."""
-    share = text.strip().endswith("%")
-    try:
-        number = float(text.strip().removesuffix("%")) / (100 if share else 1)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise SettingError(f"--budget {text}: give a share such as 0.1% or a count such as 3.")
-    if share and not 0 < number < 1:
-        raise SettingError(f"--budget {text}: a share must lie above 0 % and below 100 %.")
-    return int(number) if number >= 1 and number == int(number) else number
-
-
-def seconds_in(text: str) -> float:
-    """A time such as 90s, 10m or 2h."""
-    read = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)\s*", text)
-    if not read or not float(read[1]):
-        raise SettingError(f"--max-seconds '{text}' is not a time above 0; write 90s, 10m or 2h.")
-    return float(read[1]) * UNITS[read[2]]
-
-
-def layers_in(text: str) -> tuple[int, ...]:
-    """Widths such as 32,32, or none."""
-    try:
-        return () if text.strip() == "none" else tuple(int(width) for width in text.split(","))
-    except ValueError:
-        raise SettingError(f"--hidden {text}: give widths such as 32,32, or 'none'.") from None
-
-
-def batch_in(text: str) -> int | None:
-    """A number of rows, or all of them."""
-    try:
-        return None if text == "full" else int(text)
-    except ValueError:
-        raise SettingError(f"--batch-size {text}: give a number of rows, or 'full'.") from None

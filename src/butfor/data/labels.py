@@ -1,0 +1,27 @@
+"""Labels by name, by value and by number: how each is called, and which one a user means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from butfor.errors import SettingError, nearest
+
+MOST_CLASSES = 50
+"""Values that a label may have."""
+EQUALS = " = "
+
+
+def label_names(classes: Iterable[Any], column: Any = None) -> tuple[str, ...]:
+    """What labels are called: text as it is, any other value after its column, such as "approved = True"."""
+    unnamed = column is None or column == ""
+    return tuple(str(one) if unnamed or isinstance(one, str) else f"{column}{EQUALS}{one}" for one in classes)
+
+
+def label_number(given: Any, names: Sequence[str], classes: Iterable[Any] = (), option: str = "adverse") -> int:
+    """The number of the label that is given by its name ("approved = True"), the end of it ("True") or its value."""
+    values = [name.rpartition(EQUALS)[2] for name in names]
+    for known in (list(names), values, [str(one) for one in classes]):
+        if str(given) in known:
+            return known.index(str(given))
+    raise SettingError(f"{option}: there is no label '{given}'. {nearest(given, values, 'The labels are')}")
