@@ -24,7 +24,7 @@ from butfor.rank.gradient import Gradient
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile, trimmed_mean
 from butfor.search import SolidSearch, as_strategy
-from butfor.search.solid import PrefixSearch, Sizes
+from butfor.search.solid import PersonPrefixes, PrefixSearch
 from butfor.search.task import Task
 from butfor.search.trainer import Trainer
 from butfor.stopping import Stopper
@@ -255,7 +255,7 @@ def prefix_search(trainer, margin):
 def test_bisection_finds_the_shortest_prefix_that_keeps_the_margin(margin, width):
     trainer = Made([0.21] * 20, 0.3)
     trainer.width = width
-    hunt = Sizes(0, 1.0, order=np.arange(20), cap=20)
+    hunt = PersonPrefixes(0, 1.0, order=np.arange(20), cap=20)
     prefix_search(trainer, margin).run([hunt])
     sd = np.std(trainer.noise, ddof=1)
     needed = next(k for k in range(1, 21) if -1 + 0.21 * k > margin * sd)
@@ -280,7 +280,7 @@ GROWTH = {
 @pytest.mark.parametrize("growth", GROWTH)
 def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(growth):
     trainer = Made(GROWTH[growth], 0.3)
-    hunt = Sizes(0, 1.0, order=np.arange(400), cap=400)
+    hunt = PersonPrefixes(0, 1.0, order=np.arange(400), cap=400)
     prefix_search(trainer, 2.0).run([hunt])
     sd = np.std(trainer.noise, ddof=1)
     reached = -1 + np.cumsum(trainer.gains) >= 2.0 * sd
@@ -290,7 +290,7 @@ def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(g
 
 
 def test_who_does_not_reach_the_margin_keeps_the_whole_set():
-    short, far = Sizes(0, 1.0, order=np.arange(6), cap=6), Sizes(0, 1.0, order=np.arange(1), cap=1)
+    short, far = PersonPrefixes(0, 1.0, order=np.arange(6), cap=6), PersonPrefixes(0, 1.0, order=np.arange(1), cap=1)
     search = prefix_search(Made([0.2] * 6, 0.3), 2.0)
     search.run([short, far])
     assert short.found == (0, 1, 2, 3, 4, 5)
@@ -308,7 +308,7 @@ def test_what_the_definition_does_not_turn_is_not_found():
         return np.array([1.0 if len(flips) == 8 else -1.0])
 
     trainer.confirmed_logits = confirmed
-    hunt = Sizes(0, 1.0, order=np.arange(8), cap=8)
+    hunt = PersonPrefixes(0, 1.0, order=np.arange(8), cap=8)
     prefix_search(trainer, 1.0).run([hunt])
     assert hunt.found == tuple(range(8))
     assert len(refused) > 1
@@ -339,7 +339,7 @@ def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_comple
             heard.append(line)
 
     trainer = Made([0.2] * 24, 0.1)
-    hunts = [Sizes(0, 1.0, order=np.arange(8 * k, 8 * k + 8), cap=8) for k in range(3)]
+    hunts = [PersonPrefixes(0, 1.0, order=np.arange(8 * k, 8 * k + 8), cap=8) for k in range(3)]
     slow = []
 
     def confirm(flip_sets):
@@ -467,7 +467,7 @@ def test_people_far_away_are_looked_at_by_a_few_members_only():
     audit, data = fitted("german", members=10, budget=1, phi="everyone", fresh_seeds=0, rank="distance")
     trainer = Trainer(FusedEngine(), audit.learner_, audit.table_, data.X_test.iloc[:30])
     directions = away(audit.model_.logits(data.X_test[:30]))
-    hunts = [Sizes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
+    hunts = [PersonPrefixes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
     near = prefix_search(trainer, 2.5).open(hunts)
     assert 0 < len(near) < 30
     assert {len(h.gains[h.prefix(1)]) for h in hunts if h not in near} <= {4, 10}
