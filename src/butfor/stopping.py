@@ -156,6 +156,19 @@ def postponed() -> Iterator[None]:
 
 
 @contextmanager
+def deaf_children() -> Iterator[None]:
+    """Processes started within do not hear Ctrl-C, which a terminal sends to all of them: this one tells them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def _signals(postpone: bool = False) -> Iterator[_Signals]:
     """What the main thread hears from here on. `postpone`: whoever listened before hears it at the end."""
     global _heard

@@ -27,8 +27,8 @@ from butfor.search import SolidSearch, as_strategy
 from butfor.search.solid import PersonPrefixes, PrefixSearch
 from butfor.search.task import Task
 from butfor.search.trainer import Trainer
-from butfor.stopping import Stopper
-from conftest import fitted
+from butfor.stopping import StopFlag, listen
+from conftest import fitted, press
 
 MEMBERS, FRESH = 5, 31
 
@@ -213,7 +213,7 @@ class Made:
     members, width, n_jobs, trained = 4, 1, 1, 0
 
     def __init__(self, gains, spread):
-        self.progress, self.stopper, self.table = Progress(), Stopper(), SimpleNamespace(n=len(gains))
+        self.progress, self.flag, self.table = Progress(), StopFlag(), SimpleNamespace(n=len(gains))
         self.engine = SimpleNamespace(width=1)
         self.gains, self.noise = np.asarray(gains, float), spread * np.array([-1.2, -0.4, 0.4, 1.2])
         self.asked, self.confirmed, self.released = [], [], set()
@@ -319,9 +319,12 @@ def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
     audit, data, _ = german
 
     class Stops(Progress):
+        pressed = False
+
         def found(self, people):
-            if people:
-                raise KeyboardInterrupt
+            if people and not self.pressed:
+                self.pressed = True
+                press()
 
     stopped = audit.explain_all(data.X_test, cases=range(12), progress=Stops())
     assert stopped.interrupted
@@ -338,7 +341,6 @@ def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_comple
         def note(self, line):
             heard.append(line)
 
-    trainer = Made([0.2] * 24, 0.1)
     hunts = [PersonPrefixes(0, 1.0, order=np.arange(8 * k, 8 * k + 8), cap=8) for k in range(3)]
     slow = []
 
@@ -346,18 +348,21 @@ def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_comple
         slow.append(flip_sets)
         for _ in range(1000 * (len(slow) > 1)):  # the first one is there at once
             time.sleep(0.01)
+            trainer.flag.check()
 
     def stop(*_):
-        raise KeyboardInterrupt
+        press()
+        trainer.flag.check()
 
-    trainer.confirm = confirm
-    trainer.progress = Tells()
-    search = prefix_search(trainer, 1.0)
-    monkeypatch.setattr(search, "_bisect", stop)
     started = time.monotonic()
-    search.run(hunts)
+    with listen():
+        trainer = Made([0.2] * 24, 0.1)
+        trainer.confirm = confirm
+        trainer.progress = Tells()
+        search = prefix_search(trainer, 1.0)
+        monkeypatch.setattr(search, "_bisect", stop)
+        search.run(hunts)
     assert time.monotonic() - started < 5
-    assert search.task.interrupted
     assert [hunt.found is not None for hunt in hunts] == [True, False, False]
     assert not any(hunt.complete for hunt in hunts)
     assert "2 sets that turned decisions were confirmed" in heard[-1]
@@ -382,7 +387,8 @@ def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):
             def train(trainings, advance=None):
                 calls[0] += any((t.seed or 0) >= 10_000 for t in trainings)
                 if calls[0] == 3:
-                    raise KeyboardInterrupt
+                    calls[0] += 1
+                    press()
                 return bound(trainings, advance)
 
             return train

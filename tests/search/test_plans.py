@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import butfor
-from butfor.errors import SettingError
+from butfor.errors import SettingError, Stopped
 from butfor.learn.protocols import Engine, Learner
 from butfor.mlp.direct import train
 from butfor.rank.mix import RankingMix
@@ -329,14 +329,13 @@ def test_what_was_interrupted_is_not_complete():
         width = 64
 
         def train(self, *given):
-            raise KeyboardInterrupt
+            raise Stopped(by_hand=True)
 
     engine = Interrupted(np.array([-1.0]), np.zeros((1, 40)))
     task = Task(None, Trainer(engine, Learner(), PLAIN, np.zeros((1, 1))), None, budget=4)
     pursuit = AttemptSearch(0, 1.0, plan=FixedPlan([(1,), (2,)]))
     search = Loop(task, Allowed.of(np.ones((1, 40), bool)), share=True)
     search.run([pursuit])
-    assert search.task.interrupted
     assert not pursuit.complete
 
 
@@ -345,11 +344,10 @@ def test_ctrl_c_while_confirming_loses_nothing_and_reports_nothing_unconfirmed()
 
     def confirm(trainer, flips, progress=None):
         calls.append(flips)
-        raise KeyboardInterrupt
+        raise Stopped(by_hand=True)
 
-    pursuits, search = common_search([-0.1, -3.0], pool=8, confirm=confirm)
+    pursuits, _ = common_search([-0.1, -3.0], pool=8, confirm=confirm)
     assert len(calls) == 2  # once while searching, and once more at the end
-    assert search.task.interrupted
     assert [p.found for p in pursuits] == [None, None]
     assert not pursuits[0].complete
 

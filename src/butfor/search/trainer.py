@@ -155,6 +155,7 @@ class Trainer:
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
             return
+        self.flag.check()
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
         answers = self._by_definition(trainings, self._progress)
         by_set = answers.reshape(len(missing), self.members, -1)
@@ -186,6 +187,7 @@ class Trainer:
         """In the order asked for; and which were recalled. With a ledger piece by piece, each written down."""
         if not trainings:
             return {}, []
+        self.flag.check()
         if self._page is None:
             return dict(zip(trainings, self._train(trainings, self._progress), strict=True)), []
         known = self._page.recall(trainings)
