@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor import stopping
 from butfor.errors import ButforError, EngineError, SettingError
 from butfor.learn.capabilities import Cluster, OwnFit, engines_of
 from butfor.learn.dask_worker import SAME, Packed, Work, answers, calls, difference, models, run_chunk, versions_here
@@ -174,6 +175,7 @@ class DaskEngine(OwnFit, Cluster):
                 try:
                     future = done.get(timeout=POLL)
                 except queue.Empty:
+                    stopping.check()
                     self._look()
                     continue
                 reply = self._outcome(future)
