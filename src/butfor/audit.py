@@ -22,14 +22,13 @@ from butfor.progress import Progress
 from butfor.prove import Bracket, prove
 from butfor.result.groups import Performance
 from butfor.result.population import Population
-from butfor.result.record import Run
+from butfor.result.run import RecordedStandards, Run, StopLimits
 from butfor.result.verdict import Verdict
 from butfor.rules import Allowed, eligible, flippable
-from butfor.run.compare import beside_ridge
 from butfor.run.fitted import FittedAudit, noted
 from butfor.run.parts import parts_of, run_parts
 from butfor.run.runner import Runner
-from butfor.run.verdicts import figures_of, settings_of, verdicts_of
+from butfor.run.verdicts import run_of, verdicts_of
 from butfor.search.ledger import Ledger
 from butfor.search.published import Recorded
 from butfor.situation import Situation
@@ -119,22 +118,23 @@ class LabelAudit(FollowUp):
                         trainer = runners[0].trainer if whole else None
                         more = self._about_labels(engine, progress, everyone, truth, trainer)
                 ending.enter_context(held_back())  # also while the ledger is closed
-            record = self.run_record() | figures_of(runners)
-            record |= {
-                "remarks": self.remarks(everyone.people),
-                "seconds": round(time.monotonic() - begun, 3),
-                "towards": None if wanted is None else self.label_names_[wanted],
-                "stop": {"seconds": stop.seconds, "retrainings": stop.retrainings} if stop else None,
-                "performance": performance.to_dict() if performance else None,
-                "concerns": [concern.to_dict() for concern in concerns],
-                "standard": standards.to_dict() if standards and standards.shuffles else None,
-                "phi_reason": self.phi_.reason(everyone.of(np.array(cases, dtype=np.int64))),
-            }
-            run = Run(record | more)
+            run = run_of(
+                self,
+                runners,
+                groups=self.sensitive_.combinations_of(everyone.people),
+                remarks=tuple(self.remarks(everyone.people)),
+                seconds=round(time.monotonic() - begun, 3),
+                towards=None if wanted is None else self.label_names_[wanted],
+                stop=StopLimits(stop.seconds, stop.retrainings) if stop else None,
+                performance=performance,
+                concerns=tuple(concerns),
+                standard=RecordedStandards.of(standards) if standards and standards.shuffles else None,
+                phi_reason=self.phi_.reason(everyone.of(np.array(cases, dtype=np.int64))) or "",
+                **more,
+            )
             verdicts = {v.case: v for runner in runners for v in verdicts_of(runner, run, self._doubt_for(runner))}
             values = () if self._values is None else self.label_values()
-            interrupted = runners[-1].interrupted
-            return Population([verdicts[case] for case in cases], run, interrupted=interrupted, labels=values)
+            return Population([verdicts[case] for case in cases], run, values)
 
     def _doubt_for(self, runner: Runner) -> NDArray[np.float64] | None:
         """The doubt about labels, where the standards were compared; of more than two labels that is about two sides,
@@ -161,10 +161,10 @@ class LabelAudit(FollowUp):
             )
         return Ledger(self.ledger or "", progress.note)
 
-    def run_record(self) -> dict[str, Any]:
+    def run_record(self) -> Run:
         """What is needed to run this audit again; `not_rebuildable` names what a record cannot carry."""
         self._check_fitted()
-        return settings_of(self)
+        return run_of(self)
 
     __dir__ = object.__dir__  # scikit-learn's would compute standards and doubts, as would its form for notebooks
 
@@ -201,12 +201,3 @@ class LabelAudit(FollowUp):
                 )
             found |= zip(map(int, part.people), proven, strict=True)
         return [found[k] for k in sorted(found)]
-
-    def compare_with_ridge(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> dict[str, Any]:
-        """This model beside ridge, whose decisions have exact proofs: how often each is right about the rows X, whose
-        decision changes, and how many are proven to stand. For the page: `population.run["ridge"]`."""
-        situation, codes = self._people(X, y, sensitive_features)
-        if self.table_.multiclass:
-            raise SettingError("The comparison with ridge is about two labels; here there are more.")
-        with single_threaded():
-            return beside_ridge(situation, self.psi_, self.budget_, None if codes is None else codes == 1)

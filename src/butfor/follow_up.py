@@ -176,7 +176,7 @@ class FollowUp(FittedAudit):
             self._value(everyone.people, everyone.groups, engine)
             if self._standards.shuffles:
                 trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, progress=progress)
-                return {"one_standard": one_standard(self._standards, self._together(everyone, truth, trainer))}
+                return {"one_standard": tuple(one_standard(self._standards, self._together(everyone, truth, trainer)))}
         except KeyboardInterrupt:
             progress.note("Stopped before one standard for all was trained: the verdicts stand without it.")
         return {}

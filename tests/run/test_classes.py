@@ -372,8 +372,8 @@ def test_what_a_review_changes_is_what_the_corrected_model_decides():
     answers = {t.id: t.label if t.decoy else other[given[t.position]] for t in review.tasks}
     reviewed, after = audit.after_review(answers, people, before=())
     sides = [each.table_.sides(each._situation(people, people["sex"].to_numpy()).decisions) for each in (audit, after)]
-    assert {turned.case for turned in reviewed.turned} == set(np.flatnonzero(sides[0] != sides[1]))
-    assert reviewed.turned
+    assert {turned.case for turned in reviewed.changed} == set(np.flatnonzero(sides[0] != sides[1]))
+    assert reviewed.changed
 
 
 def test_standards_are_about_two_sides_of_the_labels():
@@ -395,7 +395,7 @@ def test_one_standard_gives_the_better_of_the_favourable_labels():
     audit.fit(X, y, sensitive_features="sex", adverse="fail")
     [standard] = audit.one_standard(X)
     assert standard.group == "F"
-    assert standard.turned
+    assert standard.changed
     given = audit.table_.classes[audit.table_.turned[list(standard.flips)]]
     assert set(given) == {"pass", "good"}
     assert (audit.training_decisions_ == audit.table_.codes).mean() > 0.5

@@ -57,8 +57,8 @@ def test_who_is_turned_is_what_the_models_own_fit_says_on_the_flipped_labels(aud
     flipped[flips] = True
     before, after = (LogisticRegression().fit(encoder.transform(TABLE), labels) for labels in (y, flipped))
     decisions = [model.predict(encoder.transform(PEOPLE)) for model in (before, after)]
-    assert [person.case for person in one.turned] == list(np.flatnonzero(decisions[0] != decisions[1]))
-    assert len(one.turned) > 3
+    assert [person.case for person in one.changed] == list(np.flatnonzero(decisions[0] != decisions[1]))
+    assert len(one.changed) > 3
     ours = (PEOPLE["group"] == "b").to_numpy()
     assert one.rates["b"] == pytest.approx([decided[ours].mean() for decided in decisions])
     assert one.accuracy == pytest.approx([(decided == (TRUTH == "yes")).mean() for decided in decisions])
@@ -75,8 +75,8 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     page = population_page(population)
     assert page.index("Labels of group = b fall") < page.index("eligible people")
     assert one.sentence in page
-    linked = [person.case for person in one.turned if f'href="#case-{person.case}"' in page]
-    assert linked == [person.case for person in one.turned]
+    linked = [person.case for person in one.changed if f'href="#case-{person.case}"' in page]
+    assert linked == [person.case for person in one.changed]
     assert "--psi doubted" in page
     bent = json.loads((tmp_path / "audit.json").read_text())
     bent["run"]["one_standard"][0]["turned"] = "nobody"
@@ -126,8 +126,8 @@ def test_fresh_seeds_say_how_far_to_believe_it():
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
     (one,) = audit.one_standard(PEOPLE)
     assert one.seeded
-    assert one.turned
-    assert all(person.fresh.seeds == 3 for person in one.turned)
+    assert one.changed
+    assert all(person.fresh.seeds == 3 for person in one.changed)
     assert "whatever the seed" in one.sentence
 
 

@@ -17,7 +17,7 @@ from butfor import __version__
 from butfor.cli import printing, wiring
 from butfor.cli.options import COLUMNS, CONFIG, FOLDER, MODEL, OUTPUT, QUESTION, TABLE, AuditCommand, written_config
 from butfor.cli.review import gate, replay, review
-from butfor.errors import OutputError, SettingError
+from butfor.errors import OutputError
 from butfor.terminal import one_line, say, shown_json
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ def audit(table: str, **options: Any) -> int:
     begun = time.monotonic()
     o = SimpleNamespace(**options)
     view = wiring.public_view(o)
-    if o.pdf and o.out is None:
-        raise SettingError("--pdf prints the page that --out writes: name a folder with --out.")
     if o.out is not None:
         make_folder(o.out)
     progress = Progress() if o.quiet else ConsoleProgress()
@@ -103,7 +101,7 @@ def audit(table: str, **options: Any) -> int:
         population = population.with_run(**wiring.closed_gap(labels, data, population, o, begun, progress))
     click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
     settings = wiring.settings_again(table, o, labels)
-    more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": [*notes, *population.run["remarks"]]}
+    more: dict[str, Any] = {"command": wiring.command_again(settings), "remarks": (*notes, *population.run.remarks)}
     population = population.with_run(**more)
     if population.interrupted:
         progress.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
@@ -119,8 +117,6 @@ def audit(table: str, **options: Any) -> int:
                 if public
                 else printing.write_files(result, population, labels, o.out, config, data.kept)
             )
-            if o.pdf:
-                written += printing.write_pdf(o.out / "report.html")
     except OutputError as error:  # the answer is there: print it before saying so
         unwritten = error
     if o.json:

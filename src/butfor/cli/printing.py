@@ -86,16 +86,6 @@ def write_files(
     return ["audit.json", "people.csv", "keystones.csv", *valued, "report.html", SETTINGS]
 
 
-def write_pdf(page: Path) -> list[str]:
-    """The page as a PDF file, where a browser is found that prints it."""
-    from butfor.report.page import write_pdf as printed
-
-    pdf = printed(page)
-    if pdf is None:
-        say("No Chromium was found, so report.pdf is not written: print report.html from a browser.", err=True)
-    return [pdf.name] if pdf else []
-
-
 def print_verdict(verdict: Verdict) -> None:
     """One person: the sentences, and the person beside the flipped rows."""
     others = verdict.collateral.sentence if verdict.collateral else ""

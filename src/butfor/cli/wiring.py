@@ -115,7 +115,7 @@ def closed_gap(
     left = math.inf if o.max_seconds is None else seconds_in(o.max_seconds) - (time.monotonic() - begun)
     asked = {"by": o.close_gap.replace("-", " "), "sensitive_features": groups_of(data, "test")}
     try:
-        if left <= 0 or population.run["out_of_time"]:
+        if left <= 0 or population.run.out_of_time:
             raise TimeIsUp
         return {"close_gap": labels.close_gap(data.X_test, data.y_test, **asked, stop=Stop(left), progress=progress)}
     except TimeIsUp:
@@ -126,7 +126,7 @@ def closed_gap(
         why = str(error)
     remark = f"Which labels would close the gap is not known. {why}"
     progress.note(f"Note: {remark}")
-    return {"remarks": [*population.run["remarks"], remark]}
+    return {"remarks": (*population.run.remarks, remark)}
 
 
 @contextmanager

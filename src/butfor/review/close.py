@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from msgspec import structs
 
 from butfor.files import make_folder, save_table, save_text
 from butfor.progress import Progress
 from butfor.result.population import Population
-from butfor.review.rebuild import audit_of, loaded
+from butfor.result.run import RecordedStandards
+from butfor.review.rebuild import audit_of, load_rows
 from butfor.tasks.answers import Outcome
 
 
@@ -27,18 +29,18 @@ def close_review(
     """Make the corrections in the table that an audit's record names, and ask about its test rows again: the record of
     the corrected table, about nobody, with what was `reviewed`; and tables, by the names of their files. The folder is
     made once the table is there, before anything is trained."""
-    training, data = loaded(audit.run)
+    training, data = load_rows(audit.run)
     make_folder(folder)
-    settings = {"fresh_seeds": audit.run["fresh_seeds"], "random_state": audit.run.get("random_state", 0)}
+    settings = {"fresh_seeds": audit.run.fresh_seeds, "random_state": audit.run.random_state}
     again = audit_of(audit.run, training, data, model, progress=progress, **settings)
     groups, before = data.groups["test"] if data.groups else None, audit.standards or None
     reviewed, after = again.after_review(
         outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, progress=progress
     )
-    standard = after.standard_.to_dict() if reviewed.after else None
-    run = audit.run | {"reviewed": reviewed, "standard": standard, "one_standard": None, "close_gap": None}
+    standard = RecordedStandards.of(after.standard_) if reviewed.after else None
+    run = structs.replace(audit.run, reviewed=reviewed, standard=standard, one_standard=(), close_gap=None)
     names = [after.label_names_[label] for label in after.table_.codes]
-    label = str(audit.run["data"].get("label") or "label")
+    label = audit.run.data.label or "label"
     tables = {
         "corrected.csv": pd.DataFrame({label: names}, index=after.table_.X.index.rename("row")),
         "corrections.csv": outcome.corrections().set_index("row"),

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from butfor.audit import LabelAudit
 from butfor.errors import ButforError, ReplayError, SettingError
 from butfor.learn.protocols import FlipSet, Table
-from butfor.result.record import brief, plain, signed, stored
+from butfor.result.record import brief, builtins_of, plain, signed
+from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
-from butfor.review.rebuild import as_recorded, audit_of, loaded, recorded_person, without_groups
+from butfor.review.rebuild import as_recorded, audit_of, load_rows, recorded_person, without_groups
 from butfor.search import as_strategy
 from butfor.search.published import Recorded
 
@@ -33,7 +34,8 @@ COMPARED = (
 BY_SEARCH = {ONE_LABEL, ENUMERATION}
 LOGITS = ("logit", "counterfactual_logit", "pulls")
 """What is compared, and of that what need only be close."""
-OF_RUN = ("label_names", "sensitive", "sensitive_columns", "sensitive_bands", "blind", "budget", "members", "seeded")
+OF_GROUPS = ("sensitive", "sensitive_columns", "sensitive_bands", "blind")
+OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded")
 
 
 @dataclass(frozen=True)
@@ -97,22 +99,20 @@ def replay_all(
 class _Again:
     """The audit of a record, made once more."""
 
-    def __init__(
-        self, run: Mapping[str, Any], training: Table | None, model: Any, audit: LabelAudit | None, fresh: bool
-    ) -> None:
+    def __init__(self, run: Run, training: Table | None, model: Any, audit: LabelAudit | None, fresh: bool) -> None:
         self.run, self.fresh, self.data = run, fresh, None
         if audit is None and training is None:
-            training, self.data = loaded(run)
+            training, self.data = load_rows(run)
         self.without_groups = audit is None and without_groups(run, self.data)
         """An audit that is given knows its groups."""
         if audit is None:
             assert training is not None
-            fresh_seeds = run["fresh_seeds"] if fresh else 0
+            fresh_seeds = run.fresh_seeds if fresh else 0
             audit = audit_of(run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
         self.audit = audit
-        self.people = self.data if "command" in run else None
+        self.people = self.data if run.command else None
         """Then they are test rows, in the data's own words; in Python both may be anybody's."""
-        lost = {line.split(":")[0] for line in run.get("not_rebuildable", [])}
+        lost = run.lost
         self.proves = "strategy" not in lost and self._proves()
         self.unknown = set[str]()
         """What cannot be compared, for want of groups or of rules."""
@@ -122,11 +122,11 @@ class _Again:
             self.unknown |= {"eligible"}
         if self.without_groups or "psi" in lost:
             self.unknown |= {"flippable", "at_least", "proof"}
-        now = stored(audit.run_record())
+        now = audit.run_record()
         self.differs = [
-            f"run.{name} is {brief(run[name])}, but should be {brief(now[name])}"
+            f"run.{name} is {brief(getattr(run, name))}, but should be {brief(getattr(now, name))}"
             for name in OF_RUN
-            if name in run and run[name] != now[name] and not (self.without_groups and name in OF_RUN[1:5])
+            if getattr(run, name) != getattr(now, name) and not (self.without_groups and name in OF_GROUPS)
         ]
 
     # --- asked again ----------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class _Again:
     def _ask(self, people: pd.DataFrame, groups: Any, sets: Mapping[int, FlipSet]) -> list[Verdict]:
         """What the audit says now, with these flip sets tried and no others."""
         asked = self.audit.with_search(strategy=Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()}))
-        return list(asked.explain_all(people, sensitive_features=groups, towards=self.run.get("towards")))
+        return list(asked.explain_all(people, sensitive_features=groups, towards=self.run.towards))
 
     def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:
         """The sets that proofs name for those of whom nothing is said to be found, by a search that asks for proofs."""
@@ -162,12 +162,12 @@ class _Again:
         except SettingError:  # nothing can be proven about this learner
             return {}
         witnesses = {k: brackets[k].witness for k in open_}
-        return {k: flips for k, flips in witnesses.items() if flips and len(flips) <= self.run["budget"]}
+        return {k: flips for k, flips in witnesses.items() if flips and len(flips) <= self.run.budget}
 
     def _proves(self) -> bool:
         """Whether the recorded search takes proven answers."""
         try:
-            return as_strategy(self.run["strategy"]).proves
+            return as_strategy(self.run.strategy).proves
         except ButforError as error:
             raise ReplayError(f"The record is bent: run.strategy is no strategy ({error})") from error
 
@@ -216,7 +216,7 @@ class _Again:
         value = getattr(verdict, name)
         if name == "flip_set" and self.without_groups:
             value = [replace(flip, doubt=None) for flip in value]
-        return stored(value)
+        return builtins_of(value)
 
 
 def _forbidden(recorded: Verdict, allowed: NDArray[np.bool_]) -> Iterator[str]:
@@ -259,7 +259,7 @@ def unlike(path: str, recorded: Any, real: Any, slack: float) -> Iterator[str]:
 
 def _other_counts(recorded: Verdict, now: Verdict) -> Iterator[str]:
     """Engines add up in another order than `fit`: a seed in twenty may fall on the other side of 0."""
-    seeds = recorded.run["fresh_seeds"]
+    seeds = recorded.run.fresh_seeds
     for name, share, again in (("with_flips", recorded.hold, now.hold), ("without_flips", recorded.base, now.base)):
         if share is not None and again is not None and abs(share - again) * seeds > 1 + seeds // 20:
             yield f"fresh.{name} is {round(share * seeds)} of {seeds}, retrained it is {round(again * seeds)}"

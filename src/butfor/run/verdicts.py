@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import convert, structs
 from numpy.typing import NDArray
 
-from butfor import __version__
+from butfor._version import __version__
 from butfor.learn.protocols import FlipSet
-from butfor.provenance import given_how, versions
+from butfor.provenance import versions
 from butfor.rank.ranking import parameters
 from butfor.result.person import Cell, Flip, Person, Search
-from butfor.result.record import Run, plain
+from butfor.result.record import builtins_of, plain
+from butfor.result.run import Data, Run, SeedRanges, agreement_of
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.run.fitted import FittedAudit
 from butfor.run.runner import Runner
@@ -74,7 +76,7 @@ def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
         return {}
     known = {"decision": names[runner.situation.decisions[k]], "new_label": names[decision_split.new[0]]}
     if positions:
-        known["turned_into"] = names[runner.trainer.confirmed_decisions(positions)[k]]
+        known["new_decision"] = names[runner.trainer.confirmed_decisions(positions)[k]]
     return known
 
 
@@ -117,77 +119,74 @@ def _cells(table: pd.DataFrame, position: int) -> dict[str, Cell]:
 # --- the run ------------------------------------------------------------------------------------------
 
 
-def settings_of(audit: FittedAudit) -> dict[str, Any]:
-    """What is needed to run an audit again; `not_rebuildable` names what a record cannot carry."""
-    table = audit.table_
-    figures = {"sha256": audit.data_hash_, "training_rows": table.n, "set_aside": table.set_aside}
-    figures |= {"validated": table.validation is not None, "weighted": table.weight is not None}
-    return {
-        "butfor": __version__,
-        "versions": versions(),
-        "data": audit.origin_ | figures,
-        "sensitive": audit.sensitive_.name,
-        "sensitive_columns": list(audit.sensitive_.columns),
-        "sensitive_bands": audit.sensitive_.cuts,
-        "blind": audit.sensitive_.blind,
-        "label_names": list(audit.label_names_),
-        "adverse": _adverse(audit),
-        "learner": audit.learner_.record(),
-        "learner_name": audit.learner_.name,
-        "seeded": audit.seeded_,
-        "budget": audit.budget_,
-        "rank": audit.rank_.name,
-        "rank_parameters": parameters(audit.rank_),
-        "strategy": audit.strategy_.name,
-        "strategy_parameters": parameters(audit.strategy_),
-        "phi": audit.phi_.text,
-        "psi": audit.psi_.text,
-        "members": audit.members_,
-        "fresh_seeds": audit.fresh_seeds,
-        "seed_ranges": _seed_ranges(audit),
-        "random_state": audit.random_state,
-        "not_rebuildable": _not_rebuildable(audit),
-    }
+def run_of(audit: FittedAudit, runners: Sequence[Runner] = (), **more: Any) -> Run:
+    """What is needed to run an audit again and, of its runners, what became of it; `more`: further fields."""
+    table, sensitive = audit.table_, audit.sensitive_
+    trainers = [runner.trainer for runner in runners]
+    if runners:
+        more |= {
+            "engine": trainers[0].engine.name,
+            "retrainings": sum(trainer.trained for trainer in trainers),
+            "recalled": sum(trainer.recalled for trainer in trainers),
+            "confirmations": sum(trainer.confirmations for trainer in trainers),
+            "agreement": agreement_of(runners[0].agreement),
+            "interrupted": runners[-1].interrupted,
+            "out_of_time": any(runner.out_of_time for runner in runners),
+        }
+    data = convert(audit.origin_ | {"sha256": audit.data_hash_, "training_rows": table.n}, Data)
+    data = structs.replace(
+        data, set_aside=table.set_aside, validated=table.validation is not None, weighted=table.weight is not None
+    )
+    return Run(
+        butfor=__version__,
+        versions=versions(),
+        data=data,
+        sensitive=sensitive.name,
+        attributes=sensitive.attributes,
+        sensitive_columns=tuple(map(plain, sensitive.columns)),
+        sensitive_bands={name: tuple(cuts) for name, cuts in sensitive.cuts.items()},
+        blind=sensitive.blind,
+        label_names=tuple(audit.label_names_),
+        adverse=_adverse(audit),
+        learner=builtins_of(audit.learner_.record()),
+        learner_name=audit.learner_.name,
+        seeded=audit.seeded_,
+        budget=audit.budget_,
+        rank=audit.rank_.name,
+        rank_parameters=builtins_of(parameters(audit.rank_)),
+        strategy=audit.strategy_.name,
+        strategy_parameters=builtins_of(parameters(audit.strategy_)),
+        phi=audit.phi_.text,
+        psi=audit.psi_.text,
+        members=audit.members_,
+        fresh_seeds=audit.fresh_seeds,
+        seed_ranges=_seed_ranges(audit),
+        random_state=audit.random_state,
+        not_rebuildable=tuple(_not_rebuildable(audit, data)),
+        **more,
+    )
 
 
-def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
-    """What became of it."""
-    first, trainers = runners[0], [runner.trainer for runner in runners]
-    measured = [seed for trainer in trainers for seed in trainer.measuring_seeds]
-    ranges = {"measured": [min(measured), max(measured)]} if measured else {}
-    return {
-        "engine": first.trainer.engine.name,
-        "retrainings": sum(trainer.trained for trainer in trainers),
-        "recalled": sum(trainer.recalled for trainer in trainers),
-        "confirmations": sum(trainer.confirmations for trainer in trainers),
-        "agreement": first.agreement,
-        "out_of_time": any(runner.out_of_time for runner in runners),
-        "seed_ranges": (_seed_ranges(first.audit) or {}) | ranges or None,
-    }
-
-
-def _adverse(audit: FittedAudit) -> str | list[str] | None:
-    """The label that people would rather not have, or several."""
+def _adverse(audit: FittedAudit) -> tuple[str, ...]:
+    """The labels that people would rather not have."""
     if audit.adverse_ is None:
-        return None
+        return ()
     sides = audit.table_.sides(np.arange(len(audit.label_names_)))
-    names = [name for name, side in zip(audit.label_names_, sides, strict=True) if side == bool(audit.adverse_)]
-    return names if len(names) > 1 else names[0]
+    return tuple(name for name, side in zip(audit.label_names_, sides, strict=True) if side == bool(audit.adverse_))
 
 
-def _seed_ranges(audit: FittedAudit) -> dict[str, list[int]] | None:
-    """First and last seed of the members and of the fresh ones."""
+def _seed_ranges(audit: FittedAudit) -> SeedRanges | None:
     if not audit.seeded_:
         return None
     own, fresh = audit.learner_.own_seed, audit.seeds_
-    return {"members": [own, own + audit.members_ - 1], "fresh": [fresh[0], fresh[-1]] if fresh else []}
+    return SeedRanges((own, own + audit.members_ - 1), (fresh[0], fresh[-1]) if fresh else None)
 
 
-def _not_rebuildable(audit: FittedAudit) -> list[str]:
+def _not_rebuildable(audit: FittedAudit, data: Data) -> list[str]:
     lost = audit.learner_.gaps()
-    if audit.origin_["table"] is None:
-        lost.append(f"data: {given_how(audit.origin_)}")
-    if audit.table_.weight is not None:
+    if data.table is None:
+        lost.append(f"data: {data.source}")
+    if data.weighted:
         lost.append("sample_weight: given in Python")
     for name, rule in (("phi", audit.phi_), ("psi", audit.psi_)):
         if not rule.rebuildable:
