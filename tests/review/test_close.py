@@ -135,7 +135,7 @@ def test_the_same_in_python_without_files():
     assert np.array_equal(after.model_.logits(TABLE), corrected.model_.logits(TABLE))
     assert len(reviewed.changed) == ((after.model_.logits(TABLE) > 0) != (audit.model_.logits(TABLE) > 0)).sum()
     verdict = corrected.explain(TABLE.iloc[0])
-    assert "review that corrected its labels" in str(verdict.run["not_rebuildable"])
+    assert "review that corrected its labels" in str(verdict.run.not_rebuildable)
     assert butfor.replay(verdict).agrees
 
 

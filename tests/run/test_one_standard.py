@@ -12,8 +12,6 @@ import butfor
 from butfor.errors import ReplayError, SettingError
 from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
-from butfor.result.labels import OneStandard
-from butfor.result.record import read_as
 from butfor.result.schema import read_record
 
 
@@ -70,7 +68,7 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     (one,) = population.one_standard
     population.to_json(tmp_path / "audit.json")
     record = read_record(tmp_path / "audit.json")
-    assert read_as(record.run["one_standard"][0], OneStandard) == one
+    assert record.run.one_standard == (one,)
     assert [group.name for group in population.standards] == ["group = a", "group = b"]
     page = population_page(population)
     assert page.index("Labels of group = b fall") < page.index("eligible people")
@@ -181,14 +179,14 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
     with pytest.raises(SettingError, match="Name it: fit"):
         audit.standard_  # noqa: B018
     plain = audit.explain_all(PEOPLE[:3])
-    assert plain.run["standard"] is None
+    assert plain.run.standard is None
     assert plain.standards == plain.one_standard == []
     with pytest.raises(SettingError, match="adverse='maybe' is not a label"):
         audit.fit(TABLE, LABELS, sensitive_features="group", adverse="maybe")
     notes = Notes()
     audit.fit(TABLE[:50], LABELS[:50], sensitive_features="group", adverse="no")
     small = audit.explain_all(PEOPLE[:3], progress=notes)
-    assert small.run["standard"] is None
+    assert small.run.standard is None
     assert any("standards are not compared" in line for line in notes.lines)
     for rule, why in {"doubted(2)": "must be a probability", "doubted('x')": "must be a probability"}.items():
         with pytest.raises(SettingError, match=why):

@@ -209,7 +209,7 @@ def test_an_audit_that_measures_says_with_which_seeds_and_its_finds_stand(monkey
     audit, data = fitted("german", members=3, fresh_seeds=9, budget=12, phi="everyone", strategy=protocol)
     nearest = np.argsort(np.abs(audit.model_.logits(data.X_test)))[20:22]
     population = audit.explain_all(data.X_test, cases=[int(k) for k in nearest])
-    assert population.run["seed_ranges"]["measured"] == [measured.SEEDS_FROM, measured.SEEDS_FROM + 5]
-    assert population.run["retrainings"] > 2 * measured.SETS_A_ROUND * 3
+    assert population.run.seed_ranges["measured"] == [measured.SEEDS_FROM, measured.SEEDS_FROM + 5]
+    assert population.run.retrainings > 2 * measured.SETS_A_ROUND * 3
     assert population.found
     assert Population.from_json(population.to_json()).run == population.run
