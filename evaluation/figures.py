@@ -86,7 +86,7 @@ def heat_bars(results: Sequence[Result], ranks: Sequence[str] = ("combined", "su
         _draw_bar(drawing, result, rank, (left, y), scale)
         y, last = y + pitch, result.dataset
     drawing.line([(left, y), (WIDTH - 40, y)], "line")
-    step = next(step for size in (1, 10, 100, 1000) for step in (size, 2 * size, 5 * size) if most / step <= 6)
+    step = max(1, int(_round_step(most, 6)))
     for count in range(0, most + 1, step):
         drawing.tick(left + scale * count, y + 11, str(count))
     drawing.tick((left + WIDTH - 40) / 2, y + 27, "people found (first seed)")
@@ -115,6 +115,12 @@ def _draw_bar(drawing: Drawing, result: Result, rank: str, at: Point, scale: flo
 
 def _opacity(shade: int) -> float:
     return 0.85 - 0.75 * shade / (len(STEPS) - 1)
+
+
+def _round_step(span: float, most: int) -> float:
+    """Between ticks of an axis, so that there are at most so many."""
+    size = 10 ** math.floor(math.log10(max(span, 1e-9) / most))
+    return next(size * digit for digit in (1, 2, 5, 10) if span / (size * digit) <= most)
 
 
 def _box(left: float, right: float, y: float, half: float) -> list[Point]:
@@ -161,9 +167,7 @@ def _draw_logits(drawing: Drawing, result: Result, ranks: Sequence[str], top: fl
             drawing.line([*_box(first, third, y + 8, 4), (first, y + 4)], "ink", 1.2)
             drawing.line([(middle, y + 4), (middle, y + 12)], "ink", 2.8)
     drawing.line([(140, bottom), (WIDTH - 20, bottom)], "line")
-    step = next(
-        step for size in (0.01, 0.1, 1, 10, 100) for step in (size, 2 * size, 5 * size) if (high - low) / step <= 8
-    )
+    step = _round_step(high - low, 8)
     for tick in np.arange(math.ceil(low / step), math.floor(high / step) + 1):
         drawing.tick(x(tick * step), bottom + 11, f"{tick * step:g}".replace("-", "−"))
 

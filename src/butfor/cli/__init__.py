@@ -7,7 +7,6 @@ Ctrl-C does.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import signal
 import sys
@@ -29,7 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is not kept), 2 (bad input), 3 (no
     space or memory left), 130 (interrupted)."""
     prepare()
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells that it found no place for a cache of its own
     try:
         with _sigterm_as_interrupt(), _lost_interrupts_again():
             _refuse_nul(arguments or ())

@@ -118,6 +118,7 @@ class Drawing:
     def to_svg(self, path: str | Path | None = None) -> str:
         """The text of a file, in the colours of the light theme; also written to `path` where one is given."""
         paper = f'<rect width="{self.width:g}" height="{self.height:g}" fill="var(--bf-paper)"/>'
+        paper += "<style>text{paint-order:stroke;stroke:var(--bf-paper);stroke-width:3px}</style>"
         whole = self._element(' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"', paper)
         return save(re.sub(r"var\(--bf-(\w+)\)", lambda found: THEME[found[1]][0], whole), path)
 
