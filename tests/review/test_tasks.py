@@ -12,7 +12,7 @@ from butfor.data.table import load_table
 from butfor.result.population import Population
 from butfor.review.rebuild import rows_of
 from butfor.review.tasks import matched
-from butfor.run.verdicts import settings_of
+from butfor.run.verdicts import run_of
 from recorded import audited, changed, key_of, run
 
 
@@ -151,7 +151,7 @@ def test_a_review_knows_the_groups_beside_rows_of_which_some_were_set_aside(tmp_
     data = load_table(tmp_path / "t.csv", label="y", sensitive="sex", drop=["sex"])
     audit = butfor.LabelAudit(butfor.MLP((2,), max_epochs=2), members=1, fresh_seeds=0)
     audit.fit(data.X_train, data.y_train, sensitive_features=data.groups["train"])
-    found = rows_of(settings_of(audit.fitted_))
+    found = rows_of(run_of(audit.fitted_))
     table, groups = found.table, found.groups
     assert table.set_aside
     assert list(groups) == list(audit.fitted_.sensitive.values) == [sex[row] for row in table.X.index]

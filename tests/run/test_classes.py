@@ -312,8 +312,8 @@ def folder(tmp_path_factory) -> Path:
 
 def test_the_record_says_all_there_is_to_say(folder, capsys):
     population = butfor.Population.from_json(folder / "report" / "audit.json")
-    assert population.run["label_names"] == ["fail", "good", "pass"]
-    assert population.run["adverse"] == ["fail", "pass"]
+    assert population.run.label_names == ("fail", "good", "pass")
+    assert population.run.adverse == ("fail", "pass")
     assert sides(population.run) == (["fail", "pass"], ["good"])
     assert {v.prediction for v in population if v.eligible} <= {"fail", "pass"}
     assert population.found
@@ -371,11 +371,9 @@ def test_what_a_review_changes_is_what_the_corrected_model_decides():
     other = {"good": "pass", "pass": "good"}
     answers = {t.id: t.label if t.decoy else other[given[t.position]] for t in review.tasks}
     reviewed, after = audit.after_review(answers, people, before=())
-    sides = [
-        each.table_.sides(each.fitted_.situation(people, people["sex"].to_numpy()).decisions) for each in (audit, after)
-    ]
-    assert {turned.case for turned in reviewed.turned} == set(np.flatnonzero(sides[0] != sides[1]))
-    assert reviewed.turned
+    sides = [each.table_.sides(each.fitted_.decide(people)) for each in (audit, after)]
+    assert {turned.case for turned in reviewed.changed} == set(np.flatnonzero(sides[0] != sides[1]))
+    assert reviewed.changed
 
 
 def test_standards_are_about_two_sides_of_the_labels():
@@ -397,7 +395,7 @@ def test_one_standard_gives_the_better_of_the_favourable_labels():
     audit.fit(X, y, sensitive_features="sex", adverse="fail")
     [standard] = audit.one_standard(X)
     assert standard.group == "F"
-    assert standard.turned
+    assert standard.changed
     given = audit.table_.classes[audit.table_.turned[list(standard.flips)]]
     assert set(given) == {"pass", "good"}
     assert (audit.fitted_.training_decisions == audit.table_.codes).mean() > 0.5
@@ -462,7 +460,7 @@ def test_a_ledger_tells_one_new_label_from_another(tmp_path):
     ]
     ledger.close()
     assert pages[0] == pages[2] != pages[1]
-    assert again.run["recalled"] == again.run["retrainings"] > 0
+    assert again.run.recalled == again.run.retrainings > 0
     assert [v.positions for v in again] == [v.positions for v in first] == [v.positions for v in plain]
 
 
@@ -490,6 +488,6 @@ def test_time_is_shared_between_the_questions():
     audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=5, psi="labelled_as_predicted")
     audit.fit(X.iloc[::2], y.iloc[::2], sensitive_features="cellar")
     stopped = audit.explain_all(X.iloc[1::8], stop=butfor.max_retrainings(40))
-    assert stopped.run["retrainings"] <= 40
+    assert stopped.run.retrainings <= 40
     assert len(stopped) == len(X.iloc[1::8])
     assert any(not v.complete for v in stopped)

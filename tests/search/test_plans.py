@@ -142,7 +142,7 @@ def test_with_one_label_guided_is_enumeration(salary_population):
     population = audit.explain_all(data.X_test)
     assert {v.case for v in population.found} == {v.case for v in salary_population.found}
     assert all(v.minimal for v in population.found)
-    assert population.run["agreement"]["flips"] == 12
+    assert population.run.agreement.flips == 12
 
 
 ROWS = 1000
@@ -365,8 +365,8 @@ def test_the_limit_is_not_used_up_by_the_trial():
     audit, data = fitted("compas", ROWS, strategy="guided")
     cases = eligible_cases(audit.fitted_, data.X_test, 10)
     population = audit.explain_all(data.X_test, cases=cases, stop=butfor.max_retrainings(20))
-    assert population.run["retrainings"] == 20
-    assert population.run["agreement"] is None
+    assert population.run.retrainings == 20
+    assert population.run.agreement is None
     assert sum(v.attempts for v in population) >= 10
     with pytest.raises(SettingError, match="max_retrainings=0"):
         butfor.max_retrainings(0)
