@@ -425,7 +425,6 @@ def test_what_cannot_be_is_said():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--positive", "good"], "--positive is for two labels"),
         (["--towards", "best"], "--towards 'best' is not a decision"),
         (["--adverse", "fail,bad"], "--adverse 'bad' is not a decision"),
     ],
