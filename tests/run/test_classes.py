@@ -406,7 +406,7 @@ def test_one_standard_gives_the_better_of_the_favourable_labels():
 def test_what_cannot_be_is_said():
     X, y = wine()
     audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=3)
-    with pytest.raises(SettingError, match="towards: there is no label 'merlot'. The labels are 'barbera', 'barolo'"):
+    with pytest.raises(SettingError, match=r"towards: there is no label 'merlot'\. The labels are 'barbera', 'barolo'"):
         audit.fit(X, y, sensitive_features="cellar").explain_all(X.iloc[:3], towards="merlot")
     with pytest.raises(SettingError, match="adverse names all labels"):
         audit.fit(X, y, sensitive_features="cellar", adverse=list(y.unique()))
