@@ -44,7 +44,7 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
         if device:
             pairs = [(engine_named("stacked", device), cluster)]
         else:
-            pairs = [(engine_named("fused", n_jobs=workers), cluster), (JoblibEngine(workers), cluster.definition)]
+            pairs = [(engine_named("fused", n_jobs=workers), cluster), (JoblibEngine(workers), cluster.own_fit)]
         for local, far in pairs:
             here, there = (each.bind(learner, table, data.X_test) for each in (local, far))
             count = _count_for(seconds, here, table.n)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from benchmarks.network_influence import hessian, jacobian, lowest_eigenvalue, one_blas_thread, sufficient_damping
 from butfor.errors import SettingError
-from butfor.learn.protocols import Floats, away
+from butfor.learn.protocols import Floats, flip_direction
 from butfor.mlp.recipe import Network, Rows
 from butfor.rank.ranking import NetworkRanking
 
@@ -70,7 +70,7 @@ class Dattri(NetworkRanking):
         """`[people × n]`, in units of logit."""
         require_dattri()
         problem = Problem.of(network, rows, self.damping)
-        return self.changes(network, rows, people, problem) * away(network.logits(people))[:, None]
+        return self.changes(network, rows, people, problem) * flip_direction(network.logits(people))[:, None]
 
     def changes(self, network: Network, rows: Rows, people: Floats, problem: Problem) -> NDArray[np.float64]:
         """Δlogit for each flip, `[people × n]`, or the failure."""

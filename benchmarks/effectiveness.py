@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from benchmarks.network_influence import as_ranking
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
@@ -36,7 +37,7 @@ RIVALS = ("combined", "distance")
 class StepByStep(WrappedEngine):
     """An engine that is never given attempts ahead of time, so that each retraining teaches the next one."""
 
-    width = at_once = 1
+    facts: ClassVar = {"width": 1}
 
 
 class Contest:

@@ -32,7 +32,7 @@ from benchmarks.dattri_baselines import SOLVERS, Dattri, Problem
 from benchmarks.network_influence import FORMS, Influence, factorised, hessian, jacobian
 from benchmarks.rows import options, run
 from butfor.errors import SettingError
-from butfor.learn.protocols import Floats, away
+from butfor.learn.protocols import Floats, flip_direction
 from butfor.mlp.recipe import Network, Rows
 from butfor.mlp.reference import train
 
@@ -91,7 +91,7 @@ def theirs(
     try:
         baselines.require_dattri()
         row["seconds"], changes = _timed(lambda: ranking.changes(network, rows, person, problem))
-        row["agreement"] = agreement(changes[0] * away(network.logits(person)), exact)
+        row["agreement"] = agreement(changes[0] * flip_direction(network.logits(person)), exact)
         row["batch1"] = batch_of_one(solver, network, rows, person, problem)
     except SettingError as error:
         row["status"] = str(error)

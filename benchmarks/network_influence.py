@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from butfor import rank
 from butfor.errors import SettingError
-from butfor.learn.protocols import Floats, away
+from butfor.learn.protocols import Floats, flip_direction
 from butfor.mlp.recipe import Network, Rows
 from butfor.rank.ranking import NetworkRanking, Ranking
 
@@ -80,7 +80,7 @@ class Influence(NetworkRanking):
         for block in row_blocks(rows.n, changes.shape[1]):
             scores[:, block] = changes @ jacobian(network, rows.X[block]).T
         scores *= (1 - 2 * rows.y) / rows.n
-        scores *= away(network.logits(people))[:, None]
+        scores *= flip_direction(network.logits(people))[:, None]
         return scores
 
     def _solver(self, network: Network, rows: Rows) -> Callable[[Array], Array]:

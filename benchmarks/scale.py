@@ -46,6 +46,7 @@ import pandas as pd
 from benchmarks.memory import high_water_mark, in_own_process
 from benchmarks.rows import Columns, Row, numbers, options, parse, run, show
 from benchmarks.work import explain, refuse_below_one
+from butfor.learn.ensemble import single_learner
 from butfor.learn.named import inputs_of, model_named
 from butfor.stopping import max_retrainings
 
@@ -193,7 +194,7 @@ def _own_fit(audit: LabelAudit) -> float:
     took = []
     for row in range(PLAIN):
         started = time.perf_counter()
-        audit.learner_.single.fit(audit.table_, audit.table_.labels((row,)))
+        single_learner(audit.learner_).fit(audit.table_, audit.table_.labels((row,)))
         took.append(time.perf_counter() - started)
     return median(took)
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from butfor.data import Dataset, load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.learn.engines import choose_engine
-from butfor.learn.ensemble import fresh_seeds
+from butfor.learn.ensemble import fresh_seeds, single_learner
 from butfor.learn.protocols import Engine, FlipSet, Training
 from butfor.mlp.learner import MLPLearner
 from butfor.rank import Ranking
@@ -70,9 +70,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 class Believed(WrappedEngine):
     """An engine whose word is taken for the definition's: finds are not confirmed."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self.by_definition = True
+    facts: ClassVar = {"by_definition": True}
 
 
 class Scene:
@@ -150,7 +148,7 @@ class Scene:
 
     def _further(self, audit: LabelAudit, population: Population) -> list[float]:
         """For each solid find, the share of further seeds in which it holds."""
-        solid, learner = population.solid, audit.learner_.single
+        solid, learner = population.solid, single_learner(audit.learner_)
         if not solid:
             return []
         people = self.data.X_test.iloc[list(self.cases)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
+from copy import copy
 from math import comb
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,11 @@ from butfor.data import Dataset, load_dataset
 from butfor.data.catalogue import Setup
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table
+from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, bind
 from butfor.mlp.mlp import MLP
 from butfor.mlp.recipe import Fits, Recipe, Rows, pack
 from butfor.result.population import Population
+from butfor.stopping import listen
 
 EMBEDDED = ("salary", "student", "german", "compas", "default", "adult")
 
@@ -34,25 +36,20 @@ def processor() -> str:
 
 
 class WrappedEngine(Engine):
-    """Another engine's trainings under its name."""
+    """Another engine's trainings under its name, with other `facts` once it is bound."""
+
+    facts: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.name, self.device = engine, engine.name, engine.device
-        self.by_definition = engine.by_definition
-
-    @property
-    def width(self) -> int:
-        return self.engine.width
-
-    @property
-    def at_once(self) -> int:
-        return self.engine.at_once
 
     def accepts(self, learner: Learner) -> bool:
         return self.engine.accepts(learner)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        return self.engine.bind(learner, table, people)
+        bound = copy(bind(self.engine, learner, table, people))
+        bound.__dict__.update(self.facts)
+        return bound
 
 
 def network(setup: Setup, seed: int = 0) -> MLP:
@@ -68,8 +65,9 @@ def fit(audit: LabelAudit, data: Dataset) -> LabelAudit:
 
 def explain(audit: LabelAudit, X: pd.DataFrame, **settings: Any) -> Population:
     """The audit of everybody. A part of it is no measurement: Ctrl-C is passed on."""
-    population = audit.explain_all(X, **settings)
-    if population.interrupted:
+    with listen() as flag:
+        population = audit.explain_all(X, **settings)
+    if population.interrupted or flag.interrupted:
         raise KeyboardInterrupt
     return population
 

@@ -27,16 +27,16 @@ class TimedEngine(WrappedEngine):
         self.seconds, self.networks = 0.0, 0
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        train = self.engine.bind(learner, table, people)
+        bound = super().bind(learner, table, people)
 
         def timed(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
             started = time.perf_counter()
-            answers = train(trainings, advance)
+            answers = bound(trainings, advance)
             self.seconds += time.perf_counter() - started
             self.networks += len(trainings)
             return answers
 
-        return Bound(timed)
+        return Bound(timed, bound.name, bound.by_definition, bound.device, bound.width)
 
 
 class TimedRanking(Ranking):

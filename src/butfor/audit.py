@@ -93,7 +93,7 @@ class LabelAudit(BaseEstimator):
         psi: Any = "published",
         fresh_seeds: int = 59,
         engine: Any = "auto",
-        n_jobs: int | None = None,
+        n_jobs: int | None = -1,
         ledger: str | Path | None = None,
         random_state: int = 0,
     ) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures import TimeoutError as Unfinished
@@ -13,14 +14,19 @@ from contextlib import ExitStack
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
+from numbers import Integral
 from typing import Any, TypeVar
 
-from butfor.errors import EngineError
+from butfor import stopping
+from butfor.errors import EngineError, SettingError
 
 GENERATOR = threading.RLock()
 """Whoever seeds torch's generator, which all threads share, holds this until it is put back."""
+LARGEST_SEED = 2**32 - 1
+LOOK_SECONDS = 1.0
+"""Seconds between two looks of a worker at whether its parent is still there."""
 LISTENS = 0.25
-"""Seconds after which whoever waits for threads looks whether Ctrl-C was pressed."""
+"""Seconds after which whoever waits for threads looks whether the work was interrupted."""
 
 T = TypeVar("T")
 
@@ -28,6 +34,48 @@ T = TypeVar("T")
 def available_cores() -> int:
     """Cores this process may use, which on a shared machine can be fewer than it has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_n_jobs(n_jobs: Any) -> int:
+    """How many processes or threads `n_jobs` means: -1, like None, is all cores."""
+    if n_jobs is None:
+        return available_cores()
+    if not _is_whole(n_jobs) or (n_jobs < 1 and n_jobs != -1):
+        raise SettingError(f"n_jobs={n_jobs!r} must be a whole number from 1 up, or -1 for all cores.")
+    most = max(16, 4 * available_cores())
+    if n_jobs > most:
+        raise SettingError(
+            f"n_jobs={n_jobs} is more than the {available_cores()} cores here are good for: {most} at most."
+        )
+    return available_cores() if n_jobs == -1 else int(n_jobs)
+
+
+def check_random_state(random_state: Any) -> int:
+    """The seed, where it is one that numpy and scikit-learn take."""
+    if not _is_whole(random_state) or not 0 <= random_state <= LARGEST_SEED:
+        raise SettingError(f"random_state={random_state!r} must be a whole number from 0 to {LARGEST_SEED}.")
+    return int(random_state)
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
+
+
+def end_with(parent: int) -> None:
+    """Called in a worker process: it ends when the process `parent`, which started it, is gone, however that ended. A
+    killed parent cannot tell its workers, and they would wait for it with all that they loaded."""
+    if os.getppid() == parent:
+        _watch_parent(parent)
+
+
+@lru_cache(maxsize=1)
+def _watch_parent(parent: int) -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def available_memory() -> int:
@@ -62,8 +110,7 @@ def _pools(modules: int) -> Any:
 
 
 def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
-    """Futures, each when it has ended. A Ctrl-C that comes just as the main thread falls asleep is heard when it wakes:
-    so it never sleeps for long."""
+    """Futures, each when it has ended. In between it looks whether the work was interrupted."""
     left = set(futures)
     while left:
         try:
@@ -71,7 +118,7 @@ def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
                 left.discard(future)
                 yield future
         except Unfinished:
-            continue
+            stopping.check()
 
 
 def results(futures: Sequence[Future[T]]) -> list[T]:

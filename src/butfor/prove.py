@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.learn.capabilities import Linear, Neighbours, PartVotes, require
 from butfor.learn.linear import ridge_effects
-from butfor.learn.protocols import FlipSet, away
+from butfor.learn.protocols import FlipSet, Model, flip_direction
 from butfor.learn.steps import linear_in_labels
 from butfor.rules import Allowed
 from butfor.situation import Situation
@@ -40,8 +41,21 @@ class Bracket:
 def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """What is proven about each person of the situation, of whose labels `psi` may be flipped; None where no prover
     knows the model or what `psi` allows."""
-    proof = situation.model.proof
-    return None if proof is None else PROVERS[proof](situation, psi)
+    kind = _proven_by(situation.model)
+    return None if kind is None else PROVERS[kind](situation, psi)
+
+
+def provable(model: Model) -> bool:
+    """Whether a prover knows the model."""
+    return _proven_by(model) is not None
+
+
+def _proven_by(model: Model) -> type | None:
+    """What of the model a prover goes by."""
+    linear = model.capability(Linear)
+    if linear is not None:
+        return Linear if linear.exact else None
+    return next((kind for kind in (Neighbours, PartVotes) if model.capability(kind) is not None), None)
 
 
 def _fewest(rows: NDArray[np.int64], margins: Array, allowed: Mask, how: str, slack: float = SLACK) -> Bracket:
@@ -60,11 +74,13 @@ def _heaviest(weights: Array, allowed: Mask) -> NDArray[np.int64]:
 # --- two classes ------------------------------------------------------------------------------------
 
 
-def _sums(situation: Situation, psi: Allowed) -> list[Bracket]:
+def _sums(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """Ridge classifiers and regressions on 0 and 1: the margin is Σ zᵢtᵢ with z that depends on inputs alone. Flipping
     label i moves it by a fixed amount, whatever else is flipped; so the strongest are the fewest."""
-    out = away(situation.logits)
-    effects = situation.model.flip_effects(situation.table, situation.people) * out[:, None]
+    if situation.table.multiclass:
+        return _moved(situation, psi)
+    out = flip_direction(situation.logits)
+    effects = require(situation.model, Linear).flip_effects(situation.table, situation.people) * out[:, None]
     starts = situation.logits.astype(np.float64) * out
     return [_strongest(*each) for each in zip(starts, effects, psi, strict=True)]
 
@@ -75,11 +91,13 @@ def _strongest(start: float, effects: Array, allowed: Mask) -> Bracket:
     return _fewest(rows, start + np.cumsum(np.maximum(effects[rows], 0.0)), allowed, "linear")
 
 
-def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
+def _votes(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """k nearest neighbours, which no label has a say in. Turning a label moves the lead by twice its weight; no other
     label counts at all (Jia, Liu, Cao, Gong: *Certified Robustness of Nearest Neighbors against Data Poisoning and
     Backdoor Attacks*, AAAI 2022, count votes in the same way)."""
-    near, weights = situation.model.neighbours(situation.people)
+    if situation.table.multiclass:
+        return _moved(situation, psi)
+    near, weights = require(situation.model, Neighbours).neighbours(situation.people)
     labels = situation.table.zero_one[near]
     return [_vote(*each) for each in zip(situation.predictions, near, weights, labels, psi, strict=True)]
 
@@ -104,11 +122,12 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     Rows of other labels, where ψ allows them, would take from other classes: then nothing is proven."""
     table, decision_split = situation.table, situation.table.decision_split
     assert decision_split is not None
-    if (psi.masks & (table.codes != decision_split.decided)).any():
+    if decision_split.decided is None or (psi.masks & (table.codes != decision_split.decided)).any():
         return None
     alike = False  # whether all weights are equal, so that a tie is one and goes to the first class
-    if situation.model.proof == "moved votes":
-        near, counted = situation.model.neighbours(situation.people)
+    voting = situation.model.capability(Neighbours)
+    if voting is not None:
+        near, counted = voting.neighbours(situation.people)
         alike = bool(np.ptp(counted) == 0)
         weights, scores = np.zeros((len(near), table.n)), np.zeros((len(near), len(table.classes)))
         for person, (rows, weight) in enumerate(zip(near, counted / counted.sum(axis=1, keepdims=True), strict=True)):
@@ -116,7 +135,7 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
             np.add.at(scores[person], table.codes[rows], weight)
     else:
         new = np.eye(len(table.classes), dtype=np.float32)[table.turned[:1].repeat(len(situation.people))]
-        weights = situation.model.flip_effects(table, situation.people, contrast=new)
+        weights = require(situation.model, Linear).flip_effects(table, situation.people, contrast=new)
         scores = situation.model.scores(situation.people).astype(np.float64)
     found = []
     for weight, score, allowed in zip(weights, scores, psi, strict=True):
@@ -142,7 +161,7 @@ def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
     So many votes must change sides for the decision to turn, and only parts that vote for it and hold a label that may
     be flipped can lose theirs: at least one label each. Of ridge copies the exact cost of every part is known, and the
     fewest labels are the sum of the lowest costs."""
-    ensemble, X, people = situation.model.parts(situation.table.X, situation.people)
+    ensemble, X, people = require(situation.model, PartVotes).part_votes(situation.table.X, situation.people)
     votes, inside = ensemble.votes(people), [np.flatnonzero(ensemble.part_of_ == k) for k in range(ensemble.parts_)]
     ridge = _ridge_parts(ensemble, X, people, situation.table.zero_one.astype(np.float64), inside)
     found = []
@@ -182,11 +201,9 @@ def _ridge_parts(
     return found
 
 
-PROVERS: dict[str, Callable[[Situation, Allowed], list[Bracket] | None]] = {
-    "sum of the labels": _sums,
-    "neighbours": _votes,
-    "moved sums": _moved,
-    "moved votes": _moved,
-    "parts": _parts,
+PROVERS: dict[type, Callable[[Situation, Allowed], list[Bracket] | None]] = {
+    Linear: _sums,
+    Neighbours: _votes,
+    PartVotes: _parts,
 }
-"""By what a model calls its `proof`."""
+"""By what a model can do."""

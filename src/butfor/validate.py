@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from butfor.data.check import check_cells
 from butfor.encode import refuse_duplicates, same_columns
 from butfor.errors import LearnerError, SettingError, TableError, brief, listed
+from butfor.learn.capabilities import EarlyStopping, set_rows_aside
 from butfor.learn.protocols import Learner, Table
 
 
@@ -142,7 +143,7 @@ def training_table(
 ) -> tuple[Table, NDArray[np.int64]]:
     """The training table, and the positions of its rows in X."""
     everything = np.arange(len(X))
-    if not learner.takes_validation:
+    if not isinstance(learner, EarlyStopping):
         if validation is not None:
             raise SettingError(f"{learner.name} takes no validation rows: leave validation out, or add them to X.")
         return Table(X, y, weight=weight), everything
@@ -156,6 +157,6 @@ def training_table(
         if unknown:
             raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
         return table, everything
-    table = learner.set_aside(Table(X, y))
+    table = set_rows_aside(learner, Table(X, y))
     assert table.whole is not None
     return table, table.whole[2]

@@ -18,7 +18,7 @@ from benchmarks.network_influence import (
     through_rows,
 )
 from butfor.errors import SettingError
-from butfor.learn.protocols import away
+from butfor.learn.protocols import flip_direction
 from butfor.mlp.recipe import Network, Recipe, Rows
 from butfor.mlp.reference import train
 
@@ -104,7 +104,7 @@ def test_tangent_scores_are_flips_of_a_kernel_ridge_regression_with_the_tangent_
         return ridge.fit(J @ J.T, t).predict(asked @ J.T)
 
     scores = Influence(0.07, "tangent").score_network(network, rows, people)
-    out = away(network.logits(people))
+    out = flip_direction(network.logits(people))
     for i in (0, 11, 59):
         turned = targets.copy()
         turned[i] = -turned[i]

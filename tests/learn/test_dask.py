@@ -24,7 +24,7 @@ from butfor.learn.learners import as_learner
 from butfor.learn.protocols import Training
 from butfor.progress import Progress
 from butfor.search.ledger import Ledger
-from conftest import odd_table
+from conftest import odd_table, press
 
 TABLE = odd_table(120)
 PEOPLE = odd_table(8, seed=1).drop(columns="granted")
@@ -119,11 +119,11 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
     trainings = [Training((k % table.n,), k) for k in range(80)]
     expected = butfor.JoblibEngine(1).bind(learner, table, PEOPLE)(trainings)
     log.unlink()
-    assert engine.definition.by_definition
     engine.client.run(exec, "import butfor.learn.dask_worker, sklearn.tree")  # one was started a moment ago
     victim = next(iter(pids(engine).values()))
     progress = When(30, lambda: os.kill(victim, signal.SIGKILL))
-    bound = engine.definition.bind(learner, table, PEOPLE)
+    bound = engine.own_fit.bind(learner, table, PEOPLE)
+    assert bound.by_definition
     largest = 0
     chunks = []
     for chunk, logits in bound.pieces(trainings, progress.advance):
@@ -142,14 +142,9 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
     engine.client.wait_for_workers(2, timeout=180)
 
 
-def pressed():
-    """Ctrl-C as Python hears it, between two instructions of the audit."""
-    raise KeyboardInterrupt
-
-
 def test_ctrl_c_keeps_what_is_done_and_the_cluster_goes_on(engine, tmp_path):
     audit = small(engine)
-    population = audit.explain_all(PEOPLE, progress=When(1, pressed))
+    population = audit.explain_all(PEOPLE, progress=When(1, press))
     deadline = time.monotonic() + 5
     while any(engine.client.processing().values()):
         assert time.monotonic() < deadline

@@ -12,9 +12,10 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import butfor
 from butfor.errors import SettingError
-from butfor.learn.ensemble import Ensemble, fresh_seeds
+from butfor.learn.capabilities import usual_members
+from butfor.learn.ensemble import Ensemble, fresh_seeds, member_seeds, single_learner
 from butfor.learn.learners import learner_of
-from butfor.learn.protocols import Training, away
+from butfor.learn.protocols import Training, flip_direction
 from butfor.mlp.fused import FusedEngine
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.stacked import StackedEngine
@@ -24,11 +25,11 @@ from butfor.rank.gradient import Gradient
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile, trimmed_mean
 from butfor.search import SolidSearch, as_strategy
-from butfor.search.solid import PrefixSearch, Sizes
+from butfor.search.solid import PersonPrefixes, PrefixSearch
 from butfor.search.task import Task
 from butfor.search.trainer import Trainer
-from butfor.stopping import Stopper
-from conftest import fitted
+from butfor.stopping import StopFlag, listen
+from conftest import fitted, press
 
 MEMBERS, FRESH = 5, 31
 
@@ -86,7 +87,7 @@ def test_every_find_turns_the_mean_of_all_members_by_the_definition(german):
 def test_fresh_seeds_took_no_part(german):
     audit, _, population = german
     own = audit.learner_.own_seed
-    members = {own if seed is None else seed for seed in audit.learner_.seeds}
+    members = {own if seed is None else seed for seed in member_seeds(audit.learner_)}
     fresh = set(fresh_seeds(audit.learner_, FRESH))
     assert not members & fresh
     assert not fresh & set(fresh_seeds(audit.learner_, FRESH, skip=FRESH))
@@ -148,9 +149,10 @@ def test_scores_count_away_from_the_ensembles_decision(german):
     audit, data, _ = german
     people, model = data.X_test.iloc[:8], audit.model_
     members = model.members[:4]  # as many as the CPU averages over
-    out = away(model.logits(people))
+    out = flip_direction(model.logits(people))
     turned = [
-        as_ranking("gradient").score(m, audit.table_, people) * (away(m.logits(people)) * out)[:, None] for m in members
+        as_ranking("gradient").score(m, audit.table_, people) * (flip_direction(m.logits(people)) * out)[:, None]
+        for m in members
     ]
     averaged = checked_scores(as_ranking("gradient"), model, audit.table_, people)
     assert averaged == pytest.approx(np.median(turned, axis=0), abs=1e-4)
@@ -213,8 +215,8 @@ class Made:
     members, width, n_jobs, trained = 4, 1, 1, 0
 
     def __init__(self, gains, spread):
-        self.progress, self.stopper, self.table = Progress(), Stopper(), SimpleNamespace(n=len(gains))
-        self.engine = SimpleNamespace(width=1)
+        self.progress, self.flag, self.table = Progress(), StopFlag(), SimpleNamespace(n=len(gains))
+        self.bound = SimpleNamespace(width=1)
         self.gains, self.noise = np.asarray(gains, float), spread * np.array([-1.2, -0.4, 0.4, 1.2])
         self.asked, self.confirmed, self.released = [], [], set()
 
@@ -255,7 +257,7 @@ def prefix_search(trainer, margin):
 def test_bisection_finds_the_shortest_prefix_that_keeps_the_margin(margin, width):
     trainer = Made([0.21] * 20, 0.3)
     trainer.width = width
-    hunt = Sizes(0, 1.0, order=np.arange(20), cap=20)
+    hunt = PersonPrefixes(0, 1.0, order=np.arange(20), cap=20)
     prefix_search(trainer, margin).run([hunt])
     sd = np.std(trainer.noise, ddof=1)
     needed = next(k for k in range(1, 21) if -1 + 0.21 * k > margin * sd)
@@ -280,7 +282,7 @@ GROWTH = {
 @pytest.mark.parametrize("growth", GROWTH)
 def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(growth):
     trainer = Made(GROWTH[growth], 0.3)
-    hunt = Sizes(0, 1.0, order=np.arange(400), cap=400)
+    hunt = PersonPrefixes(0, 1.0, order=np.arange(400), cap=400)
     prefix_search(trainer, 2.0).run([hunt])
     sd = np.std(trainer.noise, ddof=1)
     reached = -1 + np.cumsum(trainer.gains) >= 2.0 * sd
@@ -290,7 +292,7 @@ def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(g
 
 
 def test_who_does_not_reach_the_margin_keeps_the_whole_set():
-    short, far = Sizes(0, 1.0, order=np.arange(6), cap=6), Sizes(0, 1.0, order=np.arange(1), cap=1)
+    short, far = PersonPrefixes(0, 1.0, order=np.arange(6), cap=6), PersonPrefixes(0, 1.0, order=np.arange(1), cap=1)
     search = prefix_search(Made([0.2] * 6, 0.3), 2.0)
     search.run([short, far])
     assert short.found == (0, 1, 2, 3, 4, 5)
@@ -308,7 +310,7 @@ def test_what_the_definition_does_not_turn_is_not_found():
         return np.array([1.0 if len(flips) == 8 else -1.0])
 
     trainer.confirmed_logits = confirmed
-    hunt = Sizes(0, 1.0, order=np.arange(8), cap=8)
+    hunt = PersonPrefixes(0, 1.0, order=np.arange(8), cap=8)
     prefix_search(trainer, 1.0).run([hunt])
     assert hunt.found == tuple(range(8))
     assert len(refused) > 1
@@ -319,9 +321,12 @@ def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
     audit, data, _ = german
 
     class Stops(Progress):
+        pressed = False
+
         def found(self, people):
-            if people:
-                raise KeyboardInterrupt
+            if people and not self.pressed:
+                self.pressed = True
+                press()
 
     stopped = audit.explain_all(data.X_test, cases=range(12), progress=Stops())
     assert stopped.interrupted
@@ -338,26 +343,28 @@ def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_comple
         def note(self, line):
             heard.append(line)
 
-    trainer = Made([0.2] * 24, 0.1)
-    hunts = [Sizes(0, 1.0, order=np.arange(8 * k, 8 * k + 8), cap=8) for k in range(3)]
+    hunts = [PersonPrefixes(0, 1.0, order=np.arange(8 * k, 8 * k + 8), cap=8) for k in range(3)]
     slow = []
 
     def confirm(flip_sets):
         slow.append(flip_sets)
         for _ in range(1000 * (len(slow) > 1)):  # the first one is there at once
             time.sleep(0.01)
+            trainer.flag.check()
 
     def stop(*_):
-        raise KeyboardInterrupt
+        press()
+        trainer.flag.check()
 
-    trainer.confirm = confirm
-    trainer.progress = Tells()
-    search = prefix_search(trainer, 1.0)
-    monkeypatch.setattr(search, "_bisect", stop)
     started = time.monotonic()
-    search.run(hunts)
+    with listen():
+        trainer = Made([0.2] * 24, 0.1)
+        trainer.confirm = confirm
+        trainer.progress = Tells()
+        search = prefix_search(trainer, 1.0)
+        monkeypatch.setattr(search, "_bisect", stop)
+        search.run(hunts)
     assert time.monotonic() - started < 5
-    assert search.task.interrupted
     assert [hunt.found is not None for hunt in hunts] == [True, False, False]
     assert not any(hunt.complete for hunt in hunts)
     assert "2 sets that turned decisions were confirmed" in heard[-1]
@@ -382,7 +389,8 @@ def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):
             def train(trainings, advance=None):
                 calls[0] += any((t.seed or 0) >= 10_000 for t in trainings)
                 if calls[0] == 3:
-                    raise KeyboardInterrupt
+                    calls[0] += 1
+                    press()
                 return bound(trainings, advance)
 
             return train
@@ -420,8 +428,8 @@ def test_members_are_as_many_as_make_sense():
         data.X_test.select_dtypes("number"), sensitive_features=data.X_test["sex"], cases=range(3)
     )
     assert population.run["seed_ranges"]["members"] == [5, 7]
-    assert MLPLearner(butfor.MLP()).usual_members(forest.table_.n, 100.0) == 16
-    assert forest.learner_.single.usual_members(forest.table_.n, 5.0) == 4
+    assert usual_members(MLPLearner(butfor.MLP()), forest.table_.n, 100.0) == 16
+    assert usual_members(single_learner(forest.learner_), forest.table_.n, 5.0) == 4
 
 
 def test_unseeded_learners_are_solid_by_nature():
@@ -466,8 +474,8 @@ def test_limited_retrainings_end_the_search():
 def test_people_far_away_are_looked_at_by_a_few_members_only():
     audit, data = fitted("german", members=10, budget=1, phi="everyone", fresh_seeds=0, rank="distance")
     trainer = Trainer(FusedEngine(), audit.learner_, audit.table_, data.X_test.iloc[:30])
-    directions = away(audit.model_.logits(data.X_test[:30]))
-    hunts = [Sizes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
+    directions = flip_direction(audit.model_.logits(data.X_test[:30]))
+    hunts = [PersonPrefixes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
     near = prefix_search(trainer, 2.5).open(hunts)
     assert 0 < len(near) < 30
     assert {len(h.gains[h.prefix(1)]) for h in hunts if h not in near} <= {4, 10}

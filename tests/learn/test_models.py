@@ -12,7 +12,12 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.model_selection import FixedThresholdClassifier
@@ -28,11 +33,14 @@ import butfor
 from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.learn import describe, linear_engine
+from butfor.learn.capabilities import Trees
 from butfor.learn.learners import as_learner, learner_of
 from butfor.learn.linear_engine import LinearEngine
 from butfor.learn.named import inputs_of, model_named
-from butfor.learn.protocols import Table, Training
-from butfor.learn.sklearn import SklearnLearner, with_sign
+from butfor.learn.protocols import Bound, Table, Training
+from butfor.learn.sklearn import SklearnLearner
+from butfor.learn.sklearn_model import with_sign
+from butfor.progress import Progress
 from butfor.rank import as_ranking
 from butfor.rank.mix import RankingMix
 from butfor.review.replay import replay
@@ -221,9 +229,7 @@ class Moody(ClassifierMixin, BaseEstimator):
         (LogisticRegression, "is a class; give an instance, LogisticRegression()"),
         (LinearRegression(), "is not a classifier"),
         (Hidden(), "neither decision_function nor predict_proba"),
-        (RandomForestClassifier(5), "fitted twice.*random_state=0"),
-        (make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=2)), "mlpclassifier__random_state=0"),
-        (Moody(), "Fix whatever it draws"),
+        (Moody(), "fitted twice.*Fix its seed .*, or whatever else it draws"),
         ("forest", "neither a scikit-learn classifier nor a learner"),
         (42, "neither a scikit-learn classifier nor a learner"),
     ],
@@ -234,6 +240,40 @@ def test_models_that_cannot_be_audited_are_refused_before_any_search(model, said
     numeric = X[["Income (k€), net", "# debts"]]
     with pytest.raises(LearnerError, match=said):
         butfor.LabelAudit(model).fit(numeric, y, sensitive_features=X["région"])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_seed_that_nobody_fixed_is_the_audits_wherever_it_stands():
+    X, y = loans()
+    numeric = X[["Income (k€), net", "# debts"]]
+    for model, name in (
+        (RandomForestClassifier(5), "random_state"),
+        (GradientBoostingClassifier(n_estimators=4, subsample=0.5), "random_state"),
+        (make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=2)), "mlpclassifier__random_state"),
+    ):
+        lines = Lines()
+        audit = butfor.LabelAudit(model, members=1, random_state=7)
+        audit.fit(numeric, y, sensitive_features=X["région"], progress=lines)
+        assert audit.learner_.estimator.get_params()[name] == 7
+        assert audit.learner_.own_seed == 7
+        assert model.get_params()[name] is None  # it is theirs
+        assert [line for line in lines.heard if "random_state" in line] == [
+            f"{type(model).__name__} came without a fixed seed, so '{name}' is set to 7, the audit's random_state."
+        ]
+    fixed = Lines()
+    for model in (LogisticRegression(), RandomForestClassifier(5, random_state=3)):  # no seed matters; it is fixed
+        butfor.LabelAudit(model, members=1).fit(numeric, y, sensitive_features=X["région"], progress=fixed)
+    assert not [line for line in fixed.heard if "random_state" in line]
+
+
+class Lines(Progress):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.heard = []
+
+    def note(self, line):
+        self.heard.append(line)
 
 
 def test_a_bare_torch_module_is_told_where_to_go():
@@ -517,8 +557,9 @@ def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
     alone = engine.bind(audit.learner_, audit.table_, people)(trainings)
     done = []
     with joblib.parallel_config(backend=backend, n_jobs=1 if backend == "sequential" else 2):
-        assert engine.width == (1 if backend == "sequential" else 2)
-        spread = engine.bind(audit.learner_, audit.table_, people)(trainings, done.append)
+        bound = engine.bind(audit.learner_, audit.table_, people)
+        assert bound.width == (1 if backend == "sequential" else 2)
+        spread = bound(trainings, done.append)
     assert np.array_equal(alone, spread)
     assert sum(done) == len(trainings)
     for training, logits in zip(trainings, alone, strict=True):
@@ -947,7 +988,7 @@ def test_an_engine_a_ranking_and_a_strategy_of_ones_own():
     class Slow(butfor.Engine):
         """Calls the learner's fit, one after the other."""
 
-        name, by_definition = "slow", True
+        name = "slow"
 
         def accepts(self, learner):
             return True
@@ -956,7 +997,7 @@ def test_an_engine_a_ranking_and_a_strategy_of_ones_own():
             def train(trainings, advance=None):
                 return np.array([learner.fit(table, table.labels(flips)).logits(people) for flips, _ in trainings])
 
-            return train
+            return Bound(train, self.name, by_definition=True)
 
     class LastFirst:
         name = "last first"
@@ -1158,7 +1199,7 @@ def test_boosted_trees_of_other_packages_by_name(name, monkeypatch):
     assert type(model).__module__.split(".")[0] == name
     assert model.get_params()["random_state"] == 3
     audit = butfor.LabelAudit(model, budget=1, fresh_seeds=0).fit(X[:ROWS], y[:ROWS], sensitive_features="région")
-    assert audit.model_.trees
+    assert audit.model_.capability(Trees)
     monkeypatch.setattr("butfor.learn.named.installed", lambda package: False)
     with pytest.raises(SettingError, match=f"pip install {name}"):
         model_named(name)

@@ -35,7 +35,7 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
         lines.append(
             f"The {len(data.X_val)} validation rows of the split are not used: this model does not stop early."
         )
-    margin = labels.learner_.margin
+    margin = labels.learner_.record().get("margin", "decision_function")
     if margin != "decision_function":
         lines.append(f"{name} has no decision_function; its margin is {margin}.")
     if labels.fitted_.sensitive.blind:

@@ -27,11 +27,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor import stopping
 from butfor.errors import ButforError, EngineError, SettingError
-from butfor.learn.dask_worker import SAME, Packed, Work, answers, calls, difference, run_chunk, versions_here
+from butfor.learn.capabilities import Cluster, OwnFit, engines_of
+from butfor.learn.dask_worker import SAME, Packed, Work, answers, calls, difference, models, run_chunk, versions_here
 from butfor.learn.engines import NAMES, engine_named, is_device, local_workers
-from butfor.learn.protocols import Advance, Bound, Engine, Floats, Learner, Table, Training
-from butfor.machine import available_cores
+from butfor.learn.protocols import Advance, Bound, Floats, Learner, Table, Training
+from butfor.machine import check_n_jobs
 
 LEAST_SECONDS, MOST_SECONDS = 0.25, 5.0
 """What a chunk is meant to take: long enough to pay for its way, short enough to lose with its worker."""
@@ -79,7 +81,7 @@ class Pace:
         return max(1, min(share, max(self._at_once, round(seconds / max(self.each, 1e-9)))))
 
 
-class DaskEngine(Engine):
+class DaskEngine(OwnFit, Cluster):
     """Trains on the workers of `client`, a `distributed.Client`.
 
     `engine` names what trains there: an engine or a device; "auto" is each worker's best. `n_jobs`: how many trainings
@@ -87,7 +89,6 @@ class DaskEngine(Engine):
     to wait for a worker where there is none."""
 
     name = "dask"
-    spreads = True
 
     def __init__(self, client: Any, engine: str = "auto", n_jobs: int | None = None, patience: float = 60.0) -> None:
         if not hasattr(client, "scheduler_info"):
@@ -95,8 +96,8 @@ class DaskEngine(Engine):
         if engine not in NAMES and not is_device(engine):
             raise SettingError(f"engine={engine!r}: name the workers' engine; 'auto' is the best of each.")
         self.client, self.engine, self.patience = client, engine, patience
-        self.n_jobs = self._width = n_jobs or available_cores()
-        self.by_definition, self.device = engine == "joblib", engine if is_device(engine) else "cpu"
+        self.n_jobs = check_n_jobs(n_jobs)
+        self.device = engine if is_device(engine) else "cpu"
         self.address = client.scheduler.address if client.scheduler else "its address"
         self._subjects: OrderedDict[tuple[int, int], tuple[Learner, Table, Any]] = OrderedDict()
         self._paces: dict[tuple[str, int, int], Pace] = {}
@@ -107,56 +108,56 @@ class DaskEngine(Engine):
         return self
 
     @property
-    def width(self) -> int:
-        return self._width
-
-    @property
-    def at_once(self) -> int:
+    def threads(self) -> int:
         """Trainings that the cluster can do at a time now; looked up at most every POLL seconds."""
         if time.monotonic() - self._looked > POLL:
             self._look()
         return max(1, self._threads)
 
     @property
-    def definition(self) -> DaskEngine:  # type: ignore[override]
-        """The learner's own `fit`, on the same workers."""
+    def own_fit(self) -> DaskEngine:
         if self.engine == "joblib":
             return self
         other = copy(self)
-        other.engine, other.by_definition, other._width = "joblib", True, self.n_jobs
+        other.engine = "joblib"
         return other
 
     def accepts(self, learner: Learner) -> bool:
         named = "stacked" if is_device(self.engine) and self.engine != "cpu" else self.engine
-        return named in ("auto", "joblib", "cpu", *learner.engines)
+        return named in ("auto", "joblib", "cpu", *engines_of(learner))
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        engine, self._width = self.engine, self.n_jobs
-        if "linear" in learner.engines and engine in ("auto", "linear"):
-            linear = engine_named("linear")
-            bound: Bound = linear.bind(learner, table, people)
-            if not linear.by_definition:
-                # Thousands a second: the way to a worker would take longer. Where its minimum is not the estimator's,
-                # it hands over to the estimator's own fit, and that one travels.
-                self._width = linear.width
+        engine, engines = self.engine, engines_of(learner)
+        if "linear" in engines and engine in ("auto", "linear"):
+            # Thousands a second: the way to a worker would take longer. Only the estimator's own fit travels.
+            bound: Bound | None = engine_named("linear").bind_here(learner, table, people)
+            if bound is not None:
                 return bound
-        if "fused" not in learner.engines:
+        if "fused" not in engines:
             engine = "joblib"
-        self.by_definition = engine == "joblib"
         self._admit()
         shared = [self._subject(learner, table), self._sent((people, engine))]
         pace = self._paces.setdefault((engine, id(learner), id(table)), Pace())
-        return _Bound(self, shared, len(people) * table.outputs, pace)
+        return _Bound(self, shared, len(people) * table.outputs, pace, engine == "joblib")
+
+    def fit_models(
+        self, learner: Learner, table: Table, seeds: Sequence[int | None], advance: Advance | None = None
+    ) -> list[Any]:
+        return self._collected(models, [self._subject(learner, table)], seeds, advance)
 
     def spread(
         self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], advance: Advance | None = None
     ) -> list[Any]:
+        return self._collected(calls, [self._sent((function, shared))], parts, advance)
+
+    def _collected(self, work: Work, shared: list[Any], items: Sequence[Any], advance: Advance | None) -> list[Any]:
+        """What comes of the items, one at a time, in their order."""
         done: dict[int, Any] = {}
-        for chunk, results in self.run(calls, [self._sent((function, shared))], parts, Pace(most=1)):
+        for chunk, results in self.run(work, shared, items, Pace(most=1)):
             done.update(zip(chunk, results, strict=True))
             if advance:
                 advance(len(chunk))
-        return [done[k] for k in range(len(parts))]
+        return [done[k] for k in range(len(items))]
 
     def run(self, work: Work, shared: Sequence[Any], items: Sequence[Any], pace: Pace) -> Iterator[tuple[range, Any]]:
         """What comes of the items, chunk by chunk: which they were, and their results, in whatever order."""
@@ -165,8 +166,8 @@ class DaskEngine(Engine):
         start, wanted, self._peopled = 0, versions_here(), time.monotonic()
         try:
             while start < len(items) or flying:
-                while start < len(items) and len(flying) < AHEAD * self.at_once:
-                    chunk = range(start, start + pace.size(len(items) - start, self.at_once))
+                while start < len(items) and len(flying) < AHEAD * self.threads:
+                    chunk = range(start, start + pace.size(len(items) - start, self.threads))
                     packed = pickle.dumps(list(items[chunk.start : chunk.stop]))  # else Dask looks for futures in it
                     future = self._submit(run_chunk, work, packed, wanted, *shared)
                     flying[future.key], start = (future, chunk), chunk.stop
@@ -174,6 +175,7 @@ class DaskEngine(Engine):
                 try:
                     future = done.get(timeout=POLL)
                 except queue.Empty:
+                    stopping.check()
                     self._look()
                     continue
                 reply = self._outcome(future)
@@ -281,8 +283,15 @@ class DaskEngine(Engine):
 class _Bound(Bound):
     """One subject and the people asked about."""
 
-    def __init__(self, engine: DaskEngine, shared: list[Any], people: int, pace: Pace) -> None:
+    name = DaskEngine.name
+
+    def __init__(self, engine: DaskEngine, shared: list[Any], people: int, pace: Pace, by_definition: bool) -> None:
         self._engine, self._shared, self._people, self._pace = engine, shared, people, pace
+        self.by_definition, self.device, self.width = by_definition, engine.device, engine.n_jobs
+
+    @property
+    def at_once(self) -> int:
+        return self._engine.threads
 
     def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         found = np.empty((len(trainings), self._people), np.float32)

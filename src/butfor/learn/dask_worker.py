@@ -20,6 +20,8 @@ import numpy as np
 
 from butfor.errors import EngineError
 from butfor.learn.engines import choose_engine
+from butfor.learn.joblib_engine import packed_model
+from butfor.learn.protocols import bind
 from butfor.machine import single_threaded
 
 SAME = ("butfor", "torch", "numpy")
@@ -66,10 +68,15 @@ def run_chunk(work: Work, items: bytes, wanted: Mapping[str, str], *shared: Pack
 def answers(subject: Any, asked: Any) -> tuple[Callable[[list[Any]], Any], int]:
     """What each trained model says about the people, `[trainings × people]`, by the best engine here."""
     (learner, table), (people, name) = subject, asked
-    engine = choose_engine(name, learner, n_jobs=1)
-    train = engine.bind(learner, table, people)
+    train = bind(choose_engine(name, learner, n_jobs=1), learner, table, people)
     train([])
-    return lambda trainings: np.asarray(train(trainings), np.float32), engine.width
+    return lambda trainings: np.asarray(train(trainings), np.float32), train.width
+
+
+def models(subject: Any) -> tuple[Callable[[list[Any]], Any], int]:
+    """The model of each seed, packed."""
+    learner, table = subject
+    return lambda seeds: [packed_model((learner, table, table.X.iloc[:0]), seed) for seed in seeds], 1
 
 
 def calls(call: Any) -> tuple[Callable[[list[Any]], Any], int]:

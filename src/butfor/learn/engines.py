@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from butfor.errors import EngineError, SettingError, nearest
+from butfor.learn.capabilities import Cluster, OwnFit, engines_of
+from butfor.learn.ensemble import single_learner
 from butfor.learn.protocols import Engine, Learner
-from butfor.machine import available_cores, load
+from butfor.machine import available_cores, check_n_jobs, load
 
 NAMES = ("auto", "fused", "stacked", "linear", "joblib")
 ENGINES = {
@@ -30,7 +32,7 @@ def choose_engine(
     for our network on the GPU where torch sees one; a device takes the fastest there; a cluster is started once. Where
     "auto" falls back it says so in one line; from a device that was named it never does."""
     check_engine(engine, n_jobs)
-    learner = learner.single
+    learner = single_learner(learner)
     if not isinstance(engine, str):
         chosen = engine
     elif is_cluster(engine):
@@ -44,13 +46,11 @@ def choose_engine(
     return chosen
 
 
-def definition_of(engine: str | Engine, n_jobs: int | None = None) -> Any:
-    """What has the learner's own `fit` do the work: where the engine is, if it says so, else on this machine."""
-    if isinstance(engine, str):
-        own = load(CLUSTER)(engine, n_jobs).definition if is_cluster(engine) else None
-    else:
-        own = engine.definition
-    return own or engine_named("joblib", n_jobs=n_jobs)
+def own_fit_engine(engine: str | Engine, n_jobs: int | None = None) -> OwnFit:
+    """What has the learner's own `fit` do the work: a cluster's workers where the engine is one, else this machine."""
+    named = load(CLUSTER)(engine, n_jobs) if isinstance(engine, str) and is_cluster(engine) else engine
+    own: OwnFit = named.own_fit if isinstance(named, Cluster) else engine_named("joblib", n_jobs=n_jobs)
+    return own
 
 
 def engine_named(name: str, device: str | None = None, n_jobs: int | None = None) -> Any:
@@ -60,11 +60,11 @@ def engine_named(name: str, device: str | None = None, n_jobs: int | None = None
     made = load(ENGINES[name])
     if name == "stacked":
         return made(device=device or best_device())
-    return made() if name == "linear" else made(n_jobs)
+    return made(n_jobs)
 
 
 def _fastest(learner: Learner, device: str | None, n_jobs: int | None, note: Note) -> Engine:
-    names = learner.engines
+    names = engines_of(learner)
     if device not in (None, "cpu"):
         if "stacked" not in names:
             raise SettingError(f"{learner.name} is trained on the CPU only; leave out engine '{device}'.")
@@ -94,15 +94,7 @@ def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
         raise SettingError(
             f"There is no engine '{engine}'. {nearest(engine, NAMES)} Or name a device (cuda) or a cluster (local:4)."
         )
-    if n_jobs is None:
-        return
-    if not isinstance(n_jobs, int) or n_jobs < 1:
-        raise SettingError(f"n_jobs={n_jobs!r} must be a whole number, at least 1.")
-    most = max(16, 4 * available_cores())
-    if n_jobs > most:
-        raise SettingError(
-            f"n_jobs={n_jobs} is more than the {available_cores()} cores here are good for: {most} at most."
-        )
+    check_n_jobs(n_jobs)
 
 
 def best_device() -> str:

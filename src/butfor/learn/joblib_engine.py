@@ -8,6 +8,7 @@ then on only flip sets travel, in chunks that take some seconds. Work too small 
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import shutil
 import socket
@@ -17,6 +18,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,9 +27,10 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import EngineError, LearnerError, TableError
-from butfor.learn.engines import check_engine
-from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Model, Table, Training
-from butfor.machine import available_cores, single_threaded
+from butfor.learn.capabilities import OwnFit, pack
+from butfor.learn.protocols import Advance, Bound, FlipSet, Floats, Learner, Model, Table, Training
+from butfor.machine import check_n_jobs, end_with, single_threaded
+from butfor.stopping import deaf_children
 
 Subject = tuple[Learner, Table, pd.DataFrame]
 Function = Callable[[Subject, Any], Any]
@@ -40,19 +43,13 @@ WARM_SECONDS = 0.3
 """The same once they run."""
 
 
-class JoblibEngine(Engine):
+class JoblibEngine(OwnFit):
     """`n_jobs`: trainings side by side where joblib's own configuration does not say; one per core by default."""
 
     name = "joblib"
-    by_definition = True
 
     def __init__(self, n_jobs: int | None = None) -> None:
-        check_engine("joblib", n_jobs)
-        self.n_jobs = n_jobs or available_cores()
-
-    @property
-    def width(self) -> int:
-        return _side_by_side(self.n_jobs)
+        self.n_jobs = check_n_jobs(n_jobs)
 
     def accepts(self, learner: Learner) -> bool:
         return True
@@ -60,20 +57,22 @@ class JoblibEngine(Engine):
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         return _Bound(self.n_jobs, (learner, table, people))
 
-    def spread(
-        self, function: Function, shared: Subject, parts: Sequence[Any], advance: Advance | None = None
+    def fit_models(
+        self, learner: Learner, table: Table, seeds: Sequence[int | None], advance: Advance | None = None
     ) -> list[Any]:
-        return _Bound(self.n_jobs, shared).each(function, parts, advance)
+        subject = learner, replace(table, whole=None), table.X.iloc[:0]
+        return _Bound(self.n_jobs, subject).each(packed_model, seeds, advance)
 
 
 class _Bound(Bound):
     """One subject, and what is known of how long a training takes."""
 
+    name, by_definition = JoblibEngine.name, True
     warm = False
     """Whether worker processes were started before, by any binding."""
 
     def __init__(self, jobs: int, subject: Subject) -> None:
-        self._jobs, self._subject = jobs, subject
+        self._jobs, self._subject, self.width = jobs, subject, _side_by_side(jobs)
         self._each: float | None = None
         self._spent = 0.0
         self._expected: int | None = None
@@ -130,7 +129,8 @@ class _Bound(Bound):
         done: list[Any] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # joblib's, of workers started anew and of chunks given up
-            coming = parallel(delayed(run_from)(file, function, chunk) for chunk in chunks)
+            with deaf_children():
+                coming = parallel(delayed(run_from)(file, function, chunk, os.getpid()) for chunk in chunks)
             try:
                 for chunk in coming:
                     done += chunk
@@ -164,8 +164,9 @@ def run(function: Function, subject: Subject, items: Sequence[Any]) -> list[Any]
         return [function(subject, item) for item in items]
 
 
-def run_from(file: str, function: Function, items: Sequence[Any]) -> list[Any]:
+def run_from(file: str, function: Function, items: Sequence[Any], parent: int) -> list[Any]:
     """In a worker: the same for a subject that was written to a file."""
+    end_with(parent)
     return run(function, _subject_of(file), items)
 
 
@@ -174,15 +175,15 @@ def answer(subject: Subject, training: Training) -> Floats:
     learner, table, people = subject
     try:
         model = _fitted(learner, training.seed, table, training.flips)
-        return np.asarray(model.answers(people, table.multiclass), np.float32)
+        return np.asarray(table.answers(model, people), np.float32)
     except (LearnerError, TableError):  # such as one class alone
         return np.full(len(people) * table.outputs, np.nan, np.float32)
 
 
-def fitted_model(subject: Subject, seed: int | None) -> Any:
+def packed_model(subject: Subject, seed: int | None) -> Any:
     """The model on the labels as they are, without what the other side has anyway."""
     learner, table, _ = subject
-    return learner.light(_fitted(learner, seed, table))
+    return pack(learner, _fitted(learner, seed, table))
 
 
 def _fitted(learner: Learner, seed: int | None, table: Table, flips: FlipSet = ()) -> Model:

@@ -6,12 +6,14 @@ import time
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from butfor.errors import LearnerError, ReplayError, SettingError
+from butfor.errors import LearnerError, ReplayError, SettingError, listed
 from butfor.learn import describe
+from butfor.learn.capabilities import Reproducible
 from butfor.learn.ensemble import Ensemble
 from butfor.learn.protocols import Learner, MakesLearner, Model, Table
-from butfor.learn.sklearn import SklearnLearner
+from butfor.learn.sklearn import SklearnLearner, check_classifier, is_seed
 from butfor.machine import load
 
 KINDS = {"sklearn": "butfor.learn.sklearn:SklearnLearner", "mlp": "butfor.mlp.learner:MLPLearner"}
@@ -20,16 +22,41 @@ OTHER_SEED = 40_961
 """A seed that nobody is likely to have chosen."""
 
 
-def as_learner(model: Any, encoder: Any = None) -> Learner:
-    """A learner from our MLP or from any scikit-learn classifier; one of the user's own as it is."""
+def as_learner(model: Any, encoder: Any = None, random_state: int = 0) -> Learner:
+    """A learner from our MLP or from any scikit-learn classifier; one of the user's own as it is. Wherever a
+    `random_state` in it is None, it is set: `seed_note` says so."""
     if isinstance(model, MakesLearner):
-        made: Learner = load(model.made_by)(model, encoder)
+        made: Learner = load(model.made_by)(_with_seeds(model, random_state), encoder)
         return made
     if not isinstance(model, Learner):
-        return SklearnLearner(model, encoder)
+        check_classifier(model)
+        return SklearnLearner(_with_seeds(model, random_state), encoder)
     if encoder is not None:
         raise SettingError(f"{model.name} is a learner, which encodes for itself; leave encoder out.")
     return model
+
+
+def unset_seeds(model: Any) -> list[str]:
+    """Names of the parameters of an estimator and its parts that are a `random_state` of None."""
+    if isinstance(model, type) or not hasattr(model, "get_params"):
+        return []
+    return [name for name, value in model.get_params().items() if is_seed(name) and value is None]
+
+
+def seed_note(model: Any, random_state: int) -> str | None:
+    """The sentence where `as_learner` sets a seed."""
+    unset = unset_seeds(model)
+    if not unset:
+        return None
+    return (
+        f"{type(model).__name__} came without a fixed seed, so {listed(unset)} {'are' if len(unset) > 1 else 'is'} set "
+        f"to {random_state}, the audit's random_state."
+    )
+
+
+def _with_seeds(model: Any, random_state: int) -> Any:
+    unset = unset_seeds(model)
+    return clone(model).set_params(**dict.fromkeys(unset, random_state)) if unset else model
 
 
 def learner_of(record: dict[str, Any]) -> Learner:
@@ -46,45 +73,49 @@ def learner_of(record: dict[str, Any]) -> Learner:
     return learner
 
 
-def given_learner(model: Any, record: dict[str, Any]) -> Learner:
-    """A model handed over for a replay, behind the encoder and under the seed that the record names."""
+def given_learner(model: Any, record: dict[str, Any], random_state: int = 0) -> Learner:
+    """A model handed over for a replay, behind the encoder and under the seed that the record names. `random_state`:
+    the audit's."""
     if record.get("kind") == Ensemble.kind:
-        learner = given_learner(model, record["learner"])
-        return learner if learner.single is not learner else Ensemble(learner, int(record["members"]))
+        learner = given_learner(model, record["learner"], random_state)
+        return learner if isinstance(learner, Ensemble) else Ensemble(learner, int(record["members"]))
     if isinstance(model, (MakesLearner, Learner)) or record.get("kind") != SklearnLearner.kind:
-        return as_learner(model)
-    return SklearnLearner(model, describe.rebuild(record["encoder"]), record["torch_seed"])
+        return as_learner(model, random_state=random_state)
+    check_classifier(model)
+    encoder = describe.rebuild(record["encoder"])
+    return SklearnLearner(_with_seeds(model, random_state), encoder, record["torch_seed"])
 
 
 def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
-    """f, and the seconds its training took. A learner that is not known to be deterministic is trained twice: whoever
+    """f, and the seconds its training took. A learner that is not known to be reproducible is trained twice: whoever
     answers otherwise the second time cannot be audited."""
-    learner.warm_up(table)
+    if isinstance(learner, Reproducible):
+        learner.warm_up(table)
     started = time.perf_counter()
     model = learner.fit(table, table.labels())
     if not isinstance(model, Model):
         raise LearnerError(f"{learner.name} made a {type(model).__name__}; its fit must return a butfor.Model.")
-    logits = model.answers(table.X, table.multiclass)
+    logits = table.answers(model, table.X)
     if np.shape(logits) != (table.n * table.outputs,):
         wanted = f"{table.outputs} scores for each" if table.multiclass else "a logit for each"
         raise LearnerError(f"{learner.name} gave answers of shape {np.shape(logits)} for {table.n} rows, not {wanted}.")
     if not np.isfinite(logits).all():
         raise LearnerError(f"Training of {learner.name} diverged: it gives logits that are not finite numbers.")
-    if learner.deterministic:
+    if isinstance(learner, Reproducible):
         return model, time.perf_counter() - started
-    again = learner.fit(table, table.labels()).answers(table.X, table.multiclass)
+    again = table.answers(learner.fit(table, table.labels()), table.X)
     if not np.array_equal(logits, again):
         raise LearnerError(
             f"{learner.name} gives other answers when fitted twice on the same data, so that no flip could be told "
-            f"from its noise. {learner.remedy()}"
+            "from its noise. Fix its seed (random_state=0), or whatever else it draws from."
         )
     return model, (time.perf_counter() - started) / 2
 
 
 def seed_matters(learner: Learner, table: Table, model: Model) -> bool:
     """Whether another seed makes another model. Many estimators have a random_state that changes nothing."""
-    if not learner.seeded or learner.deterministic:
+    if not learner.seeded or isinstance(learner, Reproducible):
         return learner.seeded
     other = learner.reseeded(OTHER_SEED).fit(table, table.labels())
-    before, after = (each.answers(table.X, table.multiclass) for each in (model, other))
+    before, after = (table.answers(each, table.X) for each in (model, other))
     return not np.array_equal(before, after)

@@ -16,11 +16,13 @@ import numpy as np
 import pandas as pd
 
 from butfor.learn import linear
+from butfor.learn.capabilities import engines_of
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.linear import Array
 from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Table, Training
-from butfor.learn.sklearn import SklearnModel
-from butfor.learn.steps import linear_in_labels, solved_directly
+from butfor.learn.sklearn_model import SklearnModel
+from butfor.learn.steps import linear_in_labels
+from butfor.machine import check_n_jobs
 
 TOGETHER = 64
 SMALL_GRADIENT = 1e-6
@@ -43,35 +45,32 @@ class LinearEngine(Engine):
     logistic regression's, or one on sparse inputs), and with more than two classes, its own fit trains instead."""
 
     name = "linear"
-    by_definition = False
 
-    @property
-    def width(self) -> int:
-        return TOGETHER
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = check_n_jobs(n_jobs)
+
+    def accepts(self, learner: Learner) -> bool:
+        return self.name in engines_of(learner)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        self.name, self.by_definition = LinearEngine.name, LinearEngine.by_definition
-        asked = learner, table, people
+        return self.bind_here(learner, table, people) or JoblibEngine(self.n_jobs).bind(learner, table, people)
+
+    def bind_here(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
+        """None where the learner's own fit must train: there are more than two classes, or the estimator's solver
+        stopped far from the minimum."""
         if table.multiclass:
-            return self._own_fit(*asked)
+            return None
         model = learner.fit(table, table.labels())
         assert isinstance(model, SklearnModel)
         if linear_in_labels(model.estimator):
-            return _sums(model, table, people) if solved_directly(model.estimator) else self._own_fit(*asked)
+            return _sums(model, table, people) if model.exact else None
         try:
             bound = _Logistic(model, table, people)
             near = np.abs(bound.X @ bound.w) < 1
             off = float(np.abs(bound.X[near] @ (bound.w - bound.given)).max(initial=0.0))
         except (np.linalg.LinAlgError, FloatingPointError):
-            off = np.inf
-        if off <= NEAR:
-            return bound
-        return self._own_fit(*asked)
-
-    def _own_fit(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        """There are many classes, or the estimator's solver stopped far from the minimum."""
-        self.name, self.by_definition = "joblib", True
-        return JoblibEngine().bind(learner, table, people)
+            return None
+        return bound if off <= NEAR else None
 
 
 def _sums(model: SklearnModel, table: Table, people: pd.DataFrame) -> Bound:
@@ -83,10 +82,12 @@ def _sums(model: SklearnModel, table: Table, people: pd.DataFrame) -> Bound:
         moved = [before + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
         return np.array(moved, np.float32).reshape(-1, len(before))
 
-    return Bound(train)
+    return Bound(train, LinearEngine.name, width=TOGETHER)
 
 
 class _Logistic(Bound):
+    name, width = LinearEngine.name, TOGETHER
+
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
         from scipy.linalg import cho_factor
 

@@ -24,16 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from butfor.errors import SettingError
 from butfor.learn.protocols import Floats
-from butfor.machine import as_they_end, available_cores
+from butfor.machine import as_they_end, check_n_jobs
 from butfor.mlp import kernels
 from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse, Table
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Fits, Job, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import StackedEngine
-from butfor.stopping import raised_again
+from butfor.stopping import postponed
 
 ZEROS_PER_ENTRY = 3
 """How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
@@ -54,13 +53,7 @@ class FusedEngine(NetworkEngine):
     name = "fused"
 
     def __init__(self, n_jobs: int | None = None) -> None:
-        if n_jobs is not None and n_jobs < 1:
-            raise SettingError(f"n_jobs={n_jobs} must be at least 1, or None for one per core.")
-        self.n_jobs = n_jobs or available_cores()
-
-    @property
-    def width(self) -> int:
-        return self.n_jobs
+        self.n_jobs = self.width = check_n_jobs(n_jobs)
 
     def train(self, job: Job, fits: Fits) -> None:
         if job.recipe.outputs > 1:  # what is compiled has a single logit
@@ -97,7 +90,7 @@ def prepare() -> None:
             X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
             recipe = Recipe(hidden=(1,), max_epochs=1)
             fits = Fits.empty(1, len(X), recipe.parameters(1))
-            with raised_again():
+            with postponed():
                 Trainings(Job(recipe, Rows(X, y, X, y), [()], [0], X), fits).run(0)
         finally:
             notice.cancel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +13,19 @@ from sklearn.base import clone
 
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import LearnerError, SettingError
-from butfor.learn.protocols import (
+from butfor.learn.capabilities import (
     MEMBERS,
+    Differentiable,
+    EarlyStopping,
+    Encoded,
+    FastEngines,
+    Inputs,
+    Portable,
+    Pulls,
+    Rebuildable,
+    Reproducible,
+)
+from butfor.learn.protocols import (
     Advance,
     Bound,
     Engine,
@@ -23,8 +33,8 @@ from butfor.learn.protocols import (
     Floats,
     Learner,
     Model,
-    Remembered,
     Table,
+    TableCache,
     Training,
     named_pulls,
 )
@@ -35,12 +45,12 @@ LARGE = 20_000
 """Training rows from which on an ensemble has half the members."""
 
 
-class MLPLearner(Learner):
+class MLPLearner(Learner, EarlyStopping, Reproducible, FastEngines, Portable, Rebuildable):
     """The encoder is fitted on the training rows alone; labels play no part in it, so that all flip sets share it."""
 
     kind = "mlp"
     name = "MLP"
-    deterministic = takes_validation = seeded = True
+    seeded = True
     engines = ("stacked", "fused", "joblib")
 
     def __init__(self, model: MLP, encoder: Any = None) -> None:
@@ -49,7 +59,7 @@ class MLPLearner(Learner):
         self.recipe = model.recipe()
         self.validation_fraction = model.validation_fraction
         self.encoder = clone(encoder) if encoder is not None else TableEncoder()
-        self._remembered = Remembered()
+        self._cache = TableCache()
 
     def split(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return split_off(labels, self.validation_fraction, self.recipe.seed)
@@ -74,21 +84,20 @@ class MLPLearner(Learner):
             )
         return NetworkModel(network, rows, self.encoded(table))
 
-    def light(self, model: NetworkModel) -> Network:
+    def pack(self, model: NetworkModel) -> Network:
         return model.network
 
-    def restored(self, light: Network, table: Table) -> NetworkModel:
-        return NetworkModel(light, self.rows(table), self.encoded(table))
+    def unpack(self, packed: Network, table: Table) -> NetworkModel:
+        return NetworkModel(packed, self.rows(table), self.encoded(table))
 
     @property
-    def own_seed(self) -> int:  # type: ignore[override]
+    def own_seed(self) -> int:
         return self.recipe.seed
 
-    def gaps(self) -> list[str]:
+    def record_gaps(self) -> list[str]:
         return []
 
-    def usual_members(self, rows: int, seconds: float) -> int:
-        """By the table's size, whatever machine it is trained on."""
+    def usual_members(self, rows: int) -> int:
         return MEMBERS if rows <= LARGE else MEMBERS // 2
 
     def reseeded(self, seed: int) -> MLPLearner:
@@ -113,7 +122,7 @@ class MLPLearner(Learner):
 
     def encoded(self, table: Table) -> _Encoded:
         """The table as numbers, encoded once."""
-        encoded: _Encoded = self._remembered.of(table, lambda: _Encoded(self.encoder, table))
+        encoded: _Encoded = self._cache.get(table, lambda: _Encoded(self.encoder, table))
         return encoded
 
     def rows(self, table: Table) -> Rows:
@@ -136,7 +145,7 @@ class _Encoded(EncodedTable):
         self.X_val: Floats = self.encoder.transform(table.validation[0])
 
 
-class NetworkModel(Model):
+class NetworkModel(Model, Differentiable, Inputs, Pulls, Encoded):
     """A trained network behind its encoder. `rows` holds the labels it was trained on."""
 
     def __init__(self, network: Network, rows: Rows, data: _Encoded) -> None:
@@ -144,28 +153,30 @@ class NetworkModel(Model):
         self.encoder = data.encoder
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self.network.logits(self._data.people(people))
+        return self.network.logits(self.encoded(people))
 
     def scores(self, people: pd.DataFrame) -> Floats:
         return self.logits(people)
 
-    def person_keys(self, people: pd.DataFrame) -> list[int]:
-        encoded = self._data.people(people)
-        return [zlib.crc32(np.ascontiguousarray(x, dtype=np.float32).tobytes()) for x in encoded]
+    def encoded(self, people: pd.DataFrame) -> Floats:
+        return self._data.people(people)
 
     def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Floats, Floats]:
-        return self.rows.X, self._data.people(people)
+        return self.rows.X, self.encoded(people)
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
         if self.network.activation != "relu":
             return None
-        encoded = self._data.people(people)
+        encoded = self.encoded(people)
         theta, bias = self.network.linearized(encoded, contrast)
         return named_pulls(self.encoder.by_column(theta * encoded), bias, list(people.columns))
 
 
 class NetworkEngine(Engine):
-    """Base of the engines for our network: networks that are the reference's up to the order of floating-point sums."""
+    """Base of the engines for our network: networks that are the reference's up to the order of floating-point sums.
+    `width`: how many it likes to train side by side."""
+
+    width: int
 
     def fit_many(
         self,
@@ -203,7 +214,7 @@ class NetworkEngine(Engine):
             seeds = [recipe.seed if training.seed is None else training.seed for training in trainings]
             return self.fit_many(recipe, rows, flip_sets, asked, advance, seeds, weights=False).answers
 
-        return Bound(answers)
+        return Bound(answers, self.name, device=self.device, width=self.width)
 
 
 def check_work(rows: Rows, flip_sets: Sequence[FlipSet], people: Floats) -> None:

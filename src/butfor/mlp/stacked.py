@@ -36,10 +36,7 @@ class StackedEngine(NetworkEngine):
     def __init__(self, device: str = "cpu", one_launch: bool = True) -> None:
         self.device = present(device)
         self.one_launch = one_launch
-
-    @property
-    def width(self) -> int:
-        return LARGEST_STACK[self.device.type]
+        self.width = LARGEST_STACK[self.device.type]
 
     def train(self, job: Job, fits: Fits) -> None:
         weights = fits.weights.shape[1] > 0

@@ -22,10 +22,11 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, away
+from butfor.learn.capabilities import Cluster, Differentiable, members_of, require
+from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
 from butfor.machine import available_cores, results
 from butfor.mlp.recipe import Network, Recipe, Rows
-from butfor.rank.ranking import NetworkRanking, encoded, percentile
+from butfor.rank.ranking import NetworkRanking, percentile
 
 if TYPE_CHECKING:
     from butfor.mlp.sweeps import Sweep
@@ -91,7 +92,7 @@ class Gradient(NetworkRanking):
     def train_on(self, engine: Engine) -> None:
         """On the engine's device, and on its workers where it has some."""
         self._device = str(engine.device)
-        self._spread = engine.spread if engine.spreads else None
+        self._spread = engine.spread if isinstance(engine, Cluster) else None
 
     @property
     def enough(self) -> int | None:
@@ -102,15 +103,15 @@ class Gradient(NetworkRanking):
 
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Numbers]:
         """The same for several networks that differ in their seed, side by side."""
-        networks = [member.network for member in members]
-        return self._scores(networks, members[0].rows, encoded(members[0], table, people))
+        subjects = [require(member, Differentiable) for member in members]
+        return self._scores([each.network for each in subjects], subjects[0].rows, subjects[0].encoded(people))
 
     def _scores(self, networks: Sequence[Network], rows: Rows, people: Floats) -> Iterator[Numbers]:
         from butfor.mlp.sweeps import Sweep
 
         sweeps = [Sweep(network.recipe.seed, (), np.arange(len(people))) for network in networks]
         for network, effects in zip(networks, self._effects(networks[0].recipe, rows, sweeps, people), strict=True):
-            yield effects * away(rows.margins(network.logits(people)))[:, None]
+            yield effects * flip_direction(rows.margins(network.logits(people)))[:, None]
 
     def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Numbers, out: int) -> Numbers:
         return next(self.total_members([model], table, people, weights, out))
@@ -121,32 +122,33 @@ class Gradient(NetworkRanking):
         """One walk back through each training, of sums of the people's logits."""
         from butfor.mlp.sweeps import Sweep
 
-        recipe, rows, seen = members[0].network.recipe, members[0].rows, encoded(members[0], table, people)
-        everyone = np.arange(len(people))
-        sweeps = [Sweep(member.network.recipe.seed, (), everyone, weights) for member in members]
-        return (effects * out for effects in self._effects(recipe, rows, sweeps, seen))
+        subjects, everyone = [require(member, Differentiable) for member in members], np.arange(len(people))
+        sweeps = [Sweep(each.network.recipe.seed, (), everyone, weights) for each in subjects]
+        first = subjects[0]
+        effects = self._effects(first.network.recipe, first.rows, sweeps, first.encoded(people))
+        return (each * out for each in effects)
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
         """Scores for each person once their own `flips` are made: which further flips go on in the same direction, away
         from what `model` decides now. By the share of rows each row beats, the mean over the members of an ensemble."""
         from butfor.mlp.sweeps import Sweep
 
-        members = self._asked_at_flips(model, table)
+        members = [require(member, Differentiable) for member in self._members_at_flips(model, table)]
         sweeps = [
             Sweep(member.network.recipe.seed, flips[k], np.array([k])) for k in range(len(people)) for member in members
         ]
-        total, out = np.zeros((len(people), table.n)), away(model.logits(people))
-        recipe, rows, seen = members[0].network.recipe, members[0].rows, encoded(members[0], table, people)
+        total, out = np.zeros((len(people), table.n)), flip_direction(model.logits(people))
+        recipe, rows, seen = members[0].network.recipe, members[0].rows, members[0].encoded(people)
         for sweep, effects in zip(sweeps, self._effects(recipe, rows, sweeps, seen), strict=True):
             k = int(sweep.people[0])
             total[k] += percentile(effects * out[k])[0]
         return total / len(members)
 
-    def _asked_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
-        return model.members[: ENOUGH if table.n > LARGE else self.enough]
+    def _members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
+        return members_of(model)[: ENOUGH if table.n > LARGE else self.enough]
 
     def asks_fewer_at_flips(self, model: Model, table: Table) -> bool:
-        return len(self._asked_at_flips(model, table)) < len(model.members[: self.enough])
+        return len(self._members_at_flips(model, table)) < len(members_of(model)[: self.enough])
 
     def _effects(self, recipe: Recipe, rows: Rows, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
         """Predicted changes of the logits if each label were turned, sweep by sweep."""

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, away
+from butfor.learn.capabilities import members_of, person_keys
+from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, flip_direction
 from butfor.rank import Ranking, Scores, as_ranking, checked_scores
 from butfor.rank.ranking import percentile
 from butfor.rules import Allowed
@@ -68,7 +69,7 @@ class RankingMix(Ranking):
         """Those that accept the model."""
         ours = {"gradient": as_ranking("gradient"), "published": as_ranking("combined")}
         if all(ranking.ranks(model) for ranking in ours.values()):
-            return cls(ours, beside=BESIDE if len(model.members) > 1 else 1.0)
+            return cls(ours, beside=BESIDE if len(members_of(model)) > 1 else 1.0)
         own = [name for name in ("gradient", NOISELESS, "leaves") if as_ranking(name).ranks(model)][:1]
         return cls({name: as_ranking(name) for name in (*own, "surrogate-signed", "distance")})
 
@@ -90,7 +91,7 @@ class RankingMix(Ranking):
         logits = retrain(sets)[:, : len(sample)]
         before = model.logits(sample)
         own = logits.reshape(len(self.candidates), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
-        moved = np.nan_to_num((own - before) * away(before))
+        moved = np.nan_to_num((own - before) * flip_direction(before))
         gains = moved.mean(axis=1)
         self.leader = self.candidates[int(np.argmax(gains))]
         singles = self._singles(retrain, model, table, sample)
@@ -107,7 +108,7 @@ class RankingMix(Ranking):
     def _singles(self, retrain: Retrain, model: Model, table: Table, sample: pd.DataFrame) -> dict[str, Any]:
         """How well the first ranking's predictions for single labels agree with retrainings, where it makes any. Not
         of an ensemble: a dozen labels alone, in every member, would cost more than they tell."""
-        if not self.first.predicts or len(model.members) > 1:
+        if not self.first.predicts or len(members_of(model)) > 1:
             return {"spearman": None, "slope": None, "flips": 0, "poor": False}
         predicted = self._first_scores(model, table, sample)
         spearman, slope, flips = smoothness(lambda sets: retrain(sets)[:, : len(sample)], predicted, FLIPS)
@@ -144,7 +145,7 @@ class RankingMix(Ranking):
     def _first_scores(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         if self._subject is None or self._subject[0] is not model or self._subject[1] is not table:
             self._subject, self._scored = (model, table), {}
-        keys = model.person_keys(people)
+        keys = person_keys(model, people)
         missing = [k for k, key in enumerate(keys) if key not in self._scored]
         if missing:
             known = {key: self._scored[key] for key in keys if key in self._scored}  # no more than one block is kept
@@ -164,7 +165,7 @@ def smoothness(retrain: Retrain, scores: Scores, count: int) -> tuple[float, flo
     `count` sampled labels turned one at a time: see `agreement`; and the number of labels."""
     tried = sample_rows(scores, count)
     logits = retrain([(), *((int(row),) for row in tried)])
-    real = ((logits[1:] - logits[0]) * away(logits[0])).T
+    real = ((logits[1:] - logits[0]) * flip_direction(logits[0])).T
     return *agreement(scores[:, tried], real), len(tried)
 
 

@@ -4,13 +4,15 @@ mean, and the two baselines; then influence functions of linear models, and leav
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import Floats, Model, Numbers, Table, away
+from butfor.learn.capabilities import Differentiable, Linear, Trees, person_keys, require
+from butfor.learn.protocols import Floats, Model, Numbers, Table, flip_direction
 from butfor.machine import single_threaded
 from butfor.mlp.recipe import Network, Rows
 from butfor.rank.ranking import BLOCK, NetworkRanking, Ranking, Scores, adapted, checked_scores, numbers_of
@@ -41,7 +43,7 @@ class Surrogate(Ranking):
         z = self.weights(*numbers_of(model, table, people))
         if not self.signed:
             return np.abs(z, out=z)
-        z *= away(model.logits(people))[:, None]
+        z *= flip_direction(model.logits(people))[:, None]
         z *= (1 - 2 * table.zero_one)[None, :]
         return z
 
@@ -60,7 +62,7 @@ class Activation(NetworkRanking):
         self.decay, self.threshold = decay, threshold
 
     def accepts(self, model: Model) -> bool:
-        return model.network is not None and bool(model.network.recipe.hidden)
+        return super().accepts(model) and bool(require(model, Differentiable).network.recipe.hidden)
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
         ours, theirs = self._signs(network, people), self._signs(network, rows.X)
@@ -130,7 +132,7 @@ class Chance(Ranking):
         self.seed = seed
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
-        keys = model.person_keys(people)
+        keys = person_keys(model, people)
         draws = [np.random.default_rng([self.seed, key]).random(table.n) for key in keys]
         return np.array(draws).reshape(len(people), table.n)
 
@@ -146,16 +148,18 @@ class Influence(Ranking):
     predicts = signed = True
 
     def accepts(self, model: Model) -> bool:
-        return model.linear
+        return model.capability(Linear) is not None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        with single_threaded():
-            effects = model.flip_effects(table, people)
-        return effects * away(model.logits(people))[:, None]
+        effects = self._effects(model, table, people)
+        return effects * flip_direction(model.logits(people))[:, None]
 
     def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
+        return self._effects(model, table, people, weights) * out
+
+    def _effects(self, model: Model, *asked: Any) -> Scores:
         with single_threaded():
-            return model.flip_effects(table, people, weights) * out
+            return require(model, Linear).flip_effects(*asked)
 
 
 class Leaves(Ranking):
@@ -166,17 +170,17 @@ class Leaves(Ranking):
     needs = "a tree, a forest or boosted trees"
 
     def accepts(self, model: Model) -> bool:
-        return model.trees
+        return model.capability(Trees) is not None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float32]:
-        ours, theirs = model.leaves(people), model.leaves(table.X)
+        ours, theirs = map(require(model, Trees).leaves, (people, table.X))
         shared = np.zeros((len(people), table.n), np.float32)
         for mine, others in zip(ours.T, theirs.T, strict=True):
             shared += mine[:, None] == others[None, :]
         return shared / ours.shape[1]
 
     def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
-        ours, theirs = model.leaves(people), model.leaves(table.X)
+        ours, theirs = map(require(model, Trees).leaves, (people, table.X))
         total = np.zeros((len(weights), table.n))
         for mine, others in zip(ours.T, theirs.T, strict=True):
             names, places = np.unique(np.concatenate([mine, others]), return_inverse=True)

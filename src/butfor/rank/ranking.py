@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, away
+from butfor.learn.capabilities import Differentiable, Inputs, members_of, require
+from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
 from butfor.mlp.recipe import Network, Rows
 
 Scores = NDArray[np.floating[Any]]
@@ -49,11 +50,11 @@ class Ranking:
 
     def averages(self, model: Model) -> bool:
         """Whether the model is an ensemble of which only the members can be ranked for: then one by one."""
-        return len(model.members) > 1 and not self.accepts(model)
+        return len(members_of(model)) > 1 and not self.accepts(model)
 
     def ranks(self, model: Model) -> bool:
         """Whether it accepts the model, or each of its members."""
-        return all(map(self.accepts, model.members if self.averages(model) else [model]))
+        return all(map(self.accepts, members_of(model) if self.averages(model) else [model]))
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         """`[people × training rows]`, higher = flip first."""
@@ -134,10 +135,11 @@ class NetworkRanking(Ranking):
     needs = "a butfor.MLP"
 
     def accepts(self, model: Model) -> bool:
-        return model.network is not None
+        return model.capability(Differentiable) is not None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        return self.score_network(model.network, model.rows, encoded(model, table, people))
+        subject = require(model, Differentiable)
+        return self.score_network(subject.network, subject.rows, subject.encoded(people))
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> Scores:
         raise NotImplementedError
@@ -147,9 +149,9 @@ def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame
     """One member's scores hold much of its own seed; their mean is about the labels. Where they can be wild (the
     gradient of a rough training) an eighth of them at either end is left out. Scores that count away from the model's
     decision are turned for the members that decide otherwise: all of them count away from the ensemble's decision."""
-    members, out = model.members[: ranking.enough], away(model.logits(people))
+    members, out = members_of(model)[: ranking.enough], flip_direction(model.logits(people))
     turned = (
-        scores * (away(member.logits(people)) * out)[:, None] if ranking.signed else scores
+        scores * (flip_direction(member.logits(people)) * out)[:, None] if ranking.signed else scores
         for member, scores in zip(members, ranking.score_members(members, table, people), strict=True)
     )
     if ranking.rough:
@@ -166,7 +168,7 @@ def summed_scores(
     """`Ranking.total`, averaged over the members of an ensemble where the ranking wants that."""
     if not ranking.averages(model):
         return ranking.total(model, table, people, weights, out)
-    members = model.members[: ranking.enough]
+    members = members_of(model)[: ranking.enough]
     found = np.array(list(ranking.total_members(members, table, people, weights, out)))
     return trimmed_mean(found) if ranking.rough else np.asarray(found.mean(axis=0))
 
@@ -211,7 +213,8 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
 def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
     """Training rows `[n × d]` and people `[people × d]` as the model sees them. Where it does not say, the table is
     encoded here: numbers scaled, missing ones at the mean, categories one-hot, unseen ones all 0."""
-    seen = model.numbers(table, people)
+    inputs = model.capability(Inputs)
+    seen = None if inputs is None else inputs.numbers(table, people)
     if seen is not None:
         return seen
     from sklearn.compose import make_column_transformer
@@ -226,11 +229,6 @@ def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Number
     ).fit(table.X)
     rows, asked = (np.asarray(encoder.transform(X), np.float64) for X in (table.X, people))
     return rows, asked
-
-
-def encoded(model: Model, table: Table, people: pd.DataFrame) -> Floats:
-    """People as a network sees them."""
-    return np.asarray(numbers_of(model, table, people)[1], np.float32)
 
 
 def parameters(thing: Any) -> dict[str, Any]:

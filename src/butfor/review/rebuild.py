@@ -16,6 +16,8 @@ from butfor.data import Dataset
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError, SettingError
+from butfor.learn.capabilities import set_rows_aside
+from butfor.learn.ensemble import member_seeds, single_learner
 from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import Table
 from butfor.progress import Progress
@@ -59,7 +61,7 @@ def loaded(run: Mapping[str, Any]) -> tuple[Table, Dataset]:
     training = Table(data.X_train, data.y_train)
     if run["data"].get("set_aside"):
         with as_recorded("run.learner cannot be made again"):
-            training = learner_of(run["learner"]).single.set_aside(training)
+            training = set_rows_aside(single_learner(learner_of(run["learner"])), training)
     elif run["data"].get("validated", True):
         training = replace(training, validation=(data.X_val, data.y_val))
     if data_hash(training) != run["data"]["sha256"]:
@@ -145,11 +147,13 @@ def fitted_again(
     """The audit of a run on the training rows; what a review answered and corrected is known to it. `model` stands in
     for one that the record cannot bring back; rules that it cannot bring back let everything through."""
     with as_recorded("run.learner cannot be made again"):
-        learner = learner_of(run["learner"]) if model is None else given_learner(model, run["learner"])
+        recorded, seed = run["learner"], run.get("random_state", 0)
+        learner = learner_of(recorded) if model is None else given_learner(model, recorded, seed)
     known, lost = not without_groups(run, data), {line.split(":")[0] for line in run.get("not_rebuildable", [])}
     kept = [name for name in ("phi", "psi") if known and name not in lost]
     rules: dict[str, Any] = {"phi": "everyone", "psi": "everything"} | {name: run[name] for name in kept}
-    asked = Settings(learner.single, members=len(learner.seeds), budget=run["budget"], **rules, **settings)
+    members = len(member_seeds(learner))
+    asked = Settings(single_learner(learner), members=members, budget=run["budget"], **rules, **settings)
     X, y = training.whole[:2] if training.whole else (training.X, training.y)
     with as_recorded("run.learner cannot be trained again"):
         fitted = fit(

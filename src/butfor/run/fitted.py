@@ -18,13 +18,16 @@ from butfor.data.check import Concern, check_table
 from butfor.data.labels import label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
+from butfor.learn.capabilities import Encoded, usual_members
 from butfor.learn.decision_split import DecisionSplit
-from butfor.learn.engines import check_engine, choose_engine, definition_of
-from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, with_split
-from butfor.learn.learners import as_learner, first_model, seed_matters
+from butfor.learn.engines import check_engine, choose_engine, own_fit_engine
+from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, single_learner, with_split
+from butfor.learn.learners import as_learner, first_model, seed_matters, seed_note
 from butfor.learn.named import default_model
 from butfor.learn.protocols import BIAS, Engine, Floats, Learner, Model, Table
+from butfor.machine import check_random_state
 from butfor.progress import Progress
+from butfor.prove import provable
 from butfor.provenance import data_hash
 from butfor.rank import Ranking, as_ranking, refuse_unaccepted
 from butfor.result.record import AFTER, BEFORE, DOUBT
@@ -36,7 +39,6 @@ from butfor.standard.groups import Standards
 from butfor.validate import as_labels, as_table, as_weights, like_training, training_table
 
 DRAWS = 99
-LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,7 @@ class Settings:
     psi: Any = "published"
     fresh_seeds: int = 59
     engine: Any = "auto"
-    n_jobs: int | None = None
+    n_jobs: int | None = -1
     ledger: str | Path | None = None
     random_state: int = 0
 
@@ -68,7 +70,8 @@ class Settings:
         as_psi(self.psi)
         budget_in_labels(self.budget, 2**62)
         check_engine(self.engine, self.n_jobs)
-        limits = {"members": (1, FRESH_FROM), "fresh_seeds": (0, FRESH_FROM), "random_state": (0, LARGEST_SEED)}
+        check_random_state(self.random_state)
+        limits = {"members": (1, FRESH_FROM), "fresh_seeds": (0, FRESH_FROM)}
         for name, (least, most) in limits.items():
             value = getattr(self, name)
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
@@ -179,15 +182,16 @@ class Fitted:
     def decide(self, X: Any) -> NDArray[np.int64]:
         """The decisions about the rows of X, by number."""
         people = like_training(as_table(X), self.table.X)
-        return self.table.decided(self.model.answers(people, self.table.multiclass))
+        return self.table.decided(self.table.answers(self.model, people))
 
     def remarks(self, X: Any = None) -> list[str]:
         """A sentence each on the protected attribute and on missing, unknown and rare values, of the training rows and
         of the rows X."""
         parts = [self.table.X, *([self.table.validation[0]] if self.table.validation else [])]
         rows = pd.concat([*parts, *([] if X is None else [as_table(X)])])
-        if self.model.encoder is not None:
-            return [*self.sensitive.remarks, *self.model.encoder.remarks(rows)]
+        encoded = self.model.capability(Encoded)
+        if encoded is not None:
+            return [*self.sensitive.remarks, *encoded.encoder.remarks(rows)]
         holes = rows.columns[rows.isna().any()]
         remark = [f"{self.learner.name} gets the missing values of {listed(holes)} as they are."]
         return [*self.sensitive.remarks, *remark[: len(holes)]]
@@ -221,12 +225,15 @@ def fit(
     with progress:
         progress.phase("a look at the table")
         concerns = note_concerns(check_table(X, y), progress)
-        learner = as_learner(default_model(len(X)) if settings.model is None else settings.model, settings.encoder)
+        given = default_model(len(X)) if settings.model is None else settings.model
+        learner = as_learner(given, settings.encoder, settings.random_state)
         table, kept = training_table(learner, X, y, validation, as_weights(X, sample_weight))
         names = _names(table, y, label_names)
         favours, sides, side = _sides(names, table.classes, adverse)
         budget = budget_in_labels(settings.budget, table.n)
         trained = _train(settings, learner, table, progress)
+        if trained.seeded and (note := seed_note(given, settings.random_state)):
+            progress.note(note)
         table, model, decisions, logits = _answers(table, trained.model, favours)
     if not np.isfinite(logits).all():
         raise LearnerError(
@@ -277,7 +284,7 @@ def with_labels(
     progress, table = progress or Progress(), fitted.table.corrected(positions, labels)
     with progress:
         again = replace(fitted.settings, members=fitted.members)
-        trained = _train(again, fitted.learner.single, table, progress)
+        trained = _train(again, single_learner(fitted.learner), table, progress)
         favours = fitted.table.sides(np.arange(len(fitted.classes)))
         table, model, decisions, logits = _answers(table, trained.model, favours)
     strategy, ranking = _search(again, trained, model)
@@ -315,7 +322,7 @@ def _train(settings: Settings, learner: Learner, table: Table, progress: Progres
     ensemble = Ensemble(learner, members)
     progress.phase("the other members", members - 1)
     started = time.perf_counter()
-    trains = definition_of(settings.engine, settings.n_jobs)
+    trains = own_fit_engine(settings.engine, settings.n_jobs)
     model = ensemble.fit_beside(first, table, trains, progress.advance)
     each = (time.perf_counter() - started) / (members - 1)
     return Trained(ensemble, model, members, seeded, min(seconds, each))  # the first one may load what is needed
@@ -326,8 +333,8 @@ def _choose_members(
 ) -> int:
     """Members of the ensemble, given one of them and what its training took. Where the single model has proofs, there
     is one: they would not hold for a mean."""
-    if learner.single is not learner:
-        raise SettingError(f"{learner.name}: give the learner itself, and members={len(learner.seeds)}.")
+    if isinstance(learner, Ensemble):
+        raise SettingError(f"{learner.name}: give the learner itself, and members={learner.members}.")
     if settings.members is not None:
         if settings.members > 1 and not seeded:
             raise SettingError(
@@ -335,9 +342,9 @@ def _choose_members(
                 "would be the same model; leave members out."
             )
         return int(settings.members)
-    if not seeded or first.proof is not None:
+    if not seeded or provable(first):
         return 1
-    return learner.usual_members(table.n, seconds)
+    return usual_members(learner, table.n, seconds)
 
 
 def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str, ...]:
@@ -368,7 +375,7 @@ def _sides(names: tuple[str, ...], classes: NDArray[Any], adverse: Any) -> tuple
 def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, NDArray[np.int64], Floats]:
     """The model's decisions and logits about its training rows. With more than two labels, table and model are told
     which of them count as 1."""
-    answers = model.answers(table.X, table.multiclass)
+    answers = table.answers(model, table.X)
     decisions = table.decided(answers)
     if table.multiclass:
         split = DecisionSplit.between(favours, table.codes, answers.reshape(table.n, -1))

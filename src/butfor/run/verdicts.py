@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import __version__
+from butfor.learn.ensemble import pulls_of, record_gaps
 from butfor.learn.protocols import FlipSet
 from butfor.provenance import given_how, versions
 from butfor.rank.ranking import parameters
@@ -30,7 +31,7 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
     """One per person, in their order; no search means that φ left the person out. `doubt`: about each label."""
     situation, table = runner.situation, runner.situation.table
     searches = {search.person: search for search in runner.searches}
-    pulled, switched = situation.model.pulls(situation.people), changed_by_switch(situation)
+    pulled, switched = pulls_of(situation.model, situation.people), changed_by_switch(situation)
 
     @cache
     def flip(position: int) -> Flip:
@@ -87,8 +88,8 @@ def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int 
         return runner.proven[k].at_least, runner.proven[k].how
     if search.found is not None and len(search.found) == 1:
         return 1, ONE_LABEL
-    allowed, budget = int(runner.psi.counts[k]), runner.audit.budget
-    if runner.strategy.enumerates(allowed, budget) and not search.failed:
+    allowed, budget = int(runner.psi.counts[k]), runner.settings.budget
+    if runner.settings.strategy.enumerates(allowed, budget) and not search.failed:
         if search.found is not None:
             return len(search.found), ENUMERATION
         if search.complete and allowed:
@@ -154,7 +155,7 @@ def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
     """What became of it."""
     first, trainers = runners[0], [runner.trainer for runner in runners]
     return {
-        "engine": first.trainer.engine.name,
+        "engine": first.trainer.bound.name,
         "retrainings": sum(trainer.trained for trainer in trainers),
         "recalled": sum(trainer.recalled for trainer in trainers),
         "confirmations": sum(trainer.confirmations for trainer in trainers),
@@ -181,7 +182,7 @@ def _seed_ranges(audit: Fitted) -> dict[str, list[int]] | None:
 
 
 def _not_rebuildable(audit: Fitted) -> list[str]:
-    lost = audit.learner.gaps()
+    lost = record_gaps(audit.learner)
     if audit.origin["table"] is None:
         lost.append(f"data: {given_how(audit.origin)}")
     if audit.table.weight is not None:

@@ -24,7 +24,7 @@ import pandas as pd
 from butfor import __version__
 from butfor.errors import OutputError, SettingError
 from butfor.files import OWNER_FILE
-from butfor.learn.protocols import Engine, Floats, Learner, Table, Training
+from butfor.learn.protocols import Bound, Floats, Learner, Table, Training
 from butfor.provenance import data_hash, versions
 
 LOOKUP = 500
@@ -61,7 +61,7 @@ class Ledger:
                 "damaged."
             ) from error
 
-    def page(self, learner: Learner, table: Table, people: pd.DataFrame, engine: Engine) -> Page:
+    def page(self, learner: Learner, table: Table, people: pd.DataFrame, engine: Bound) -> Page:
         """The part of the ledger about one training table, learner, engine and group of people."""
         settings = [learner.record(), engine.name, str(engine.device), {"butfor": __version__} | versions()]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())

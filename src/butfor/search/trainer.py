@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.engines import definition_of
-from butfor.learn.ensemble import together
-from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, as_bound
+from butfor.learn.engines import own_fit_engine
+from butfor.learn.ensemble import mean_answers, member_seeds, single_learner
+from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
 from butfor.progress import Progress
 from butfor.search.ledger import Ledger, Page
-from butfor.stopping import Stopper
+from butfor.stopping import StopFlag
 
 PATIENCE = 15.0
 """Seconds of a first training up to which a second one is done to tell how long they take."""
@@ -42,17 +42,17 @@ class Trainer:
         ledger: Ledger | None = None,
         n_jobs: int | None = None,
         progress: Progress | None = None,
-        stopper: Stopper | None = None,
+        flag: StopFlag | None = None,
     ) -> None:
         self.engine, self.table, self.people = engine, table, people
-        self.progress, self.stopper = progress or Progress(), stopper or Stopper()
-        self.single, self.seeds = learner.single, learner.seeds
+        self.progress, self.flag = progress or Progress(), flag or StopFlag()
+        self.single, self.seeds = single_learner(learner), member_seeds(learner)
         self.members = len(self.seeds)
         """Trainings that one flip set takes."""
-        self._train: Bound = as_bound(engine.bind(self.single, table, people))
-        self._definition = definition_of(engine, n_jobs)
-        self.n_jobs: int = self._definition.n_jobs
-        self._page: Page | None = ledger.page(self.single, table, people, engine) if ledger is not None else None
+        self.bound: Bound = bind(engine, self.single, table, people)
+        self._own_fit = own_fit_engine(engine, n_jobs)
+        self.n_jobs: int = self._own_fit.n_jobs
+        self._page: Page | None = ledger.page(self.single, table, people, self.bound) if ledger is not None else None
         self.trained = self.recalled = self.confirmations = 0
         self._seconds_each: float | None = None
         self._members: dict[FlipSet, Floats] = {}
@@ -65,11 +65,11 @@ class Trainer:
     @property
     def width(self) -> int:
         """How many flip sets the engine likes to train side by side."""
-        return max(1, self.engine.width // self.members)
+        return max(1, self.bound.width // self.members)
 
     def room(self, members: int | None = None) -> float:
         """Flip sets that may still be trained."""
-        return self.stopper.room(self.trained, members or self.members)
+        return self.flag.room(self.trained, members or self.members)
 
     def seconds_each(self, by_definition: float) -> float:
         """Seconds per training, side by side, once everything is loaded and compiled; before the first training two are
@@ -79,10 +79,10 @@ class Trainer:
             # Far longer than the learner's own fit: that was compiling, not training.
             while len(times) < 2 and (sum(times) <= PATIENCE or sum(times) > COMPILED * by_definition):
                 started = time.perf_counter()
-                self._train([Training(())])
+                self.bound([Training(())])
                 times.append(time.perf_counter() - started)
             each = times[-1] if len(times) == 2 else min(times[0], by_definition or times[0])
-            self._seconds_each = each / min(self.engine.at_once, self.n_jobs)
+            self._seconds_each = each / min(self.bound.at_once, self.n_jobs)
         return self._seconds_each
 
     def fit(self, flip_sets: Sequence[FlipSet], members: int | None = None) -> None:
@@ -99,7 +99,7 @@ class Trainer:
             if new:
                 self._members[flips] = np.array([*self._members.get(flips, ()), *new], np.float32)
             if len(self._members[flips]) == self.members:
-                self._together[flips] = together(self._members[flips])
+                self._together[flips] = mean_answers(self._members[flips])
 
     def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
         """What the models trained on the flip sets say, `[sets × people]`; each is trained once."""
@@ -150,15 +150,16 @@ class Trainer:
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
         """Train the flip sets by the definition, each once. What an engine trained here by definition stands."""
         for flips in flip_sets:
-            if self.engine.by_definition and flips in self._together and flips not in self._recalled:
+            if self.bound.by_definition and flips in self._together and flips not in self._recalled:
                 self._confirmed[flips] = self._together[flips]
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
             return
+        self.flag.check()
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
         answers = self._by_definition(trainings, self._progress)
         by_set = answers.reshape(len(missing), self.members, -1)
-        self._confirmed.update((flips, together(answer)) for flips, answer in zip(missing, by_set, strict=True))
+        self._confirmed.update((flips, mean_answers(answer)) for flips, answer in zip(missing, by_set, strict=True))
         self.confirmations += len(trainings)
 
     def expect_confirmations(self, flip_sets: int) -> None:
@@ -175,24 +176,25 @@ class Trainer:
 
     @cached_property
     def _by_definition(self) -> Bound:
-        by_engine = self.engine.by_definition
-        return self._train if by_engine else as_bound(self._definition.bind(self.single, self.table, self.people))
+        by_engine = self.bound.by_definition
+        return self.bound if by_engine else self._own_fit.bind(self.single, self.table, self.people)
 
     def _progress(self, count: int) -> None:
         self.progress.advance(count)
-        self.stopper.check()
+        self.flag.check()
 
     def _answers(self, trainings: Sequence[Training]) -> tuple[dict[Training, Floats], list[Training]]:
         """In the order asked for; and which were recalled. With a ledger piece by piece, each written down."""
         if not trainings:
             return {}, []
+        self.flag.check()
         if self._page is None:
-            return dict(zip(trainings, self._train(trainings, self._progress), strict=True)), []
+            return dict(zip(trainings, self.bound(trainings, self._progress), strict=True)), []
         known = self._page.recall(trainings)
         self._progress(len(known))
         recalled = list(known)
         missing = [training for training in dict.fromkeys(trainings) if training not in known]
-        for chunk, answers in self._train.pieces(missing, self._progress, max(PIECE, self.engine.width)):
+        for chunk, answers in self.bound.pieces(missing, self._progress, max(PIECE, self.bound.width)):
             fitted = dict(zip(missing[chunk.start : chunk.stop], answers, strict=True))
             self._page.write(fitted)
             known |= fitted

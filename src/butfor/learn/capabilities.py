@@ -1,0 +1,224 @@
+"""What some models, learners and engines can do beyond the seam: small classes that those who can derive from.
+
+A ranking, a proof or a page asks `model.capability(Linear)`; some models can only with some settings. Of learners and
+engines `isinstance` tells; the functions here say what holds for any.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError
+from butfor.learn.protocols import Advance, C, Engine, Floats, Learner, Model, Numbers, Table
+
+if TYPE_CHECKING:
+    from butfor.encode import TableEncoder
+
+MEMBERS = 16
+"""Members of an ensemble where nobody says how many."""
+
+
+# --- models -------------------------------------------------------------------------------------------
+
+
+class Linear:
+    """The effect of a flip is known to first order; where it is `exact`, effects of several flips add up."""
+
+    @property
+    def exact(self) -> bool:
+        return False
+
+    def flip_effects(
+        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
+    ) -> NDArray[np.float64]:
+        """The change of each person's margin if label i were flipped, `[people × n]`; with `weights [sums × people]`,
+        which add up to 1, of weighted means of their margins, `[sums × n]`. Of more than two classes the margin is the
+        sum of scores that `contrast [people × classes]` says."""
+        raise NotImplementedError
+
+
+class Trees:
+    def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
+        """Which leaf of each tree a row falls into, `[rows × trees]`."""
+        raise NotImplementedError
+
+
+class Neighbours:
+    def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The nearest rows, whichever labels they have, and what the vote of each counts, both `[people × k]`."""
+        raise NotImplementedError
+
+
+class PartVotes:
+    def part_votes(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
+        """The fitted `PartitionEnsemble`, and both tables as it sees them."""
+        raise NotImplementedError
+
+
+class Differentiable:
+    """Our network: its weights, the rows it was trained on, and people as it sees them."""
+
+    network: Any
+    rows: Any
+
+    def encoded(self, people: pd.DataFrame) -> Floats:
+        raise NotImplementedError
+
+
+class Inputs:
+    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers] | None:
+        """Training rows `[n × d]` and people `[people × d]` as the model sees them; None where they are no numbers."""
+        raise NotImplementedError
+
+
+class Pulls:
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
+        """Per person, column → its share of the logit, or of the sum of scores that `contrast [people × classes]` says,
+        the bias last; None where that is no such sum. A ReLU network is exactly linear around a person (section 2 of
+        the paper)."""
+        raise NotImplementedError
+
+
+class Encoded:
+    """Behind a fitted encoder of ours."""
+
+    encoder: TableEncoder
+
+
+class Members:
+    """Models whose mean logit decides."""
+
+    @property
+    def members(self) -> Sequence[Model]:
+        raise NotImplementedError
+
+
+def require(model: Model, kind: type[C]) -> C:
+    """What `model.capability` gives, for whoever knows that the model has it."""
+    found = model.capability(kind)
+    assert found is not None, f"{type(model).__name__} has no {kind.__name__}"
+    return found
+
+
+def members_of(model: Model) -> Sequence[Model]:
+    """The models whose mean logit decides; one that is no ensemble is its only member."""
+    ensemble = model.capability(Members)
+    return (model,) if ensemble is None else ensemble.members
+
+
+def person_keys(model: Model, people: pd.DataFrame) -> list[int]:
+    """A number that belongs to each person, whoever else is audited and in which order."""
+    network = members_of(model)[0].capability(Differentiable)
+    if network is None:
+        return [zlib.crc32(repr(row).encode()) for row in people.itertuples(index=False, name=None)]
+    return [zlib.crc32(np.ascontiguousarray(x, dtype=np.float32).tobytes()) for x in network.encoded(people)]
+
+
+# --- learners -----------------------------------------------------------------------------------------
+
+
+class EarlyStopping:
+    """Validation rows steer it."""
+
+    def split(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Positions of training rows, and of validation rows to set aside where none are given."""
+        raise NotImplementedError
+
+
+class Reproducible:
+    """Known to train the same model twice, and another one under another seed: neither needs a trial."""
+
+    def warm_up(self, table: Table) -> None:
+        """Do what a process does only once, so that it is not taken for the time of a training."""
+        raise NotImplementedError
+
+    def usual_members(self, rows: int) -> int:
+        """Members of an ensemble of it where nobody says, by the size of the table alone."""
+        raise NotImplementedError
+
+
+class Portable:
+    """Its models travel between processes without what both have."""
+
+    def pack(self, model: Any) -> Any:
+        raise NotImplementedError
+
+    def unpack(self, packed: Any, table: Table) -> Model:
+        raise NotImplementedError
+
+
+class FastEngines:
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Names of the engines that train it, the fastest first."""
+        raise NotImplementedError
+
+
+class Rebuildable:
+    def record_gaps(self) -> list[str]:
+        """The parts of it that its record cannot bring back, in words."""
+        raise NotImplementedError
+
+
+def set_rows_aside(learner: Learner, table: Table) -> Table:
+    """The table with a share of its rows set aside for validation."""
+    if not isinstance(learner, EarlyStopping):
+        raise SettingError(f"{learner.name} takes no validation rows.")
+    kept, aside = learner.split(table.codes)
+    X, y = table.X, table.y
+    return Table(X.iloc[kept], y.iloc[kept], (X.iloc[aside], y.iloc[aside]), whole=(X, y, kept))
+
+
+def engines_of(learner: Learner) -> tuple[str, ...]:
+    return learner.engines if isinstance(learner, FastEngines) else ("joblib",)
+
+
+def usual_members(learner: Learner, rows: int, seconds: float) -> int:
+    """Members of an ensemble where nobody says: fewer where a training takes long."""
+    if isinstance(learner, Reproducible):
+        return learner.usual_members(rows)
+    return MEMBERS if seconds <= 0.1 else MEMBERS // 2 if seconds <= 1.0 else MEMBERS // 4
+
+
+def pack(learner: Learner, model: Model) -> Any:
+    return learner.pack(model) if isinstance(learner, Portable) else model
+
+
+def unpack(learner: Learner, packed: Any, table: Table) -> Model:
+    """The model that `pack` was given."""
+    model: Model = learner.unpack(packed, table) if isinstance(learner, Portable) else packed
+    return model
+
+
+# --- engines ------------------------------------------------------------------------------------------
+
+
+class OwnFit(Engine):
+    """An engine that has the learner's own `fit` do the work, on this machine or where a cluster is."""
+
+    n_jobs: int
+
+    def fit_models(
+        self, learner: Learner, table: Table, seeds: Sequence[int | None], advance: Advance | None = None
+    ) -> list[Any]:
+        """Models on the labels as they are, one per seed, packed."""
+        raise NotImplementedError
+
+
+class Cluster:
+    """An engine whose workers do other work too."""
+
+    @property
+    def own_fit(self) -> OwnFit:
+        """The learner's own `fit`, on the same workers."""
+        raise NotImplementedError
+
+    def spread(self, function: Any, shared: Any, parts: Sequence[Any], advance: Advance | None = None) -> list[Any]:
+        """`function(shared, part)` for each part, on the workers; what is shared travels once."""
+        raise NotImplementedError

@@ -1,0 +1,297 @@
+"""A fitted scikit-learn estimator as a model: its margin, and whatever it can tell about labels, leaves and columns.
+
+The margin is `decision_function`, else the logit of `predict_proba`, of more than two classes its logarithm; the
+decision is always what `predict` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from butfor.encode import EncodedTable
+from butfor.errors import LearnerError
+from butfor.learn import linear
+from butfor.learn.capabilities import (
+    Encoded,
+    Inputs,
+    Linear,
+    Neighbours,
+    PartVotes,
+    Pulls,
+    Trees,
+)
+from butfor.learn.decision_split import decides_one
+from butfor.learn.estimators import ThresholdedRegressor
+from butfor.learn.linear import Array
+from butfor.learn.protocols import C, Floats, Model, Numbers, Table, named_pulls
+from butfor.learn.steps import (
+    by_neighbours,
+    is_logistic,
+    last_step,
+    linear_in_labels,
+    preprocesses,
+    sees_no_label,
+    solved_directly,
+)
+from butfor.machine import single_threaded
+
+TOGETHER = 256
+"""People that a model of neighbours is asked about at once, by one thread: with more, scikit-learn breaks ties in
+another way."""
+CLIP = 1e-9
+"""Probabilities closer than this to 0 or 1 are taken as this close: their logit would be infinite."""
+SMALLEST = np.finfo(np.float32).tiny
+
+Measure = Callable[[Any, Any], NDArray[np.float64]]
+"""What decides, what it is given → a margin or scores."""
+Answers = Callable[[NDArray[np.float64], NDArray[Any]], Floats]
+"""Those and the decisions → logits or scores that agree with the decisions."""
+
+
+class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, Encoded):
+    """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class.
+    `shared`: a pipeline's steps before the last, where they are those of other models too."""
+
+    def __init__(
+        self, estimator: Any, data: EncodedTable | None, values: NDArray[Any], shared: EncodedTable | None = None
+    ) -> None:
+        self.estimator, self.data, self.values, self.shared = estimator, data, values, shared
+        if data is not None:
+            self.encoder = data.encoder
+
+    def capability(self, kind: type[C]) -> C | None:
+        able = {
+            Linear: self._is_linear,
+            Trees: self._has_trees,
+            Neighbours: self._has_voting_neighbours,
+            PartVotes: lambda: type(self.estimator).__name__ == "PartitionEnsemble",
+            Encoded: lambda: self.data is not None,
+        }.get(kind, lambda: True)
+        return super().capability(kind) if able() else None
+
+    @property
+    def final(self) -> Any:
+        return last_step(self.estimator)
+
+    def logits(self, people: pd.DataFrame) -> Floats:
+        return self._asked(people, lambda margin, said: with_sign(margin, said == self.values[1]), _margin)
+
+    def scores(self, people: pd.DataFrame) -> Floats:
+        return self._asked(
+            people, lambda scores, said: with_highest(scores, said == self.values[:, None]), self._scores
+        )
+
+    def _asked(self, people: pd.DataFrame, answers: Answers, measure: Measure) -> Floats:
+        """`answers` from what is measured of the people, and what the estimator says of them."""
+        if not len(people):
+            return np.empty(0, np.float32)
+        if not by_neighbours(self.estimator):
+            return self._answers(people, answers, measure)
+        with single_threaded():
+            blocks = (self._answers(people.iloc[some], answers, measure) for some in _blocks(len(people)))
+            return np.concatenate(list(blocks))
+
+    def _answers(self, people: pd.DataFrame, answers: Answers, measure: Measure) -> Floats:
+        given = self._given(people)
+        try:
+            decider, given = self._last(given)
+            said = np.asarray(decider.predict(given)).ravel()
+            strange = np.setdiff1d(said, getattr(decider, "classes_", said))
+            if len(strange):
+                raise ValueError(f"it says '{strange[0]}', which is no label")
+            return answers(measure(decider, given), said)
+        except Exception as error:
+            name = type(self.final).__name__
+            raise LearnerError(f"{name} could not decide about these people: {first_line(error)}") from error
+
+    @property
+    def separable(self) -> bool:
+        """Whether what the last step sees can be told: a pipeline's steps can, other preprocessing cannot."""
+        return isinstance(self.estimator, Pipeline) or not preprocesses(self.estimator)
+
+    def _is_linear(self) -> bool:
+        """Where its inputs are known, and for regressions whose predictions are sums over the labels."""
+        if type(self.final) is ThresholdedRegressor:
+            return linear_in_labels(self.estimator)
+        return (is_logistic(self.final) or type(self.final).__name__ == "RidgeClassifier") and self.separable
+
+    def _has_voting_neighbours(self) -> bool:
+        known = type(self.final).__name__ == "KNeighborsClassifier" and self.final.weights in ("uniform", "distance")
+        return known and self.separable and sees_no_label(self.estimator)
+
+    def _has_trees(self) -> bool:
+        kind = type(self.final)
+        tells = hasattr(kind, "apply") or hasattr(kind, "staged_decision_function")
+        return tells or kind.__module__.split(".")[0] == "lightgbm"
+
+    @property
+    def exact(self) -> bool:
+        return linear_in_labels(self.estimator) and solved_directly(self.estimator)
+
+    def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
+        trees, given = self.final, self.step_inputs(rows)
+        if type(trees).__module__.split(".")[0] == "lightgbm":
+            return np.asarray(trees.predict(given, pred_leaf=True)).reshape(len(rows), -1)
+        if hasattr(trees, "apply"):
+            return np.asarray(trees.apply(given)).reshape(len(rows), -1)
+        # Boosted histograms do not tell their leaves, but each tree's value: two leaves hardly ever have the same.
+        stages = np.array([stage.reshape(len(rows), -1) for stage in trees.staged_decision_function(given)])
+        steps = np.round(np.diff(stages, axis=0, prepend=stages[:1] * 0), 9)
+        return steps.transpose(1, 0, 2).reshape(len(rows), -1)
+
+    def step_inputs(self, X: pd.DataFrame) -> Any:
+        """What the last step sees of raw rows."""
+        estimator, given = self._last(self._given(X))
+        while isinstance(estimator, Pipeline):
+            given = estimator[:-1].transform(given) if len(estimator.steps) > 1 else given
+            estimator = estimator.steps[-1][1]
+        return given
+
+    def inputs(self, X: pd.DataFrame) -> NDArray[np.float64] | None:
+        """The same as numbers, `[rows × inputs]`; None where they are not."""
+        if not self.separable:
+            return None
+        given = self.step_inputs(X)
+        try:
+            numbers = np.asarray(given.toarray() if hasattr(given, "toarray") else given, dtype=np.float64)
+        except (ValueError, TypeError):
+            return None
+        return numbers if numbers.ndim == 2 and np.isfinite(numbers).all() else None
+
+    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Array, Array] | None:
+        rows, asked = self.inputs(table.X), self.inputs(people)
+        return None if rows is None or asked is None else (rows, asked)
+
+    def flip_effects(
+        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
+    ) -> NDArray[np.float64]:
+        if type(self.final) is ThresholdedRegressor:
+            whole = weights is None and not by_neighbours(self.estimator)
+            places = [slice(None)] if whole else _blocks(len(people))
+            blocks = (self._share_of_labels(table, people.iloc[some]) for some in places)
+            if weights is None:
+                return np.concatenate(list(blocks))
+            return np.sum([weights[:, some] @ block for some, block in zip(places, blocks, strict=True)], axis=0)
+        seen = self.numbers(table, people)
+        assert seen is not None
+        rows, asked = seen
+        if contrast is not None:
+            return linear.many_effects(self.final, rows, asked, table, contrast, weights)
+        return linear.flip_effects(self.final, rows, asked if weights is None else weights @ asked, table)
+
+    def _share_of_labels(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+        shares = self.final.share_of_labels(self.step_inputs(table.X), self.step_inputs(people), table.weight)
+        return np.asarray(shares * (1 - 2 * table.zero_one))
+
+    def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        with single_threaded():
+            asked = [self.final.kneighbors(self.step_inputs(people.iloc[some])) for some in _blocks(len(people))]
+        distances, rows = (np.concatenate(parts) for parts in zip(*asked, strict=True))
+        if self.final.weights == "uniform":
+            return rows, np.ones_like(distances)
+        with np.errstate(divide="ignore"):
+            weights = 1 / distances
+        here = np.isinf(weights)  # where a neighbour is at the very place, only such count
+        return rows, np.where(here.any(axis=1, keepdims=True), here.astype(float), weights)
+
+    def part_votes(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
+        return self.estimator, self.step_inputs(rows), self.step_inputs(people)
+
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
+        coefficients = getattr(self.final, "coef_", None)
+        if coefficients is None or np.size(coefficients) == 0 or not hasattr(self.final, "decision_function"):
+            return None
+        inputs, counted = self.inputs(people), np.ones((1, 1)) if contrast is None else contrast
+        if inputs is None or np.atleast_2d(coefficients).shape != (counted.shape[1], inputs.shape[1]):
+            return None
+        terms = inputs * (counted @ np.atleast_2d(coefficients))
+        bias = np.broadcast_to(counted @ np.broadcast_to(self.final.intercept_, counted.shape[1]), len(people))
+        if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
+            if isinstance(self.estimator.steps[-1][1], Pipeline):
+                return None
+            try:
+                return named_pulls(terms, bias, list(self.estimator[:-1].get_feature_names_out()))
+            except (AttributeError, ValueError):
+                return None
+        return named_pulls(terms if self.data is None else self.encoder.by_column(terms), bias, list(people.columns))
+
+    def _given(self, X: pd.DataFrame) -> Any:
+        """What the estimator is handed: the raw table, or our encoding of it."""
+        return X if self.data is None else self.data.people(X)
+
+    def _last(self, given: Any) -> tuple[Any, Any]:
+        """What decides and what it sees: of a pipeline the last step, so that people go through the others once."""
+        if type(self.estimator) is not Pipeline or len(self.estimator.steps) < 2:
+            return self.estimator, given
+        before = self.estimator[:-1].transform if self.shared is None else self.shared.people
+        return self.estimator.steps[-1][1], before(given)
+
+    def _scores(self, decider: Any, given: Any) -> NDArray[np.float64]:
+        """`[people × classes]`; a class that no label has any longer comes last."""
+        known = np.searchsorted(self.values, decider.classes_)
+        if hasattr(decider, "decision_function"):
+            found = np.asarray(decider.decision_function(given), np.float64)
+            found = np.column_stack([-found / 2, found / 2]) if found.ndim == 1 else found
+        if not hasattr(decider, "decision_function") or found.shape[1] != len(known):
+            found = np.log(np.clip(np.asarray(decider.predict_proba(given), np.float64), CLIP, 1))
+        scores = np.repeat(found.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
+        scores[:, known] = found
+        return scores
+
+
+def _margin(decider: Any, given: Any) -> NDArray[np.float64]:
+    threshold = _threshold(decider)
+    if hasattr(decider, "decision_function") and (threshold is None or not hasattr(decider, "predict_proba")):
+        margin = np.asarray(decider.decision_function(given), np.float64)
+        return (margin if margin.ndim == 1 else margin[:, -1]) - (threshold or 0.0)
+    shares = np.asarray(decider.predict_proba(given), np.float64)[:, -1]
+    return _logit(shares) - (0.0 if threshold is None else _logit(threshold))
+
+
+def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
+    """The margin as logits, above 0 exactly where class 1 is decided: an estimator may draw the line elsewhere, and
+    what is smaller than float32 knows must not become a 0."""
+    logits = margin.astype(np.float32)
+    logits[decided & ~decides_one(logits)] = SMALLEST
+    logits[~decided & decides_one(logits)] = 0.0
+    return np.where(np.isnan(margin), np.float32(np.nan), logits)
+
+
+def with_highest(scores: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
+    """Scores `[people × classes]` whose highest is that of the class decided, `decided [classes × people]`, and of no
+    other: in a tie too the estimator decides for one."""
+    found, others = scores.astype(np.float32), np.where(decided.T, -np.inf, scores).astype(np.float32).max(axis=1)
+    low = decided.T & (found <= others[:, None])
+    found[low] = np.nextafter(others, np.float32(np.inf))[low.any(axis=1)]
+    return found
+
+
+def _logit(share: Any) -> Any:
+    clipped = np.clip(share, CLIP, 1 - CLIP)
+    return np.log(clipped) - np.log1p(-clipped)
+
+
+def _threshold(estimator: Any) -> float | None:
+    """Where an estimator that was given or tuned a threshold of its own draws the line."""
+    from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+
+    last = last_step(estimator)
+    if not isinstance(last, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
+        return None
+    threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
+    return float(threshold) if isinstance(threshold, (int, float)) else None
+
+
+def _blocks(people: int) -> list[slice]:
+    return [slice(k, k + TOGETHER) for k in range(0, people, TOGETHER)]
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

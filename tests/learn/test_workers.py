@@ -1,0 +1,92 @@
+"""Worker processes: how many there may be, and that none is left behind."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from butfor.errors import SettingError
+from butfor.learn.engines import check_engine
+from butfor.machine import available_cores, check_n_jobs, check_random_state
+
+
+@pytest.mark.parametrize("n_jobs", [0, -2, 100_000, 1.5, True, "x"])
+def test_a_number_of_jobs_that_cannot_be_is_refused_in_a_sentence(n_jobs):
+    for check in (check_n_jobs, lambda jobs: check_engine("auto", jobs)):
+        with pytest.raises(SettingError, match=rf"^n_jobs={n_jobs!r} .*\.$"):
+            check(n_jobs)
+
+
+def test_minus_one_like_none_is_all_cores():
+    assert check_n_jobs(-1) == check_n_jobs(None) == available_cores()
+    assert check_n_jobs(3) == 3
+
+
+@pytest.mark.parametrize("random_state", [-1, 2**32, 0.5, True, "x", None])
+def test_a_seed_that_cannot_be_is_refused_in_a_sentence(random_state):
+    with pytest.raises(SettingError, match=rf"^random_state={random_state!r} must be a whole number from 0"):
+        check_random_state(random_state)
+
+
+TRAININGS = """
+import butfor, numpy as np
+from sklearn.tree import DecisionTreeClassifier
+from butfor.learn import joblib_engine
+from butfor.learn.learners import as_learner
+from butfor.learn.protocols import Training
+
+class Slow(DecisionTreeClassifier):
+    def fit(self, X, y):
+        import time
+        time.sleep(0.2)
+        return super().fit(X, y)
+
+joblib_engine.START_SECONDS = 0.0
+data = butfor.load_dataset("salary")
+table = butfor.Table(data.X_train, data.y_train)
+bound = butfor.JoblibEngine(2).bind(as_learner(Slow(random_state=0)), table, data.X_test)
+bound([Training((), seed) for seed in range(20)], lambda count: print(count, flush=True))
+bound([Training((), seed) for seed in range(100_000)])
+"""
+
+
+@pytest.mark.system
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes where Linux has them")
+def test_workers_end_with_an_audit_that_is_killed():
+    command = [sys.executable, "-W", "ignore", "-c", TRAININGS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as audit:
+        try:
+            assert audit.stdout is not None
+            for _ in range(3):  # the first is trained in this process, the others by workers
+                assert audit.stdout.readline().strip()
+            workers = children(audit.pid)
+            assert len(workers) >= 2
+        finally:
+            audit.kill()
+    until = time.monotonic() + 20  # on a busy machine; they look every second
+    while any(map(alive, workers)) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert [pid for pid in workers if alive(pid)] == []
+
+
+def children(parent: int) -> list[int]:
+    """Its worker processes; not the one that only sweeps up after them."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            command = (folder / "cmdline").read_text()
+        except OSError:
+            continue
+        if int(fields[1]) == parent and "popen_loky" in command:
+            found.append(int(folder.name))
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
