@@ -404,7 +404,7 @@ def test_one_standard_gives_the_better_of_the_favourable_labels():
 def test_what_cannot_be_is_said():
     X, y = wine()
     audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=3)
-    with pytest.raises(SettingError, match="towards='merlot' is not a label; the labels are 'barbera', 'barolo'"):
+    with pytest.raises(SettingError, match=r"towards: there is no label 'merlot'\. The labels are 'barbera', 'barolo'"):
         audit.fit(X, y, sensitive_features="cellar").explain_all(X.iloc[:3], towards="merlot")
     with pytest.raises(SettingError, match="adverse names all labels"):
         audit.fit(X, y, sensitive_features="cellar", adverse=list(y.unique()))
@@ -423,9 +423,8 @@ def test_what_cannot_be_is_said():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--positive", "good"], "--positive is for two labels"),
-        (["--towards", "best"], "--towards 'best' is not a decision"),
-        (["--adverse", "fail,bad"], "--adverse 'bad' is not a decision"),
+        (["--towards", "best"], "--towards: there is no label 'best'"),
+        (["--adverse", "fail,bad"], "--adverse: there is no label 'bad'"),
     ],
 )
 def test_options_that_cannot_be_are_said(folder, options, said, capsys):

@@ -183,7 +183,7 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
     plain = audit.explain_all(PEOPLE[:3])
     assert plain.run.standard is None
     assert plain.standards == plain.one_standard == []
-    with pytest.raises(SettingError, match="adverse='maybe' is not a label"):
+    with pytest.raises(SettingError, match="adverse: there is no label 'maybe'"):
         audit.fit(TABLE, LABELS, sensitive_features="group", adverse="maybe")
     notes = Notes()
     audit.fit(TABLE[:50], LABELS[:50], sensitive_features="group", adverse="no")

@@ -3,10 +3,10 @@
 import time
 
 import pytest
-from butfor.cli.wiring import seconds_in
 
 import butfor
 from butfor.cli import main
+from butfor.cli.parse import seconds_in
 from butfor.errors import SettingError, Stopped
 from butfor.progress import Progress
 from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds

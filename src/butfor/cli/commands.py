@@ -144,7 +144,7 @@ def audit(table: str, **options: Any) -> int:
     elif len(population) == 1:
         printing.print_verdict(population[0])
     else:
-        printing.print_population(population)
+        printing.print_population(population, o.out)
     if unwritten is not None:
         raise unwritten
     if o.out is not None and not o.quiet:
