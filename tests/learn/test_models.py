@@ -1109,12 +1109,12 @@ def test_other_preprocessing_is_not_taken_for_an_encoder():
 
 def test_a_solver_that_stops_short_is_trained_by_itself():
     X, y = loans()
-    rough = X[["Income (k€), net", "# debts"]] * [1e3, 1.0]
+    noisy = X[["Income (k€), net", "# debts"]] * [1e3, 1.0]
     audit = butfor.LabelAudit(LogisticRegression(max_iter=3), budget=2, members=1, fresh_seeds=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        audit.fit(rough[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
-        population = audit.explain_all(rough[ROWS:], sensitive_features=X["région"][ROWS:])
+        audit.fit(noisy[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
+        population = audit.explain_all(noisy[ROWS:], sensitive_features=X["région"][ROWS:])
     assert population.run["engine"] == "joblib"
 
 

@@ -88,13 +88,13 @@ class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
 
     def record_gaps(self) -> list[str]:
         record = self.record()
-        return [*describe.gaps(record["estimator"]), *describe.gaps(record["encoder"], "encoder")]
+        return [*describe.missing_parts(record["estimator"]), *describe.missing_parts(record["encoder"], "encoder")]
 
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
         estimator, data = clone(self.estimator), self._encoded(table)
         X, y = table.X if data is None else data.X, self.values(table)[labels.astype(np.int64)]
         try:
-            shared = self._shared(table)
+            shared = self._shared_steps(table)
             with self._seeds():
                 if shared is None:
                     estimator.fit(X, y, **self._weights(table))
@@ -133,7 +133,7 @@ class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
         return model.estimator
 
     def unpack(self, packed: Any, table: Table) -> SklearnModel:
-        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared(table))
+        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared_steps(table))
 
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
@@ -165,7 +165,7 @@ class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
         encoded: EncodedTable = self._cache.get(table, lambda: EncodedTable(encoder, table.X))
         return encoded
 
-    def _shared(self, table: Table) -> EncodedTable | None:
+    def _shared_steps(self, table: Table) -> EncodedTable | None:
         """The table behind a pipeline's steps before the last, where no label has a say in them: then they are the same
         for all trainings. What might write into its inputs gets its own."""
         estimator, encoded = self.estimator, isinstance(self.encoder, TableEncoder)

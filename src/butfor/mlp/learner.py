@@ -168,7 +168,7 @@ class NetworkModel(Model, Differentiable, Inputs, Pulls, Encoded):
         if self.network.activation != "relu":
             return None
         encoded = self.encoded(people)
-        theta, bias = self.network.linearized(encoded, contrast)
+        theta, bias = self.network.local_linear_model(encoded, contrast)
         return named_pulls(self.encoder.by_column(theta * encoded), bias, list(people.columns))
 
 

@@ -70,7 +70,7 @@ def loaded(run: Mapping[str, Any]) -> tuple[Table, Dataset]:
     if reviewed:
         names = [str(name) for name in run["label_names"]]
         labels = [names.index(label) for label in reviewed.get("corrected_to", ())]
-        training = training.corrected(reviewed["corrected"], labels or None)
+        training = training.with_labels(reviewed["corrected"], labels or None)
     return training, data
 
 

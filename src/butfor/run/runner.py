@@ -235,7 +235,7 @@ class Runner:
         trainings = sets * trainer.members + len(audit.seeds) * (1 + finds)
         if trainer.stopper.stop.retrainings is not None:
             trainings = min(trainings, trainer.stopper.stop.retrainings)
-        again = strategy.expected_rankings(len(people), audit.budget) * audit.ranking.rescores
+        again = strategy.expected_rankings(len(people), audit.budget) * audit.ranking.scores_after_flips
         rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
         by_definition = 0.0 if trainer.bound.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * audit.fit_seconds
