@@ -176,7 +176,7 @@ def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.contiguous().to(device) for name, tensor in tensors.items()}
 
 
-_draw: dict[tuple[Recipe, int], Tensor] = {}
+_drawn: dict[tuple[Recipe, int], Tensor] = {}
 
 
 def drawn_orders(recipes: Sequence[Recipe], n: int) -> list[Tensor]:
@@ -184,12 +184,12 @@ def drawn_orders(recipes: Sequence[Recipe], n: int) -> list[Tensor]:
     kept until there are more bytes of them than a launch may hold."""
     orders = []
     for recipe in recipes:
-        if (recipe, n) not in _draw:
-            if sum(4 * drawn.numel() for drawn in _draw.values()) > MOST_ORDER_BYTES:
-                _draw.clear()
+        if (recipe, n) not in _drawn:
+            if sum(4 * drawn.numel() for drawn in _drawn.values()) > MOST_ORDER_BYTES:
+                _drawn.clear()
             epochs = islice(batch_orders(recipe, n), recipe.max_epochs)
-            _draw[recipe, n] = torch.stack([order.int() for order in epochs])
-        orders.append(_draw[recipe, n])
+            _drawn[recipe, n] = torch.stack([order.int() for order in epochs])
+        orders.append(_drawn[recipe, n])
     return orders
 
 
