@@ -20,12 +20,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
+from butfor.learn import capabilities as can
 from butfor.learn import describe
-from butfor.learn.capabilities import (
-    FastEngines,
-    Portable,
-    Rebuildable,
-)
 from butfor.learn.protocols import Floats, Learner, Table, TableCache
 from butfor.learn.sklearn_model import CLIP, SklearnModel, first_line
 from butfor.learn.steps import (
@@ -43,7 +39,7 @@ RAW = "passthrough"
 """Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
 
 
-class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
+class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable):
     """`encoder`: goes in front of the estimator. None: only where the estimator brings no preprocessing of its own
     and the table has columns that are not numbers. "passthrough": never."""
 

@@ -16,16 +16,8 @@ from sklearn.pipeline import Pipeline
 
 from butfor.encode import EncodedTable
 from butfor.errors import LearnerError
+from butfor.learn import capabilities as can
 from butfor.learn import linear
-from butfor.learn.capabilities import (
-    Encoded,
-    Inputs,
-    Linear,
-    Neighbours,
-    PartVotes,
-    Pulls,
-    Trees,
-)
 from butfor.learn.decision_split import decides_one
 from butfor.learn.estimators import ThresholdedRegressor
 from butfor.learn.linear import Array
@@ -54,7 +46,7 @@ Answers = Callable[[NDArray[np.float64], NDArray[Any]], Floats]
 """Those and the decisions → logits or scores that agree with the decisions."""
 
 
-class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, Encoded):
+class SklearnModel(Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, can.Inputs, can.Pulls, can.Encoded):
     """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class.
     `shared`: a pipeline's steps before the last, where they are those of other models too."""
 
@@ -67,11 +59,11 @@ class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, E
 
     def capability(self, kind: type[C]) -> C | None:
         able = {
-            Linear: self._is_linear,
-            Trees: self._has_trees,
-            Neighbours: self._has_voting_neighbours,
-            PartVotes: lambda: type(self.estimator).__name__ == "PartitionEnsemble",
-            Encoded: lambda: self.data is not None,
+            can.Linear: self._is_linear,
+            can.Trees: self._has_trees,
+            can.Neighbours: self._has_voting_neighbours,
+            can.PartVotes: lambda: type(self.estimator).__name__ == "PartitionEnsemble",
+            can.Encoded: lambda: self.data is not None,
         }.get(kind, lambda: True)
         return super().capability(kind) if able() else None
 
