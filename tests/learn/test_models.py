@@ -841,10 +841,10 @@ def test_printing_a_verdict_says_how_far_to_believe_it():
 
 
 def test_a_seed_that_changes_nothing_is_no_seed():
-    assert fitted_model(LogisticRegression(random_state=3))[0].seeded_ is False
-    assert fitted_model(HistGradientBoostingClassifier(max_iter=4, random_state=3))[0].seeded_ is False
-    assert fitted_model(RandomForestClassifier(4, random_state=3))[0].seeded_ is True
-    assert fitted_model(KNeighborsClassifier())[0].seeded_ is False
+    assert fitted_model(LogisticRegression(random_state=3))[0].fitted_.seeded is False
+    assert fitted_model(HistGradientBoostingClassifier(max_iter=4, random_state=3))[0].fitted_.seeded is False
+    assert fitted_model(RandomForestClassifier(4, random_state=3))[0].fitted_.seeded is True
+    assert fitted_model(KNeighborsClassifier())[0].fitted_.seeded is False
 
 
 def test_what_pulls_a_decision_adds_up_to_it():
