@@ -842,10 +842,10 @@ def test_printing_a_verdict_says_how_far_to_believe_it():
 
 
 def test_a_seed_that_changes_nothing_is_no_seed():
-    assert fitted_model(LogisticRegression(random_state=3))[0].seeded_ is False
-    assert fitted_model(HistGradientBoostingClassifier(max_iter=4, random_state=3))[0].seeded_ is False
-    assert fitted_model(RandomForestClassifier(4, random_state=3))[0].seeded_ is True
-    assert fitted_model(KNeighborsClassifier())[0].seeded_ is False
+    assert fitted_model(LogisticRegression(random_state=3))[0].fitted_.seeded is False
+    assert fitted_model(HistGradientBoostingClassifier(max_iter=4, random_state=3))[0].fitted_.seeded is False
+    assert fitted_model(RandomForestClassifier(4, random_state=3))[0].fitted_.seeded is True
+    assert fitted_model(KNeighborsClassifier())[0].fitted_.seeded is False
 
 
 def test_what_pulls_a_decision_adds_up_to_it():
@@ -1107,12 +1107,12 @@ def test_other_preprocessing_is_not_taken_for_an_encoder():
 
 def test_a_solver_that_stops_short_is_trained_by_itself():
     X, y = loans()
-    rough = X[["Income (k€), net", "# debts"]] * [1e3, 1.0]
+    noisy = X[["Income (k€), net", "# debts"]] * [1e3, 1.0]
     audit = butfor.LabelAudit(LogisticRegression(max_iter=3), budget=2, members=1, fresh_seeds=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        audit.fit(rough[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
-        population = audit.explain_all(rough[ROWS:], sensitive_features=X["région"][ROWS:])
+        audit.fit(noisy[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
+        population = audit.explain_all(noisy[ROWS:], sensitive_features=X["région"][ROWS:])
     assert population.run.engine == "joblib"
 
 

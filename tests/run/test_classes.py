@@ -367,7 +367,7 @@ def test_what_a_review_changes_is_what_the_corrected_model_decides():
     audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=3)
     audit.fit(rows, y.iloc[::2], sensitive_features="sex", adverse="fail")
     review = audit.review_tasks(labels=30)
-    given = {task.position: audit.fitted_.label_names[audit.table_.turned[task.position]] for task in review.tasks}
+    given = {task.position: audit.fitted_.label_names[audit.table_.new_codes[task.position]] for task in review.tasks}
     other = {"good": "pass", "pass": "good"}
     answers = {t.id: t.label if t.decoy else other[given[t.position]] for t in review.tasks}
     reviewed, after = audit.after_review(answers, people, before=())
@@ -396,7 +396,7 @@ def test_one_standard_gives_the_better_of_the_favourable_labels():
     [standard] = audit.one_standard(X)
     assert standard.group == "F"
     assert standard.changed
-    given = audit.table_.classes[audit.table_.turned[list(standard.flips)]]
+    given = audit.table_.classes[audit.table_.new_codes[list(standard.flips)]]
     assert set(given) == {"pass", "good"}
     assert (audit.fitted_.training_decisions == audit.table_.codes).mean() > 0.5
 

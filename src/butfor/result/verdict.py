@@ -296,7 +296,7 @@ class Verdict(Person):
             names = self.run.label_names
             pair = names.index(self.decision), names.index(self.new_label)
             table = table.with_split(DecisionSplit.of(*pair, len(names), table.n))
-        X, y = table.flipped(self.positions)
+        X, y = table.with_flips(self.positions)
         return X.copy(), y
 
     def to_frame(self) -> pd.DataFrame:

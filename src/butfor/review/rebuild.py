@@ -59,7 +59,7 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
         raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows have changed since.")
     if run.reviewed:
         labels = [run.label_names.index(label) for label in run.reviewed.corrected_to]
-        training = training.corrected(run.reviewed.corrected, labels or None)
+        training = training.with_labels(run.reviewed.corrected, labels or None)
     return training, data
 
 

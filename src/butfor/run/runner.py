@@ -245,7 +245,7 @@ class Runner:
         trainings = sets * trainer.members + len(settings.fresh_seeds) * (1 + finds)
         if limits.retrainings is not None:
             trainings = min(trainings, limits.retrainings)
-        again = strategy.expected_rankings(len(people), budget) * settings.ranking.rescores
+        again = strategy.expected_rankings(len(people), budget) * settings.ranking.scores_after_flips
         rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
         by_definition = 0.0 if trainer.bound.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * settings.fit_seconds

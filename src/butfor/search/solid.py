@@ -200,7 +200,7 @@ class PrefixSearch:
     def _explore(self, searches: Sequence[PersonPrefixes]) -> None:
         near = self.open(searches)
         self._bisect([search for search in near if search.best])
-        if self.task.rank.rescores and self.strategy.ranks_again(self.task.budget):
+        if self.task.rank.scores_after_flips and self.strategy.ranks_again(self.task.budget):
             self._rank_again(near)
         for search in searches:
             search.complete = not self._cut_short
