@@ -15,7 +15,8 @@ from butfor.errors import ReplayError, SettingError, TableError
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import Recipe
 from butfor.mlp.reference import train
-from butfor.result.population import Population, wilson
+from butfor.result.fresh import wilson
+from butfor.result.population import Population
 from butfor.result.verdict import Verdict
 from butfor.run.explain import flippable_labels
 from butfor.search import STRATEGIES

@@ -79,9 +79,9 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     assert linked == [person.case for person in one.changed]
     assert "--psi doubted" in page
     bent = json.loads((tmp_path / "audit.json").read_text())
-    bent["run"]["one_standard"][0]["turned"] = "nobody"
+    bent["run"]["one_standard"][0]["changed"] = "nobody"
     with pytest.raises(ReplayError, match="one_standard"):
-        read_record(json.dumps(bent), changed=True)
+        read_record(json.dumps(bent), allow_changes=True)
 
 
 def test_every_flip_carries_its_doubt_and_replays(audit, population):
@@ -144,7 +144,7 @@ def test_a_difference_that_may_be_chance_flips_nothing():
 
 def test_it_is_the_same_in_whichever_order_people_are_asked_about(audit, population):
     again = audit.explain_all(PEOPLE, TRUTH, cases=range(len(PEOPLE))[::-1])
-    assert again.one_standard == population.one_standard != []
+    assert again.one_standard == population.one_standard != ()
 
 
 class Notes(Progress):
@@ -182,7 +182,7 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
         audit.standards()
     plain = audit.explain_all(PEOPLE[:3])
     assert plain.run.standard is None
-    assert plain.standards == plain.one_standard == []
+    assert plain.standards == plain.one_standard == ()
     with pytest.raises(SettingError, match="adverse: there is no label 'maybe'"):
         audit.fit(TABLE, LABELS, sensitive_features="group", adverse="maybe")
     notes = Notes()
