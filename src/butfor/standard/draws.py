@@ -131,12 +131,10 @@ def figures(
     counts = len(rows) * float(expected[0][0])
     few = min(counts, len(rows) - counts) < FEW
     clustered = bool(null.correlation)
-    if clustered or not few:
-        redrawn = (uniforms < alternative).astype(float)
-    else:
-        rng = np.random.default_rng([random_state, 7, place])
-        redrawn = (rng.random((tables * REDRAWS, len(rows))) < alternative).astype(float)
-    label_draws = work.means(place, redrawn)
+    again = REDRAWS if few and not clustered else 1
+    if again > 1:
+        uniforms = np.random.default_rng([random_state, 7, place]).random((tables * again, len(rows)))
+    label_draws = work.means(place, (uniforms < alternative).astype(float))
     near = weights * work.opinions[place].comparable if work.opinions else weights
     found = []
     for kind in (FIRST, NEAR, SECOND):
@@ -151,7 +149,7 @@ def figures(
                 own_draws=own_draws[which],
                 one_standard=float(one_standard[which][0]),
                 label_variance=float(counted**2 @ spread / counted.sum() ** 2),
-                label_draws=(label_draws[which] - expected[which]).reshape(tables, -1),
+                label_draws=(label_draws[which] - expected[which]).reshape(tables, again),
                 few=few,
                 clustered=clustered,
             )

@@ -116,7 +116,7 @@ class GroupStandard:
         return "other groups" if self.reference is None else f"{self.attribute} = {self.reference}"
 
     def sentence(self, favourable: str) -> str:
-        """ "People with afam = yes were labelled 'no' 6.9 points less often than comparable people in other groups (…)." """
+        """ "People with afam = yes were labelled 'no' 6.9 points less often than comparable people in …" """
         often = f"{points(abs(self.difference))} {'less' if self.difference >= 0 else 'more'} often than"
         if round(1000 * abs(self.difference)) == 0:
             often = "as often as"
