@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from butfor.standard.boosting import Asked, answers_to_questions, predict_boosting
-from butfor.standard.logistic import fit_logistic, mean_and_influence, predict_logistic
+from butfor.standard.logistic import fit_logistic, levers, predict_logistic
 from butfor.standard.model import TwoModels
 
 
@@ -37,15 +37,16 @@ def test_tables_far_from_their_mean_are_fitted_too(rows):
     assert together[3].max() < 0.02
 
 
-def test_the_influence_of_rows_is_that_of_their_weight(rows):
+def test_levers_say_how_far_a_label_moves_the_mean(rows):
     inputs, labels, _ = rows
     asked = inputs[:50] + 1
-    _, influence = mean_and_influence(inputs, labels[0], asked, None, None)
+    lever, residual = levers(inputs, labels[0], asked, None, None)
+    np.testing.assert_allclose(residual, labels[0] - predict_logistic(inputs, fit_logistic(inputs, labels[:1]))[0])
     for row in (0, 17, 120):
-        more = np.ones(300)
-        more[row] += 1e-3
-        mean = [mean_and_influence(inputs, labels[0], asked, w, None)[0].mean() for w in (np.ones(300), more)]
-        assert (mean[1] - mean[0]) / 1e-3 == pytest.approx(influence[row], rel=0.02, abs=1e-7)
+        changed = labels[0].copy()
+        changed[row] += 1e-3
+        mean = [predict_logistic(asked, fit_logistic(inputs, each[None])).mean() for each in (labels[0], changed)]
+        assert (mean[1] - mean[0]) / 1e-3 == pytest.approx(lever[row], rel=0.02, abs=1e-5)
 
 
 def test_questions_split_numbers_at_quantiles_and_categories_once():

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from butfor.standard.logistic import mean_and_influence
-from butfor.standard.model import Columns, Floats, Mask, Rows, Standard, TwoModels
+from butfor.standard.logistic import levers
+from butfor.standard.model import Columns, Floats, Rows, Standard, TwoModels
 
 CORRELATED = 0.7
 """Columns with inputs that are correlated more strongly are also left out together."""
@@ -68,22 +68,22 @@ def column_moves(
     whole = standard.predict(others, group, labels[None, others], weight)[0]
     without = standard.predict_without(sets, others, group, labels[others], weight)
     moves = np.average(without - whole, axis=1, weights=weights)
-    influence = _influence(encoded, np.zeros(encoded.inputs.shape[1], bool), group, others, labels, weight)
+    lever, residual = _levers(encoded, [], group, others, labels, weight)
     found = []
     for columns, move in zip(sets, moves, strict=True):
-        paired = influence - _influence(encoded, encoded.inputs_of(columns), group, others, labels, weight)
+        paired = (_levers(encoded, columns, group, others, labels, weight)[0] - lever) * residual
         if clusters is not None:
             paired = np.bincount(clusters[others], paired).astype(np.float64)
         found.append((" + ".join(map(str, columns)), float(move), float(np.sqrt((paired**2).sum()))))
     return found
 
 
-def _influence(
-    encoded: TwoModels, gone: Mask, group: Rows, others: Rows, labels: Floats, weight: Floats | None
-) -> Floats:
-    kept = encoded.inputs[:, ~gone]
+def _levers(
+    encoded: TwoModels, gone: Columns, group: Rows, others: Rows, labels: Floats, weight: Floats | None
+) -> tuple[Floats, Floats]:
+    kept = encoded.inputs[:, ~encoded.inputs_of(gone)]
     weights = (None, None) if weight is None else (weight[others], weight[group])
-    return mean_and_influence(kept[others], labels[others], kept[group], *weights)[1]
+    return levers(kept[others], labels[others], kept[group], *weights)
 
 
 def strongest(moves: list[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:

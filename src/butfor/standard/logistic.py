@@ -50,18 +50,19 @@ def predict_logistic(inputs: Floats, coefficients: Floats) -> Floats:
     return found
 
 
-def mean_and_influence(
+def levers(
     inputs: Floats, labels: Floats, asked: Floats, weight: Floats | None, asked_weight: Floats | None
 ) -> tuple[Floats, Floats]:
-    """Of one table: the probabilities of the asked rows, and how far each learned row moves their mean `[rows]`
-    (the delta method): the root of the sum of squares is the standard error."""
+    """Of one table, by the delta method: how far the mean probability of the asked rows moves with each learned label
+    `[rows]`, and the labels less what is expected of them `[rows]`. The root of the sum of the products' squares is the
+    mean's standard error."""
     design, weight = _design(inputs), _weights(inputs, weight)
     penalty = _penalty(design)
     beta = _newton(design, labels, weight, penalty)
     p, q = expit(design @ beta), expit(_design(asked) @ beta)
     slope = np.average(_design(asked) * (q * (1 - q))[:, None], axis=0, weights=asked_weight)
     lever = design @ cho_solve(_hessian(design, p, weight, penalty), slope, check_finite=False)
-    return q, lever * weight * (labels - p)
+    return lever * weight, labels - p
 
 
 def _design(inputs: Floats) -> Floats:
