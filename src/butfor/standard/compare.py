@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
 
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
 from butfor.machine import single_threaded
 from butfor.progress import Progress
-from butfor.standard.draws import FIRST, NEAR, SECOND, Work, draw, figures
+from butfor.standard.draws import FIRST, NEAR, SECOND, Work, draw, figures, jobs_of
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
 from butfor.standard.inference import Drawn, disagree, p_values
@@ -120,19 +121,21 @@ def compare(
         progress.phase("the other groups' standard")
         encoded = TwoModels.of(inputs)
         folds = folds_of(len(X), clusters, random_state)
-        opinions = [Opinion.of(encoded, g.rows, g.others, folds, weight) for g in groups] if explain else []
-        work = Work(standard_of(standard, inputs, encoded), encoded, groups, opinions, weight)
-        recorded, probabilities = work.shares(labels[None])
+        at_once = Parallel(jobs_of(n_jobs, len(groups)), prefer="threads")
+        by_groups = [delayed(Opinion.of)(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
+        work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight)
+        recorded, probabilities, outcomes = zip(
+            *at_once(delayed(work.shares)(place, labels[None]) for place in range(len(groups))), strict=True
+        )
         null = OneStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, clusters)
         drawn, interrupted = draw(work, null, draws, n_jobs, random_state, seconds, progress)
         found = [
-            figures(work, null, place, recorded[place, :, 0], drawn[place], labels, random_state)
+            figures(work, null, place, recorded[place][:, 0], drawn[place], labels, random_state)
             for place in range(len(groups))
         ]
-        moves = [
-            column_moves(work.standard, encoded, g.rows, g.others, labels, weight, clusters) if explain else []
-            for g in groups
-        ]
+        by_columns = (work.standard, encoded, labels, weight, clusters)
+        moves = at_once(delayed(column_moves)(g.rows, g.others, *by_columns) for g in groups if explain)
+        moves = moves or [[] for _ in groups]
     doubt = np.full(len(X), np.nan)
     comparisons = []
     for place, p in enumerate(p_values([each[FIRST] for each in found])):
@@ -163,7 +166,7 @@ def compare(
                 strongest_move=strong and strong[1],
                 missing_values=missing_values(inputs, group),
                 doubts=tuple(int(count) for count in np.histogram(doubts[~own], BINS)[0]),
-                **(_opinion(work, place, found[place], labels, null) if explain else {}),
+                **(_opinion(work, place, found[place], outcomes[place], labels, null) if explain else {}),
             )
         )
     return Standards(
@@ -184,11 +187,12 @@ def compare(
     )
 
 
-def _opinion(work: Work, place: int, found: list[Drawn], labels: Floats, null: OneStandard) -> dict[str, Any]:
+def _opinion(
+    work: Work, place: int, found: list[Drawn], outcomes: Floats, labels: Floats, null: OneStandard
+) -> dict[str, Any]:
     """Overlap, the second opinion, and the robustness value of one group."""
     opinion, near, second = work.opinions[place], found[NEAR], found[SECOND]
     apart = opinion.poor and bool(opinion.comparable.any())
-    outcomes = opinion.outcomes(work.encoded, labels[None])[0]
     return {
         "overlap": Overlap(
             comparable=int(opinion.comparable.sum()),

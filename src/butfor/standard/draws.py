@@ -38,19 +38,17 @@ class Work:
     opinions: list[Opinion]
     weight: Floats | None
 
-    def shares(self, labels: Floats) -> tuple[Floats, list[Floats]]:
-        """On tables with these labels `[tables × rows]`: shares by the others' standard `[groups × 3 × tables]`, and
-        each group's probabilities on the first table `[its rows]`."""
-        found = np.full((len(self.groups), 3, len(labels)), np.nan)
-        probabilities = []
-        for place, group in enumerate(self.groups):
-            by_row = self.standard.predict(group.others, group.rows, labels[:, group.others], self.weight)
-            probabilities.append(by_row[0])
-            found[place, :SECOND] = self.means(place, by_row)
-            if self.opinions:
-                opinion = self.opinions[place]
-                found[place, SECOND] = opinion.expected(opinion.outcomes(self.encoded, labels), labels)
-        return found, probabilities
+    def shares(self, place: int, labels: Floats) -> tuple[Floats, Floats, Floats]:
+        """Of one group on tables with these labels `[tables × rows]`: shares by the others' standard `[3 × tables]`,
+        and on the first table the probabilities of the group's rows and the outcomes that AIPW expects."""
+        found = np.full((3, len(labels)), np.nan)
+        group, outcomes = self.groups[place], np.empty((1, 0))
+        by_row = self.standard.predict(group.others, group.rows, labels[:, group.others], self.weight)
+        found[:SECOND] = self.means(place, by_row)
+        if self.opinions:
+            outcomes = self.opinions[place].outcomes(self.encoded, labels)
+            found[SECOND] = self.opinions[place].expected(outcomes, labels)
+        return found, by_row[0], outcomes[0]
 
     def means(self, place: int, values: Floats) -> tuple[Floats, Floats]:
         """Of values `[tables × rows of the group]`: over all its rows, and over the comparable ones."""
@@ -64,7 +62,14 @@ class Work:
     def drawn(self, null: OneStandard, seeds: list[tuple[int, int]]) -> Floats:
         """Shares on tables drawn with these seeds."""
         with single_threaded():
-            return self.shares(np.array([null.uniforms(seed) < null.everybody for seed in seeds], np.float64))[0]
+            labels = np.array([null.uniforms(seed) < null.everybody for seed in seeds], np.float64)
+            return np.stack([self.shares(place, labels)[0] for place in range(len(self.groups))])
+
+
+def jobs_of(n_jobs: int | None, tasks: int) -> int:
+    """How many of the tasks to do at a time."""
+    cores = available_cores() if n_jobs is None or n_jobs < 0 else n_jobs
+    return max(1, min(cores, tasks))
 
 
 def draw(
@@ -81,15 +86,9 @@ def draw(
     size = int(np.clip(CELLS_AT_ONCE // len(null.everybody), *AT_ONCE))
     seeds = [(random_state, k) for k in range(draws)]
     parts = [seeds[k : k + size] for k in range(0, draws, size)]
-    jobs = available_cores() if n_jobs in (None, -1) else n_jobs
     progress.phase("tables drawn by one standard", draws, "tables")
-    if not parts:
-        return np.empty((len(work.groups), 3, 0)), False
-    parallel = Parallel(
-        n_jobs=min(jobs, len(parts)) if jobs and jobs > 0 else jobs,
-        prefer="threads" if work.standard.threads else None,
-        return_as="generator",
-    )
+    prefer = "threads" if work.standard.threads else None
+    parallel = Parallel(jobs_of(n_jobs, len(parts)), prefer=prefer, return_as="generator")
     done, interrupted = _until_stopped(parallel(delayed(work.drawn)(null, part) for part in parts), seconds, progress)
     return np.concatenate(done, axis=2) if done else np.empty((len(work.groups), 3, 0)), interrupted
 

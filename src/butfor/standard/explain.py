@@ -51,10 +51,10 @@ def column_sets(encoded: TwoModels) -> Sequence[Columns]:
 
 
 def column_moves(
-    standard: Standard,
-    encoded: TwoModels,
     group: Rows,
     others: Rows,
+    standard: Standard,
+    encoded: TwoModels,
     labels: Floats,
     weight: Floats | None,
     clusters: Rows | None,

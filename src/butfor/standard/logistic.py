@@ -19,6 +19,8 @@ PENALTY = 1.0
 """On the squared coefficients, the intercept left out: scikit-learn's C = 1."""
 TOLERANCE = 1e-4
 """A fit is over when its next step would move logits by less, root mean square."""
+START = 0.02
+"""The same for a fit that others only start from."""
 SHARED_STEPS, NEWTON_STEPS = 40, 60
 
 
@@ -26,7 +28,7 @@ def fit_logistic(inputs: Floats, labels: Floats, weight: Floats | None = None) -
     """Coefficients `[tables × (1 + inputs)]`, intercept first; `labels [tables × rows]` are shares from 0 to 1."""
     design, weight = _design(inputs), _weights(inputs, weight)
     penalty = _penalty(design)
-    base = _newton(design, labels.mean(axis=0), weight, penalty)
+    base = _newton(design, labels.mean(axis=0), weight, penalty, START if len(labels) > 1 else TOLERANCE)
     factor = _hessian(design, expit(design @ base), weight, penalty)
     found = np.repeat(base[None], len(labels), axis=0)
     open_ = np.arange(len(labels))
@@ -92,7 +94,7 @@ def _loss(design: Floats, labels: Floats, weight: Floats, penalty: Floats, beta:
     return float(weight @ (np.logaddexp(0, logits) - labels * logits) + 0.5 * penalty @ beta**2)
 
 
-def _newton(design: Floats, labels: Floats, weight: Floats, penalty: Floats) -> Floats:
+def _newton(design: Floats, labels: Floats, weight: Floats, penalty: Floats, tolerance: float = TOLERANCE) -> Floats:
     """One table's coefficients, each step halved until the loss falls."""
     beta = np.zeros(design.shape[1])
     loss = _loss(design, labels, weight, penalty, beta)
@@ -100,7 +102,7 @@ def _newton(design: Floats, labels: Floats, weight: Floats, penalty: Floats) -> 
         p = expit(design @ beta)
         gradient = (weight * (p - labels)) @ design + penalty * beta
         step = cho_solve(_hessian(design, p, weight, penalty), gradient, check_finite=False)
-        if step @ gradient < (0.01 * TOLERANCE) ** 2 * weight.sum():
+        if step @ gradient < tolerance**2 * weight.sum():
             return beta - step
         size = 1.0
         while (lower := _loss(design, labels, weight, penalty, beta - size * step)) > loss and size > 1e-6:
