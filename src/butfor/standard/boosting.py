@@ -90,7 +90,7 @@ def predict_boosting(
                 yes = np.stack([yes - below, below], axis=2).reshape(2, 2 * nodes, tables, -1)
         step = (-RATE * total[0] / (total[1] + SHRINKAGE)).astype(np.float32)  # leaves × tables
         for table in range(tables):
-            logits[table] += step[leaf[table], table]
+            logits[table] += step[:, table].take(leaf[table])
     return expit(logits[:, rows:].astype(np.float64))
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from butfor.standard.model import Floats, Mask
 
-WIDER = 1.1
+WIDER = 1.05
 """The error over drawn tables lacks the error of the centre itself: true errors are so many times as large
 (`python -m benchmarks.coverage --double`)."""
 FEW = 10
