@@ -52,7 +52,7 @@ ENOUGH = 0.85
 SIDE_BY_SIDE = 64
 """Flip sets judged in one call."""
 
-TOP = SolidSearch(margin=math.inf, second=False, measure=False)
+TOP = SolidSearch(margin=math.inf, second=False)
 """The whole budget from the top of a ranking, and nothing else."""
 SEARCHES: dict[str, dict[str, Any]] = {
     "published": {"members": 1, "published": True},
@@ -60,16 +60,11 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "top of gradient": {"rank": "gradient", "strategy": TOP},
     "top of combined": {"rank": "combined", "strategy": TOP},
     "top of both": {"rank": "both", "strategy": TOP},
-    "whole, unmeasured": {"strategy": SolidSearch(margin=math.inf, second=True, measure=False)},
-    "whole, measured": {"strategy": SolidSearch(margin=math.inf, second=True, measure=True)},
     "solid, whole": {"strategy": SolidSearch(margin=math.inf, second=True)},
     "solid, margin 1.65": {"strategy": SolidSearch(margin=1.65, second=True)},
     "solid, margin 2": {"strategy": SolidSearch(margin=2.0, second=True)},
     "solid": {"strategy": SolidSearch()},
 }
-LONG = "whole, measured"
-"""Left out unless named: where measuring is quick "solid, whole" does it too, and elsewhere it takes hours."""
-USUAL = tuple(search for search in SEARCHES if search != LONG)
 
 
 class Believed(WrappedEngine):
@@ -250,7 +245,9 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__)
     parser.add_argument("--datasets", type=names, default=DATASETS)
-    parser.add_argument("--searches", type=lambda text: text.split(";"), default=USUAL, help="separated by semicolons")
+    parser.add_argument(
+        "--searches", type=lambda text: text.split(";"), default=tuple(SEARCHES), help="separated by semicolons"
+    )
     parser.add_argument("--people", type=int, default=200)
     parser.add_argument("--members", type=int, default=16)
     parser.add_argument("--budget", type=float, help="a share or a count of labels")

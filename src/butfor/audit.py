@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -33,7 +33,7 @@ from butfor.run.verdicts import figures_of, settings_of, verdicts_of
 from butfor.search.ledger import Ledger
 from butfor.search.published import Recorded
 from butfor.situation import Situation
-from butfor.stopping import Stop, held_back, work_begins
+from butfor.stopping import Stop, listen
 from butfor.validate import as_person, as_positions
 
 
@@ -76,7 +76,6 @@ class LabelAudit(FollowUp):
         (`butfor.max_seconds(600) | butfor.max_retrainings(5000)`), and so does Ctrl-C; what is done is returned, the
         rest is marked incomplete."""
         begun, progress = time.monotonic(), progress or Progress()
-        work_begins()
         everyone, truth = self._people(X, y, sensitive_features)
         wanted = None if towards is None else self._label(towards, "towards")
         people = len(everyone.people)
@@ -92,10 +91,10 @@ class LabelAudit(FollowUp):
         concerns += [performance.concern] if performance and performance.concern else []
         concerns = self.concerns_ + noted(concerns, progress)
         searches = not isinstance(self.strategy_, Recorded)
-        standards = self._compared(progress, stop, alone=len(cases) == 1) if searches else None
-        engine = self._engine(progress)
-        self.rank_.train_on(engine)
-        with ExitStack() as ending:
+        with listen() as flag:
+            standards = self._compared(progress, stop, alone=len(cases) == 1) if searches else None
+            engine = self._engine(progress)
+            self.rank_.train_on(engine)
             with single_threaded() as opened:
                 ledger = opened.enter_context(closing(self._ledger(progress))) if self.ledger is not None else None
                 opened.enter_context(progress)
@@ -108,9 +107,9 @@ class LabelAudit(FollowUp):
                     engine,
                     ledger=ledger,
                     stop=stop,
+                    flag=flag,
                     begun=begun,
                     progress=progress,
-                    interrupted=bool(standards and standards.interrupted),
                 )
                 more, whole = dict[str, Any](), cases == list(range(people)) and not self.table_.multiclass
                 if len(cases) > 1 and searches:
@@ -118,7 +117,6 @@ class LabelAudit(FollowUp):
                     if not any(runner.interrupted or runner.out_of_time for runner in runners):
                         trainer = runners[0].trainer if whole else None
                         more = self._about_labels(engine, progress, everyone, truth, trainer)
-                ending.enter_context(held_back())  # also while the ledger is closed
             record = self.run_record() | figures_of(runners)
             record |= {
                 "remarks": self.remarks(everyone.people),

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import SettingError, Stopped, TableError, listed
 from butfor.learn.protocols import Engine
 from butfor.machine import single_threaded
 from butfor.progress import Progress
@@ -177,7 +177,7 @@ class FollowUp(FittedAudit):
             if self._standards.shuffles:
                 trainer = trainer or Trainer(engine, self.learner_, self.table_, everyone.people, progress=progress)
                 return {"one_standard": one_standard(self._standards, self._together(everyone, truth, trainer))}
-        except KeyboardInterrupt:
+        except Stopped:
             progress.note("Stopped before one standard for all was trained: the verdicts stand without it.")
         return {}
 
@@ -356,5 +356,5 @@ class FollowUp(FittedAudit):
         with progress, single_threaded():
             tried = self._asking(X, y, sensitive_features, progress)
             if stop is not None and stop.seconds is not None:
-                tried.trainer.stopper.set(time.monotonic() + stop.seconds)
+                tried.trainer.flag.set_deadline(time.monotonic() + stop.seconds)
             return close_gap(self._valued().order.tolist(), standards, tried, by, groups, within)

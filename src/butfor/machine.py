@@ -15,12 +15,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
+from butfor import stopping
 from butfor.errors import EngineError
 
 GENERATOR = threading.RLock()
 """Whoever seeds torch's generator, which all threads share, holds this until it is put back."""
 LISTENS = 0.25
-"""Seconds after which whoever waits for threads looks whether Ctrl-C was pressed."""
+"""Seconds after which whoever waits for threads looks whether the work was interrupted."""
 
 T = TypeVar("T")
 
@@ -62,8 +63,7 @@ def _pools(modules: int) -> Any:
 
 
 def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
-    """Futures, each when it has ended. A Ctrl-C that comes just as the main thread falls asleep is heard when it wakes:
-    so it never sleeps for long."""
+    """Futures, each when it has ended. In between it looks whether the work was interrupted."""
     left = set(futures)
     while left:
         try:
@@ -71,7 +71,7 @@ def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
                 left.discard(future)
                 yield future
         except Unfinished:
-            continue
+            stopping.check()
 
 
 def results(futures: Sequence[Future[T]]) -> list[T]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from keyword import iskeyword
@@ -364,13 +364,3 @@ class Allowed:
         """For whom all of these labels may be flipped together."""
         permits: NDArray[np.bool_] = np.all(self.masks[:, list(rows)], axis=1)
         return permits[self.kind]
-
-    def without(self, taken: Mapping[int, Iterable[int]]) -> Allowed:
-        """The same less the rows that `taken` names for some people."""
-        masks, kind = list(self.masks), self.kind.copy()
-        for person, rows in taken.items():
-            fewer = self[person].copy()
-            fewer[list(rows)] = False
-            kind[person] = len(masks)
-            masks.append(fewer)
-        return Allowed(np.array(masks), kind)

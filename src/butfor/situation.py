@@ -47,12 +47,6 @@ class Situation:
         other.__dict__["decisions"] = self.decisions
         return other
 
-    def shuffled(self, rng: np.random.Generator) -> Situation:
-        """The same with the protected attribute shuffled, among the training rows and among the people; what the model
-        sees of it stays."""
-        beside = replace(self.sensitive, values=rng.permutation(self.sensitive.values))
-        return replace(self, sensitive=beside, groups=rng.permutation(self.groups))
-
     @cached_property
     def logits(self) -> Floats:
         """f of each person."""

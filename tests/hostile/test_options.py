@@ -17,7 +17,6 @@ IMPOSSIBLE = {
     "--n-jobs": [5000, 0, -1, HUGE, "1.5", "all"],
     "--members": [0, -1, HUGE, 100_000, "1.5", "few"],
     "--fresh-seeds": [-1, HUGE, 10_000_000, "1.5"],
-    "--alternatives": [-1, HUGE, "1.5"],
     "--shuffles": [-1, HUGE, 10_000_000, "1.5"],
     "--max-retrainings": [0, -1, "1.5"],
     "--tries": [0, -1, "1.5"],

@@ -705,7 +705,7 @@ def test_parameters_are_recorded():
     audit = butfor.LabelAudit(LogisticRegression(), rank=Surrogate(ridge=50), strategy=butfor.GuidedSearch(3), budget=2)
     run = audit.fit(X[:60], y[:60], sensitive_features="région").run_record()
     assert run["rank_parameters"] == {"ridge": 50, "signed": False}
-    assert run["strategy_parameters"] == {"tries": 3, "share": True, "alternatives": 0}
+    assert run["strategy_parameters"] == {"tries": 3, "share": True}
     assert run["learner"]["estimator"]["params"]["C"] == 1.0
     assert run["not_rebuildable"] == ["data: the table was given in Python"]
     parts = butfor.LabelAudit(LogisticRegression(), rank=Combined([Surrogate(7), Distance()]), budget=2)

@@ -13,8 +13,6 @@ import butfor
 from butfor.data.sensitive import Sensitive
 from butfor.result.groups import Shuffles, compare
 from butfor.result.record import stored
-from butfor.rules import as_psi, flippable
-from conftest import fitted
 
 
 def people(shares, n=60, seed=0):
@@ -66,32 +64,6 @@ def test_groups_that_would_share_a_name_are_refused():
     with pytest.raises(butfor.errors.TableError, match="'sex' has the value 'missing' and missing values"):
         Sensitive.of("sex", holes)
     assert set(Sensitive.of("sex", holes.iloc[1:]).values) == {"missing", "b"}
-
-
-def test_an_audit_shuffles_groups_and_nothing_else():
-    audit, data = fitted("german", rows=200, members=2, budget=4, shuffles=3)
-    population = audit.explain_all(data.X_test, cases=range(10))
-    null = population.shuffles
-    assert len(null.shuffled) == 3
-    assert 0 <= null.gap <= 1
-    assert len({null.gap, *null.shuffled}) > 1
-    assert population.comparison.shuffles == null
-    again = audit.explain_all(data.X_test, cases=range(10))
-    assert again.shuffles == null  # the shuffles are drawn from random_state
-    loaded = butfor.Population.from_json(population.to_json())
-    assert loaded.comparison == population.comparison
-
-
-def test_shuffled_situations_keep_sizes_and_the_model():
-    audit, data = fitted("german")
-    situation = audit._situation(data.X_test, audit.sensitive_.of_people(data.X_test))
-    other = situation.shuffled(np.random.default_rng(0))
-    assert other.model is situation.model
-    assert sorted(other.groups) == sorted(situation.groups)
-    assert sorted(other.sensitive.values) == sorted(situation.sensitive.values)
-    assert not np.array_equal(other.groups, situation.groups)
-    psi = as_psi("published")
-    assert not np.array_equal(flippable(psi, other).whole(), flippable(psi, situation).whole())
 
 
 def test_direct_dependence_comes_first():

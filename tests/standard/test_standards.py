@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import convert
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -12,9 +13,9 @@ import butfor
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.progress import Progress
-from butfor.result.record import read_as
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard, _spread
+from conftest import press
 
 
 def loans(rows=400, wronged=0.0, seed=0):
@@ -301,7 +302,7 @@ def test_frames_per_group_per_column_and_per_label():
     first = frame[frame["group"].isin(short)] if short else frame
     assert first["doubt"].idxmax() == frame["rank"].idxmin()
     for kept, c in zip(found.to_dict()["groups"], found.comparisons, strict=True):
-        assert read_as(kept, GroupStandard) == c
+        assert convert(kept, GroupStandard) == c
 
 
 def test_labels_of_groups_with_a_gap_come_first_the_more_doubted_the_sooner():
@@ -332,7 +333,7 @@ class Impatient(Progress):
     """Presses Ctrl-C after the first tables."""
 
     def advance(self, count):
-        raise KeyboardInterrupt
+        press()
 
 
 def test_ctrl_c_keeps_the_draws_that_are_done():

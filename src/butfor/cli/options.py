@@ -251,7 +251,6 @@ QUESTION = together(
     setting("--rank"),
     setting("--margin", type=float),
     setting("--tries", type=int),
-    setting("--alternatives", type=int, default=0),
     setting("--max-retrainings", type=int),
     setting("--compare-ridge", is_flag=True),
 )

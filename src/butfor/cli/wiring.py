@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from butfor.errors import ButforError, SettingError, TableError, listed
+from butfor.errors import ButforError, SettingError, Stopped, TableError, listed
 
 if TYPE_CHECKING:
     from butfor import LabelAudit, Population
@@ -100,8 +100,6 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
         progress=progress,
     )
-    if o.alternatives and labels.strategy is None:  # of the strategy that suits the model, known by now
-        return labels.with_search(strategy=type(labels.strategy_)(alternatives=o.alternatives))
     return labels
 
 
@@ -110,21 +108,16 @@ def closed_gap(
 ) -> dict[str, Any]:
     """What the record says of the gap that --close-gap names: the fewest doubted labels that close it, or a remark on
     why they are not known. The verdicts stand in either case."""
-    from butfor.stopping import Stop, TimeIsUp
+    from butfor.stopping import Stop
 
     left = math.inf if o.max_seconds is None else seconds_in(o.max_seconds) - (time.monotonic() - begun)
     asked = {"by": o.close_gap.replace("-", " "), "sensitive_features": groups_of(data, "test")}
     try:
         if left <= 0 or population.run["out_of_time"]:
-            raise TimeIsUp
+            raise Stopped(by_hand=False)
         return {"close_gap": labels.close_gap(data.X_test, data.y_test, **asked, stop=Stop(left), progress=progress)}
-    except TimeIsUp:
-        why = "The time allowed was up."
-    except KeyboardInterrupt:
-        why = "It was stopped by hand."
     except ButforError as error:
-        why = str(error)
-    remark = f"Which labels would close the gap is not known. {why}"
+        remark = f"Which labels would close the gap is not known. {error}"
     progress.note(f"Note: {remark}")
     return {"remarks": [*population.run["remarks"], remark]}
 
@@ -223,7 +216,7 @@ def _labels_by_name(data: Dataset) -> dict[str, str]:
 
 
 def _strategy(o: SimpleNamespace) -> Any:
-    from butfor.search import STRATEGIES, GuidedSearch, SolidSearch
+    from butfor.search import GuidedSearch, SolidSearch
 
     if o.tries is not None and o.strategy not in (None, "guided"):
         raise SettingError(f"--tries goes with --strategy guided; '{o.strategy}' has its own number of attempts.")
@@ -232,12 +225,10 @@ def _strategy(o: SimpleNamespace) -> Any:
     if o.margin is not None and not math.isfinite(o.margin):
         raise SettingError(f"--margin {o.margin} must be a number from 0 up.")
     if o.tries is not None:
-        return GuidedSearch(o.tries, alternatives=o.alternatives)
+        return GuidedSearch(o.tries)
     if o.margin is not None:
-        return SolidSearch(o.margin, alternatives=o.alternatives)
-    if not o.alternatives or o.strategy not in STRATEGIES:
-        return o.strategy
-    return STRATEGIES[o.strategy](alternatives=o.alternatives)
+        return SolidSearch(o.margin)
+    return o.strategy
 
 
 def _budget(data: Dataset, o: SimpleNamespace) -> float:

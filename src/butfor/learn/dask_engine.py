@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor import stopping
 from butfor.errors import ButforError, EngineError, SettingError
 from butfor.learn.dask_worker import SAME, Packed, Work, answers, calls, difference, run_chunk, versions_here
 from butfor.learn.engines import NAMES, engine_named, is_device, local_workers
@@ -174,6 +175,7 @@ class DaskEngine(Engine):
                 try:
                     future = done.get(timeout=POLL)
                 except queue.Empty:
+                    stopping.check()
                     self._look()
                     continue
                 reply = self._outcome(future)

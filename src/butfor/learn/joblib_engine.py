@@ -28,6 +28,7 @@ from butfor.errors import EngineError, LearnerError, TableError
 from butfor.learn.engines import check_engine
 from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Model, Table, Training
 from butfor.machine import available_cores, single_threaded
+from butfor.stopping import deaf_children
 
 Subject = tuple[Learner, Table, pd.DataFrame]
 Function = Callable[[Subject, Any], Any]
@@ -130,7 +131,8 @@ class _Bound(Bound):
         done: list[Any] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # joblib's, of workers started anew and of chunks given up
-            coming = parallel(delayed(run_from)(file, function, chunk) for chunk in chunks)
+            with deaf_children():
+                coming = parallel(delayed(run_from)(file, function, chunk) for chunk in chunks)
             try:
                 for chunk in coming:
                     done += chunk

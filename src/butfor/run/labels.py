@@ -26,7 +26,7 @@ from butfor.result.fresh import FreshSeeds
 from butfor.result.labels import ClosedGap, OneStandard, Turned
 from butfor.result.population import SMALL_GROUP
 from butfor.result.record import plain
-from butfor.run.fresh_seeds import decides_otherwise
+from butfor.run.fresh_seeds import changes_decision
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.standard.groups import Standards
@@ -187,7 +187,7 @@ class FlipTrial:
             seeds = None
             if fresh is not None and (base := self.fresh(())) is not None:
                 decision = int(everyone.predictions[k])
-                without, with_ = (decides_otherwise(logits[:, k], decision) for logits in (base, fresh))
+                without, with_ = (changes_decision(logits[:, k], decision) for logits in (base, fresh))
                 seeds = FreshSeeds.of(without, with_)
             row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
             found.append(Turned(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))

@@ -87,8 +87,8 @@ def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int 
         return runner.proven[k].at_least, runner.proven[k].how
     if search.found is not None and len(search.found) == 1:
         return 1, ONE_LABEL
-    allowed, budget = int(runner.psi.counts[k]), runner.audit.budget_
-    if runner.strategy.enumerates(allowed, budget) and not search.failed:
+    allowed, budget = int(runner.psi.counts[k]), runner.settings.budget
+    if runner.settings.strategy.enumerates(allowed, budget) and not search.failed:
         if search.found is not None:
             return len(search.found), ENUMERATION
         if search.complete and allowed:
@@ -154,8 +154,6 @@ def settings_of(audit: FittedAudit) -> dict[str, Any]:
 def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
     """What became of it."""
     first, trainers = runners[0], [runner.trainer for runner in runners]
-    measured = [seed for trainer in trainers for seed in trainer.measuring_seeds]
-    ranges = {"measured": [min(measured), max(measured)]} if measured else {}
     return {
         "engine": first.trainer.engine.name,
         "retrainings": sum(trainer.trained for trainer in trainers),
@@ -163,8 +161,6 @@ def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
         "confirmations": sum(trainer.confirmations for trainer in trainers),
         "agreement": first.agreement,
         "out_of_time": any(runner.out_of_time for runner in runners),
-        "shuffles": first.shuffles,
-        "seed_ranges": (_seed_ranges(first.audit) or {}) | ranges or None,
     }
 
 

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from butfor.learn.protocols import FlipSet
 from butfor.rules import Allowed
-from butfor.search.state import Listed, PersonSearch, Plan, Shrink
+from butfor.search.state import FixedPlan, PersonSearch, Plan, Shrink
 from butfor.search.task import CONFIRMATION, SEARCH, Task
 
 
 @dataclass(eq=False)
-class Attempts(PersonSearch):
+class AttemptSearch(PersonSearch):
     """One person's search through the flip sets that a plan proposes.
 
         own attempts ──▸ claim ──▸ shrinking ⇄ claim ──▸ complete
@@ -29,7 +29,7 @@ class Attempts(PersonSearch):
 
     A claim that the definition rejects leads back to where it came from."""
 
-    plan: Plan = field(default_factory=Listed)
+    plan: Plan = field(default_factory=FixedPlan)
     shrinking: Shrink | None = None
     """Found, and being made smaller."""
     claim: FlipSet | None = None
@@ -40,18 +40,18 @@ class Attempts(PersonSearch):
     """Other people's flip sets that are allowed and seem to work."""
     claims: int = 0
     """Sets that were put to the definition."""
-    refused: bool = False
+    out_of_claims: bool = False
     """Whether the definition has refused as many as it is asked about."""
-    settled: bool = False
+    proven: bool = False
     """The plan holds a set that is proven to be the smallest, or is empty because none can do: nothing to shrink."""
 
     @property
-    def with_search(self) -> bool:
+    def has_attempts(self) -> bool:
         """Own attempts are left."""
         return not (self.complete or self.claim or self.shrinking or self.plan.done)
 
     @property
-    def shrinks(self) -> bool:
+    def is_shrinking(self) -> bool:
         """Shrinking, with nothing to be confirmed."""
         return not self.complete and self.claim is None and self.shrinking is not None
 
@@ -61,16 +61,18 @@ class Attempts(PersonSearch):
             ended = np.flatnonzero(~np.isnan(logits)).tolist()
             if ended:
                 gains = logits[ended] * self.away
-                self.came_close(float(gains.max()) * self.away)
-                self.plan.observe([sets[k] for k in ended], gains.tolist(), self.turned(logits[ended]).tolist())
+                self.record_closest(float(gains.max()) * self.away)
+                self.plan.observe(
+                    [sets[k] for k in ended], gains.tolist(), self.changes_decision(logits[ended]).tolist()
+                )
             return
         for flips, logit in zip(sets, logits.tolist(), strict=True):
             if math.isnan(logit):
                 self.shrinking.observe([flips], [-math.inf], [False])
                 continue
-            self.came_close(logit)
+            self.record_closest(logit)
             for plan in (self.plan, self.shrinking):
-                plan.observe([flips], [logit * self.away], [self.turned(logit)])
+                plan.observe([flips], [logit * self.away], [self.changes_decision(logit)])
 
 
 class Loop:
@@ -108,11 +110,11 @@ class Loop:
         """Whose attempts are handed out and not yet looked at."""
         self._plans: list[Plan] = []
 
-    def run(self, searches: Sequence[Attempts]) -> None:
+    def run(self, searches: Sequence[AttemptSearch]) -> None:
         self._plans = [search.plan for search in searches]
         self.task.run(
             lambda: self._explore(searches),
-            lambda hurried: self._settle(searches, one_by_one=hurried),
+            lambda hurried: self._confirm_rest(searches, one_by_one=hurried),
             lambda: sum(not s.found and bool(s.claim) for s in searches),
         )
         for search in searches:
@@ -120,31 +122,31 @@ class Loop:
                 search.minimal, search.complete = search.shrinking.minimal(search.found), search.shrinking.done
             elif search.found is None:
                 through = search.plan.done and not search.claim and search.person not in self._underway
-                search.complete, search.shared = through and not search.refused, False
+                search.complete, search.shared = through and not search.out_of_claims, False
 
-    def _explore(self, searches: Sequence[Attempts]) -> None:
+    def _explore(self, searches: Sequence[AttemptSearch]) -> None:
         """Until everyone is found or out of attempts, or a limit is reached."""
         known = [flips for flips in self.trainer.known_sets if flips]
         if self.share and known:  # what is somebody's own first attempt anyway is left to that
-            self._ask_everyone(searches, {p.person: p.plan.opening() for p in searches}, known)
+            self._ask_everyone(searches, {p.person: p.plan.first_attempts() for p in searches}, known)
         while (open_ := [s for s in searches if not s.complete]) and self.trainer.room() >= 1:
             active = self._active(open_)
             if active:
                 self._step(active, open_)
             elif not any(s.claim for s in open_):
                 break
-            claiming, others = [s for s in open_ if s.claim], any(s.with_search or s.shrinks for s in open_)
+            claiming, others = [s for s in open_ if s.claim], any(s.has_attempts or s.is_shrinking for s in open_)
             # Whoever has a claim waits until enough have one, so that many are confirmed side by side.
             if claiming and (not others or len({s.claim for s in claiming}) >= 4 * self.trainer.n_jobs):
                 self._confirm(claiming)
             self.progress.found(sum(s.found is not None or s.claim is not None for s in searches))
 
-    def _settle(self, searches: Sequence[Attempts], *, one_by_one: bool) -> None:
+    def _confirm_rest(self, searches: Sequence[AttemptSearch], *, one_by_one: bool) -> None:
         """No more trainings: confirm what is claimed, each person's smallest set first; one by one where there is only
         a moment left for it."""
         while True:
             for search in searches:
-                if search.shrinks:
+                if search.is_shrinking:
                     self._claim_smallest(search)
                 elif not search.complete and search.claim is None:
                     self._conclude(search)
@@ -157,13 +159,13 @@ class Loop:
     def _pool_empty(self, kept_back: int = 0) -> bool:
         if self.pool is None:
             return False
-        return self.attempts + kept_back >= self.pool - sum(plan.given_back for plan in self._plans)
+        return self.attempts + kept_back >= self.pool - sum(plan.pool_returns for plan in self._plans)
 
-    def _active(self, open_: Sequence[Attempts]) -> list[Attempts]:
+    def _active(self, open_: Sequence[AttemptSearch]) -> list[AttemptSearch]:
         """Whose attempts come next. Where retrainings are limited, finding comes before shrinking.
 
         Whoever is out of attempts stays open: the models of others may still bring an answer."""
-        searching, shrinking = [p for p in open_ if p.with_search], [p for p in open_ if p.shrinks]
+        searching, shrinking = [p for p in open_ if p.has_attempts], [p for p in open_ if p.is_shrinking]
         if self.pool is not None:
             if self._pool_empty():
                 for search in searching:
@@ -171,7 +173,7 @@ class Loop:
             searching = self._most_promising([p for p in searching if not p.plan.done])
         return searching if searching and self.trainer.room() < math.inf else searching + shrinking
 
-    def _most_promising(self, searching: list[Attempts]) -> list[Attempts]:
+    def _most_promising(self, searching: list[AttemptSearch]) -> list[AttemptSearch]:
         """Everyone once; from then on, in small rounds, those who seem nearest to another decision."""
         fresh = [p for p in searching if not p.spent]
         if fresh and self._pool_empty(kept_back=len(fresh)):
@@ -180,9 +182,9 @@ class Loop:
         share = self.FIRST_ROUND if fresh else self.ROUND
         return sorted(fresh or searching, key=lambda p: -promise[p.person])[: math.ceil(len(searching) * share)]
 
-    def _step(self, active: Sequence[Attempts], open_: Sequence[Attempts]) -> None:
+    def _step(self, active: Sequence[AttemptSearch], open_: Sequence[AttemptSearch]) -> None:
         """Train the next attempts of the active, and look what they say."""
-        tries = self._next_attempts(active, sum(not p.spent for p in open_ if p.with_search and p not in active))
+        tries = self._next_attempts(active, sum(not p.spent for p in open_ if p.has_attempts and p not in active))
         self._underway = {person for person, attempts in tries.items() if attempts}
         wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
         new = [flips for flips in wanted if not self.trainer.known(flips)]
@@ -202,7 +204,7 @@ class Loop:
             if search.claim is None:
                 self._conclude(search)
 
-    def _next_attempts(self, active: Sequence[Attempts], kept_back: int) -> dict[int, list[FlipSet]]:
+    def _next_attempts(self, active: Sequence[AttemptSearch], kept_back: int) -> dict[int, list[FlipSet]]:
         """Each person's next attempts: one, and more while that keeps the engine busy. `kept_back`: attempts of the
         pool that belong to those who have had none."""
         tries: dict[int, list[FlipSet]] = {p.person: [] for p in active}
@@ -233,7 +235,7 @@ class Loop:
         """`[sets × people]`, by the engine."""
         return np.array([self.trainer.logits(flips) for flips in sets], np.float64)
 
-    def _own_claim(self, search: Attempts) -> FlipSet | None:
+    def _own_claim(self, search: AttemptSearch) -> FlipSet | None:
         """The first of the person's own attempts, in their order, that seems to work."""
         while search.queue:
             flips = search.queue.pop(0)
@@ -245,11 +247,13 @@ class Loop:
                 search.failed += 1
             else:
                 search.course.append((len(flips), logit))
-            if search.turned(logit) and flips not in search.rejected and not search.refused:
+            if search.changes_decision(logit) and flips not in search.rejected and not search.out_of_claims:
                 return flips
         return None
 
-    def _ask_everyone(self, open_: Sequence[Attempts], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
+    def _ask_everyone(
+        self, open_: Sequence[AttemptSearch], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]
+    ) -> None:
         """Whoever's ψ allows the flip set of a model that was trained for somebody else may profit."""
         logits = self._logits(new)
         allowed = np.array([self.psi.permits(f) & (len(f) <= self.task.budget) for f in new])
@@ -261,10 +265,10 @@ class Loop:
             said = logits[heard, search.person]
             search.observe([new[k] for k in heard], said)
             if search.found is None:
-                search.offers += [new[heard[k]] for k in np.flatnonzero(search.turned(said))]
+                search.offers += [new[heard[k]] for k in np.flatnonzero(search.changes_decision(said))]
                 search.offers.sort(key=len)
 
-    def _conclude(self, search: Attempts) -> None:
+    def _conclude(self, search: AttemptSearch) -> None:
         """Where this leaves the person: with a claim, with more to try, or at the end."""
         if search.shrinking is not None:
             if search.shrinking.done:
@@ -274,12 +278,12 @@ class Loop:
             search.claim = self._own_claim(search)
             while search.claim is None and search.offers:
                 flips = search.offers.pop(0)
-                if flips not in search.rejected and not search.refused:
+                if flips not in search.rejected and not search.out_of_claims:
                     search.claim, search.shared = flips, True
         if search.claim is None and not self.share:
             search.complete = search.plan.done
 
-    def _claim_smallest(self, search: Attempts) -> None:
+    def _claim_smallest(self, search: AttemptSearch) -> None:
         """Claim the smallest working set: one that is smaller than the confirmed one, or as small and, unlike it,
         known to be minimal. Where there is none, this is the end."""
         shrink, found = search.shrinking, search.found
@@ -291,35 +295,35 @@ class Loop:
 
         working = (flips for flips in shrink.smallest_first() if flips not in search.rejected)
         better = (flips for flips in working if size(flips) < size(found))
-        search.claim = None if search.refused else next(better, None)
+        search.claim = None if search.out_of_claims else next(better, None)
         search.complete = search.claim is None
 
-    def _confirm(self, claiming: Sequence[Attempts]) -> None:
+    def _confirm(self, claiming: Sequence[AttemptSearch]) -> None:
         """Nothing is found that the definition does not find too; whose claim fails goes on searching."""
         self.progress.phase(CONFIRMATION)
         self.trainer.confirm([p.claim for p in claiming if p.claim])
         self.progress.phase(SEARCH)
         for search in claiming:
             search.claims += 1
-            search.refused = self.claims is not None and search.claims >= self.claims
+            search.out_of_claims = self.claims is not None and search.claims >= self.claims
             claim, search.claim = search.claim, None
             assert claim is not None
             logit = float(self.trainer.confirmed_logits(claim)[search.person])
-            if not search.turned(logit):
+            if not search.changes_decision(logit):
                 search.rejected.add(claim)
                 if search.shrinking is not None:
                     search.shrinking.reject(claim)
                 else:
                     search.shared = False
-                    search.plan.done |= search.refused
+                    search.plan.done |= search.out_of_claims
                 self._conclude(search)
                 continue
             search.found, search.found_logit = claim, logit
             if search.shrinking is None:
                 search.first_size = len(claim)
-                if self.shrink and not search.settled:
+                if self.shrink and not search.proven:
                     gain = float(self.trainer.logits(claim)[search.person]) * search.away
-                    search.shrinking = Shrink(search.plan.strongest_first(claim), gain, search.plan.of_size)
+                    search.shrinking = Shrink(search.plan.strongest_first(claim), gain, search.plan.propose_size)
                     search.queue.clear()
             if search.shrinking is None:
                 search.complete = True

@@ -7,7 +7,6 @@ nearly as good as anything a long search finds; so each person gets a few sets, 
     opening    the top of the ranking, as many labels as the cap allows: a few members first, all where it comes near
     sizes      bisection for the shortest prefix that keeps the margin
     second     the ranking again at the person's own half-flipped labels, where the model has a gradient; sizes again
-    measured   what the best candidates bring among each other, where an engine trains hundreds at a time; sizes again
 
 Whoever does not reach the margin keeps the set that comes nearest, if it turns the ensemble at all; fresh seeds, which
 have no part in this, decide what it is worth. Every set that is reported was trained by the definition.
@@ -26,14 +25,14 @@ from butfor.learn.protocols import FlipSet, Model
 from butfor.rank import Ranking
 from butfor.rank.mix import RankingMix
 from butfor.rules import Allowed
-from butfor.search import measured
-from butfor.search.measured import Effects
 from butfor.search.state import PersonSearch, flip_set
 from butfor.search.strategy import Strategy
 from butfor.search.task import CONFIRMATION, Task
 
 MARGIN = 2.5
 """Standard deviations of the members by which their mean gain must exceed 0."""
+REACH = 3
+"""Rows ranked for a person, as a multiple of the labels that may be flipped."""
 SCREEN = 4
 """Members that take the first look."""
 CLAIMS = 3
@@ -54,20 +53,16 @@ NEAR = 0.4
 
 class SolidSearch(Strategy):
     """Sets that turn nearly all members of an ensemble, and the smallest of them. `second`: rank again at half-flipped
-    labels; None where the cap is large enough for it to pay. `measure`: train models with random parts of the best
-    candidates, two thousand for each person who comes near; None where the engine trains hundreds of them side by side
-    and the table is not large."""
+    labels; None where the cap is large enough for it to pay."""
 
     name = "solid"
     proves = True
 
-    def __init__(
-        self, margin: float = MARGIN, second: bool | None = None, measure: bool | None = None, *, alternatives: int = 0
-    ) -> None:
-        super().__init__(alternatives=alternatives)
+    def __init__(self, margin: float = MARGIN, second: bool | None = None) -> None:
+        super().__init__()
         if not margin >= 0:
             raise SettingError(f"margin={margin} must be a number from 0 up, in standard deviations of the members.")
-        self.margin, self.second, self.measure = margin, second, measure
+        self.margin, self.second = margin, second
 
     def check(self, members: int) -> None:
         if members == 1:
@@ -80,27 +75,16 @@ class SolidSearch(Strategy):
         return RankingMix.of(model)
 
     def depth(self, flippable: int, budget: int) -> int:
-        return min(flippable, measured.REACH * budget)
+        return min(flippable, REACH * budget)
 
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
-        searches = self._begun(task, people, psi)
+        searches = self._new_searches(task, people, psi)
         PrefixSearch(task, psi, self).run(searches)
         return list(searches)
 
-    def turned_at_first(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> set[int]:
-        """Whom the first ranking's whole budget turns; nothing is looked for again or confirmed."""
-        searches = self._begun(task, people, psi)
-        PrefixSearch(task, psi, SolidSearch(margin=0.0)).open(searches)
-        return {search.person for search in searches if search.best}
-
-    def _begun(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[Sizes]:
+    def _new_searches(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonPrefixes]:
         ranked = task.ranked(people, psi, self.depth)
-        return [Sizes(r.person, r.away, order=r.order, cap=min(r.budget, len(r.order))) for r in ranked]
-
-    def measures(self, budget: int, side_by_side: int, rows: int) -> bool:
-        """Whether effects are measured, by an engine that trains so many side by side on so many rows."""
-        wanted = side_by_side >= measured.SIDE_BY_SIDE and rows <= measured.ROWS
-        return measured.LEAST <= budget <= measured.MOST and (wanted if self.measure is None else self.measure)
+        return [PersonPrefixes(r.person, r.away, order=r.order, cap=min(r.budget, len(r.order))) for r in ranked]
 
     def ranks_again(self, budget: int) -> bool:
         return budget >= LEAST_FOR_SECOND if self.second is None else self.second
@@ -116,14 +100,14 @@ class SolidSearch(Strategy):
 
 
 @dataclass(eq=False)
-class Sizes(PersonSearch):
+class PersonPrefixes(PersonSearch):
     """One person's search among prefixes of `order`, the rows that may be flipped, best first."""
 
     order: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     cap: int = 0
     gains: dict[FlipSet, NDArray[np.float64]] = field(default_factory=dict)
     """Per set tried, the members' logits counted towards the other decision, `[members]`."""
-    fails: int = 0
+    longest_failure: int = 0
     """The longest prefix of the present order that is known not to keep the margin."""
     best: FlipSet | None = None
     """The smallest set that keeps the margin."""
@@ -133,10 +117,10 @@ class Sizes(PersonSearch):
     @property
     def open_sizes(self) -> int:
         """Sizes between the longest prefix that fails and the shortest set that does not."""
-        return max(0, (len(self.best) if self.best else self.cap + 1) - self.fails - 1)
+        return max(0, (len(self.best) if self.best else self.cap + 1) - self.longest_failure - 1)
 
     @property
-    def whole(self) -> FlipSet:
+    def full_set(self) -> FlipSet:
         return self.prefix(self.cap)
 
     def prefix(self, size: int) -> FlipSet:
@@ -168,7 +152,7 @@ class Sizes(PersonSearch):
     @property
     def in_reach(self) -> bool:
         """Whether the whole cap was tried and came near the other decision."""
-        return self.whole in self.gains and self.clearance_of(self.whole) > -FAR
+        return self.full_set in self.gains and self.clearance_of(self.full_set) > -FAR
 
     def claim(self, margin: float, members: int) -> FlipSet | None:
         """The set to report: the smallest that keeps the margin; else, of those that turn the ensemble, what comes
@@ -181,7 +165,7 @@ class Sizes(PersonSearch):
         turning = [f for f, gains in self.gains.items() if f and len(gains) == members and gains.mean() > 0]
         return min((flips for flips in turning if flips not in self.rejected), key=preference, default=None)
 
-    def close(self) -> None:
+    def fill_in_results(self) -> None:
         """Fill in what verdicts read."""
         tried = {flips: gains for flips, gains in self.gains.items() if flips}
         self.spent = len(tried)
@@ -189,7 +173,7 @@ class Sizes(PersonSearch):
             (len(flips), float(gains.mean()) * self.away) for flips, gains in tried.items() if np.isfinite(gains).all()
         ]
         for _, logit in self.course:
-            self.came_close(logit)
+            self.record_closest(logit)
         if self.found:
             self.clearance = self.clearance_of(self.found)
             self.first_size = min(self.cap, len(self.order))
@@ -204,40 +188,38 @@ class PrefixSearch:
         self._cut_short = False
         """Whether sets were left out because retrainings are limited."""
 
-    def run(self, searches: Sequence[Sizes]) -> None:
+    def run(self, searches: Sequence[PersonPrefixes]) -> None:
         self.task.run(
             lambda: self._explore(searches),
             lambda hurried: self._confirm_all(searches, hurried),
             lambda: self._leave_open(searches),
         )
         for search in searches:
-            search.close()
+            search.fill_in_results()
 
-    def _explore(self, searches: Sequence[Sizes]) -> None:
+    def _explore(self, searches: Sequence[PersonPrefixes]) -> None:
         near = self.open(searches)
         self._bisect([search for search in near if search.best])
         if self.task.rank.rescores and self.strategy.ranks_again(self.task.budget):
             self._rank_again(near)
-        if self.strategy.measures(self.task.budget, self.trainer.engine.width, self.trainer.table.n):
-            self._measure_effects(near)
         for search in searches:
             search.complete = not self._cut_short
 
-    def open(self, searches: Sequence[Sizes]) -> list[Sizes]:
+    def open(self, searches: Sequence[PersonPrefixes]) -> list[PersonPrefixes]:
         """The whole cap of everyone; returns those who come near the other decision."""
         asked = near = [search for search in searches if len(search.order)]
         self._try([(search, ()) for search in asked])
         if self.trainer.members > 2 * SCREEN:
-            self._try([(search, search.whole) for search in asked], SCREEN)
+            self._try([(search, search.full_set) for search in asked], SCREEN)
             near = [search for search in asked if search.in_reach]
-            self.trainer.release({s.whole for s in asked} - {s.whole for s in near}, keep=())
-        self._try([(search, search.whole) for search in near])
+            self.trainer.release({s.full_set for s in asked} - {s.full_set for s in near}, keep=())
+        self._try([(search, search.full_set) for search in near])
         for search in near:
-            self._settle(search, search.whole)
+            self._accept(search, search.full_set)
         self._report(searches)
         return [search for search in near if search.in_reach]
 
-    def _settle(self, search: Sizes, flips: FlipSet) -> None:
+    def _accept(self, search: PersonPrefixes, flips: FlipSet) -> None:
         """Take a set that keeps the margin, if it is smaller than what there is."""
         if len(search.gains.get(flips, ())) < self.trainer.members:
             return
@@ -245,26 +227,26 @@ class PrefixSearch:
         if smaller and search.mean(flips) > 0 and search.clearance_of(flips) >= self.margin:
             search.best = flips
 
-    def _bisect(self, searches: Sequence[Sizes]) -> None:
+    def _bisect(self, searches: Sequence[PersonPrefixes]) -> None:
         """The shortest prefix of each order that keeps the margin; several at a time where the engine has room."""
         going = list(searches)
         for search in going:
             search.steps = search.open_sizes.bit_length()
         while going and not self._cut_short:
             room = max(1, self.trainer.width // len(going))
-            asked = [(search, search.prefix(size)) for search in going for size in self._between(search, room)]
+            asked = [(search, search.prefix(size)) for search in going for size in self._next_sizes(search, room)]
             self._try(asked)
             for search, flips in sorted(asked, key=lambda pair: len(pair[1])):
                 before = search.best
-                self._settle(search, flips)
+                self._accept(search, flips)
                 if search.best is before and (before is None or len(flips) < len(before)):
-                    search.fails = max(search.fails, len(flips))
+                    search.longest_failure = max(search.longest_failure, len(flips))
             for search in going:
                 search.steps -= 1
             going = [search for search in going if search.open_sizes]
             self._report(searches)
 
-    def _between(self, search: Sizes, room: int) -> list[int]:
+    def _next_sizes(self, search: PersonPrefixes, room: int) -> list[int]:
         """Sizes between the longest that fails and the shortest that does not."""
         open_ = search.open_sizes
         if open_ < 1:
@@ -272,29 +254,32 @@ class PrefixSearch:
         if room == 1 and open_ >= LEAST_TO_GUESS:
             return [self._guess(search)]
         parts = min(room, open_) + 1
-        return sorted({search.fails + max(1, round(k * (open_ + 1) / parts)) for k in range(1, parts)})
+        return sorted({search.longest_failure + max(1, round(k * (open_ + 1) / parts)) for k in range(1, parts)})
 
-    def _guess(self, search: Sizes) -> int:
+    def _guess(self, search: PersonPrefixes) -> int:
         """The size at which the clearance reaches the margin if it grows evenly, taken a little towards the middle: so
         both ends come nearer. And never so far from the middle that more steps would be needed than by halving."""
-        open_, high = search.open_sizes, search.fails + search.open_sizes + 1
-        place = middle = search.fails + (open_ + 1) / 2
-        shortest = search.prefix(search.fails)
+        open_, high = search.open_sizes, search.longest_failure + search.open_sizes + 1
+        place = middle = search.longest_failure + (open_ + 1) / 2
+        shortest = search.prefix(search.longest_failure)
         if search.best is not None and shortest in search.gains:
             low, top = search.clearance_of(shortest), search.clearance_of(search.best)
             if np.isfinite([low, top]).all() and low < self.margin < top:
-                place = search.fails + (high - search.fails) * (self.margin - low) / (top - low)
+                place = search.longest_failure + (high - search.longest_failure) * (self.margin - low) / (top - low)
         place += np.sign(middle - place) * min(abs(middle - place), TOWARDS_MIDDLE * open_)
         reach = 2 ** (search.steps - 1) - 1
-        low_end, high_end = max(search.fails + 1, high - 1 - reach), min(high - 1, search.fails + 1 + reach)
+        low_end, high_end = (
+            max(search.longest_failure + 1, high - 1 - reach),
+            min(high - 1, search.longest_failure + 1 + reach),
+        )
         return int(np.clip(round(place), low_end, high_end))
 
-    def _rank_again(self, near: Sequence[Sizes]) -> None:
+    def _rank_again(self, near: Sequence[PersonPrefixes]) -> None:
         """Keep the better half of each set, rank the others anew with those flips made, and look for sizes again."""
         again = [search for search in near if search.cap >= 2 and (search.best is None or len(search.best) > 1)]
         if not again or self._cut_short:
             return
-        kept = [search.order[: max(1, len(search.best or search.whole) // 2)] for search in again]
+        kept = [search.order[: max(1, len(search.best or search.full_set) // 2)] for search in again]
         people, situation = [search.person for search in again], self.task.situation
         asked, flips = situation.people.iloc[people], [flip_set(rows) for rows in kept]
         scores = self.task.rank.score_at(situation.model, situation.table, asked, flips)
@@ -302,30 +287,18 @@ class PrefixSearch:
         for search, rows, score, mask in zip(again, kept, scores, allowed, strict=True):
             others = np.setdiff1d(np.flatnonzero(mask & np.isfinite(score)), rows)
             best_first = others[np.argsort(-score[others], kind="stable")]
-            search.order, search.fails = np.concatenate([rows, best_first])[: measured.REACH * search.cap], 0
+            search.order, search.longest_failure = np.concatenate([rows, best_first])[: REACH * search.cap], 0
         self._sizes_again(again)
 
-    def _measure_effects(self, near: Sequence[Sizes]) -> None:
-        """Rank each person's candidates by what they bring among each other, and look for sizes again."""
-        again = [s for s in near if measured.LEAST <= s.cap < len(s.order) and (s.best is None or len(s.best) > 1)]
-        room = self.trainer.room(measured.SETS * self.trainer.members)
-        if room < len(again):
-            self._cut_short, again = True, again[: int(room)]
-        effects = [Effects(s.order[: measured.REACH * s.cap], s.cap, s.person, s.away) for s in again]
-        measured.measure(self.trainer, effects)
-        for search, one in zip(again, effects, strict=True):
-            search.order, search.fails = one.best_first, 0
-        self._sizes_again(again)
-
-    def _sizes_again(self, searches: Sequence[Sizes]) -> None:
+    def _sizes_again(self, searches: Sequence[PersonPrefixes]) -> None:
         """With new orders: the whole cap of those who had no set that keeps the margin, then sizes."""
         short = [search for search in searches if search.best is None]
-        self._try([(search, search.whole) for search in short])
+        self._try([(search, search.full_set) for search in short])
         for search in short:
-            self._settle(search, search.whole)
+            self._accept(search, search.full_set)
         self._bisect([search for search in searches if search.best])
 
-    def _try(self, asked: Sequence[tuple[Sizes, FlipSet]], members: int | None = None) -> None:
+    def _try(self, asked: Sequence[tuple[PersonPrefixes, FlipSet]], members: int | None = None) -> None:
         """Train the sets and tell whose they are; where retrainings are limited, as many as there is room for."""
         enough = members or self.trainer.members
         asked = [(search, flips) for search, flips in asked if len(search.gains.get(flips, ())) < enough]
@@ -333,7 +306,7 @@ class PrefixSearch:
         room = self.trainer.room(enough)
         if room < len(wanted):
             self._cut_short, wanted = True, wanted[: int(room)]
-        whose: dict[FlipSet, list[Sizes]] = {}
+        whose: dict[FlipSet, list[PersonPrefixes]] = {}
         for search, flips in asked:
             whose.setdefault(flips, []).append(search)
         self._observe({flips: searches for flips, searches in whose.items() if self.trainer.holds(flips)})
@@ -342,7 +315,7 @@ class PrefixSearch:
             self.trainer.fit(wanted[first : first + size], members)
             self._observe({flips: whose[flips] for flips in wanted[first : first + size]})
 
-    def _observe(self, whose: Mapping[FlipSet, Sequence[Sizes]]) -> None:
+    def _observe(self, whose: Mapping[FlipSet, Sequence[PersonPrefixes]]) -> None:
         """Hand everyone the members' answers about them; nobody else's are kept, but of sets that may be reported."""
         for flips, searches in whose.items():
             answers = self.trainer.member_logits(flips)
@@ -352,7 +325,7 @@ class PrefixSearch:
         turning = {flips for flips in whole if any(search.mean(flips) > 0 for search in whose[flips])}
         self.trainer.release(whole, keep=turning)
 
-    def _confirm_all(self, searches: Sequence[Sizes], hurried: bool) -> None:
+    def _confirm_all(self, searches: Sequence[PersonPrefixes], hurried: bool) -> None:
         size = 1 if hurried else max(4, self.trainer.n_jobs, self.trainer.width)
         claiming = [search for search in searches if self._claim(search) is not None]
         self.progress.phase(CONFIRMATION, len(claiming) * self.trainer.members)
@@ -361,7 +334,7 @@ class PrefixSearch:
         for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
             self._confirm(claiming[first : first + size])
 
-    def _confirm(self, searches: Sequence[Sizes]) -> None:
+    def _confirm(self, searches: Sequence[PersonPrefixes]) -> None:
         """The definition has the last word; whose set it does not turn gets the next best one."""
         going = list(searches)
         for _ in range(CLAIMS):
@@ -370,7 +343,7 @@ class PrefixSearch:
             going = []
             for search, flips in claims:
                 logit = float(self.trainer.confirmed_logits(flips)[search.person])
-                if search.turned(logit):
+                if search.changes_decision(logit):
                     search.found, search.found_logit = flips, logit
                 else:
                     search.rejected.add(flips)
@@ -378,15 +351,15 @@ class PrefixSearch:
         for search in going:
             search.complete &= self._claim(search) is None
 
-    def _claim(self, search: Sizes) -> FlipSet | None:
+    def _claim(self, search: PersonPrefixes) -> FlipSet | None:
         return search.claim(self.margin, self.trainer.members)
 
-    def _leave_open(self, searches: Sequence[Sizes]) -> int:
+    def _leave_open(self, searches: Sequence[PersonPrefixes]) -> int:
         """How many have a set that nobody has confirmed: their searches are incomplete."""
         left = [search for search in searches if search.found is None and self._claim(search) is not None]
         for search in left:
             search.complete = False
         return len(left)
 
-    def _report(self, searches: Sequence[Sizes]) -> None:
+    def _report(self, searches: Sequence[PersonPrefixes]) -> None:
         self.progress.found(sum(self._claim(search) is not None for search in searches))

@@ -17,20 +17,18 @@ from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Model
 from butfor.rank import Ranking, as_ranking
 from butfor.rules import Allowed
-from butfor.search.loop import Attempts, Loop
-from butfor.search.state import Listed, PersonSearch, Plan, Ranked, Shrink
+from butfor.search.loop import AttemptSearch, Loop
+from butfor.search.state import FixedPlan, PersonSearch, Plan, RankedRows, Shrink
 from butfor.search.task import Task
 
 USUAL = ("combined", "influence", "leaves", "surrogate-signed")
 """Rankings in the order in which they are taken where nobody names one; the last ranks for every model."""
-MOST_ALTERNATIVES = 1000
 FOUND = 0.4
 """The share of people who are usually found, for estimates of how long it takes."""
 
 
 class Strategy:
-    """`share`: ask every trained model about everyone; None: as the strategy has it. `alternatives`: further flip sets,
-    sharing no row with each other, to look for where one was found."""
+    """`share`: ask every trained model about everyone; None: as the strategy has it."""
 
     name: ClassVar[str]
     shares: ClassVar[bool] = False
@@ -40,11 +38,8 @@ class Strategy:
     shrinks: ClassVar[bool] = False
     """Whether a flip set that works is made smaller before it is reported."""
 
-    def __init__(self, *, share: bool | None = None, alternatives: int = 0) -> None:
-        if not 0 <= alternatives <= MOST_ALTERNATIVES:
-            raise SettingError(f"alternatives={alternatives} must be a whole number from 0 to {MOST_ALTERNATIVES}.")
+    def __init__(self, *, share: bool | None = None) -> None:
         self.share = self.shares if share is None else share
-        self.alternatives = alternatives
 
     def check(self, members: int) -> None:
         """Refuse an audited model of so many members."""
@@ -56,25 +51,25 @@ class Strategy:
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
         """Search for these people among the labels that `psi` allows them."""
         ranked = task.ranked(people, psi, self.depth)
-        return self.confirm(task, psi, [Attempts(each.person, each.away, plan=self.plan(each)) for each in ranked])
+        return self.confirm(task, psi, [AttemptSearch(each.person, each.away, plan=self.plan(each)) for each in ranked])
 
-    def confirm(self, task: Task, psi: Allowed, searches: list[Attempts]) -> list[PersonSearch]:
+    def confirm(self, task: Task, psi: Allowed, searches: list[AttemptSearch]) -> list[PersonSearch]:
         """Go through searches whose plans are made."""
         flippable = psi.of_people([search.person for search in searches]).counts
         everything = any(self.enumerates(int(size), task.budget) for size in flippable)
-        shares, claims = [search.plan.pooled for search in searches], None if everything else Loop.CLAIMS
+        shares, claims = [search.plan.pool_share for search in searches], None if everything else Loop.CLAIMS
         pool = sum(share or 1 for share in shares) if any(shares) else None
         Loop(task, psi, share=self.share, shrink=self.shrinks, pool=pool, claims=claims).run(searches)
         return list(searches)
 
-    def plan(self, person: Ranked) -> Plan:
+    def plan(self, person: RankedRows) -> Plan:
         """What one person's search tries."""
-        return Listed(self.attempts(person), person.order)
+        return FixedPlan(self.attempts(person), person.order)
 
-    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+    def attempts(self, person: RankedRows) -> Iterator[FlipSet]:
         raise NotImplementedError
 
-    def among(self, people: NDArray[np.int64]) -> Strategy:
+    def for_people(self, people: NDArray[np.int64]) -> Strategy:
         """The strategy for some of the people alone."""
         return self
 

@@ -15,7 +15,7 @@ from butfor.learn.ensemble import together
 from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, as_bound
 from butfor.progress import Progress
 from butfor.search.ledger import Ledger, Page
-from butfor.stopping import Stopper
+from butfor.stopping import StopFlag
 
 PATIENCE = 15.0
 """Seconds of a first training up to which a second one is done to tell how long they take."""
@@ -42,10 +42,10 @@ class Trainer:
         ledger: Ledger | None = None,
         n_jobs: int | None = None,
         progress: Progress | None = None,
-        stopper: Stopper | None = None,
+        flag: StopFlag | None = None,
     ) -> None:
         self.engine, self.table, self.people = engine, table, people
-        self.progress, self.stopper = progress or Progress(), stopper or Stopper()
+        self.progress, self.flag = progress or Progress(), flag or StopFlag()
         self.single, self.seeds = learner.single, learner.seeds
         self.members = len(self.seeds)
         """Trainings that one flip set takes."""
@@ -54,8 +54,6 @@ class Trainer:
         self.n_jobs: int = self._definition.n_jobs
         self._page: Page | None = ledger.page(self.single, table, people, engine) if ledger is not None else None
         self.trained = self.recalled = self.confirmations = 0
-        self.measuring_seeds: list[int] = []
-        """First and last of the seeds that only measured something."""
         self._seconds_each: float | None = None
         self._members: dict[FlipSet, Floats] = {}
         """What the members trained so far say about the people, `[members so far × answers]`."""
@@ -71,7 +69,7 @@ class Trainer:
 
     def room(self, members: int | None = None) -> float:
         """Flip sets that may still be trained."""
-        return self.stopper.room(self.trained, members or self.members)
+        return self.flag.room(self.trained, members or self.members)
 
     def seconds_each(self, by_definition: float) -> float:
         """Seconds per training, side by side, once everything is loaded and compiled; before the first training two are
@@ -149,14 +147,6 @@ class Trainer:
         said = np.array([answers[training] for training in trainings], np.float32).reshape(len(trainings), -1)
         return self.table.margins(said)
 
-    def measure(self, trainings: Sequence[Training]) -> Floats:
-        """The same for trainings that nobody asks for again: they are in no ledger."""
-        answers = self._train(trainings, self._progress)
-        self.trained += len(trainings)
-        used = [training.seed for training in trainings if training.seed is not None] + self.measuring_seeds
-        self.measuring_seeds = [min(used), max(used)] if used else []
-        return self.table.margins(answers)
-
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
         """Train the flip sets by the definition, each once. What an engine trained here by definition stands."""
         for flips in flip_sets:
@@ -165,6 +155,7 @@ class Trainer:
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
             return
+        self.flag.check()
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
         answers = self._by_definition(trainings, self._progress)
         by_set = answers.reshape(len(missing), self.members, -1)
@@ -190,12 +181,13 @@ class Trainer:
 
     def _progress(self, count: int) -> None:
         self.progress.advance(count)
-        self.stopper.check()
+        self.flag.check()
 
     def _answers(self, trainings: Sequence[Training]) -> tuple[dict[Training, Floats], list[Training]]:
         """In the order asked for; and which were recalled. With a ledger piece by piece, each written down."""
         if not trainings:
             return {}, []
+        self.flag.check()
         if self._page is None:
             return dict(zip(trainings, self._train(trainings, self._progress), strict=True)), []
         known = self._page.recall(trainings)

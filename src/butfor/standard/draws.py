@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from butfor.standard.members import Group
 from butfor.standard.model import Floats, Standard, TwoModels
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import Opinion
+from butfor.stopping import Stop, listen
 
 AT_ONCE = (5, 25)
 """So few and so many drawn tables are fitted side by side, whatever the number of cores: numbers must not depend on
@@ -97,20 +97,18 @@ def _until_stopped(
     tasks: Generator[Floats, None, None], seconds: float | None, progress: Progress
 ) -> tuple[list[Floats], bool]:
     """Ctrl-C ends it with the tables that are done, and it is said; so does the time, where it is limited."""
-    begun = time.monotonic()
     done: list[Floats] = []
-    try:
-        for part in tasks:
-            done.append(part)
-            progress.advance(part.shape[2])
-            if seconds is not None and time.monotonic() - begun > seconds:
-                break
-    except KeyboardInterrupt:
-        return done, True
-    finally:
-        with warnings.catch_warnings(action="ignore"):  # joblib tells what is thrown away
-            tasks.close()
-    return done, False
+    with listen(Stop(seconds)) as flag:
+        try:
+            for part in tasks:
+                done.append(part)
+                progress.advance(part.shape[2])
+                if flag.requested:
+                    break
+        finally:
+            with warnings.catch_warnings(action="ignore"):  # joblib tells what is thrown away
+                tasks.close()
+    return done, flag.interrupted
 
 
 def figures(
