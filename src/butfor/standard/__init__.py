@@ -1,6 +1,6 @@
-"""One standard for all: are a group's labels what a model of the other groups' rows would have given?"""
+"""One standard for all: are people of each group labelled as comparable people of the other groups are?"""
 
 from butfor.standard.compare import compare_standards
-from butfor.standard.groups import ASSUMPTION, GroupStandard, Standards
+from butfor.standard.groups import ASSUMPTION, GroupStandard, Overlap, SecondOpinion, Standards
 
-__all__ = ["ASSUMPTION", "GroupStandard", "Standards", "compare_standards"]
+__all__ = ["ASSUMPTION", "GroupStandard", "Overlap", "SecondOpinion", "Standards", "compare_standards"]

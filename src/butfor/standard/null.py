@@ -1,0 +1,97 @@
+"""One standard for everybody, and tables whose labels are drawn by it.
+
+A model of all rows knows the protected attribute. Asked about everybody with every value of the attribute, and averaged
+over these, it gives people with the same columns the same probability whatever their group. On tables drawn by it no
+group is held to another standard, but groups differ in their columns as they really do. What the comparison finds there
+it finds in nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from butfor.standard.model import Floats, TwoModels
+
+MEMBERSHIP = 2.0
+"""Size of a membership input: as large as a column's spread of two standard deviations, so that it is shrunk little."""
+PAIRS = 2000
+"""Pairs of rows of one cluster by which their correlation is judged."""
+MOST_CORRELATED = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class OneStandard:
+    """Probabilities of the favourable label `[rows]`: the same for people with the same columns, and, as the recorded
+    labels have it, by their own group."""
+
+    everybody: Floats
+    own: Floats
+    clusters: NDArray[np.int64] | None = None
+    correlation: float = 0.0
+    """Of the labels' latent scores within a cluster."""
+
+    @classmethod
+    def of(
+        cls,
+        encoded: TwoModels,
+        attributes: list[NDArray[np.int64]],
+        labels: Floats,
+        weight: Floats | None,
+        clusters: NDArray[np.int64] | None,
+    ) -> OneStandard:
+        """`attributes`: the rows' codes by each attribute; the last one, all of them together, is averaged out."""
+        whole, rows = attributes[-1], np.arange(len(labels))
+        shares = np.bincount(whole, weight) / (len(whole) if weight is None else weight.sum())
+        first = [int(np.flatnonzero(whole == code)[0]) for code in range(len(shares))]
+        members = np.column_stack([MEMBERSHIP * (codes[:, None] == np.unique(codes)) for codes in attributes])
+        # everybody once as they are, then once with each value of the attribute
+        asked = np.concatenate([members, *(np.tile(members[row], (len(rows), 1)) for row in first)])
+        everyone = np.tile(rows, 1 + len(first))
+        model = encoded.rows(everyone).with_inputs(asked)
+        found = model.predict(rows, np.arange(len(asked)), labels[None], weight)[0].reshape(-1, len(rows))
+        everybody = shares @ found[1:]
+        correlation = 0.0 if clusters is None else _latent_correlation(labels, everybody, found[0], clusters)
+        return cls(everybody, found[0], clusters, correlation)
+
+    def uniforms(self, seed: tuple[int, ...]) -> Floats:
+        """A number from 0 to 1 per row, those of a cluster alike: a label is favourable where it is below the row's
+        probability."""
+        rng = np.random.default_rng(seed)
+        if self.clusters is None or not self.correlation:
+            return rng.random(len(self.everybody))
+        shared = rng.standard_normal(int(self.clusters.max()) + 1)[self.clusters]
+        apart = rng.standard_normal(len(shared))
+        found: Floats = ndtr(np.sqrt(self.correlation) * shared + np.sqrt(1 - self.correlation) * apart)
+        return found
+
+
+def _latent_correlation(labels: Floats, everybody: Floats, own: Floats, clusters: NDArray[np.int64]) -> float:
+    """The correlation of latent normal scores within clusters under which labels agree as often as the recorded ones
+    do, given what the model says of each row."""
+    order = np.argsort(clusters, kind="stable")
+    first, second = order[:-1], order[1:]  # neighbours of one cluster
+    same = clusters[first] == clusters[second]
+    if not same.any():
+        return 0.0
+    first, second = first[same], second[same]
+    p, q = np.clip(own[first], 0.005, 0.995), np.clip(own[second], 0.005, 0.995)
+    scale = np.sqrt(p * (1 - p) * q * (1 - q))
+    observed = float(np.mean((labels[first] - p) * (labels[second] - q) / scale))
+    some = np.linspace(0, len(p) - 1, min(len(p), PAIRS)).astype(int)
+    p, q, scale = p[some], q[some], scale[some]
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    weights = weights / weights.sum()
+
+    def excess(correlation: float) -> float:
+        root, rest = np.sqrt(correlation), np.sqrt(1 - correlation)
+        both = ndtr((ndtri(p)[:, None] - root * nodes) / rest) * ndtr((ndtri(q)[:, None] - root * nodes) / rest)
+        return float(np.mean((both @ weights - p * q) / scale)) - observed
+
+    if observed <= 0:
+        return 0.0
+    return MOST_CORRELATED if excess(MOST_CORRELATED) < 0 else float(brentq(excess, 0.0, MOST_CORRELATED, xtol=1e-3))
