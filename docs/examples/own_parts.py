@@ -24,7 +24,8 @@ def ask(audit, cases=range(10)):
 #
 # Derive from `butfor.Learner` and `butfor.Model`. `table.X` is the raw training table; labels come as 0 and 1; a model
 # answers raw people with logits, above 0 for class 1. `seeded` is False unless the class says otherwise; a learner with
-# a seed also has `reseeded(seed)`. `record()` is what the ledger tells learners apart by.
+# a seed also has `reseeded(seed)`. `record()` is what the ledger tells learners apart by. A model that can do more
+# derives from a class of `butfor.learn.capabilities` too (`Linear`, `Trees`, …); rankings that need it then accept it.
 
 
 # %%
@@ -99,13 +100,13 @@ ask(butfor.LabelAudit(logistic, strategy=Pairs(), budget=2))
 # ## An engine
 #
 # Derive from `butfor.Engine`. An engine says whom it accepts, and trains lists of flip sets once it is bound to a
-# learner, a table and people. A training is (flips, seed); seed None is the learner's own. `by_definition` says that it
-# calls the learner's own `fit`.
+# learner, a table and people. A training is (flips, seed); seed None is the learner's own. Whatever it finds is
+# confirmed by retraining with the model's own `fit`.
 
 
 # %%
 class OneAfterTheOther(butfor.Engine):
-    name, by_definition = "one after the other", True
+    name = "one after the other"
 
     def accepts(self, learner):
         return True

@@ -69,7 +69,7 @@ class LabelAudit(BaseEstimator):
     n_jobs : models trained at a time on the CPU; -1 for one per core.
     ledger : a file that remembers every model's answers, so that nothing is trained twice, also not after an
         interruption.
-    random_state : seed of whatever the search draws. The model has a seed of its own.
+    random_state : seed of whatever the search draws, and of a model whose own `random_state` is None.
 
     After `fit`, `model_` is the audited model, `learner_` what trained it, `table_` what it was trained on, and
     `classes_` the labels; `fitted_` holds these and everything else that questions start from.

@@ -134,7 +134,7 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
             weights[person, rows] = weight
             np.add.at(scores[person], table.codes[rows], weight)
     else:
-        new = np.eye(len(table.classes), dtype=np.float32)[table.turned[:1].repeat(len(situation.people))]
+        new = np.eye(len(table.classes), dtype=np.float32)[table.new_codes[:1].repeat(len(situation.people))]
         weights = require(situation.model, Linear).flip_effects(table, situation.people, contrast=new)
         scores = situation.model.scores(situation.people).astype(np.float64)
     found = []
@@ -174,7 +174,7 @@ def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
                 cost = _strongest(min(0.0, out * margins[k]), out * effects[k], free)
             if cost.at_least <= free.sum():
                 costs.append((cost.at_least, cost.witness is None, inside[part][list(cost.witness or ())]))
-        needed = ensemble.votes_to_turn(votes[k], decided)
+        needed = ensemble.votes_needed(votes[k], decided)
         cheapest = sorted(costs, key=lambda cost: cost[:2])[:needed]
         at_least = sum(cost for cost, _, _ in cheapest) if len(costs) >= needed else int(allowed.sum()) + 1
         known = sorted(int(row) for _, _, rows in cheapest for row in rows)
@@ -187,7 +187,7 @@ def _ridge_parts(
 ) -> list[tuple[Array, Array]]:
     """Each copy's margins `[people]`, and what each label of its part moves them by, `[people × labels]`; nothing where
     they are no sums over the labels."""
-    blank = ensemble.blank()
+    blank = ensemble.new_copy()
     dense = not hasattr(X, "toarray")
     if not (dense and type(blank).__name__ == "RidgeClassifier" and linear_in_labels(blank) and blank.fit_intercept):
         return []

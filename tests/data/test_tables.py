@@ -18,7 +18,7 @@ from butfor.data.read import as_dates, read_file
 from butfor.data.table import load_table
 from butfor.errors import SettingError, TableError
 from butfor.result.population import Population
-from butfor.result.record import sealed
+from butfor.result.record import with_checksum
 
 CHEAP = ("--members", "1", "--fresh-seeds", "0", "--budget", "2", "--cases", "0:6")
 LOGISTIC = (*CHEAP, "--model", "logistic")
@@ -78,7 +78,7 @@ def again(capsys, record: dict, tmp_path) -> None:
     assert second == record
     found = sum("flip_set" in person for person in record["people"])
     assert found > 0
-    (tmp_path / "audit.json").write_text(json.dumps(sealed(record)))
+    (tmp_path / "audit.json").write_text(json.dumps(with_checksum(record)))
     assert main(["replay", str(tmp_path / "audit.json")]) == 0
     assert f"{found} of {found} counterfactual datasets agree" in capsys.readouterr().out
 

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor.errors import EngineError, SettingError
 from butfor.learn.dask_engine import Pace, cluster_engine
-from butfor.learn.dask_worker import difference, versions_here
+from butfor.learn.dask_worker import version_difference, versions_here
 from butfor.learn.engines import local_workers
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.learners import as_learner
@@ -83,7 +83,7 @@ def pids(engine) -> dict[str, int]:
 def test_the_file_is_the_same_as_without_a_cluster(engine, alone):
     audit = small(engine)
     population = audit.explain_all(PEOPLE)
-    assert population.run["engine"] == "dask"
+    assert population.run.engine == "dask"
     assert told(population) == alone
     assert any("flip_set" in person for person in alone["people"])
 
@@ -222,7 +222,7 @@ def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_
     done = len(Ledger(ledger).select("SELECT flips FROM networks", []))
     assert done >= 16
     population = small(engine, ledger).explain_all(PEOPLE)
-    assert population.run["recalled"] == done
+    assert population.run.recalled == done
     assert told(population) == alone
 
 
@@ -257,8 +257,8 @@ def test_an_audit_on_a_cluster_can_be_cloned(engine):
 
 def test_builds_of_one_version_are_the_same_and_what_is_missing_is_said(monkeypatch):
     monkeypatch.setattr("butfor.learn.dask_worker.version", lambda package: "2.13.0+cu126")
-    assert difference("w", {"torch": "2.13.0"}, versions_here()) is None
-    assert "no torch" in difference("w", {"torch": "2.13.0"}, {})
+    assert version_difference("w", {"torch": "2.13.0"}, versions_here()) is None
+    assert "no torch" in version_difference("w", {"torch": "2.13.0"}, {})
 
 
 def sizes(pace: Pace, items: int, threads: int) -> list[int]:

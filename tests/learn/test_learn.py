@@ -191,6 +191,6 @@ def test_validation_rows_are_checked():
 def test_the_local_linear_model_is_the_relu_network(name):
     rows, X = rows_of(name)
     network = train(Recipe(batch_size=None, max_epochs=40), rows)
-    theta, bias = network.linearized(X)
+    theta, bias = network.local_linear_model(X)
     logits = network.logits(X)
     assert np.abs((theta * X).sum(axis=1) + bias - logits).max() <= 1e-5 * max(1, np.abs(logits).max())

@@ -85,8 +85,8 @@ def one_hot_rows(n: int, columns: int, values: int, validation: int = 60, seed: 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_rows_of_mostly_zeros_are_taken_by_their_entries(activation, hidden, batch_size, monkeypatch):
     rows = one_hot_rows(300, 9, 13)
-    assert fused.mostly_zero(rows.X)
-    assert not fused.mostly_zero(made_rows().X)
+    assert fused.is_sparse(rows.X)
+    assert not fused.is_sparse(made_rows().X)
     recipe = Recipe(hidden=hidden, activation=activation, batch_size=batch_size, max_epochs=4)
     by_entries = FusedEngine().fit_many(recipe, rows, [(), (2, 7)], rows.X_val)
     for k, flips in enumerate([(), (2, 7)]):
@@ -126,7 +126,7 @@ def test_packed_weights_are_the_network_that_gave_the_logits():
     recipe = Recipe(hidden=(17, 5), activation="tanh", max_epochs=3)
     fits = FusedEngine().fit_many(recipe, rows, [(1,), (2,)], rows.X_val)
     for k in range(2):
-        network = Network.unpacked(fits.weights[k], recipe, rows.d, 0, 0, 0)
+        network = Network.from_packed(fits.weights[k], recipe, rows.d, 0, 0, 0)
         np.testing.assert_allclose(network.logits(rows.X_val), fits.logits[k], rtol=1e-4, atol=1e-5)
 
 

@@ -90,7 +90,7 @@ def test_a_flip_set_trains_as_its_labels_do():
 def test_the_fits_unpack_to_networks_that_answer_the_same():
     recipe, rows = Recipe((8, 6), batch_size=None, **SHORT), table()
     fits = StackedEngine().fit_many(recipe, rows, FLIPS, people())
-    network = Network.unpacked(fits.weights[2], recipe, rows.d, fits.best_epoch[2], 0, 0)
+    network = Network.from_packed(fits.weights[2], recipe, rows.d, fits.best_epoch[2], 0, 0)
     np.testing.assert_allclose(network.logits(people()), fits.logits[2], atol=1e-6)
     assert network.best_epoch == train(recipe, rows, FLIPS[2]).best_epoch
 

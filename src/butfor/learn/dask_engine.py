@@ -30,7 +30,17 @@ import pandas as pd
 from butfor import stopping
 from butfor.errors import ButforError, EngineError, SettingError
 from butfor.learn.capabilities import Cluster, OwnFit, engines_of
-from butfor.learn.dask_worker import SAME, Packed, Work, answers, calls, difference, models, run_chunk, versions_here
+from butfor.learn.dask_worker import (
+    SAME,
+    Packed,
+    Work,
+    answers,
+    calls,
+    models,
+    run_chunk,
+    version_difference,
+    versions_here,
+)
 from butfor.learn.engines import NAMES, engine_named, is_device, local_workers
 from butfor.learn.protocols import Advance, Bound, Floats, Learner, Table, Training
 from butfor.machine import check_n_jobs
@@ -101,7 +111,7 @@ class DaskEngine(OwnFit, Cluster):
         self.address = client.scheduler.address if client.scheduler else "its address"
         self._subjects: OrderedDict[tuple[int, int], tuple[Learner, Table, Any]] = OrderedDict()
         self._paces: dict[tuple[str, int, int], Pace] = {}
-        self._threads, self._looked, self._peopled = 0, -math.inf, -math.inf
+        self._threads, self._counted, self._had_workers = 0, -math.inf, -math.inf
 
     def __deepcopy__(self, memo: Any) -> DaskEngine:
         """scikit-learn clones an audit with its parameters; there is one cluster."""
@@ -110,8 +120,8 @@ class DaskEngine(OwnFit, Cluster):
     @property
     def threads(self) -> int:
         """Trainings that the cluster can do at a time now; looked up at most every POLL seconds."""
-        if time.monotonic() - self._looked > POLL:
-            self._look()
+        if time.monotonic() - self._counted > POLL:
+            self._count_threads()
         return max(1, self._threads)
 
     @property
@@ -135,22 +145,22 @@ class DaskEngine(OwnFit, Cluster):
                 return bound
         if "fused" not in engines:
             engine = "joblib"
-        self._admit()
-        shared = [self._subject(learner, table), self._sent((people, engine))]
+        self._check_versions()
+        shared = [self._subject(learner, table), self._send((people, engine))]
         pace = self._paces.setdefault((engine, id(learner), id(table)), Pace())
         return _Bound(self, shared, len(people) * table.outputs, pace, engine == "joblib")
 
     def fit_models(
         self, learner: Learner, table: Table, seeds: Sequence[int | None], advance: Advance | None = None
     ) -> list[Any]:
-        return self._collected(models, [self._subject(learner, table)], seeds, advance)
+        return self._collect(models, [self._subject(learner, table)], seeds, advance)
 
     def spread(
         self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], advance: Advance | None = None
     ) -> list[Any]:
-        return self._collected(calls, [self._sent((function, shared))], parts, advance)
+        return self._collect(calls, [self._send((function, shared))], parts, advance)
 
-    def _collected(self, work: Work, shared: list[Any], items: Sequence[Any], advance: Advance | None) -> list[Any]:
+    def _collect(self, work: Work, shared: list[Any], items: Sequence[Any], advance: Advance | None) -> list[Any]:
         """What comes of the items, one at a time, in their order."""
         done: dict[int, Any] = {}
         for chunk, results in self.run(work, shared, items, Pace(most=1)):
@@ -163,7 +173,7 @@ class DaskEngine(OwnFit, Cluster):
         """What comes of the items, chunk by chunk: which they were, and their results, in whatever order."""
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         flying: dict[str, tuple[Any, range]] = {}
-        start, wanted, self._peopled = 0, versions_here(), time.monotonic()
+        start, wanted, self._had_workers = 0, versions_here(), time.monotonic()
         try:
             while start < len(items) or flying:
                 while start < len(items) and len(flying) < AHEAD * self.threads:
@@ -176,7 +186,7 @@ class DaskEngine(OwnFit, Cluster):
                     future = done.get(timeout=POLL)
                 except queue.Empty:
                     stopping.check()
-                    self._look()
+                    self._count_threads()
                     continue
                 reply = self._outcome(future)
                 if reply is None:
@@ -193,7 +203,7 @@ class DaskEngine(OwnFit, Cluster):
                     self.client.cancel([future for future, _ in flying.values()], force=True)
 
     def _submit(self, function: Callable[..., Any], *given: Any) -> Any:
-        with self._connected():
+        with self._connection():
             return self.client.submit(function, *given, key=f"butfor-{uuid.uuid4().hex}", pure=False)
 
     def _outcome(self, future: Any) -> tuple[Any, float, int] | None:
@@ -206,7 +216,7 @@ class DaskEngine(OwnFit, Cluster):
         except ButforError:
             raise
         except TimeoutError:
-            self._look()
+            self._count_threads()
             return None
         except KilledWorker as error:
             raise EngineError(
@@ -215,30 +225,30 @@ class DaskEngine(OwnFit, Cluster):
             ) from error
         except Exception as error:  # the connection, or whatever the user's own code raises there
             if self.client.status != "running":
-                raise self._gone() from error
-            raise EngineError(f"A worker could not train: {_line(error)}") from error
+                raise self._scheduler_lost() from error
+            raise EngineError(f"A worker could not train: {_describe_error(error)}") from error
 
-    def _look(self) -> None:
+    def _count_threads(self) -> None:
         """How many threads the workers have; refused where there has been none for too long."""
-        with self._connected():
+        with self._connection():
             if self.client.status != "running":
-                raise self._gone()
-            self._threads, self._looked = sum(self.client.nthreads().values()), time.monotonic()
+                raise self._scheduler_lost()
+            self._threads, self._counted = sum(self.client.nthreads().values()), time.monotonic()
         if self._threads:
-            self._peopled = self._looked
-        elif self._looked - self._peopled > self.patience:
+            self._had_workers = self._counted
+        elif self._counted - self._had_workers > self.patience:
             raise EngineError(
                 f"The scheduler at {self.address} has had no worker for {self.patience:.0f} seconds; start some "
                 f"(dask worker {self.address}) and try again, with --ledger where something was trained."
             )
 
-    def _admit(self) -> None:
+    def _check_versions(self) -> None:
         """Refuse the cluster where a worker has other versions; one that comes later says so itself."""
-        with self._connected():
+        with self._connection():
             workers = self.client.get_versions(packages=list(SAME))["workers"]
         for worker, has in workers.items():
             there = {package: found.partition("+")[0] for package, found in has["packages"].items() if found}
-            sentence = difference(worker, versions_here(), there)
+            sentence = version_difference(worker, versions_here(), there)
             if sentence:
                 raise EngineError(sentence)
 
@@ -246,34 +256,34 @@ class DaskEngine(OwnFit, Cluster):
         """Sent once, however often it is bound."""
         key = (id(learner), id(table))
         if key not in self._subjects:
-            sent = self._sent((learner, replace(table, whole=None)))
+            sent = self._send((learner, replace(table, whole=None)))
             self._subjects[key] = learner, table, sent  # kept, so that nothing else gets their ids
             while len(self._subjects) > MOST_SUBJECTS:
                 self._subjects.popitem(last=False)
         return self._subjects[key][2]
 
-    def _sent(self, thing: Any) -> Any:
+    def _send(self, thing: Any) -> Any:
         import cloudpickle
 
         # By value: classes and functions of a script or a notebook are not there to be imported on a worker.
         try:
             packed = cloudpickle.dumps(thing)
         except Exception as error:  # whatever the user's own objects raise
-            raise EngineError(f"The model cannot be sent to workers: {_line(error)}") from error
+            raise EngineError(f"The model cannot be sent to workers: {_describe_error(error)}") from error
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
             return self._submit(Packed, uuid.uuid4().hex, packed)
 
     @contextmanager
-    def _connected(self) -> Iterator[None]:
+    def _connection(self) -> Iterator[None]:
         try:
             yield
         except ButforError:
             raise
         except Exception as error:  # whatever a connection that ends raises
-            raise self._gone() from error
+            raise self._scheduler_lost() from error
 
-    def _gone(self) -> EngineError:
+    def _scheduler_lost(self) -> EngineError:
         return EngineError(
             f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: start the "
             "cluster again and repeat the command with the same --ledger (ledger=... in Python)."
@@ -308,7 +318,7 @@ class _Bound(Bound):
             yield chunk, logits
 
 
-def _line(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"
 
 

@@ -49,7 +49,7 @@ def run_chunk(work: Work, items: bytes, wanted: Mapping[str, str], *shared: Pack
     at a time; if it has the versions that are wanted."""
     from distributed import get_worker
 
-    sentence = difference(str(get_worker().address), wanted, versions_here())
+    sentence = version_difference(str(get_worker().address), wanted, versions_here())
     if sentence:
         raise EngineError(sentence)
     key = "+".join(packed.key for packed in shared)
@@ -94,7 +94,7 @@ def versions_here() -> dict[str, str]:
     return found
 
 
-def difference(worker: str, wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
+def version_difference(worker: str, wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
     """A sentence where a worker has other versions than are wanted."""
     other = [package for package in wanted if there.get(package) != wanted[package]]
     if not other:

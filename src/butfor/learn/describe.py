@@ -76,7 +76,7 @@ def rebuild(record: Any) -> Any:
     )
 
 
-def gaps(record: Any, where: str = "model") -> Iterator[str]:
+def missing_parts(record: Any, where: str = "model") -> Iterator[str]:
     """The parts of a description that cannot be rebuilt, in words."""
     if isinstance(record, dict):
         if OPAQUE in record:
@@ -84,12 +84,12 @@ def gaps(record: Any, where: str = "model") -> Iterator[str]:
         if CLASS in record and record[CLASS].split(".")[0].split(":")[0] not in TRUSTED:
             yield f"{where}: {record[CLASS]} is not of {', '.join(TRUSTED)}"
         for name, value in record.get("params", {}).items():
-            yield from gaps(value, f"{where}.{name}")
+            yield from missing_parts(value, f"{where}.{name}")
         for value in [*record.get(TUPLE, []), *record.get(PAIRS, [])]:
-            yield from gaps(value, where)
+            yield from missing_parts(value, where)
     elif isinstance(record, list):
         for value in record:
-            yield from gaps(value, where)
+            yield from missing_parts(value, where)
 
 
 def _is_plain(kind: type) -> bool:

@@ -87,7 +87,7 @@ def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
             raise SettingError(f"engine={engine!r} is neither an engine's name nor a butfor.Engine.")
     elif is_device(engine):
         if engine != "cpu":
-            load("butfor.mlp.stacked:present")(engine)
+            load("butfor.mlp.stacked:find_device")(engine)
     elif is_cluster(engine):
         local_workers(engine)
     elif engine not in NAMES:

@@ -17,20 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.capabilities import (
-    MEMBERS,
-    Differentiable,
-    Encoded,
-    Inputs,
-    Linear,
-    Members,
-    OwnFit,
-    Pulls,
-    Rebuildable,
-    members_of,
-    require,
-    unpack,
-)
+from butfor.learn import capabilities as can
+from butfor.learn.capabilities import MEMBERS, members_of, require, unpack
 from butfor.learn.decision_split import DecisionSplit
 from butfor.learn.protocols import Advance, C, Floats, Learner, Model, Numbers, Table
 
@@ -70,7 +58,9 @@ class Ensemble(Learner):
         learners = (self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds)
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in learners))
 
-    def fit_beside(self, first: Model, table: Table, engine: OwnFit, advance: Advance | None = None) -> EnsembleModel:
+    def fit_beside(
+        self, first: Model, table: Table, engine: can.OwnFit, advance: Advance | None = None
+    ) -> EnsembleModel:
         """The ensemble on the labels as they are, given its first member; the others where `engine` trains them."""
         others = engine.fit_models(self.learner, table, self.seeds[1:], advance)
         return EnsembleModel((first, *(unpack(self.learner, packed, table) for packed in others)))
@@ -95,7 +85,7 @@ def member_seeds(learner: Learner) -> tuple[int | None, ...]:
 def record_gaps(learner: Learner) -> list[str]:
     """The parts of a learner that its record cannot bring back, in words."""
     single = single_learner(learner)
-    if isinstance(single, Rebuildable):
+    if isinstance(single, can.Rebuildable):
         return single.record_gaps()
     return [f"model: {single.name} is a learner of the user's own"]
 
@@ -103,10 +93,10 @@ def record_gaps(learner: Learner) -> list[str]:
 def ledger_gaps(learner: Learner) -> list[str]:
     """The parts that its record does not tell from others, so that a ledger cannot rely on it. Of a learner of the
     user's own the record says what its author wants it to say."""
-    return record_gaps(learner) if isinstance(single_learner(learner), Rebuildable) else []
+    return record_gaps(learner) if isinstance(single_learner(learner), can.Rebuildable) else []
 
 
-class EnsembleModel(Model, Members, Inputs, Pulls):
+class EnsembleModel(Model, can.Members, can.Inputs, can.Pulls):
     """The trained members."""
 
     def __init__(self, models: Sequence[Model]) -> None:
@@ -117,7 +107,7 @@ class EnsembleModel(Model, Members, Inputs, Pulls):
         return self._members
 
     def capability(self, kind: type[C]) -> C | None:
-        if kind is Encoded:
+        if kind is can.Encoded:
             return self.members[0].capability(kind)
         return super().capability(kind)
 
@@ -132,7 +122,7 @@ class EnsembleModel(Model, Members, Inputs, Pulls):
         return np.array([member.logits(people) for member in self.members], np.float32)
 
     def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers] | None:
-        inputs = self.members[0].capability(Inputs)
+        inputs = self.members[0].capability(can.Inputs)
         return None if inputs is None else inputs.numbers(table, people)
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
@@ -146,7 +136,7 @@ class EnsembleModel(Model, Members, Inputs, Pulls):
         ]
 
 
-class MarginModel(Model, Linear, Pulls, Members):
+class MarginModel(Model, can.Linear, can.Pulls, can.Members):
     """A model of more than two classes with a logit, as rankings, rules and pages know it: the margin of a decision
     split. What else it can do is about that margin too."""
 
@@ -155,7 +145,7 @@ class MarginModel(Model, Linear, Pulls, Members):
 
     def capability(self, kind: type[C]) -> C | None:
         inner = self.model.capability(kind)
-        if isinstance(inner, Differentiable):
+        if isinstance(inner, can.Differentiable):
             network = copy(inner)
             network.rows = replace(inner.rows, decision_split=self.decision_split)
             return network
@@ -176,13 +166,13 @@ class MarginModel(Model, Linear, Pulls, Members):
 
     @property
     def exact(self) -> bool:
-        return require(self.model, Linear).exact
+        return require(self.model, can.Linear).exact
 
     def flip_effects(
         self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
     ) -> NDArray[np.float64]:
         contrast = self._contrast(people) if contrast is None else contrast
-        return require(self.model, Linear).flip_effects(table, people, weights, contrast)
+        return require(self.model, can.Linear).flip_effects(table, people, weights, contrast)
 
     def _contrast(self, people: pd.DataFrame) -> Floats:
         return self.decision_split.contrast(self.model.scores(people))
@@ -190,7 +180,7 @@ class MarginModel(Model, Linear, Pulls, Members):
 
 def pulls_of(model: Model, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
     """`Pulls.pulls`; None where the model has none."""
-    able = model.capability(Pulls)
+    able = model.capability(can.Pulls)
     return None if able is None else able.pulls(people, contrast)
 
 

@@ -42,7 +42,7 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
             raise SettingError(f"threshold={self.threshold} must be a number; 0.5 is halfway between the two labels.")
         y = np.asarray(y)
         self.classes_ = two_classes(y)
-        self.regressor_ = self.fresh()
+        self.regressor_ = self.new_regressor()
         targets = (y == self.classes_[1]).astype(np.float64)
         self.regressor_.fit(X, targets, **self._weights(sample_weight))
         self.n_features_in_ = X.shape[1]
@@ -55,7 +55,7 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
 
-    def fresh(self) -> Any:
+    def new_regressor(self) -> Any:
         """The regressor, not yet fitted."""
         from sklearn.linear_model import LinearRegression
 
@@ -70,15 +70,15 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
         for first in range(0, rows, block):
             alone = np.zeros((rows, min(block, rows - first)))
             alone[np.arange(first, first + alone.shape[1]), np.arange(alone.shape[1])] = 1.0
-            regressor = self.fresh().fit(X, alone, **self._weights(sample_weight))
+            regressor = self.new_regressor().fit(X, alone, **self._weights(sample_weight))
             found.append(np.asarray(regressor.predict(people), np.float64).reshape(-1, alone.shape[1]))
         return np.concatenate(found, axis=1)
 
     def _weights(self, sample_weight: Any) -> dict[str, Any]:
         if sample_weight is None:
             return {}
-        if not has_fit_parameter(self.fresh(), "sample_weight"):
-            raise SettingError(f"{type(self.fresh()).__name__} takes no sample_weight; leave it out.")
+        if not has_fit_parameter(self.new_regressor(), "sample_weight"):
+            raise SettingError(f"{type(self.new_regressor()).__name__} takes no sample_weight; leave it out.")
         return {"sample_weight": sample_weight}
 
 
@@ -139,9 +139,9 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
                 "or copies that learn from few rows.",
                 stacklevel=2,
             )
-        return np.array([self.votes_to_turn(v, d) - 1 for v, d in zip(votes, decided, strict=True)])
+        return np.array([self.votes_needed(v, d) - 1 for v, d in zip(votes, decided, strict=True)])
 
-    def votes_to_turn(self, votes: NDArray[np.int64], decided: int) -> int:
+    def votes_needed(self, votes: NDArray[np.int64], decided: int) -> int:
         """How many copies must change sides for the decision to turn."""
         half = self.parts_ // 2
         ones = int(votes.sum())
@@ -151,10 +151,10 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         """The copy of a part; where its rows have one class only, one that says so."""
         from sklearn.dummy import DummyClassifier
 
-        copy = self.blank() if len(np.unique(y[inside])) > 1 else DummyClassifier()
+        copy = self.new_copy() if len(np.unique(y[inside])) > 1 else DummyClassifier()
         return copy.fit(X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside], y[inside])
 
-    def blank(self) -> Any:
+    def new_copy(self) -> Any:
         """A copy, not yet trained."""
         from sklearn.linear_model import RidgeClassifier
 

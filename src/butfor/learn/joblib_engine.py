@@ -72,7 +72,7 @@ class _Bound(Bound):
     """Whether worker processes were started before, by any binding."""
 
     def __init__(self, jobs: int, subject: Subject) -> None:
-        self._jobs, self._subject, self.width = jobs, subject, _side_by_side(jobs)
+        self._jobs, self._subject, self.width = jobs, subject, _worker_count(jobs)
         self._each: float | None = None
         self._spent = 0.0
         self._expected: int | None = None
@@ -108,7 +108,7 @@ class _Bound(Bound):
 
     def _worth_processes(self, left: int, waited: float) -> bool:
         """Whether processes save more time on what is left than starting them takes, or did on what went before."""
-        workers = _side_by_side(self._jobs)
+        workers = _worker_count(self._jobs)
         if self._each is None or workers == 1:
             return False
         saved = self._each * left * (1 - 1 / workers)
@@ -118,11 +118,11 @@ class _Bound(Bound):
         from joblib import Parallel, delayed
         from joblib.parallel import get_active_backend
 
-        workers = _side_by_side(self._jobs)
+        workers = _worker_count(self._jobs)
         each = max(self._each or 0.0, 1e-4)
         rounds = math.ceil(len(items) * each / (workers * CHUNK_SECONDS))
         size = math.ceil(len(items) / (workers * rounds))
-        file, chunks = self._written(), [items[at : at + size] for at in range(0, len(items), size)]
+        file, chunks = self._write_subject(), [items[at : at + size] for at in range(0, len(items), size)]
         # What comes of them in this order, as soon as it is there where the backend can do that.
         streams = getattr(get_active_backend()[0], "supports_return_generator", False)
         parallel = Parallel(n_jobs=workers, return_as="generator" if streams else "list", batch_size=1)
@@ -142,7 +142,7 @@ class _Bound(Bound):
         _Bound.warm = True
         return done
 
-    def _written(self) -> str:
+    def _write_subject(self) -> str:
         """The subject's file, written when it is first needed and removed with this binding."""
         if self._file is None:
             import cloudpickle
@@ -167,14 +167,14 @@ def run(function: Function, subject: Subject, items: Sequence[Any]) -> list[Any]
 def run_from(file: str, function: Function, items: Sequence[Any], parent: int) -> list[Any]:
     """In a worker: the same for a subject that was written to a file."""
     end_with(parent)
-    return run(function, _subject_of(file), items)
+    return run(function, _read_subject(file), items)
 
 
 def answer(subject: Subject, training: Training) -> Floats:
     """A training's answers about the people; NaN where it diverged or could not be done."""
     learner, table, people = subject
     try:
-        model = _fitted(learner, training.seed, table, training.flips)
+        model = _fit(learner, training.seed, table, training.flips)
         return np.asarray(table.answers(model, people), np.float32)
     except (LearnerError, TableError):  # such as one class alone
         return np.full(len(people) * table.outputs, np.nan, np.float32)
@@ -183,16 +183,16 @@ def answer(subject: Subject, training: Training) -> Floats:
 def packed_model(subject: Subject, seed: int | None) -> Any:
     """The model on the labels as they are, without what the other side has anyway."""
     learner, table, _ = subject
-    return pack(learner, _fitted(learner, seed, table))
+    return pack(learner, _fit(learner, seed, table))
 
 
-def _fitted(learner: Learner, seed: int | None, table: Table, flips: FlipSet = ()) -> Model:
+def _fit(learner: Learner, seed: int | None, table: Table, flips: FlipSet = ()) -> Model:
     """The learner's own fit, under a seed where one is named."""
     return (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))
 
 
 @lru_cache(maxsize=4)
-def _subject_of(file: str) -> Subject:
+def _read_subject(file: str) -> Subject:
     """What was written to a file, read once per process."""
     import joblib
 
@@ -208,7 +208,7 @@ def _subject_of(file: str) -> Subject:
         ) from None
 
 
-def _side_by_side(jobs: int) -> int:
+def _worker_count(jobs: int) -> int:
     """As many as joblib's configuration says where one is in force, else `jobs`."""
     from joblib.parallel import effective_n_jobs, get_active_backend
 

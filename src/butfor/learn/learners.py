@@ -36,27 +36,23 @@ def as_learner(model: Any, encoder: Any = None, random_state: int = 0) -> Learne
     return model
 
 
-def unset_seeds(model: Any) -> list[str]:
-    """Names of the parameters of an estimator and its parts that are a `random_state` of None."""
-    if isinstance(model, type) or not hasattr(model, "get_params"):
-        return []
-    return [name for name, value in model.get_params().items() if is_seed(name) and value is None]
-
-
 def seed_note(model: Any, random_state: int) -> str | None:
     """The sentence where `as_learner` sets a seed."""
-    unset = unset_seeds(model)
+    unset = [] if isinstance(model, Learner) else _unset_seeds(model)
     if not unset:
         return None
-    return (
-        f"{type(model).__name__} came without a fixed seed, so {listed(unset)} {'are' if len(unset) > 1 else 'is'} set "
-        f"to {random_state}, the audit's random_state."
-    )
+    set_to = f"{'are' if len(unset) > 1 else 'is'} set to {random_state}, the audit's random_state"
+    return f"{type(model).__name__} came without a fixed seed, so {listed(unset)} {set_to}."
 
 
 def _with_seeds(model: Any, random_state: int) -> Any:
-    unset = unset_seeds(model)
+    unset = _unset_seeds(model)
     return clone(model).set_params(**dict.fromkeys(unset, random_state)) if unset else model
+
+
+def _unset_seeds(model: Any) -> list[str]:
+    """Parameters of an estimator and of what it is made of that are a `random_state` of None."""
+    return [name for name, value in model.get_params().items() if is_seed(name) and value is None]
 
 
 def learner_of(record: dict[str, Any]) -> Learner:

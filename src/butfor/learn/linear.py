@@ -40,7 +40,7 @@ def _weights(estimator: Any, table: Table) -> Array:
     return weight
 
 
-def many_effects(
+def multiclass_effects(
     final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any], weights: NDArray[Any] | None
 ) -> Array:
     """The same with more than two classes: the change of the sum of each person's scores that `contrast [people ×
@@ -49,7 +49,7 @@ def many_effects(
     weight, classes = _weights(final, table), contrast.shape[1]
     if type(final).__name__ == "RidgeClassifier":
         effects = ridge_effects(final, X, people, np.zeros(table.n), weight)
-        effects *= contrast[:, table.turned] - contrast[:, table.codes]
+        effects *= contrast[:, table.new_codes] - contrast[:, table.codes]
         return effects if weights is None else weights @ effects
     X, people = (with_ones(A, final.fit_intercept) for A in (X, people))
     outcomes = (contrast[:, :, None] * people[:, None, :]).reshape(len(people), -1)
@@ -57,7 +57,7 @@ def many_effects(
     by_class = _solve(_softmax_curvature(final, X, weight), outcomes.T).T.reshape(len(outcomes), classes, -1)
     found = np.zeros((len(outcomes), table.n))
     for k in range(classes):
-        moved = (table.turned == k).astype(float) - (table.codes == k)
+        moved = (table.new_codes == k).astype(float) - (table.codes == k)
         found += (by_class[:, k] @ X.T) * (weight * moved)
     return found
 
@@ -81,13 +81,13 @@ def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
 
 
 def _logistic(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:
-    X, people, w = narrowed(estimator, X, people)
+    X, people, w = reduce_inputs(estimator, X, people)
     H = curvature(X, weight, penalty(estimator, X.shape[1]), w)
     effects: Array = (_solve(H, people.T).T @ X.T) * (weight * (1 - 2 * y))[None, :]
     return effects
 
 
-def narrowed(estimator: Any, X: Array, people: Array) -> tuple[Array, Array, Array]:
+def reduce_inputs(estimator: Any, X: Array, people: Array) -> tuple[Array, Array, Array]:
     """Rows and people, with ones where there is an intercept, and the coefficients. Where there are more inputs than
     rows they are turned into the space that the rows span: the penalty is the same in every direction, so that no
     flipped label moves the minimum out of it."""

@@ -94,7 +94,7 @@ class _Logistic(Bound):
         X, asked = model.inputs(table.X), model.inputs(people)
         assert X is not None
         assert asked is not None
-        self.X, self.people, self.given = linear.narrowed(model.final, X, asked)
+        self.X, self.people, self.given = linear.reduce_inputs(model.final, X, asked)
         self.table = table
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = linear.penalty(model.final, self.X.shape[1])

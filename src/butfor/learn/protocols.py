@@ -107,11 +107,11 @@ class Table:
     def labels(self, flips: Sequence[int] = ()) -> Floats:
         """Labels by number with the given positions turned."""
         y, at = self.codes.astype(np.float32), list(flips)
-        y[at] = self.turned[at]
+        y[at] = self.new_codes[at]
         return y
 
     @cached_property
-    def turned(self) -> NDArray[np.int64]:
+    def new_codes(self) -> NDArray[np.int64]:
         """What a flip makes of each label."""
         return self.decision_split.new if self.multiclass and self.decision_split else 1 - self.codes
 
@@ -121,7 +121,7 @@ class Table:
         split = self.decision_split if self.multiclass else None
         return answers if split is None else split.margins(self._by_class(answers))
 
-    def decided(self, answers: Floats) -> NDArray[np.int64]:
+    def decisions(self, answers: Floats) -> NDArray[np.int64]:
         """The decisions, by number, from the same."""
         return np.asarray(self._by_class(answers).argmax(-1) if self.multiclass else decides_one(answers), np.int64)
 
@@ -138,20 +138,20 @@ class Table:
         other.__dict__.update({name: self.__dict__[name] for name in ("classes", "codes") if name in self.__dict__})
         return other
 
-    def flipped(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
+    def with_flips(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
         """D' = (X, y'): the whole table as given, the labels with the flips made."""
         X, y, kept = self.whole or (self.X, self.y, np.arange(self.n))
         y, at = y.copy(), list(positions)
         if at:
-            y.iloc[kept[at]] = self.classes[self.turned[at]]
+            y.iloc[kept[at]] = self.classes[self.new_codes[at]]
         return X, y
 
-    def corrected(self, positions: Sequence[int], labels: Sequence[int] | None = None) -> Table:
+    def with_labels(self, positions: Sequence[int], labels: Sequence[int] | None = None) -> Table:
         """The same rows with these labels turned for good, or made what `labels` says by number; rows that were set
         aside stay so."""
         y, at = self.y.copy(), list(positions)
         if at:
-            y.iloc[at] = self.classes[self.turned[at] if labels is None else list(labels)]
+            y.iloc[at] = self.classes[self.new_codes[at] if labels is None else list(labels)]
         return replace(self, y=y, whole=None)
 
     def _coded(self, y: pd.Series) -> NDArray[np.int64]:

@@ -20,12 +20,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
+from butfor.learn import capabilities as can
 from butfor.learn import describe
-from butfor.learn.capabilities import (
-    FastEngines,
-    Portable,
-    Rebuildable,
-)
 from butfor.learn.protocols import Floats, Learner, Table, TableCache
 from butfor.learn.sklearn_model import CLIP, SklearnModel, first_line
 from butfor.learn.steps import (
@@ -43,7 +39,7 @@ RAW = "passthrough"
 """Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
 
 
-class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
+class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable):
     """`encoder`: goes in front of the estimator. None: only where the estimator brings no preprocessing of its own
     and the table has columns that are not numbers. "passthrough": never."""
 
@@ -88,13 +84,13 @@ class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
 
     def record_gaps(self) -> list[str]:
         record = self.record()
-        return [*describe.gaps(record["estimator"]), *describe.gaps(record["encoder"], "encoder")]
+        return [*describe.missing_parts(record["estimator"]), *describe.missing_parts(record["encoder"], "encoder")]
 
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
         estimator, data = clone(self.estimator), self._encoded(table)
         X, y = table.X if data is None else data.X, self.values(table)[labels.astype(np.int64)]
         try:
-            shared = self._shared(table)
+            shared = self._shared_steps(table)
             with self._seeds():
                 if shared is None:
                     estimator.fit(X, y, **self._weights(table))
@@ -133,7 +129,7 @@ class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
         return model.estimator
 
     def unpack(self, packed: Any, table: Table) -> SklearnModel:
-        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared(table))
+        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared_steps(table))
 
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
@@ -165,7 +161,7 @@ class SklearnLearner(Learner, FastEngines, Portable, Rebuildable):
         encoded: EncodedTable = self._cache.get(table, lambda: EncodedTable(encoder, table.X))
         return encoded
 
-    def _shared(self, table: Table) -> EncodedTable | None:
+    def _shared_steps(self, table: Table) -> EncodedTable | None:
         """The table behind a pipeline's steps before the last, where no label has a say in them: then they are the same
         for all trainings. What might write into its inputs gets its own."""
         estimator, encoded = self.estimator, isinstance(self.encoder, TableEncoder)

@@ -16,16 +16,8 @@ from sklearn.pipeline import Pipeline
 
 from butfor.encode import EncodedTable
 from butfor.errors import LearnerError
+from butfor.learn import capabilities as can
 from butfor.learn import linear
-from butfor.learn.capabilities import (
-    Encoded,
-    Inputs,
-    Linear,
-    Neighbours,
-    PartVotes,
-    Pulls,
-    Trees,
-)
 from butfor.learn.decision_split import decides_one
 from butfor.learn.estimators import ThresholdedRegressor
 from butfor.learn.linear import Array
@@ -41,7 +33,7 @@ from butfor.learn.steps import (
 )
 from butfor.machine import single_threaded
 
-TOGETHER = 256
+BLOCK = 256
 """People that a model of neighbours is asked about at once, by one thread: with more, scikit-learn breaks ties in
 another way."""
 CLIP = 1e-9
@@ -54,7 +46,7 @@ Answers = Callable[[NDArray[np.float64], NDArray[Any]], Floats]
 """Those and the decisions → logits or scores that agree with the decisions."""
 
 
-class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, Encoded):
+class SklearnModel(Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, can.Inputs, can.Pulls, can.Encoded):
     """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class.
     `shared`: a pipeline's steps before the last, where they are those of other models too."""
 
@@ -67,11 +59,11 @@ class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, E
 
     def capability(self, kind: type[C]) -> C | None:
         able = {
-            Linear: self._is_linear,
-            Trees: self._has_trees,
-            Neighbours: self._has_voting_neighbours,
-            PartVotes: lambda: type(self.estimator).__name__ == "PartitionEnsemble",
-            Encoded: lambda: self.data is not None,
+            can.Linear: self._is_linear,
+            can.Trees: self._has_trees,
+            can.Neighbours: self._has_voting_neighbours,
+            can.PartVotes: lambda: type(self.estimator).__name__ == "PartitionEnsemble",
+            can.Encoded: lambda: self.data is not None,
         }.get(kind, lambda: True)
         return super().capability(kind) if able() else None
 
@@ -80,14 +72,14 @@ class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, E
         return last_step(self.estimator)
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self._asked(people, lambda margin, said: with_sign(margin, said == self.values[1]), _margin)
+        return self._in_blocks(people, lambda margin, said: with_sign(margin, said == self.values[1]), _margin)
 
     def scores(self, people: pd.DataFrame) -> Floats:
-        return self._asked(
+        return self._in_blocks(
             people, lambda scores, said: with_highest(scores, said == self.values[:, None]), self._scores
         )
 
-    def _asked(self, people: pd.DataFrame, answers: Answers, measure: Measure) -> Floats:
+    def _in_blocks(self, people: pd.DataFrame, answers: Answers, measure: Measure) -> Floats:
         """`answers` from what is measured of the people, and what the estimator says of them."""
         if not len(people):
             return np.empty(0, np.float32)
@@ -98,9 +90,9 @@ class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, E
             return np.concatenate(list(blocks))
 
     def _answers(self, people: pd.DataFrame, answers: Answers, measure: Measure) -> Floats:
-        given = self._given(people)
+        given = self._to_estimator(people)
         try:
-            decider, given = self._last(given)
+            decider, given = self._last_step(given)
             said = np.asarray(decider.predict(given)).ravel()
             strange = np.setdiff1d(said, getattr(decider, "classes_", said))
             if len(strange):
@@ -147,7 +139,7 @@ class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, E
 
     def step_inputs(self, X: pd.DataFrame) -> Any:
         """What the last step sees of raw rows."""
-        estimator, given = self._last(self._given(X))
+        estimator, given = self._last_step(self._to_estimator(X))
         while isinstance(estimator, Pipeline):
             given = estimator[:-1].transform(given) if len(estimator.steps) > 1 else given
             estimator = estimator.steps[-1][1]
@@ -182,7 +174,7 @@ class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, E
         assert seen is not None
         rows, asked = seen
         if contrast is not None:
-            return linear.many_effects(self.final, rows, asked, table, contrast, weights)
+            return linear.multiclass_effects(self.final, rows, asked, table, contrast, weights)
         return linear.flip_effects(self.final, rows, asked if weights is None else weights @ asked, table)
 
     def _share_of_labels(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
@@ -221,11 +213,11 @@ class SklearnModel(Model, Linear, Trees, Neighbours, PartVotes, Inputs, Pulls, E
                 return None
         return named_pulls(terms if self.data is None else self.encoder.by_column(terms), bias, list(people.columns))
 
-    def _given(self, X: pd.DataFrame) -> Any:
+    def _to_estimator(self, X: pd.DataFrame) -> Any:
         """What the estimator is handed: the raw table, or our encoding of it."""
         return X if self.data is None else self.data.people(X)
 
-    def _last(self, given: Any) -> tuple[Any, Any]:
+    def _last_step(self, given: Any) -> tuple[Any, Any]:
         """What decides and what it sees: of a pipeline the last step, so that people go through the others once."""
         if type(self.estimator) is not Pipeline or len(self.estimator.steps) < 2:
             return self.estimator, given
@@ -289,7 +281,7 @@ def _threshold(estimator: Any) -> float | None:
 
 
 def _blocks(people: int) -> list[slice]:
-    return [slice(k, k + TOGETHER) for k in range(0, people, TOGETHER)]
+    return [slice(k, k + BLOCK) for k in range(0, people, BLOCK)]
 
 
 def first_line(error: BaseException) -> str:

@@ -100,7 +100,7 @@ def linear_in_labels(estimator: Any) -> bool:
     final = last_step(estimator)
     if type(final) is RidgeClassifier:
         return not final.positive and final.solver in DIRECT and final.class_weight is None
-    if type(final) is not ThresholdedRegressor or not sees_no_label(regressor := final.fresh()):
+    if type(final) is not ThresholdedRegressor or not sees_no_label(regressor := final.new_regressor()):
         return False
     inner = last_step(regressor)
     if type(inner) in (LinearRegression, Ridge):

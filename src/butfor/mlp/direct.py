@@ -51,7 +51,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
             best_loss, best_epoch, best = validation_loss, epoch, f.values.clone()
         if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
             break
-    return Network.unpacked(best.numpy(), recipe, rows.d, best_epoch, epoch, best_loss)
+    return Network.from_packed(best.numpy(), recipe, rows.d, best_epoch, epoch, best_loss)
 
 
 class _Parameters:

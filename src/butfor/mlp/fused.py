@@ -109,7 +109,7 @@ class Trainings:
         recipe, rows, people = job.recipe, job.rows, job.people
         self._layout = Layout(recipe, rows.d)
         self._starts = starts(recipe, rows.n, rows.d, frozenset(job.seeds))
-        sparse = bool(recipe.hidden) and mostly_zero(rows.X)
+        sparse = bool(recipe.hidden) and is_sparse(rows.X)
         labelled = (rows.X, rows.y), (rows.X_val, rows.y_val), (people, np.zeros(len(people), np.float32))
         self._training, self._validation, self._people = (table(*each, sparse) for each in labelled)
 
@@ -143,7 +143,7 @@ class Start:
         self._epochs = min(16, recipe.max_epochs, max(1, 2**18 // max(1, n)))
         self._most = max(1, room // (4 * max(1, n) * self._epochs))
         self._kept: list[Orders] = []
-        self._source, self._drawing = self._drawn(), threading.Lock()
+        self._source, self._drawing = self._draw(), threading.Lock()
 
     def blocks(self) -> Iterator[Orders]:
         """Batch orders `[epochs × n]`, block by block from the first epoch on, without end."""
@@ -152,9 +152,9 @@ class Start:
                 if index == len(self._kept):
                     self._kept.append(next(self._source))
             yield self._kept[index]
-        yield from islice(self._drawn(), self._most, None)
+        yield from islice(self._draw(), self._most, None)
 
-    def _drawn(self) -> Iterator[Orders]:
+    def _draw(self) -> Iterator[Orders]:
         if self._recipe.batch_size is None:
             yield from repeat(np.empty((self._epochs, 0), np.int32))
         orders = batch_orders(self._recipe, self._n)
@@ -201,7 +201,7 @@ class Layout:
     def room(self, initial: Floats) -> Room:
         """What one training writes to, with the initial weights in place."""
         weights, gradient, mean, square, kept = (aligned(self._parameters) for _ in range(5))
-        gathered = behind_one(np.zeros((TILE, self._inputs), np.float32))
+        gathered = prepend_ones(np.zeros((TILE, self._inputs), np.float32))
         turned, tile, logits, labels = (aligned(n) for n in (self._turned, self._tile, TILE, TILE))
         ids = np.zeros(TILE, np.int32)
         room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels, ids)
@@ -224,7 +224,7 @@ def aligned(*shape: int) -> Floats:
     return room[skip : skip + size].reshape(shape)
 
 
-def behind_one(X: Floats) -> Floats:
+def prepend_ones(X: Floats) -> Floats:
     """Rows `[1, x₁, …, x_d, 0, …]` in whole vectors, and LANES empty rows: `_dots` reads that many."""
     rows = aligned(len(X) + LANES, padded(X.shape[1] + 1))
     rows[: len(X), 0] = 1
@@ -234,10 +234,10 @@ def behind_one(X: Floats) -> Floats:
 
 def table(X: Floats, y: Floats, sparse: bool) -> Table:
     """Rows as the compiled code takes them; arrays of our own, since it is compiled for ones that can be written."""
-    return Table(behind_one(X[:0] if sparse else X), entries(X) if sparse else NO_ENTRIES, np.array(y))
+    return Table(prepend_ones(X[:0] if sparse else X), entries(X) if sparse else NO_ENTRIES, np.array(y))
 
 
-def mostly_zero(X: Floats) -> bool:
+def is_sparse(X: Floats) -> bool:
     """Whether rows are better taken by their entries: those of one-hot columns are."""
     return bool(np.count_nonzero(X) * ZEROS_PER_ENTRY <= X.size)
 

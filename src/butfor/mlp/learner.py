@@ -13,18 +13,7 @@ from sklearn.base import clone
 
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import LearnerError, SettingError
-from butfor.learn.capabilities import (
-    MEMBERS,
-    Differentiable,
-    EarlyStopping,
-    Encoded,
-    FastEngines,
-    Inputs,
-    Portable,
-    Pulls,
-    Rebuildable,
-    Reproducible,
-)
+from butfor.learn import capabilities as can
 from butfor.learn.protocols import (
     Advance,
     Bound,
@@ -45,7 +34,7 @@ LARGE = 20_000
 """Training rows from which on an ensemble has half the members."""
 
 
-class MLPLearner(Learner, EarlyStopping, Reproducible, FastEngines, Portable, Rebuildable):
+class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, can.Portable, can.Rebuildable):
     """The encoder is fitted on the training rows alone; labels play no part in it, so that all flip sets share it."""
 
     kind = "mlp"
@@ -98,7 +87,7 @@ class MLPLearner(Learner, EarlyStopping, Reproducible, FastEngines, Portable, Re
         return []
 
     def usual_members(self, rows: int) -> int:
-        return MEMBERS if rows <= LARGE else MEMBERS // 2
+        return can.MEMBERS if rows <= LARGE else can.MEMBERS // 2
 
     def reseeded(self, seed: int) -> MLPLearner:
         other = object.__new__(MLPLearner)
@@ -145,7 +134,7 @@ class _Encoded(EncodedTable):
         self.X_val: Floats = self.encoder.transform(table.validation[0])
 
 
-class NetworkModel(Model, Differentiable, Inputs, Pulls, Encoded):
+class NetworkModel(Model, can.Differentiable, can.Inputs, can.Pulls, can.Encoded):
     """A trained network behind its encoder. `rows` holds the labels it was trained on."""
 
     def __init__(self, network: Network, rows: Rows, data: _Encoded) -> None:
@@ -168,7 +157,7 @@ class NetworkModel(Model, Differentiable, Inputs, Pulls, Encoded):
         if self.network.activation != "relu":
             return None
         encoded = self.encoded(people)
-        theta, bias = self.network.linearized(encoded, contrast)
+        theta, bias = self.network.local_linear_model(encoded, contrast)
         return named_pulls(self.encoder.by_column(theta * encoded), bias, list(people.columns))
 
 

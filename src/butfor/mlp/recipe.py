@@ -131,7 +131,7 @@ class Network:
     validation_loss: float
 
     @classmethod
-    def unpacked(
+    def from_packed(
         cls, packed: Floats, recipe: Recipe, inputs: int, best_epoch: int, epochs: int, validation_loss: float
     ) -> Network:
         """From numbers packed in PyTorch's order, which are copied."""
@@ -172,7 +172,9 @@ class Network:
         limit = THRESHOLDS[self.activation] if threshold is None else threshold
         return [layer > limit for layer in self.layers(X)[:-1]]
 
-    def linearized(self, X: Floats, contrast: Floats | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def local_linear_model(
+        self, X: Floats, contrast: Floats | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Around a row a ReLU network is a linear function (section 2 of the paper): keep the weights between active
         neurons and multiply the layers. θ `[rows × inputs]` and bias `[rows]`, with θ·x + bias the logit of each row of
         `X`; of several outputs their sum, as `contrast [rows × outputs]` counts them."""

@@ -71,7 +71,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
     f = initial_network(recipe, rows.d)
     loss = mean_loss(recipe)
     optimiser = Adam(f.parameters(), recipe.learning_rate)
-    best_loss, best_epoch, best_weights = float("inf"), 0, _copied(f)
+    best_loss, best_epoch, best_weights = float("inf"), 0, _copy_weights(f)
     epoch = 0
     for epoch, order in enumerate(batch_orders(recipe, rows.n), start=1):
         for batch in order.split(recipe.batch_size or rows.n):
@@ -81,7 +81,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
         with torch.no_grad():
             validation_loss = loss(f(X_val), y_val).item()
         if validation_loss < best_loss:
-            best_loss, best_epoch, best_weights = validation_loss, epoch, _copied(f)
+            best_loss, best_epoch, best_weights = validation_loss, epoch, _copy_weights(f)
         if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
             break
     tensors = [tensor.numpy() for tensor in best_weights]
@@ -126,6 +126,6 @@ def mean_loss(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda outputs, labels: cross_entropy(outputs, labels.long())
 
 
-def _copied(f: nn.Sequential) -> list[Tensor]:
+def _copy_weights(f: nn.Sequential) -> list[Tensor]:
     """The weights and biases as they are now, layer by layer."""
     return [tensor.clone() for tensor in f.state_dict().values()]

@@ -34,7 +34,7 @@ class StackedEngine(NetworkEngine):
     name = "stacked"
 
     def __init__(self, device: str = "cpu", one_launch: bool = True) -> None:
-        self.device = present(device)
+        self.device = find_device(device)
         self.one_launch = one_launch
         self.width = LARGEST_STACK[self.device.type]
 
@@ -69,7 +69,7 @@ def _train(stack: Stack, advance: Advance | None, weights: bool) -> tuple[np.nda
     return logits.cpu().numpy(), stack.kept, stack.ran, losses, wanted.cpu().numpy()
 
 
-def present(device: str) -> torch.device:
+def find_device(device: str) -> torch.device:
     """The torch device of that name, if it is there."""
     try:
         found = torch.device(device)

@@ -40,7 +40,7 @@ from torch import Tensor
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread
-from butfor.mlp.stacked import float32_products, present
+from butfor.mlp.stacked import find_device, float32_products
 from butfor.mlp.stacks import Crew, Curvature, Data, PerNetwork, Positions, Stack, State, forward, hot, logit_gradients
 
 Numbers = NDArray[np.floating[Any]]
@@ -123,7 +123,7 @@ def sweep_many(
     this ends with `Halted` between two steps."""
     if epochs < 1:
         raise SettingError(f"epochs={epochs} must be at least 1.")
-    where = present(str(device))
+    where = find_device(str(device))
     limit = MEMORY_LIMIT[where.type] if memory_limit is None else memory_limit
     results: dict[int, GradientResult] = {}
     with one_thread(), float32_products(), torch.no_grad():
@@ -240,7 +240,7 @@ class Block(Stack):
         results = []
         for s, (sweep, each) in enumerate(zip(self.sweeps, considered, strict=True)):
             ended = self.kept[s], self.ran[s], self.losses[s, self.kept[s]]
-            network = Network.unpacked(weights[s], replace(self.recipe, seed=sweep.seed), self.d, *ended)
+            network = Network.from_packed(weights[s], replace(self.recipe, seed=sweep.seed), self.d, *ended)
             moves = 1 - 2 * self.labels[s] if self.decision_split is None else np.ones_like(self.labels[s])
             after, by_label = logits[s, : len(each), : sweep.outcomes], gradients[s, : sweep.outcomes]
             losses, by_loss = self.losses[s, each], gradients[s, width : width + len(each)]

@@ -14,7 +14,7 @@ from butfor.errors import SettingError, nearest
 from butfor.learn.protocols import Model
 from butfor.rank.gradient import Gradient
 from butfor.rank.named import Activation, Chance, Combined, Distance, Influence, Leaves, Surrogate
-from butfor.rank.ranking import Ranking, Scores, adapted, checked_scores, summed_scores
+from butfor.rank.ranking import Ranking, Scores, checked_scores, summed_scores, wrap_ranking
 
 __all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted", "summed_scores"]
 
@@ -43,7 +43,7 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> R
     if isinstance(given, type):
         raise SettingError(f"rank={given.__name__} is a class; give an instance, {given.__name__}().")
     if hasattr(given, "score") or callable(given):
-        return adapted(given)
+        return wrap_ranking(given)
     raise SettingError(f"rank={given!r} is neither a ranking's name nor an object with a `score` method.")
 
 

@@ -59,7 +59,7 @@ class Walk:
         )
         return [each.flip_effects(self.tolerance) for each in swept]
 
-    def side_by_side(self, parts: Sequence[Sequence[Sweep]]) -> list[list[Numbers]]:
+    def effects_in_threads(self, parts: Sequence[Sequence[Sweep]]) -> list[list[Numbers]]:
         """The same for several lists of sweeps, a thread each. Whatever ends the waiting (Ctrl-C) ends the threads too,
         between two of their steps."""
         halt = Event()
@@ -79,7 +79,7 @@ class Gradient(NetworkRanking):
     (in validation loss) a predicted difference between epochs must go before it is believed."""
 
     name = "gradient"
-    predicts = signed = rough = rescores = True
+    predicts = signed = noisy = scores_after_flips = True
 
     def __init__(self, epochs: int = 8, tolerance: float = 5e-4) -> None:
         if epochs < 1:
@@ -95,7 +95,7 @@ class Gradient(NetworkRanking):
         self._spread = engine.spread if isinstance(engine, Cluster) else None
 
     @property
-    def enough(self) -> int | None:
+    def member_limit(self) -> int | None:
         return ENOUGH if self._device == "cpu" else None
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> Numbers:
@@ -145,19 +145,19 @@ class Gradient(NetworkRanking):
         return total / len(members)
 
     def _members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
-        return members_of(model)[: ENOUGH if table.n > LARGE else self.enough]
+        return members_of(model)[: ENOUGH if table.n > LARGE else self.member_limit]
 
-    def asks_fewer_at_flips(self, model: Model, table: Table) -> bool:
-        return len(self._members_at_flips(model, table)) < len(members_of(model)[: self.enough])
+    def uses_fewer_members_at_flips(self, model: Model, table: Table) -> bool:
+        return len(self._members_at_flips(model, table)) < len(members_of(model)[: self.member_limit])
 
     def _effects(self, recipe: Recipe, rows: Rows, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
         """Predicted changes of the logits if each label were turned, sweep by sweep."""
         walk = Walk(recipe, rows, people, self.epochs, self.tolerance, self._device)
         size = max(1, EFFECTS // (rows.n * max(1, *(sweep.outcomes for sweep in sweeps))))
         for first in range(0, len(sweeps), size):
-            yield from self._swept(walk, sweeps[first : first + size])
+            yield from self._sweep(walk, sweeps[first : first + size])
 
-    def _swept(self, walk: Walk, sweeps: Sequence[Sweep]) -> list[Numbers]:
+    def _sweep(self, walk: Walk, sweeps: Sequence[Sweep]) -> list[Numbers]:
         """On the CPU's cores or a cluster's, or all at once on a GPU."""
         alone = self._device != "cpu" or len(sweeps) == 1
         # As many parts as there are cores here, also on a cluster: predictions must not depend on its size.
@@ -168,5 +168,5 @@ class Gradient(NetworkRanking):
         elif count == 1:
             done = [walk.effects(sweeps)]
         else:
-            done = walk.side_by_side(parts)
+            done = walk.effects_in_threads(parts)
         return [done[k % count][k // count] for k in range(len(sweeps))]

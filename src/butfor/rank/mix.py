@@ -8,7 +8,7 @@ retrainings too, so that a verdict can say how far to trust them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,14 +52,14 @@ class RankingMix(Ranking):
         self.parts = dict(parts)
         self.first = next(iter(self.parts.values()))
         """The one that knows most of this model, and takes longest."""
-        self.rescores = self.first.rescores
+        self.scores_after_flips = self.first.scores_after_flips
         self.candidates = [MEAN, *self.parts]
         self.leader = leader
         self.beside = beside
         """What each of the others counts beside the first."""
         self.trusted = False
         """Whether the leader's predictions, not only their order, can be believed."""
-        self.further = np.inf
+        self.gain_limit = np.inf
         self._subject: tuple[Model, Table] | None = None
         self._scored: dict[int, Scores] = {}
         """The first ranking's scores of the people asked about last, by `person_keys`, for this subject."""
@@ -86,7 +86,7 @@ class RankingMix(Ranking):
         sets = [
             flips
             for leader in self.candidates
-            for flips in _best_sets(self._led_by(leader, model, table, sample), allowed, budget)
+            for flips in _best_sets(self._scores_by(leader, model, table, sample), allowed, budget)
         ]
         logits = retrain(sets)[:, : len(sample)]
         before = model.logits(sample)
@@ -98,7 +98,7 @@ class RankingMix(Ranking):
         self.trusted = NOISELESS in self.parts and (singles["spearman"] or 0.0) >= TRUSTED
         if self.trusted:
             self.leader = NOISELESS
-            self.further = _further(moved, moved[self.candidates.index(self.leader)])
+            self.gain_limit = _gain_limit(moved, moved[self.candidates.index(self.leader)])
         return singles | {
             "people": len(sample),
             "leader": self.leader,
@@ -118,21 +118,21 @@ class RankingMix(Ranking):
         return self._first_scores(model, table, people) if self.trusted else None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
-        return self._led_by(self.leader, model, table, people)
+        return self._scores_by(self.leader, model, table, people)
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
         """Scores once each person's own flips are made: what the first ranking says there, and with a quarter of its
         weight what the others said before. Where it asks fewer members there than before, what it said before counts
         as much."""
         scores = percentile(self.first.score_at(model, table, people, flips))
-        if self.first.asks_fewer_at_flips(model, table):
+        if self.first.uses_fewer_members_at_flips(model, table):
             scores = (scores + percentile(self._first_scores(model, table, people))) / 2
         others = list(self.parts.values())[1:]
         for part in others:
             scores += BESIDE_AGAIN * percentile(checked_scores(part, model, table, people)) / len(others)
         return scores
 
-    def _led_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
+    def _scores_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         parts = list(self.parts.values()) if leader == MEAN else [self.parts[leader]]
         asked = (model, table, people)
         scores = [
@@ -154,7 +154,7 @@ class RankingMix(Ranking):
         return np.array([self._scored[key] for key in keys])
 
 
-def _further(moved: NDArray[np.floating], led: NDArray[np.floating]) -> float:
+def _gain_limit(moved: NDArray[np.floating], led: NDArray[np.floating]) -> float:
     """How many times the gain of the leading ranking's set any other may bring, after `moved [rankings × people]`."""
     ratios = moved[:, led > 0].max(axis=0, initial=0.0) / led[led > 0]
     return max(LEAST_FURTHER, 1 + DOUBLED * (float(ratios.max(initial=1.0)) - 1))
@@ -192,10 +192,9 @@ def agreement(predicted: Scores, real: Scores) -> tuple[float, float]:
     return float(np.mean(ranked)) if ranked else 0.0, slope
 
 
-def leader_words(figures: dict[str, Any]) -> str:
-    """Who led a search, from the figures of its trial."""
-    named = {name: WORDS.get(name, f"'{name}'") for name in figures.get("gains", WORDS) if name != MEAN}
-    leader = figures["leader"]
+def leader_words(leader: str, candidates: Iterable[str] = ()) -> str:
+    """Who led a search, of those on trial."""
+    named = {name: WORDS.get(name, f"'{name}'") for name in candidates or WORDS if name != MEAN}
     return f"{named[leader]} alone" if leader != MEAN else f"{' and '.join(named.values())} together"
 
 

@@ -15,7 +15,7 @@ from butfor.learn.capabilities import Differentiable, Linear, Trees, person_keys
 from butfor.learn.protocols import Floats, Model, Numbers, Table, flip_direction
 from butfor.machine import single_threaded
 from butfor.mlp.recipe import Network, Rows
-from butfor.rank.ranking import BLOCK, NetworkRanking, Ranking, Scores, adapted, checked_scores, numbers_of
+from butfor.rank.ranking import BLOCK, NetworkRanking, Ranking, Scores, checked_scores, numbers_of, wrap_ranking
 
 FADING = 4.0
 """How fast nearness fades: at the median distance it is e to minus this."""
@@ -85,7 +85,7 @@ class Combined(Ranking):
     name = "combined"
 
     def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
-        self.parts = [adapted(part) for part in parts or (Surrogate(), Activation())]
+        self.parts = [wrap_ranking(part) for part in parts or (Surrogate(), Activation())]
         self.needs = " and ".join(dict.fromkeys(part.needs for part in self.parts))
 
     def accepts(self, model: Model) -> bool:
@@ -126,7 +126,7 @@ class Chance(Ranking):
     """Uniform scores, drawn per person from `seed` and the person's own values."""
 
     name = "chance"
-    draws = True
+    is_random = True
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed

@@ -34,15 +34,15 @@ class Ranking:
     """Scores are predictions in units of logit, which retrainings can be compared with."""
     signed = False
     """Scores count away from the model's own decision."""
-    rough = False
+    noisy = False
     """A single model's scores may be far off: the mean over the members of an ensemble is trimmed."""
-    rescores = False
+    scores_after_flips = False
     """Whether `score_at` can rank for other labels than those the model was trained on."""
-    draws = False
+    is_random = False
     """Pure chance: attempts are independent draws instead of a walk down one order."""
     rebuildable = True
     """Whether its name and parameters bring it back."""
-    further = math.inf
+    gain_limit = math.inf
     """How many times the gain of a person's best set by `predictions` any other set may bring, where that is known."""
 
     def accepts(self, model: Model) -> bool:
@@ -71,7 +71,7 @@ class Ranking:
         return total
 
     @property
-    def enough(self) -> int | None:
+    def member_limit(self) -> int | None:
         """Members of an ensemble to average over where all would take long."""
         return None
 
@@ -89,7 +89,7 @@ class Ranking:
         """Scores for each person once their own `flips` are made."""
         raise NotImplementedError
 
-    def asks_fewer_at_flips(self, model: Model, table: Table) -> bool:
+    def uses_fewer_members_at_flips(self, model: Model, table: Table) -> bool:
         """Whether `score_at` goes by fewer members of an ensemble than `score` does."""
         return False
 
@@ -118,7 +118,7 @@ class Ranking:
         raise NotImplementedError
 
 
-def adapted(given: Any) -> Ranking:
+def wrap_ranking(given: Any) -> Ranking:
     """A ranking as it is; a user's own object with `score`, or a function with its signature, with the rest added."""
     if isinstance(given, Ranking):
         return given
@@ -149,12 +149,12 @@ def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame
     """One member's scores hold much of its own seed; their mean is about the labels. Where they can be wild (the
     gradient of a rough training) an eighth of them at either end is left out. Scores that count away from the model's
     decision are turned for the members that decide otherwise: all of them count away from the ensemble's decision."""
-    members, out = members_of(model)[: ranking.enough], flip_direction(model.logits(people))
+    members, out = members_of(model)[: ranking.member_limit], flip_direction(model.logits(people))
     turned = (
         scores * (flip_direction(member.logits(people)) * out)[:, None] if ranking.signed else scores
         for member, scores in zip(members, ranking.score_members(members, table, people), strict=True)
     )
-    if ranking.rough:
+    if ranking.noisy:
         return trimmed_mean(np.array(list(turned)))
     total: NDArray[np.float64] = np.zeros((len(people), table.n))
     for scores in turned:
@@ -168,9 +168,9 @@ def summed_scores(
     """`Ranking.total`, averaged over the members of an ensemble where the ranking wants that."""
     if not ranking.averages(model):
         return ranking.total(model, table, people, weights, out)
-    members = members_of(model)[: ranking.enough]
+    members = members_of(model)[: ranking.member_limit]
     found = np.array(list(ranking.total_members(members, table, people, weights, out)))
-    return trimmed_mean(found) if ranking.rough else np.asarray(found.mean(axis=0))
+    return trimmed_mean(found) if ranking.noisy else np.asarray(found.mean(axis=0))
 
 
 def trimmed_mean(scores: Scores) -> Scores:

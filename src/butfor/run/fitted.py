@@ -182,7 +182,7 @@ class Fitted:
     def decide(self, X: Any) -> NDArray[np.int64]:
         """The decisions about the rows of X, by number."""
         people = like_training(as_table(X), self.table.X)
-        return self.table.decided(self.table.answers(self.model, people))
+        return self.table.decisions(self.table.answers(self.model, people))
 
     def remarks(self, X: Any = None) -> list[str]:
         """A sentence each on the protected attribute and on missing, unknown and rare values, of the training rows and
@@ -281,7 +281,7 @@ def with_labels(
 ) -> Fitted:
     """The same audit with these labels, by number, corrected for good, and its model trained anew. `given`: how the
     table came about."""
-    progress, table = progress or Progress(), fitted.table.corrected(positions, labels)
+    progress, table = progress or Progress(), fitted.table.with_labels(positions, labels)
     with progress:
         again = replace(fitted.settings, members=fitted.members)
         trained = _train(again, single_learner(fitted.learner), table, progress)
@@ -376,7 +376,7 @@ def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, N
     """The model's decisions and logits about its training rows. With more than two labels, table and model are told
     which of them count as 1."""
     answers = table.answers(model, table.X)
-    decisions = table.decided(answers)
+    decisions = table.decisions(answers)
     if table.multiclass:
         split = DecisionSplit.between(favours, table.codes, answers.reshape(table.n, -1))
         table, model = table.with_split(split), with_split(model, split)

@@ -183,10 +183,11 @@ class Runner:
             self.settings.budget,
         )
         if figures["poor"]:
+            leader = leader_words(figures["leader"], figures["gains"])
             self.progress.note(
                 f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
-                f"{figures['spearman']:.2f}). The search goes by {leader_words(figures)}, which moved "
-                "decisions furthest in a trial."
+                f"{figures['spearman']:.2f}). The search goes by {leader}, which moved decisions "
+                "furthest in a trial."
             )
 
     # --- what a find is worth -----------------------------------------------------------------------
@@ -244,7 +245,7 @@ class Runner:
         trainings = sets * trainer.members + len(settings.fresh_seeds) * (1 + finds)
         if limits.retrainings is not None:
             trainings = min(trainings, limits.retrainings)
-        again = strategy.expected_rankings(len(people), budget) * settings.ranking.rescores
+        again = strategy.expected_rankings(len(people), budget) * settings.ranking.scores_after_flips
         rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
         by_definition = 0.0 if trainer.bound.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * settings.fit_seconds

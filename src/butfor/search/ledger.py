@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor import __version__
+from butfor._version import __version__
 from butfor.errors import OutputError, SettingError
 from butfor.files import OWNER_FILE
 from butfor.learn.protocols import Bound, Floats, Learner, Table, Training
@@ -67,7 +67,7 @@ class Ledger:
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data_hash(table).encode() + people.to_csv(index=False).encode())
         if table.multiclass:  # what a flip makes of a label
-            digest.update(table.turned.tobytes())
+            digest.update(table.new_codes.tobytes())
         return Page(self, digest.hexdigest(), len(people) * table.outputs)
 
     def close(self) -> None:

@@ -50,13 +50,13 @@ class Task:
             predicted = rank.predictions(situation.model, situation.table, asked)
             for k, (person, score) in enumerate(zip(block, scores, strict=True)):
                 allowed = np.flatnonzero(psi[person])
-                reach = None if rank.draws else depth(len(allowed), self.budget)
+                reach = None if rank.is_random else depth(len(allowed), self.budget)
                 order = allowed[np.argsort(-score[allowed], kind="stable")][:reach]
                 rng = np.random.default_rng([self.random_state, keys[person]])
                 direction = float(directions[person])
                 start = direction * float(situation.logits[person])
                 effects = None if predicted is None else np.asarray(predicted[k][order], np.float64)
-                ways = (rank.draws, start, effects, rank.further)
+                ways = (rank.is_random, start, effects, rank.gain_limit)
                 found.append(RankedRows(int(person), direction, order, self.budget, rng, len(allowed), *ways))
             self.trainer.progress.advance(len(block))
         return found

@@ -107,7 +107,7 @@ class Trainer:
 
     def decided(self, flip_sets: Sequence[FlipSet]) -> NDArray[np.int64]:
         """What they decide, by number, `[sets × people]`."""
-        return self.table.decided(self._retrained(flip_sets))
+        return self.table.decisions(self._retrained(flip_sets))
 
     def _retrained(self, flip_sets: Sequence[FlipSet]) -> Floats:
         self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)])
@@ -172,7 +172,7 @@ class Trainer:
 
     def confirmed_decisions(self, flips: FlipSet) -> NDArray[np.int64]:
         """What they decide, by number."""
-        return self.table.decided(self._confirmed[flips])
+        return self.table.decisions(self._confirmed[flips])
 
     @cached_property
     def _by_definition(self) -> Bound:
