@@ -38,6 +38,7 @@ def without_times(path: Path) -> dict:
     return record
 
 
+@pytest.mark.system
 def test_killed_and_resumed_gives_the_file_of_an_uninterrupted_run(tmp_path):
     table, ledger = saved(tmp_path), tmp_path / "ledger.db"
     assert run("audit", table, *SEARCH, "--quiet", "--out", tmp_path / "whole").code == 0
@@ -65,6 +66,7 @@ def seconds_computed(process: subprocess.Popen) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the processor's time from /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop_while_gradients_are_computed_it_ends_soon_with_valid_files(tmp_path, number):
@@ -134,6 +136,7 @@ FILLED = 'mount -t tmpfs -o size=1m tmpfs "$1"; head -c $((1048576 - 1024 * $2))
 """A disk of one MiB at $1, of which $2 KiB are free; what follows are the words of a command."""
 
 
+@pytest.mark.system
 @mounts
 @pytest.mark.parametrize("kept", [[], ["audit.json", "keystones.csv", "people.csv"]])
 def test_a_disk_that_is_really_full_keeps_what_was_done(tmp_path, kept):
@@ -154,6 +157,7 @@ def test_a_disk_that_is_really_full_keeps_what_was_done(tmp_path, kept):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.system
 @mounts
 def test_a_ledger_on_a_disk_that_is_really_full_is_a_sentence(tmp_path):
     disk = tmp_path / "disk"
@@ -165,6 +169,7 @@ def test_a_ledger_on_a_disk_that_is_really_full_is_a_sentence(tmp_path):
     assert done.stderr == f"Error: '{disk / 'ledger.db'}' cannot be written ({why}): make room.\n"
 
 
+@pytest.mark.system
 def test_a_ledger_over_a_limit_of_its_size_is_a_sentence(tmp_path):
     ledger = tmp_path / "ledger.db"
     asked = command("audit", saved(tmp_path), *COLUMNS, *QUICK, "--ledger", ledger)
@@ -176,6 +181,7 @@ def test_a_ledger_over_a_limit_of_its_size_is_a_sentence(tmp_path):
     assert done.stderr == f"Error: '{ledger}' cannot be written ({why}): make room.\n"
 
 
+@pytest.mark.system
 @mounts
 def test_where_home_and_install_are_really_read_only_it_works_all_the_same(tmp_path):
     import butfor
@@ -240,6 +246,7 @@ def test_memory_that_does_not_suffice_is_a_sentence(tmp_path, monkeypatch, error
     assert "memory" in ending.err
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("stream", ["| head -c1 >/dev/null", ">&-", "2>&-", ">&- 2>&- <&-", "| true"])
 def test_a_reader_that_has_gone_is_no_failure(stream):
     line = f"set -o pipefail; {' '.join(command('datasets'))} {stream}"
@@ -249,6 +256,7 @@ def test_a_reader_that_has_gone_is_no_failure(stream):
     assert "Error" not in done.stderr
 
 
+@pytest.mark.system
 def test_a_full_standard_output_is_a_sentence():
     line = f"{' '.join(command('datasets'))} > /dev/full"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)

@@ -271,8 +271,7 @@ def with_settings(fitted: Fitted, settings: Settings) -> Fitted:
     settings.check()
     trained = Trained(fitted.learner, fitted.model, fitted.members, fitted.seeded, fitted.fit_seconds)
     strategy, ranking = _search(settings, trained, fitted.model)
-    same = fitted.settings.phi is settings.phi
-    phi = fitted.phi if same or settings.phi is None else as_phi(settings.phi)
+    phi = fitted.phi if settings.phi is None else as_phi(settings.phi)
     return replace(fitted, settings=settings, strategy=strategy, ranking=ranking, phi=phi, psi=as_psi(settings.psi))
 
 
