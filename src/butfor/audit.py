@@ -121,6 +121,8 @@ class LabelAudit(BaseEstimator):
         sample_weight: Any = None,
         validation: tuple[Any, Any] | None = None,
         adverse: Any = None,
+        reference: Any = None,
+        also_labelled: Sequence[Any] = (),
         label_names: Sequence[str] | None = None,
         progress: Progress | None = None,
     ) -> Self:
@@ -131,7 +133,9 @@ class LabelAudit(BaseEstimator):
         at the cut points `sensitive_bands` ([25, 60], or by column {"age": [25, 60]}), else in thirds. `validation`
         rows steer a network's early stopping; where a network is given none, a share of X is set aside for it.
         `adverse` is the label that people would rather not have, of more than two perhaps several: with it, groups'
-        standards are compared, and people who get it are audited."""
+        standards are compared, and people who get it are audited. `reference` is the group to compare with, instead of
+        all others. `also_labelled`, as (X, y) or (X, y, sensitive_features), are further labelled rows, such as the test
+        rows: they take part in the comparison of standards alone."""
         fitted = fit(
             self._settings(),
             X,
@@ -141,6 +145,8 @@ class LabelAudit(BaseEstimator):
             sample_weight=sample_weight,
             validation=validation,
             adverse=adverse,
+            reference=reference,
+            also_labelled=also_labelled,
             label_names=label_names,
             progress=progress,
         )
@@ -242,7 +248,7 @@ class LabelAudit(BaseEstimator):
     def standards(self, progress: Progress | None = None) -> Standards:
         """Each group's labels beside the standard of the others; computed once."""
         fitted = self._require_fit()
-        if self._standards is None or not self._standards.shuffles:
+        if self._standards is None or not self._standards.draws:
             self._standards = fitted.compare(progress=progress)
         return self._standards
 

@@ -317,7 +317,7 @@ class Population(Sequence[Verdict]):
     @property
     def standards_answer(self) -> str:
         """In one sentence: is every group held to one standard?"""
-        return answer_of(self.standards)
+        return answer_of(self.standards, self.run.favourable)
 
     # --- files and pages ----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from butfor.result.groups import Performance
 from butfor.result.labels import ClosedGap, OneStandard, Reviewed
 from butfor.result.person import Cell
 from butfor.result.record import builtins_of
+from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards
 
 LOADING = (
@@ -87,13 +88,17 @@ class RecordedStandards(Struct, frozen=True):
     adverse: str
     favourable: str
     model: str
-    shuffles: int
+    draws: int
     left_out: tuple[str, ...]
     comparisons: tuple[GroupStandard, ...]
+    moves: tuple[ColumnMove, ...] = ()
+    clusters: int | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, found: Standards) -> Self:
-        return cls(**{name: getattr(found, name) for name in cls.__struct_fields__})
+        known = {name: getattr(found, name) for name in cls.__struct_fields__ if name != "notes"}
+        return cls(**known, notes=tuple(found.notes()))
 
 
 class Run(Struct, frozen=True, kw_only=True):

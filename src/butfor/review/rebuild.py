@@ -29,7 +29,8 @@ from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.review.tasks import Review, ReviewRows, make_review
 from butfor.run.fitted import Fitted, Settings, fit
-from butfor.standard.compare import attributes_of, compare
+from butfor.standard.compare import compare
+from butfor.standard.members import attributes_of
 
 # --- the table ----------------------------------------------------------------------------------------
 
@@ -203,6 +204,6 @@ def rows_of(run: Run) -> ReviewRows:
     adverse = run.adverse or names[:1]
     favourable = ~np.isin(np.array(names)[table.codes], adverse)
     attributes = attributes_of(sensitive, table.X)
-    found = compare(table.X, favourable, attributes, names=(" or ".join(adverse), ""), shuffles=0)
+    found = compare(table.X, favourable, attributes, names=(" or ".join(adverse), ""), draws=0, explain=False)
     answered = run.reviewed.answered if run.reviewed else ()
     return ReviewRows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)

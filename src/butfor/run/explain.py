@@ -109,7 +109,7 @@ def explain_all(
             stop=StopLimits(stop.seconds, stop.retrainings) if stop else None,
             performance=performance,
             concerns=tuple(concerns),
-            standard=RecordedStandards.of(standards) if standards and standards.shuffles else None,
+            standard=RecordedStandards.of(standards) if standards and standards.draws else None,
             one_standard=tuple(changed),
             phi_reason=fitted.phi.reason(everyone.of(np.array(cases, dtype=np.int64))) or "",
         )
@@ -173,7 +173,7 @@ def _about_labels(
     try:
         progress.phase("the value of reviews")
         values = review_values(fitted, standards, everyone.people, everyone.groups, engine)
-        if standards.shuffles:
+        if standards.draws:
             trainer = trainer or Trainer(engine, fitted.learner, fitted.table, everyone.people, progress=progress)
             return values, one_standard(standards, FlipTrial.of(fitted, everyone, truth, trainer))
     except Stopped:

@@ -34,8 +34,9 @@ from butfor.result.record import AFTER, BEFORE, DOUBT
 from butfor.rules import Rule, as_phi, as_psi, predicted, stable_under_switch
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.situation import Mask, Situation
-from butfor.standard.compare import attributes_of, compare
+from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
+from butfor.standard.members import attributes_of, table_order
 from butfor.validate import as_labels, as_table, as_weights, like_training, training_table
 
 DRAWS = 99
@@ -79,6 +80,14 @@ class Settings:
                 raise SettingError(f"{name}={value!r} must be a whole number from {least} to {most}.")
 
 
+class Labelled(NamedTuple):
+    """Labelled rows that the model was not trained on: labels by number, groups as the audit names them."""
+
+    X: pd.DataFrame
+    codes: NDArray[np.int64]
+    groups: NDArray[np.object_]
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """An audit whose model is trained.
@@ -108,6 +117,9 @@ class Fitted:
     concerns: tuple[Concern, ...]
     origin: dict[str, Any]
     data_hash: str
+    reference: Any = None
+    """The group that others are compared with; None: all others."""
+    also_labelled: Labelled | None = None
     answered: frozenset[int] = frozenset()
     corrected: tuple[int, ...] = ()
 
@@ -126,23 +138,34 @@ class Fitted:
         return self.compare(draws=0).doubt
 
     def compare(self, draws: int = DRAWS, seconds: float | None = None, progress: Progress | None = None) -> Standards:
-        """The training rows, group by group beside the others' standard. Doubt about one of two labels is the same
-        whichever is the adverse one; where none is named, the first counts as such."""
+        """Each group beside comparable people of the others: of all labelled rows, with the doubt about the training
+        labels. Doubt about one of two labels is the same whichever is the adverse one; where none is named, the first
+        counts as such. Without draws, nothing but doubt and the bare difference."""
         if draws or self.table.multiclass:
             self.require_adverse()
-        adverse = self.adverse or 0
-        return compare(
-            self.table.X,
-            self.table.zero_one.astype(np.int64) != adverse,
-            attributes_of(self.sensitive, self.table.X),
+        adverse, table, more = self.adverse or 0, self.table, self.also_labelled
+        X, ones, sensitive, training = table.X, table.zero_one > 0, self.sensitive, np.arange(table.n)
+        if more is not None and table.weight is None:  # their weights are not known
+            X = pd.concat([X, more.X])
+            order = table_order(X)
+            X, ones = X.iloc[order], np.concatenate([ones, table.sides(more.codes)])[order]
+            sensitive = replace(sensitive, values=np.concatenate([sensitive.values, more.groups])[order])
+            training = np.argsort(order)[: table.n]
+        found = compare(
+            X,
+            ones != bool(adverse),
+            attributes_of(sensitive, X),
             names=(self.sides[adverse], self.sides[1 - adverse]),
-            shuffles=draws,
-            weight=self.table.weight,
+            reference=self.reference,
+            draws=draws,
+            weight=table.weight,
             n_jobs=self.settings.n_jobs,
             random_state=self.settings.random_state,
             seconds=seconds,
             progress=progress,
+            explain=bool(draws),
         )
+        return found.of_rows(training)
 
     def require_adverse(self) -> None:
         if self.adverse is None:
@@ -210,6 +233,8 @@ def fit(
     sample_weight: Any = None,
     validation: tuple[Any, Any] | None = None,
     adverse: Any = None,
+    reference: Any = None,
+    also_labelled: Sequence[Any] = (),
     label_names: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Fitted:
@@ -263,7 +288,30 @@ def fit(
         concerns=tuple(concerns),
         origin=dict(X.attrs.get("origin") or {"table": None}),
         data_hash=data_hash(table),
+        reference=reference,
+        also_labelled=_also_labelled(table, sensitive, also_labelled),
     )
+
+
+def _also_labelled(table: Table, sensitive: Sensitive, given: Sequence[Any]) -> Labelled | None:
+    """Rows that were set aside, validation rows, and those given as X, y and, where it stands beside them, the protected
+    attribute."""
+    parts: list[tuple[pd.DataFrame, pd.Series, Any]] = []
+    if table.whole is not None:
+        X, y, kept = table.whole
+        aside = np.setdiff1d(np.arange(len(X)), kept)
+        parts.append((X.iloc[aside], y.iloc[aside], sensitive.values[aside] if sensitive.blind else None))
+    elif table.validation is not None and not sensitive.blind:
+        parts.append((*table.validation, None))
+    if given:
+        X = as_table(given[0])
+        parts.append((X, as_labels(X, given[1]), given[2] if len(given) > 2 else None))
+    if not parts:
+        return None
+    rows = [like_training(X, table.X) for X, _, _ in parts]
+    codes = [table.numbers(y) for _, y, _ in parts]
+    groups = [sensitive.of_people(X, beside) for X, (_, _, beside) in zip(rows, parts, strict=True)]
+    return Labelled(pd.concat(rows), np.concatenate(codes), np.concatenate(groups))
 
 
 def with_settings(fitted: Fitted, settings: Settings) -> Fitted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -258,6 +258,17 @@ class Standards:
         found = [c for c in self.comparisons if c.attribute == self.attribute and c.group == str(group)]
         return found[0] if found else None
 
+    def of_rows(self, rows: NDArray[np.int64]) -> Standards:
+        """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
+        kept = {"groups": self.groups[rows], "is_favourable": self.is_favourable[rows], "doubt": self.doubt[rows]}
+        return replace(self, **kept, index=self.index[rows])
+
+    def missing_here(self, group: Any) -> int:
+        """How many favourable labels the group lacks among the rows whose doubts are known."""
+        comparison = self.of_group(group)
+        rows = int((self.groups.astype(str) == str(group)).sum())
+        return 0 if comparison is None else max(0, round(rows * comparison.difference))
+
     def missing_labels(self, group: Any) -> NDArray[np.int64]:
         """The positions of the M adverse labels of the group that one standard flips: spread over all of them, the more
         doubted the denser (`SPREAD`). The M most doubted alone would leave those near the boundary as they are, and
@@ -267,7 +278,7 @@ class Standards:
             raise SettingError(f"There is no comparison of '{group}'; {listed(c.name for c in self.comparisons)} are.")
         adverse = np.flatnonzero((self.groups.astype(str) == str(group)) & ~self.is_favourable)
         order = adverse[np.argsort(-self.doubt[adverse], kind="stable")]
-        return order[_spread(self.doubt[order] ** SPREAD, comparison.missing)]
+        return order[_spread(self.doubt[order] ** SPREAD, self.missing_here(group))]
 
     def to_frame(self) -> pd.DataFrame:
         """One row per label: the label, the group, its doubt, and its rank: by doubt, groups with a gap first."""

@@ -40,6 +40,12 @@ def attributes_of(sensitive: Sensitive, X: pd.DataFrame, beside: Any = None) -> 
     return [*(Sensitive.of(values, X, cuts[name]) for name, values in named.items()), sensitive]
 
 
+def table_order(X: pd.DataFrame) -> Rows:
+    """The order of a table whose rows are numbered, however it was split; draws go by it."""
+    numbered = X.index.is_unique and X.index.inferred_type == "integer"
+    return np.asarray(X.index.argsort() if numbered else np.arange(len(X)), np.int64)
+
+
 def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any) -> tuple[list[Group], list[str]]:
     """The groups that can be compared, and a sentence on each that cannot."""
     references = _references(reference, attributes)
