@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from string import Formatter
 from typing import Any, NoReturn
 
-from butfor.errors import ButforError
+from butfor.errors import ButforError, Stopped
+from butfor.signals import stopped, told_to_end
 
 Row = dict[str, Any]
 Columns = dict[str, str | Callable[[Row], str]]
 """Heading → the cell, as a format string over the row's keys or a function of the row. A heading is as wide as its
 column; one that ends with a space is aligned to the left, others to the right."""
-
-INTERRUPTED = 130
 
 
 def options(doc: str | None) -> argparse.ArgumentParser:
@@ -79,22 +77,14 @@ class _Dashes(Formatter):
 _DASHES = _Dashes()
 
 
-def _end(*_: Any) -> NoReturn:
-    """A handler of our own: an audit that puts its results away passes the signal on to it afterwards."""
-    raise KeyboardInterrupt
-
-
 def run(main: Callable[[], int | None]) -> NoReturn:
     """`main` as a command. Ctrl-C and SIGTERM end it with 130, a refused setting with one sentence and 2."""
-    before = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         sys.exit(main())
-    except KeyboardInterrupt:
-        print("Stopped.", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+    except (KeyboardInterrupt, Stopped):
+        sys.exit(stopped())
     except ButforError as error:
+        if told_to_end():  # the error may be what became of Ctrl-C
+            sys.exit(stopped())
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -22,6 +22,7 @@ from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Tabl
 from butfor.mlp.mlp import MLP
 from butfor.mlp.recipe import Fits, Recipe, Rows, pack
 from butfor.result.population import Population
+from butfor.stopping import listen
 
 EMBEDDED = ("salary", "student", "german", "compas", "default", "adult")
 
@@ -64,8 +65,9 @@ def fit(audit: LabelAudit, data: Dataset) -> LabelAudit:
 
 def explain(audit: LabelAudit, X: pd.DataFrame, **settings: Any) -> Population:
     """The audit of everybody. A part of it is no measurement: Ctrl-C is passed on."""
-    population = audit.explain_all(X, **settings)
-    if population.interrupted:
+    with listen() as flag:
+        population = audit.explain_all(X, **settings)
+    if population.interrupted or flag.interrupted:
         raise KeyboardInterrupt
     return population
 

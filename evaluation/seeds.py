@@ -17,7 +17,7 @@ from butfor.learn.protocols import Table
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
 from butfor.result.fresh import WORDS, FreshSeeds, counted
-from butfor.run.fresh_seeds import Found, base_logits, judge
+from butfor.run.fresh_seeds import Find, check_finds, logits_without_flips
 from butfor.search.trainer import Trainer
 from evaluation.results import PersonResult, Result
 from evaluation.runs import Machinery
@@ -55,6 +55,6 @@ def over_seeds(
 
 def _judged(trainer: Trainer, found: Sequence[PersonResult], seeds: Sequence[int]) -> list[FreshSeeds]:
     decisions = [int(person.logit > 0) for person in found]
-    base = base_logits(trainer, seeds, range(len(decisions)))
-    finds = [Found(k, person.positions, decisions[k]) for k, person in enumerate(found)]
-    return [fresh for _, fresh in sorted(judge(trainer, seeds, finds, base), key=lambda pair: pair[0])]
+    base = logits_without_flips(trainer, seeds, range(len(decisions)))
+    finds = [Find(k, person.positions, decisions[k]) for k, person in enumerate(found)]
+    return [fresh for _, fresh in sorted(check_finds(trainer, seeds, finds, base), key=lambda pair: pair[0])]

@@ -45,6 +45,11 @@ def fitted(name: str, rows: int | None = None, **settings: object) -> tuple[butf
     return audit, data
 
 
+def press(number: int = signal.SIGINT) -> None:
+    """Ctrl-C, or another signal, as this process gets it."""
+    os.kill(os.getpid(), number)
+
+
 def odd_table(rows: int = 2000, seed: int = 0) -> pd.DataFrame:
     """A table nobody tidied: odd names, a boolean label, a three-valued protected attribute."""
     rng = np.random.default_rng(seed)

@@ -1,22 +1,15 @@
-"""Where the command begins, as `butfor` or `python -m butfor`: Ctrl-C while it is still loading ends it like any later
-one."""
+"""Where the command begins, as `butfor` or `python -m butfor`."""
 
 from __future__ import annotations
 
-import os
-import sys
-from typing import NoReturn
-
-INTERRUPTED = 130
+from butfor.signals import end_on_signals
 
 
-def run() -> NoReturn:
-    try:
-        from butfor.cli import run as command
-    except KeyboardInterrupt:
-        sys.stderr.write("Stopped.\n")
-        sys.stderr.flush()
-        os._exit(INTERRUPTED)
+def run() -> None:
+    """The command. It listens to signals before anything heavy is loaded."""
+    end_on_signals()
+    from butfor.cli import run as command
+
     command()
 
 

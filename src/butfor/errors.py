@@ -7,7 +7,8 @@
     ├── LearnerError        the model given cannot be audited, or its training failed
     ├── EngineError         a training engine cannot take the work
     ├── ReplayError         a recorded verdict cannot be run again
-    └── OutputError         a result cannot be written: no such place, no permission, no space
+    ├── OutputError         a result cannot be written: no such place, no permission, no space
+    └── Stopped             the work was interrupted, or its time was up
 
 Table and setting errors are also ``ValueError``, as scikit-learn's callers expect.
 The command line prints the message of any of them and exits with code 2; where disk space or memory
@@ -52,6 +53,14 @@ class EngineError(ButforError, RuntimeError):
 
 class ReplayError(ButforError):
     """A recorded verdict cannot be run again here."""
+
+
+class Stopped(ButforError):
+    """The work ended early: `by_hand` (Ctrl-C, SIGTERM), or because its time was up."""
+
+    def __init__(self, *, by_hand: bool) -> None:
+        self.by_hand = by_hand
+        super().__init__("It was stopped by hand." if by_hand else "The time allowed was up.")
 
 
 class OutputError(ButforError):

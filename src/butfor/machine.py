@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from numbers import Integral
 from typing import Any, TypeVar
 
+from butfor import stopping
 from butfor.errors import EngineError, SettingError
 
 GENERATOR = threading.RLock()
@@ -25,7 +26,7 @@ LARGEST_SEED = 2**32 - 1
 LOOK_SECONDS = 1.0
 """Seconds between two looks of a worker at whether its parent is still there."""
 LISTENS = 0.25
-"""Seconds after which whoever waits for threads looks whether Ctrl-C was pressed."""
+"""Seconds after which whoever waits for threads looks whether the work was interrupted."""
 
 T = TypeVar("T")
 
@@ -109,8 +110,7 @@ def _pools(modules: int) -> Any:
 
 
 def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
-    """Futures, each when it has ended. A Ctrl-C that comes just as the main thread falls asleep is heard when it wakes:
-    so it never sleeps for long."""
+    """Futures, each when it has ended. In between it looks whether the work was interrupted."""
     left = set(futures)
     while left:
         try:
@@ -118,7 +118,7 @@ def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
                 left.discard(future)
                 yield future
         except Unfinished:
-            continue
+            stopping.check()
 
 
 def results(futures: Sequence[Future[T]]) -> list[T]:

@@ -1,7 +1,11 @@
-"""When work ends before it is through: after some time, after so many trainings, or by Ctrl-C.
+"""When work ends early: Ctrl-C, SIGTERM, or a limit of seconds or trainings.
 
-`max_seconds(600) | max_retrainings(5000)` ends at whichever comes first. Whatever ends it, what is done is kept: Ctrl-C
-and SIGTERM while results are put away wait until that is done.
+All of them stand behind one flag, which is looked at between trainings. What is done by then is kept.
+
+    with listen(max_seconds(600)) as flag:
+        while not flag.requested:
+            ...
+    flag.interrupted, flag.out_of_time
 """
 
 from __future__ import annotations
@@ -11,24 +15,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from butfor.errors import SettingError
+from butfor.errors import SettingError, Stopped
+from butfor.signals import end_process
 
 GRACE = 0.5
-"""Seconds for confirmations after Ctrl-C: whoever has stopped the search waits for its files."""
-ASKED = "Still putting away what was done; Ctrl-C once more leaves without it."
-_holding = threading.Lock()
-"""Held while something is put away: who puts away within that needs to hold nothing back."""
-_answered = threading.Event()
-"""Whether the sentence was said, in this step or an earlier one: then the next Ctrl-C is heard."""
-
-
-class TimeIsUp(KeyboardInterrupt):
-    """The time that was given is over: work ends as after Ctrl-C, and keeps what is done."""
+"""Seconds for confirmations after Ctrl-C: whoever stops a search waits for its files."""
+STOPPING = "Stopping: what is done is kept. Ctrl-C again ends it at once."
 
 
 @dataclass(frozen=True)
@@ -52,159 +49,159 @@ def max_seconds(seconds: float) -> Stop:
 
 
 def max_retrainings(count: int) -> Stop:
-    """So many trainings of the search at the most."""
+    """The search trains at most `count` models."""
     if count < 1:
         raise SettingError(f"max_retrainings={count} must be at least 1.")
     return Stop(retrainings=int(count))
 
 
-class Stopper:
-    """Watches over the limits while work is done; `check` raises `TimeIsUp` between two trainings."""
+class _Signals:
+    """Ctrl-C and SIGTERM since somebody listens."""
 
-    def __init__(self, stop: Stop | None = None) -> None:
-        self.stop = stop or Stop()
-        self.passed = False
-        self._until: float | None = None
+    def __init__(self) -> None:
+        self.came_at: float | None = None
+        self.grace_from: float | None = None
+        """Since when work goes on all the same, for `GRACE` seconds."""
 
-    def set(self, until: float | None) -> None:
+    @property
+    def end_work(self) -> bool:
+        if self.came_at is None:
+            return False
+        return self.grace_from is None or time.monotonic() > max(self.came_at, self.grace_from) + GRACE
+
+
+_heard: _Signals | None = None
+"""Where the main thread listens, what it heard."""
+
+
+class StopFlag:
+    """Whether work is to end: because it was `interrupted`, or because it is `out_of_time`. Made within `listen`, it
+    hears the same signals."""
+
+    def __init__(self, stop: Stop | None = None, signals: _Signals | None = None) -> None:
+        self.limits = stop or Stop()
+        self.out_of_time = False
+        self._signals = signals or _in_main_thread() or _Signals()
+        self._deadline: float | None = None
+
+    def within(self, stop: Stop | None) -> StopFlag:
+        """A flag of its own limits for a part of the work; what interrupts one interrupts both."""
+        return StopFlag(stop, self._signals)
+
+    def set_deadline(self, moment: float | None) -> None:
         """Work ends at this moment of `time.monotonic`."""
-        self._until = until
+        self._deadline = moment
+
+    @property
+    def interrupted(self) -> bool:
+        return self._signals.came_at is not None
+
+    @property
+    def requested(self) -> bool:
+        """Whether to end now."""
+        if self._signals.end_work:
+            return True
+        late = self._deadline is not None and time.monotonic() > self._deadline
+        self.out_of_time |= late
+        return late
 
     def check(self) -> None:
-        if self._until is not None and time.monotonic() > self._until:
-            self._until, self.passed = None, True  # what is found must still be confirmed
-            raise TimeIsUp
+        """Raise `Stopped` where work is to end."""
+        if self.requested:
+            raise Stopped(by_hand=self._signals.end_work)
 
     def room(self, trained: int, members: int) -> float:
-        """Flip sets that may still be trained, of so many trainings each."""
-        most = self.stop.retrainings
+        """How many flip sets may still be trained, at `members` trainings each."""
+        most = self.limits.retrainings
         return math.inf if most is None else max(0, (most - trained) // members)
 
     @contextmanager
-    def settling(self, ended_by: KeyboardInterrupt | None) -> Iterator[bool]:
-        """Time to confirm what was found: as much as it takes, but a moment after Ctrl-C (True), which ends with
-        another KeyboardInterrupt."""
-        until, self._until = self._until, None
-        hurried = ended_by is not None and not isinstance(ended_by, TimeIsUp)
+    def grace(self) -> Iterator[None]:
+        """Time to confirm what was found: as long as it takes when the time is up, a moment after Ctrl-C."""
+        deadline, self._deadline = self._deadline, None
+        self._signals.grace_from = time.monotonic()
         try:
-            if hurried:
-                self._until = time.monotonic() + GRACE
-                with _interrupt_after(GRACE):
-                    yield True
-            else:
-                yield False
+            yield
         finally:
-            self._until = until
+            self._deadline, self._signals.grace_from = deadline, None
+
+
+def check() -> None:
+    """Raise `Stopped` where work was interrupted, for code that is handed no flag."""
+    StopFlag().check()
+
+
+def _in_main_thread() -> _Signals | None:
+    return _heard if threading.current_thread() is threading.main_thread() else None
 
 
 @contextmanager
-def _interrupt_after(seconds: float) -> Iterator[None]:
-    """Ctrl-C by ourselves after so many seconds, also in the midst of a training; where Ctrl-C is heard, in the main
-    thread with a handler of Python's in place."""
-    heard = threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT))
-    press_main = getattr(signal, "pthread_kill", None)
-    main = threading.main_thread().ident
-    if not heard or press_main is None or main is None:
+def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
+    """A flag that Ctrl-C and SIGTERM set, and the seconds of `stop`, which count from here.
+
+    The first signal is answered with a line; the second goes to whoever listened before, which ends the work at once.
+    An application's own handler also gets the first one when the work has ended. Signals come to the main thread only,
+    and only those are taken that somebody listens to already."""
+    with _signals() as signals:
+        flag = StopFlag(stop, signals)
+        flag.set_deadline(None if stop is None or stop.seconds is None else time.monotonic() + stop.seconds)
+        yield flag
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Signals wait until the end of this: for code that swallows exceptions, such as numba's compiler."""
+    with _signals(postpone=True):
+        yield
+
+
+@contextmanager
+def deaf_children() -> Iterator[None]:
+    """Processes started within do not hear Ctrl-C, which a terminal sends to all of them: this one tells them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    over, turn = threading.Event(), threading.Lock()
-
-    def press() -> None:
-        with turn:
-            if not over.is_set():
-                press_main(main, signal.SIGINT)
-
-    timer = threading.Timer(seconds, press)
-    timer.daemon = True
-    timer.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        with suppress(KeyboardInterrupt):  # pressed at the very last moment: it is over all the same
-            with turn:
-                over.set()
-            timer.cancel()
-
-
-def _handlers() -> dict[signal.Signals, Any]:
-    """Of Ctrl-C and SIGTERM, where somebody hears them."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    return {number: handler for number, handler in before.items() if callable(handler)}
-
-
-def tell(sentence: str) -> None:
-    """To whoever has pressed Ctrl-C, also where progress is not shown."""
-    sys.stderr.write(f"{sentence}\n")
-    sys.stderr.flush()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
-def held_back(say: Callable[[str], None] = tell) -> Iterator[None]:
-    """Ctrl-C and SIGTERM do not end what is inside: the first one is answered with a sentence, the next one is heard,
-    also in a later step. Handlers of an application's own get theirs afterwards. Only in the main thread, and where
-    each would be heard."""
-    if threading.current_thread() is not threading.main_thread() or not _holding.acquire(blocking=False):
-        yield
-        return
-    heard = _handlers()
-    waiting: list[tuple[int, Any]] = []
-
-    def answer(number: int, frame: Any) -> None:
-        if _answered.is_set():
-            _answered.clear()
-            waiting.clear()
-            heard[signal.Signals(number)](number, frame)
-            return
-        _answered.set()
-        waiting.append((number, frame))
-        say(ASKED)
-
-    try:
-        for number in heard:
-            signal.signal(number, answer)
-        yield
-    finally:
-        for number, handler in heard.items():
-            signal.signal(number, handler)
-        _holding.release()
-    for pressed, frame in waiting:
-        handler = heard[signal.Signals(pressed)]
-        if handler is not signal.default_int_handler and not getattr(handler, "ends_the_command", False):
-            handler(pressed, frame)
-
-
-def work_begins() -> None:
-    """Whoever pressed Ctrl-C before this meant other work."""
-    _answered.clear()
-
-
-@contextmanager
-def raised_again() -> Iterator[None]:
-    """Ctrl-C and SIGTERM inside are raised once more at the end, where code below has swallowed them or made another
-    error of them, as numba's callbacks do."""
+def _signals(postpone: bool = False) -> Iterator[_Signals]:
+    """What the main thread hears from here on. `postpone`: whoever listened before hears it at the end."""
+    global _heard
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield _Signals()
         return
-    heard = _handlers()
-    raised: list[BaseException] = []
+    if _heard is not None:
+        yield _heard
+        return
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    signals, first = _Signals(), list[int]()
 
     def hear(number: int, frame: Any) -> None:
-        try:
-            heard[signal.Signals(number)](number, frame)
-        except BaseException as stop:
-            raised.append(stop)
-            raise
+        if first:
+            before[number](number, frame)
+            return
+        first.append(number)
+        signals.came_at = time.monotonic()
+        if not postpone:
+            with suppress(OSError, ValueError, AttributeError, RuntimeError):  # nobody reads, or it is being written to
+                sys.stderr.write(f"{STOPPING}\n")
+                sys.stderr.flush()
 
     try:
-        for number in heard:
+        for number in before:
             signal.signal(number, hear)
-        yield
-    except Exception:
-        if raised:
-            raise raised[0] from None
-        raise
+        _heard = signals
+        yield signals
     finally:
-        for number, handler in heard.items():
+        _heard = None
+        for number, handler in before.items():
             signal.signal(number, handler)
-    if raised:
-        raise raised[0]
+    for number in first:
+        if postpone or before[number] not in (signal.default_int_handler, end_process):
+            before[number](number, None)

@@ -21,6 +21,7 @@ from benchmarks.enginetable import table
 from benchmarks.memory import high_water_mark
 from benchmarks.rows import line, run
 from benchmarks.work import encoded, random_flip_sets
+from butfor import signals
 from butfor.errors import EngineError, SettingError
 from butfor.mlp.recipe import Recipe
 from butfor.mlp.reference import train
@@ -302,28 +303,38 @@ def test_a_search_that_was_interrupted_is_no_measurement(monkeypatch, capsys):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_verdicts_are_drawn_up_ends_a_benchmark_too(monkeypatch, capsys, number):
+    before = signal.signal(number, signals.end_process)
+
     def pressed(*given):
         os.kill(os.getpid(), number)
         return verdicts.verdicts_of(*given)
 
     monkeypatch.setattr("butfor.audit.verdicts_of", pressed)
-    with pytest.raises(SystemExit) as end:
-        run(lambda: models.main(["--datasets", "salary", "--people", "2", "--json"]))
+    try:
+        with pytest.raises(SystemExit) as end:
+            run(lambda: models.main(["--datasets", "salary", "--people", "2", "--json"]))
+    finally:
+        signal.signal(number, before)
     assert end.value.code == 130
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_benchmark_at_once_without_a_figure(number):
+@pytest.mark.parametrize("seconds", [0.15, 0.6, None])
+def test_a_signal_ends_a_benchmark_at_once_without_a_figure(number, seconds):
+    """Also while it is still loading."""
     command = [sys.executable, "-m", "benchmarks.models", "--datasets", "german"]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert started.stdout is not None
-    assert started.stdout.readline().startswith("dataset")
-    time.sleep(1)
+    if seconds is None:
+        assert started.stdout.readline().startswith("dataset")
+    time.sleep(seconds or 1)
     started.send_signal(number)
     out, err = started.communicate(timeout=20)
     assert (started.returncode, out) == (130, "")
     assert err.endswith("Stopped.\n")
+    assert "Traceback" not in err
 
 
 def test_bad_settings_are_one_sentence(capsys):

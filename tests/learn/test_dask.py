@@ -24,7 +24,7 @@ from butfor.learn.learners import as_learner
 from butfor.learn.protocols import Training
 from butfor.progress import Progress
 from butfor.search.ledger import Ledger
-from conftest import odd_table
+from conftest import odd_table, press
 
 TABLE = odd_table(120)
 PEOPLE = odd_table(8, seed=1).drop(columns="granted")
@@ -142,14 +142,9 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
     engine.client.wait_for_workers(2, timeout=180)
 
 
-def pressed():
-    """Ctrl-C as Python hears it, between two instructions of the audit."""
-    raise KeyboardInterrupt
-
-
 def test_ctrl_c_keeps_what_is_done_and_the_cluster_goes_on(engine, tmp_path):
     audit = small(engine)
-    population = audit.explain_all(PEOPLE, progress=When(1, pressed))
+    population = audit.explain_all(PEOPLE, progress=When(1, press))
     deadline = time.monotonic() + 5
     while any(engine.client.processing().values()):
         assert time.monotonic() < deadline

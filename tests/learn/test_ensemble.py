@@ -25,11 +25,11 @@ from butfor.rank.gradient import Gradient
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile, trimmed_mean
 from butfor.search import SolidSearch, as_strategy
-from butfor.search.solid import PrefixSearch, Sizes
+from butfor.search.solid import PersonPrefixes, PrefixSearch
 from butfor.search.task import Task
 from butfor.search.trainer import Trainer
-from butfor.stopping import Stopper
-from conftest import fitted
+from butfor.stopping import StopFlag, listen
+from conftest import fitted, press
 
 MEMBERS, FRESH = 5, 31
 
@@ -215,7 +215,7 @@ class Made:
     members, width, n_jobs, trained = 4, 1, 1, 0
 
     def __init__(self, gains, spread):
-        self.progress, self.stopper, self.table = Progress(), Stopper(), SimpleNamespace(n=len(gains))
+        self.progress, self.flag, self.table = Progress(), StopFlag(), SimpleNamespace(n=len(gains))
         self.bound = SimpleNamespace(width=1)
         self.gains, self.noise = np.asarray(gains, float), spread * np.array([-1.2, -0.4, 0.4, 1.2])
         self.asked, self.confirmed, self.released = [], [], set()
@@ -257,7 +257,7 @@ def prefix_search(trainer, margin):
 def test_bisection_finds_the_shortest_prefix_that_keeps_the_margin(margin, width):
     trainer = Made([0.21] * 20, 0.3)
     trainer.width = width
-    hunt = Sizes(0, 1.0, order=np.arange(20), cap=20)
+    hunt = PersonPrefixes(0, 1.0, order=np.arange(20), cap=20)
     prefix_search(trainer, margin).run([hunt])
     sd = np.std(trainer.noise, ddof=1)
     needed = next(k for k in range(1, 21) if -1 + 0.21 * k > margin * sd)
@@ -282,7 +282,7 @@ GROWTH = {
 @pytest.mark.parametrize("growth", GROWTH)
 def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(growth):
     trainer = Made(GROWTH[growth], 0.3)
-    hunt = Sizes(0, 1.0, order=np.arange(400), cap=400)
+    hunt = PersonPrefixes(0, 1.0, order=np.arange(400), cap=400)
     prefix_search(trainer, 2.0).run([hunt])
     sd = np.std(trainer.noise, ddof=1)
     reached = -1 + np.cumsum(trainer.gains) >= 2.0 * sd
@@ -292,7 +292,7 @@ def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(g
 
 
 def test_who_does_not_reach_the_margin_keeps_the_whole_set():
-    short, far = Sizes(0, 1.0, order=np.arange(6), cap=6), Sizes(0, 1.0, order=np.arange(1), cap=1)
+    short, far = PersonPrefixes(0, 1.0, order=np.arange(6), cap=6), PersonPrefixes(0, 1.0, order=np.arange(1), cap=1)
     search = prefix_search(Made([0.2] * 6, 0.3), 2.0)
     search.run([short, far])
     assert short.found == (0, 1, 2, 3, 4, 5)
@@ -310,7 +310,7 @@ def test_what_the_definition_does_not_turn_is_not_found():
         return np.array([1.0 if len(flips) == 8 else -1.0])
 
     trainer.confirmed_logits = confirmed
-    hunt = Sizes(0, 1.0, order=np.arange(8), cap=8)
+    hunt = PersonPrefixes(0, 1.0, order=np.arange(8), cap=8)
     prefix_search(trainer, 1.0).run([hunt])
     assert hunt.found == tuple(range(8))
     assert len(refused) > 1
@@ -321,9 +321,12 @@ def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
     audit, data, _ = german
 
     class Stops(Progress):
+        pressed = False
+
         def found(self, people):
-            if people:
-                raise KeyboardInterrupt
+            if people and not self.pressed:
+                self.pressed = True
+                press()
 
     stopped = audit.explain_all(data.X_test, cases=range(12), progress=Stops())
     assert stopped.interrupted
@@ -340,26 +343,28 @@ def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_comple
         def note(self, line):
             heard.append(line)
 
-    trainer = Made([0.2] * 24, 0.1)
-    hunts = [Sizes(0, 1.0, order=np.arange(8 * k, 8 * k + 8), cap=8) for k in range(3)]
+    hunts = [PersonPrefixes(0, 1.0, order=np.arange(8 * k, 8 * k + 8), cap=8) for k in range(3)]
     slow = []
 
     def confirm(flip_sets):
         slow.append(flip_sets)
         for _ in range(1000 * (len(slow) > 1)):  # the first one is there at once
             time.sleep(0.01)
+            trainer.flag.check()
 
     def stop(*_):
-        raise KeyboardInterrupt
+        press()
+        trainer.flag.check()
 
-    trainer.confirm = confirm
-    trainer.progress = Tells()
-    search = prefix_search(trainer, 1.0)
-    monkeypatch.setattr(search, "_bisect", stop)
     started = time.monotonic()
-    search.run(hunts)
+    with listen():
+        trainer = Made([0.2] * 24, 0.1)
+        trainer.confirm = confirm
+        trainer.progress = Tells()
+        search = prefix_search(trainer, 1.0)
+        monkeypatch.setattr(search, "_bisect", stop)
+        search.run(hunts)
     assert time.monotonic() - started < 5
-    assert search.task.interrupted
     assert [hunt.found is not None for hunt in hunts] == [True, False, False]
     assert not any(hunt.complete for hunt in hunts)
     assert "2 sets that turned decisions were confirmed" in heard[-1]
@@ -384,7 +389,8 @@ def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):
             def train(trainings, advance=None):
                 calls[0] += any((t.seed or 0) >= 10_000 for t in trainings)
                 if calls[0] == 3:
-                    raise KeyboardInterrupt
+                    calls[0] += 1
+                    press()
                 return bound(trainings, advance)
 
             return train
@@ -469,7 +475,7 @@ def test_people_far_away_are_looked_at_by_a_few_members_only():
     audit, data = fitted("german", members=10, budget=1, phi="everyone", fresh_seeds=0, rank="distance")
     trainer = Trainer(FusedEngine(), audit.learner_, audit.table_, data.X_test.iloc[:30])
     directions = flip_direction(audit.model_.logits(data.X_test[:30]))
-    hunts = [Sizes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
+    hunts = [PersonPrefixes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
     near = prefix_search(trainer, 2.5).open(hunts)
     assert 0 < len(near) < 30
     assert {len(h.gains[h.prefix(1)]) for h in hunts if h not in near} <= {4, 10}

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from benchmarks.work import encoded, network
-from butfor.errors import SettingError
+from butfor.errors import SettingError, Stopped
 from butfor.mlp.recipe import Recipe, Rows, one_thread
 from butfor.mlp.reference import train
 from butfor.mlp.stacks import Data
 from butfor.mlp.sweeps import Block, Sweep, sweep_many
 from butfor.rank.gradient import Walk
+from butfor.stopping import listen
 
 RECIPE = Recipe(hidden=(6, 5), activation="tanh", learning_rate=0.02, max_epochs=12, patience=3, batch_size=16)
 SWEEPS = [
@@ -178,7 +179,7 @@ def test_ctrl_c_ends_all_threads_in_the_midst_of_their_sweeps(rows, people, hear
     timer = threading.Timer(0.3, lambda: signal.pthread_kill(main or threading.get_ident(), signal.SIGINT))
     timer.start()
     started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Stopped), listen():
         walk.side_by_side([SWEEPS[:1], SWEEPS[1:]])
     assert time.monotonic() - started < 20  # to their end the sweeps take longer than a minute
     timer.join()

@@ -19,7 +19,7 @@ from butfor.result.population import Population, wilson
 from butfor.result.verdict import Verdict
 from butfor.run.explain import flippable_labels
 from butfor.search import STRATEGIES
-from conftest import fitted, odd_table
+from conftest import fitted, odd_table, press
 
 
 def found_cases(population: Population) -> set[int]:
@@ -146,7 +146,7 @@ def test_an_interrupted_search_keeps_what_is_done(monkeypatch):
         def fit_many(self, recipe, rows, flip_sets, people, advance=None, seeds=None, weights=True):
             self.calls += 1
             if self.calls == 7:
-                raise KeyboardInterrupt
+                press()
             return reference_fits(recipe, rows, flip_sets, people)
 
     audit, data = fitted("salary", strategy="exhaustive", engine=Interrupted())

@@ -1,19 +1,17 @@
 """The fewest labels that close the gap between two groups."""
 
-import os
-import signal
-
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from butfor import stopping
 from butfor.errors import SettingError
 from butfor.result.population import Population
 from butfor.run import trial
 from butfor.search.trainer import Trainer
-from butfor.stopping import TimeIsUp
+from conftest import press
 from recorded import LABELS, PLANTED, TABLE, run
 
 
@@ -85,7 +83,8 @@ def test_it_is_said_before_training_that_the_adverse_label_is_not_named(tmp_path
 
 
 def pressed(*_):
-    os.kill(os.getpid(), signal.SIGINT)
+    press()
+    stopping.check()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_an_audit_stands_where_the_gap_cannot_be_closed(tmp_path, capsys, monkey
 def test_it_ends_when_the_time_is_up():
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1, fresh_seeds=0)
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
-    with pytest.raises(TimeIsUp):
+    with pytest.raises(butfor.errors.Stopped, match="time allowed was up"):
         audit.close_gap(TABLE, stop=butfor.max_seconds(1e-9))
     assert audit.close_gap(TABLE, stop=butfor.max_seconds(600)).closed
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
 import signal
+import subprocess
+import sys
 import threading
-from contextlib import suppress
+import time
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,9 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from butfor import stopping
 from butfor.cli import main
+from butfor.errors import Stopped
 from butfor.learn.protocols import Training
 from butfor.mlp import direct
 from butfor.mlp.learner import MLPLearner
@@ -24,102 +27,114 @@ from butfor.run.explain import eligible_cases
 from butfor.run.runner import Runner
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
-from butfor.stopping import ASKED, held_back, raised_again, work_begins
-from conftest import fitted
+from butfor.stopping import STOPPING, StopFlag, listen, postponed
+from conftest import fitted, press
 
 
-@pytest.fixture(autouse=True)
-def _nobody_has_pressed_before():
-    work_begins()
-
-
-def press(number: int = signal.SIGINT) -> None:
-    os.kill(os.getpid(), number)
-
-
-def test_the_first_ctrl_c_is_answered_and_the_second_heard():
-    said: list[str] = []
+def test_the_first_ctrl_c_sets_the_flag_and_the_second_ends_the_work(capsys):
     before = signal.getsignal(signal.SIGINT)
-    with held_back(said.append):
+    with listen() as flag:
+        assert not flag.requested
         press()
-        assert said == [ASKED]
+        assert flag.requested
+        assert (flag.interrupted, flag.out_of_time) == (True, False)
+        with pytest.raises(Stopped, match="stopped by hand"):
+            flag.check()
         with pytest.raises(KeyboardInterrupt):
             press()
+    assert capsys.readouterr().err == f"{STOPPING}\n"
     assert signal.getsignal(signal.SIGINT) is before
-    with pytest.raises(KeyboardInterrupt):
-        press()
+    with listen() as flag:  # other work
+        assert not flag.requested
 
 
-def test_the_second_ctrl_c_is_heard_in_whichever_step_it_comes():
-    said: list[str] = []
-    with held_back(said.append):
+def test_an_inner_flag_hears_the_signals_of_the_outer_one_and_has_its_own_time():
+    with listen() as outer:
+        with listen(butfor.max_seconds(1e-9)) as inner:
+            assert inner.requested
+            assert (inner.out_of_time, inner.interrupted, outer.requested) == (True, False, False)
+            with pytest.raises(Stopped, match="time allowed was up"):
+                inner.check()
+        parts = [outer.within(None), StopFlag()]
         press()
-    with held_back(said.append), pytest.raises(KeyboardInterrupt):
-        press()
-    assert said == [ASKED]
-    with held_back(said.append):  # the first one of something else
-        press()
-    work_begins()
-    with held_back(said.append):
-        press()
-    work_begins()
-    assert said == [ASKED] * 3
+        assert all(part.interrupted for part in [inner, outer, *parts])
+        with pytest.raises(Stopped):
+            stopping.check()
+    assert not StopFlag().interrupted
+    stopping.check()
 
 
-@pytest.mark.parametrize("then", [lambda: None, lambda: [].pop()])
-def test_ctrl_c_that_a_callback_swallows_is_raised_at_the_end(then):
-    def swallow() -> None:
-        with suppress(KeyboardInterrupt):
+def test_after_a_stop_there_is_a_grace_for_confirmations(monkeypatch):
+    monkeypatch.setattr(stopping, "GRACE", 0.1)
+    with listen(butfor.max_seconds(1e-9)) as flag:
+        with flag.grace():
+            flag.check()  # when the time is up, it takes as long as it takes
             press()
-        then()
-
-    with pytest.raises(KeyboardInterrupt), raised_again():
-        swallow()
-    with pytest.raises(IndexError), raised_again():  # other errors stay what they are
-        [].pop()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_within_what_is_held_back_nothing_more_is_held_back():
-    said: list[str] = []
-    with held_back(said.append):
-        with held_back(said.append):
-            press()
-        with pytest.raises(KeyboardInterrupt):
-            press()
-    assert said == [ASKED]
+            flag.check()
+            stopping.check()
+            time.sleep(0.15)
+            with pytest.raises(Stopped):
+                flag.check()
+        assert flag.requested
 
 
 def test_an_applications_own_handler_gets_its_signal_afterwards():
     told: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
     try:
-        with held_back(lambda _: None):
+        with listen():
             press(signal.SIGTERM)
             assert told == []
-        assert told == [signal.SIGTERM]
+            press(signal.SIGTERM)
+            assert told == [signal.SIGTERM]
+        assert told == [signal.SIGTERM] * 2
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_whoever_presses_is_told_where_no_progress_is_shown(capsys):
-    with held_back():
-        press()
-    assert capsys.readouterr().err == f"{ASKED}\n"
+def test_what_swallows_exceptions_hears_ctrl_c_at_the_end(capsys):
+    done = []
+
+    def compile_code() -> None:
+        with postponed():
+            press()
+            done.append(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_code()
+    assert done
+    assert capsys.readouterr().err == ""
+    with listen() as flag:
+        with postponed():
+            press()
+        assert flag.interrupted
 
 
-def test_elsewhere_than_in_the_main_thread_nothing_is_held_back():
-    told: list[object] = []
+def test_elsewhere_than_in_the_main_thread_only_time_ends_work():
+    seen: list[object] = []
 
     def inside() -> None:
-        with held_back(print):
-            told.append(signal.getsignal(signal.SIGINT))
+        with listen(butfor.max_seconds(1e-9)) as flag:
+            seen.extend([signal.getsignal(signal.SIGINT), flag.requested, flag.interrupted])
 
     before = signal.getsignal(signal.SIGINT)
     thread = threading.Thread(target=inside)
     thread.start()
     thread.join()
-    assert told == [before]
+    assert seen == [before, True, False]
+
+
+@pytest.mark.system
+def test_worker_processes_do_not_hear_ctrl_c():
+    with stopping.deaf_children():
+        blocked = subprocess.run(
+            [sys.executable, "-c", "import signal; print(signal.SIGINT in signal.pthread_sigmask(0, []))"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert blocked.stdout == "True\n"
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +142,7 @@ def test_elsewhere_than_in_the_main_thread_nothing_is_held_back():
     [
         ("butfor.run.verdicts.changed_by_switch", 0),
         ("butfor.report.page.population_page", 0),
-        ("butfor.run.runner.judge", 130),
+        ("butfor.run.runner.check_finds", 130),
     ],
 )
 def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, where, code):
@@ -140,7 +155,7 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
 
     monkeypatch.setattr(where, pressed)
     command = ["audit", "salary", "--budget", "2", "--cases", "0:4", "--quiet"]
-    command += ["--members", "2", "--fresh-seeds", "2"] if name == "judge" else ["--model", "logistic"]
+    command += ["--members", "2", "--fresh-seeds", "2"] if name == "check_finds" else ["--model", "logistic"]
     ended = main([*command, "--out", str(tmp_path / "out")])
     printed = capsys.readouterr()
     assert ended == code, printed.err
@@ -148,7 +163,7 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
         "audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html",
     ]  # fmt: skip
     assert "eligible" in printed.out
-    assert (ASKED in printed.err) == (code == 0)
+    assert STOPPING in printed.err
 
 
 def test_ctrl_c_while_the_ledger_is_closed_loses_nothing(monkeypatch, tmp_path, capsys):
@@ -161,16 +176,13 @@ def test_ctrl_c_while_the_ledger_is_closed_loses_nothing(monkeypatch, tmp_path, 
 
     monkeypatch.setattr(Ledger, "close", close)
     assert len(audit.explain_all(data.X_test, cases=range(4))) == 4
-    assert ASKED in capsys.readouterr().err
+    assert STOPPING in capsys.readouterr().err
 
 
 def test_ctrl_c_between_two_parts_keeps_everybody(monkeypatch):
     audit, data = fitted("salary", members=2, fresh_seeds=2, budget=2)
 
-    def at_once(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Runner, "search", at_once)
+    monkeypatch.setattr(Runner, "prove", lambda self: press())
     population = audit.explain_all(data.X_test, cases=range(4))
     assert population.interrupted
     assert [v.complete for v in population.eligible] == [False] * len(population.eligible)
@@ -182,10 +194,7 @@ def test_ctrl_c_between_the_search_and_the_fresh_seeds_keeps_what_was_found(monk
     audit, data = fitted("salary", strategy="algorithm1", fresh_seeds=2)
     whole = audit.explain_all(data.X_test, cases=range(8))
 
-    def at_once(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Runner, "judge", at_once)
+    monkeypatch.setattr(Runner, "check_fresh_seeds", lambda self: press())
     stopped = audit.explain_all(data.X_test, cases=range(8))
     assert stopped.interrupted
     assert [v.positions for v in stopped.found] == [v.positions for v in whole.found]

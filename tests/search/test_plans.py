@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import butfor
-from butfor.errors import SettingError
+from butfor.errors import SettingError, Stopped
 from butfor.learn.protocols import Bound, Engine, Learner
 from butfor.mlp.direct import train
 from butfor.rank.mix import RankingMix
@@ -18,9 +18,9 @@ from butfor.rules import Allowed
 from butfor.run.explain import eligible_cases
 from butfor.search import GuidedSearch
 from butfor.search.guided import Effects, ThompsonPlan
-from butfor.search.loop import Attempts, Loop
+from butfor.search.loop import AttemptSearch, Loop
 from butfor.search.published import Algorithm1
-from butfor.search.state import Listed, Ranked, Shrink
+from butfor.search.state import FixedPlan, RankedRows, Shrink
 from butfor.search.task import Task
 from butfor.search.trainer import Trainer
 from conftest import fitted
@@ -86,7 +86,9 @@ def test_shrinking_takes_a_smaller_set_from_somebody_else():
 
 
 def planned(order, budget, tries, seed, *believed):
-    return ThompsonPlan(Ranked(0, 1.0, order, budget, np.random.default_rng(seed), len(order), False, *believed), tries)
+    return ThompsonPlan(
+        RankedRows(0, 1.0, order, budget, np.random.default_rng(seed), len(order), False, *believed), tries
+    )
 
 
 def test_guided_spends_the_budget_first_and_never_repeats_itself():
@@ -123,7 +125,7 @@ def test_who_is_out_of_reach_by_believed_effects_is_tried_once_and_gives_the_res
 def test_a_small_pool_ends_the_plan():
     plan = planned(np.array([4, 9]), 5, 50, 0)
     assert play(plan, lambda flips: False) == [(4, 9)]
-    listed = Listed(iter([(1,), (2,)]))
+    listed = FixedPlan(iter([(1,), (2,)]))
     assert play(listed, lambda flips: False) == [(1,), (2,)]
 
 
@@ -269,10 +271,12 @@ def common_search(starts, pool, share=False, empty=0, confirm=agree, **settings)
     engine = Bar(np.array(starts), effects)
     trainer = Trainer(engine, Learner(), PLAIN, np.zeros((len(starts), 1)))
     trainer.confirm = lambda flips: confirm(trainer, flips)
-    pursuits = [Attempts(k, 1.0, plan=planned(np.arange(40), 4, 8 * pool, k, start)) for k, start in enumerate(starts)]
+    pursuits = [
+        AttemptSearch(k, 1.0, plan=planned(np.arange(40), 4, 8 * pool, k, start)) for k, start in enumerate(starts)
+    ]
     psi = np.ones((len(starts), 40), bool)
     for k in range(len(starts) - empty, len(starts)):
-        pursuits[k].plan, psi[k] = Listed(), False
+        pursuits[k].plan, psi[k] = FixedPlan(), False
     task = Task(None, trainer, None, budget=4)
     search = Loop(task, Allowed.of(psi), share=share, shrink=True, pool=pool, **settings)
     search.run(pursuits)
@@ -322,14 +326,13 @@ def test_a_search_ends_though_the_reference_rejects_every_claim(pool, monkeypatc
 def test_what_was_interrupted_is_not_complete():
     class Interrupted(Bar):
         def train(self, *given):
-            raise KeyboardInterrupt
+            raise Stopped(by_hand=True)
 
     engine = Interrupted(np.array([-1.0]), np.zeros((1, 40)))
     task = Task(None, Trainer(engine, Learner(), PLAIN, np.zeros((1, 1))), None, budget=4)
-    pursuit = Attempts(0, 1.0, plan=Listed([(1,), (2,)]))
+    pursuit = AttemptSearch(0, 1.0, plan=FixedPlan([(1,), (2,)]))
     search = Loop(task, Allowed.of(np.ones((1, 40), bool)), share=True)
     search.run([pursuit])
-    assert search.task.interrupted
     assert not pursuit.complete
 
 
@@ -338,11 +341,10 @@ def test_ctrl_c_while_confirming_loses_nothing_and_reports_nothing_unconfirmed()
 
     def confirm(trainer, flips, progress=None):
         calls.append(flips)
-        raise KeyboardInterrupt
+        raise Stopped(by_hand=True)
 
-    pursuits, search = common_search([-0.1, -3.0], pool=8, confirm=confirm)
+    pursuits, _ = common_search([-0.1, -3.0], pool=8, confirm=confirm)
     assert len(calls) == 2  # once while searching, and once more at the end
-    assert search.task.interrupted
     assert [p.found for p in pursuits] == [None, None]
     assert not pursuits[0].complete
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from butfor.errors import SettingError
 from butfor.search import STRATEGIES, TenAttempts, as_strategy, budget_in_labels
-from butfor.search.state import PersonSearch, Ranked
+from butfor.search.state import PersonSearch, RankedRows
 
 
 def attempts(name: str, flippable: int, budget: int, drawn: bool = False, seed: int = 0) -> list[tuple[int, ...]]:
     order = 1000 - np.arange(flippable)
-    person = Ranked(0, 1.0, order, budget, np.random.default_rng(seed), flippable, drawn)
+    person = RankedRows(0, 1.0, order, budget, np.random.default_rng(seed), flippable, drawn)
     return list(STRATEGIES[name]().attempts(person))
 
 
@@ -64,7 +64,7 @@ def test_no_strategy_oversteps_its_budget_or_its_count(name, flippable, budget, 
     strategy = STRATEGIES[name]()
     depth = strategy.depth(flippable, budget)
     order = np.arange(flippable) if drawn else np.arange(flippable)[:depth]
-    sets = list(strategy.attempts(Ranked(0, 1.0, order, budget, np.random.default_rng(0), flippable, drawn)))
+    sets = list(strategy.attempts(RankedRows(0, 1.0, order, budget, np.random.default_rng(0), flippable, drawn)))
     assert len(sets) <= strategy.count(flippable, budget)
     for flips in sets:
         assert 1 <= len(flips) <= max(1, budget)

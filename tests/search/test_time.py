@@ -7,10 +7,10 @@ from butfor.cli.wiring import seconds_in
 
 import butfor
 from butfor.cli import main
-from butfor.errors import SettingError
+from butfor.errors import SettingError, Stopped
 from butfor.progress import Progress
-from butfor.stopping import Stop, Stopper, TimeIsUp, max_retrainings, max_seconds
-from conftest import fitted
+from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds
+from conftest import fitted, press
 
 
 class Notes(Progress):
@@ -24,18 +24,19 @@ class Notes(Progress):
         self.networks += count
 
 
-def test_limits_join_and_a_deadline_ends_work_once():
+def test_limits_join_and_a_deadline_ends_work():
     assert max_seconds(600) | max_retrainings(50) | max_seconds(60) == Stop(60, 50)
-    stopper = Stopper(max_retrainings(50))
-    stopper.check()
-    stopper.set(time.monotonic() - 1)
-    with pytest.raises(TimeIsUp):
-        stopper.check()
-    stopper.check()  # confirmations go on
-    assert stopper.passed
-    assert stopper.room(trained=18, members=16) == 2
-    assert stopper.room(trained=60, members=1) == 0
-    assert Stopper().room(trained=10**9, members=1) == float("inf")
+    flag = StopFlag(max_retrainings(50))
+    flag.check()
+    flag.set_deadline(time.monotonic() - 1)
+    with pytest.raises(Stopped, match="time"):
+        flag.check()
+    flag.set_deadline(time.monotonic() + 60)
+    flag.check()
+    assert flag.out_of_time  # it was
+    assert flag.room(trained=18, members=16) == 2
+    assert flag.room(trained=60, members=1) == 0
+    assert StopFlag().room(trained=10**9, members=1) == float("inf")
 
 
 class Slow(butfor.Engine):
@@ -117,14 +118,18 @@ def test_times_that_are_none(capsys, given):
         max_seconds(float("inf"))
 
 
-@pytest.mark.parametrize(("stop", "interrupted"), [(TimeIsUp, False), (KeyboardInterrupt, True)])
-def test_time_that_is_up_among_side_effects_is_no_interruption(monkeypatch, stop, interrupted):
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_time_that_is_up_among_side_effects_is_no_interruption(monkeypatch, interrupted):
     audit, data = fitted("salary", strategy="algorithm1", fresh_seeds=3)
 
-    def collaterals(*given):
-        raise stop
+    def side_effects(trainer, *given):
+        if interrupted:
+            press()
+        else:
+            trainer.flag.set_deadline(0.0)
+        trainer.flag.check()
 
-    monkeypatch.setattr("butfor.run.runner.collaterals", collaterals)
+    monkeypatch.setattr("butfor.run.runner.side_effects", side_effects)
     population = audit.explain_all(data.X_test, stop=max_seconds(600))
     assert population.found
     assert population.interrupted == interrupted
@@ -133,8 +138,13 @@ def test_time_that_is_up_among_side_effects_is_no_interruption(monkeypatch, stop
 
 def test_the_search_has_two_thirds_of_the_time_and_what_follows_the_rest(monkeypatch):
     given = []
-    real = Stopper.set
-    monkeypatch.setattr(Stopper, "set", lambda self, until: (given.append(until - time.monotonic()), real(self, until)))
+    real = StopFlag.set_deadline
+
+    def set_deadline(self, moment):
+        given.extend([] if moment is None else [moment - time.monotonic()])
+        real(self, moment)
+
+    monkeypatch.setattr(StopFlag, "set_deadline", set_deadline)
     audit, data = fitted("salary", strategy="algorithm1")
     audit.explain_all(data.X_test, cases=range(2), stop=max_seconds(600))
     assert 380 < given[0] <= 400

@@ -15,6 +15,7 @@ from butfor.progress import Progress
 from butfor.result.record import read_as
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard, _spread
+from conftest import press
 
 
 def loans(rows=400, wronged=0.0, seed=0):
@@ -162,7 +163,7 @@ class Impatient(Progress):
     def advance(self, count):
         self.left -= count
         if self.left == 0:
-            raise KeyboardInterrupt
+            press()
 
 
 def test_ctrl_c_keeps_the_shuffles_that_are_done():

@@ -1,7 +1,6 @@
 """The command line: arguments → calls → printed tables. No logic of its own.
 
-Results go to stdout, everything else to stderr. Bad input is one sentence and exit code 2. SIGTERM ends a command as
-Ctrl-C does.
+Results go to stdout, everything else to stderr. Bad input is one sentence and exit code 2.
 """
 
 from __future__ import annotations
@@ -9,20 +8,19 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NoReturn
 
 import click
 
 from butfor.cli.commands import cli
-from butfor.errors import FULL, ButforError, OutputError, SettingError
+from butfor.errors import FULL, ButforError, OutputError, SettingError, Stopped
+from butfor.signals import stopped, told_to_end
 from butfor.terminal import one_line, prepare, say
 
-INTERRUPTED, NO_ROOM, BAD_INPUT = 130, 3, 2
+NO_ROOM, BAD_INPUT = 3, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,12 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare()
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells that it found no place for a cache of its own
     try:
-        with _sigterm_as_interrupt(), _lost_interrupts_again():
-            _refuse_nul(arguments or ())
-            return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
-    except (KeyboardInterrupt, click.Abort):
-        say("Stopped.", err=True)
-        return INTERRUPTED
+        _refuse_nul(arguments or ())
+        return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
+    except (KeyboardInterrupt, click.Abort, Stopped):
+        return stopped()
     except OutputError as error:
         return _fail(str(error), NO_ROOM if error.full else BAD_INPUT)
     except ButforError as error:
@@ -83,6 +79,8 @@ def end_processes() -> None:
 
 
 def _fail(message: str, code: int = BAD_INPUT) -> int:
+    if told_to_end():  # the error may be what became of Ctrl-C
+        return stopped()
     say(f"Error: {one_line(message)}", err=True)
     return code
 
@@ -98,43 +96,3 @@ def _out_of_memory(error: Exception) -> bool:
     """Python's own word for it, or torch's."""
     words = ("not enough memory", "out of memory", "alloc_cpu")
     return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does, where nobody else listens to it."""
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    interrupt.ends_the_command = True  # type: ignore[attr-defined]
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-@contextmanager
-def _lost_interrupts_again() -> Iterator[None]:
-    """Ctrl-C that lands where Python can raise nothing (a destructor, a callback of C code) is lost, with a line on
-    stderr; here it comes again a moment later."""
-    before = sys.unraisablehook
-
-    def again(lost: sys.UnraisableHookArgs) -> None:
-        if not issubclass(lost.exc_type, KeyboardInterrupt):
-            before(lost)
-            return
-        timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
-        timer.daemon = True
-        timer.start()
-
-    sys.unraisablehook = again
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from butfor.cli.parse import bands_in, batch_in, budget_in, layers_in, names_in, seconds_in
-from butfor.errors import ButforError, SettingError, TableError, listed
+from butfor.errors import ButforError, SettingError, Stopped, TableError, listed
 
 if TYPE_CHECKING:
     from butfor import LabelAudit, Population
@@ -102,21 +102,16 @@ def closed_gap(
 ) -> dict[str, Any]:
     """What the record says of the gap that --close-gap names: the fewest doubted labels that close it, or a remark on
     why they are not known. The verdicts stand in either case."""
-    from butfor.stopping import Stop, TimeIsUp
+    from butfor.stopping import Stop
 
     left = math.inf if o.max_seconds is None else seconds_in(o.max_seconds) - (time.monotonic() - begun)
     asked = {"by": o.close_gap.replace("-", " "), "sensitive_features": groups_of(data, "test")}
     try:
         if left <= 0 or population.run["out_of_time"]:
-            raise TimeIsUp
+            raise Stopped(by_hand=False)
         return {"close_gap": labels.close_gap(data.X_test, data.y_test, **asked, stop=Stop(left), progress=progress)}
-    except TimeIsUp:
-        why = "The time allowed was up."
-    except KeyboardInterrupt:
-        why = "It was stopped by hand."
     except ButforError as error:
-        why = str(error)
-    remark = f"Which labels would close the gap is not known. {why}"
+        remark = f"Which labels would close the gap is not known. {error}"
     progress.note(f"Note: {remark}")
     return {"remarks": [*population.run["remarks"], remark]}
 

@@ -77,7 +77,7 @@ def audit(table: str, **options: Any) -> int:
     from butfor.files import results_folder
     from butfor.learn.named import default_name
     from butfor.progress import ConsoleProgress, Progress
-    from butfor.stopping import held_back
+    from butfor.stopping import listen
 
     begun = time.monotonic()
     o = SimpleNamespace(**options)
@@ -103,6 +103,7 @@ def audit(table: str, **options: Any) -> int:
     drawing = threading.Thread(target=lambda: import_module("butfor.report.page").get_ready())
     if o.out is not None:
         drawing.start()  # while the search is at work
+    click.get_current_context().with_resource(listen())  # what is found is written and printed
     population = labels.explain_all(
         data.X_test,
         data.y_test,
@@ -117,7 +118,6 @@ def audit(table: str, **options: Any) -> int:
         assemble.refuse([performance.concern] if performance and performance.concern else [])
     if o.close_gap and not population.interrupted:
         population = population.with_run(**assemble.closed_gap(labels, data, population, o, begun, progress))
-    click.get_current_context().with_resource(held_back())  # from here on it is only written and printed
     settings = assemble.settings_again(table, o, labels)
     remarks = [*notes, *population.run["remarks"]]
     population = population.with_run(command=assemble.command_again(settings), remarks=remarks)

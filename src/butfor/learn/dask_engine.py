@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor import stopping
 from butfor.errors import ButforError, EngineError, SettingError
 from butfor.learn.capabilities import Cluster, OwnFit, engines_of
 from butfor.learn.dask_worker import (
@@ -184,6 +185,7 @@ class DaskEngine(OwnFit, Cluster):
                 try:
                     future = done.get(timeout=POLL)
                 except queue.Empty:
+                    stopping.check()
                     self._count_threads()
                     continue
                 reply = self._outcome(future)

@@ -30,6 +30,7 @@ from butfor.errors import EngineError, LearnerError, TableError
 from butfor.learn.capabilities import OwnFit, pack
 from butfor.learn.protocols import Advance, Bound, FlipSet, Floats, Learner, Model, Table, Training
 from butfor.machine import check_n_jobs, end_with, single_threaded
+from butfor.stopping import deaf_children
 
 Subject = tuple[Learner, Table, pd.DataFrame]
 Function = Callable[[Subject, Any], Any]
@@ -128,7 +129,8 @@ class _Bound(Bound):
         done: list[Any] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # joblib's, of workers started anew and of chunks given up
-            coming = parallel(delayed(run_from)(file, function, chunk, os.getpid()) for chunk in chunks)
+            with deaf_children():
+                coming = parallel(delayed(run_from)(file, function, chunk, os.getpid()) for chunk in chunks)
             try:
                 for chunk in coming:
                     done += chunk

@@ -32,7 +32,7 @@ from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Fits, Job, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import StackedEngine
-from butfor.stopping import raised_again
+from butfor.stopping import postponed
 
 ZEROS_PER_ENTRY = 3
 """How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
@@ -90,7 +90,7 @@ def prepare() -> None:
             X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
             recipe = Recipe(hidden=(1,), max_epochs=1)
             fits = Fits.empty(1, len(X), recipe.parameters(1))
-            with raised_again():
+            with postponed():
                 Trainings(Job(recipe, Rows(X, y, X, y), [()], [0], X), fits).run(0)
         finally:
             notice.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.data.check import Concern, check_people
 from butfor.data.sensitive import in_order
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import SettingError, Stopped, TableError, listed
 from butfor.learn.ensemble import ledger_gaps
 from butfor.learn.protocols import Engine
 from butfor.machine import single_threaded
@@ -35,7 +35,7 @@ from butfor.search.published import Recorded
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.standard.groups import Standards
-from butfor.stopping import Stop, held_back, work_begins
+from butfor.stopping import Stop, listen
 from butfor.validate import as_positions
 
 STANDARDS_SHARE = 0.2
@@ -64,7 +64,6 @@ def explain_all(
 ) -> Answer:
     """Verdicts about the rows of X at the positions `cases`, else about all. `standards`: where they are known."""
     begun, progress = time.monotonic(), progress or Progress()
-    work_begins()
     everyone, truth = fitted.people(X, y, sensitive_features)
     people = len(everyone.people)
     cases = list(range(people)) if cases is None else as_positions(cases, people)
@@ -73,13 +72,11 @@ def explain_all(
     performance = None if truth is None else _performance(fitted, everyone, truth)
     concerns = [*fitted.concerns, *note_concerns(_concerns(fitted, everyone, performance), progress)]
     searches = not isinstance(fitted.strategy, Recorded)
-    interrupted = False
-    if searches and standards is None:
-        standards = _compare(fitted, progress, stop, draws=DRAWS if len(cases) > 1 else 0)
-        interrupted = bool(standards and standards.interrupted)
-    engine = fitted.chosen_engine(progress)
-    fitted.ranking.train_on(engine)
-    with ExitStack() as ending:
+    with listen() as flag:
+        if searches and standards is None:
+            standards = _compare(fitted, progress, stop, draws=DRAWS if len(cases) > 1 else 0)
+        engine = fitted.chosen_engine(progress)
+        fitted.ranking.train_on(engine)
         with single_threaded() as opened:
             ledger = opened.enter_context(closing(open_ledger(fitted, progress))) if fitted.settings.ledger else None
             opened.enter_context(progress)
@@ -92,9 +89,9 @@ def explain_all(
                 engine,
                 ledger=ledger,
                 stop=stop,
+                flag=flag,
                 begun=begun,
                 progress=progress,
-                interrupted=interrupted,
             )
             values, turned = None, list[OneStandard]()
             complete = not any(runner.interrupted or runner.out_of_time for runner in runners)
@@ -102,7 +99,6 @@ def explain_all(
                 whole = cases == list(range(people)) and not fitted.table.multiclass
                 trainer = runners[0].trainer if whole else None
                 values, turned = _about_labels(fitted, standards, engine, everyone, truth, trainer, progress)
-            ending.enter_context(held_back())  # also while the ledger is closed
         record = settings_of(fitted) | figures_of(runners)
         record |= {
             "remarks": fitted.remarks(everyone.people),
@@ -181,7 +177,7 @@ def _about_labels(
         if standards.shuffles:
             trainer = trainer or Trainer(engine, fitted.learner, fitted.table, everyone.people, progress=progress)
             return values, one_standard(standards, FlipTrial.of(fitted, everyone, truth, trainer))
-    except KeyboardInterrupt:
+    except Stopped:
         progress.note("Stopped before one standard for all was trained: the verdicts stand without it.")
     return values, []
 

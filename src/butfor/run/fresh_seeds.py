@@ -1,6 +1,6 @@
-"""Believe it? What fresh seeds and everybody else have to say about a find.
+"""How far to believe a find: what models under fresh seeds decide, and what it does to everybody else.
 
-All of it is trained by the fast engines, whose agreement with the definition is measured in the documentation.
+The engine trains all of this; how well it agrees with the definition is measured in the documentation.
 """
 
 from __future__ import annotations
@@ -18,51 +18,52 @@ from butfor.search.trainer import Trainer
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """A counterfactual dataset to be judged: whose it is, and the decision before it."""
+class Find:
+    """A flip set that works: whose it is, and the decision without it."""
 
     person: int
     flips: FlipSet
     prediction: int
 
 
-def base_logits(trainer: Trainer, seeds: Sequence[int], people: Sequence[int]) -> dict[int, Floats]:
-    """Per person, what each fresh seed's model says on the unchanged data."""
+def logits_without_flips(trainer: Trainer, seeds: Sequence[int], people: Sequence[int]) -> dict[int, Floats]:
+    """Per person, the logit of each fresh seed's model on the labels as they are."""
     logits = trainer.ask([Training((), seed) for seed in seeds])
     return {person: logits[:, person] for person in people}
 
 
-def judge(
-    trainer: Trainer, seeds: Sequence[int], found: Sequence[Found], base: Mapping[int, Floats]
+def check_finds(
+    trainer: Trainer, seeds: Sequence[int], finds: Sequence[Find], without: Mapping[int, Floats]
 ) -> Iterator[tuple[int, FreshSeeds]]:
-    """Every find on fresh seeds, person by person as they are done, so that whoever stops keeps what there is."""
-    sets = list(dict.fromkeys(find.flips for find in found))
+    """Every find under fresh seeds, person by person, so that whoever stops keeps what is done. `without`: each
+    person's logits without flips."""
+    sets = list(dict.fromkeys(find.flips for find in finds))
     step = max(1, 4 * trainer.bound.at_once // len(seeds))
     for first in range(0, len(sets), step):
         some = sets[first : first + step]
         trainings = [Training(flips, seed) for flips in some for seed in seeds]
         logits = trainer.ask(trainings).reshape(len(some), len(seeds), -1)
-        for find in found:
+        for find in finds:
             if find.flips in some:
-                without, with_ = base[find.person], logits[some.index(find.flips), :, find.person]
-                before, after = (decides_otherwise(each, find.prediction) for each in (without, with_))
-                yield find.person, FreshSeeds.of(before, after, (without, with_))
+                both = without[find.person], logits[some.index(find.flips), :, find.person]
+                before, after = (changes_decision(each, find.prediction) for each in both)
+                yield find.person, FreshSeeds.of(before, after, both)
 
 
-def decides_otherwise(logits: Floats, decision: int) -> NDArray[np.bool_]:
-    """Whether each seed's model decides otherwise; a training that diverged decides nothing."""
+def changes_decision(logits: Floats, decision: int) -> NDArray[np.bool_]:
+    """Whether each seed's model has another decision; a training that diverged has none."""
     return np.isfinite(logits) & (decides_one(logits) != bool(decision))
 
 
-def collaterals(
-    trainer: Trainer, labels: NDArray[np.int64] | None, found: Sequence[Found], positions: Sequence[int]
+def side_effects(
+    trainer: Trainer, labels: NDArray[np.int64] | None, finds: Sequence[Find], positions: Sequence[int]
 ) -> list[Collateral]:
-    """What each flip set does to the trainer's people, whose own labels are known by number or not at all; found person
-    k stands at `positions[k]` among them."""
-    sets = list(dict.fromkeys([(), *(find.flips for find in found)]))
+    """What each flip set does to the trainer's people, whose own `labels` are known by number or not at all; find k
+    belongs to the person at `positions[k]`."""
+    sets = list(dict.fromkeys([(), *(find.flips for find in finds)]))
     decisions = trainer.decided(sets)
     results = []
-    for find, position in zip(found, positions, strict=True):
+    for find, position in zip(finds, positions, strict=True):
         before, after = decisions[0], decisions[sets.index(find.flips)]
         changed = before != after
         accuracies = (None, None) if labels is None else tuple(float((d == labels).mean()) for d in (before, after))

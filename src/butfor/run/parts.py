@@ -15,11 +15,11 @@ from butfor.learn.protocols import Engine
 from butfor.progress import Progress
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fitted import Fitted
-from butfor.run.runner import Runner
+from butfor.run.runner import Runner, SearchSettings
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
-from butfor.stopping import Stop, Stopper
+from butfor.stopping import Stop, StopFlag
 
 LEAST_TIME = 0.1
 """The share of the time given that a search has, however long reading and training took."""
@@ -61,7 +61,7 @@ def parts_of(situation: Situation, towards: int | None = None) -> list[Part]:
 
 
 def run_parts(
-    audit: Fitted,
+    fitted: Fitted,
     everyone: Situation,
     truth: NDArray[np.int64] | None,
     cases: Sequence[int],
@@ -70,15 +70,26 @@ def run_parts(
     *,
     ledger: Ledger | None,
     stop: Stop | None,
+    flag: StopFlag,
     begun: float,
     progress: Progress,
-    interrupted: bool = False,
 ) -> list[Runner]:
     """Ask about those of everyone who stand at `cases`, part by part. What is found is looked at for everyone, whose
-    own labels are the `truth`; `begun`: since when the time of `stop` runs."""
+    own labels are the `truth`; `begun`: since when the time of `stop` runs; `flag`: what else ends it."""
     situation = everyone.of(np.array(cases, dtype=np.int64))
-    psi = flippable(audit.psi, situation)
-    admitted = eligible(audit.phi, situation) & (situation.decisions != towards)
+    psi = flippable(fitted.psi, situation)
+    admitted = eligible(fitted.phi, situation) & (situation.decisions != towards)
+    settings = SearchSettings(
+        learner=fitted.learner,
+        ranking=fitted.ranking,
+        strategy=fitted.strategy,
+        budget=fitted.budget,
+        random_state=fitted.settings.random_state,
+        fresh_seeds=fitted.seeds,
+        counts_side_effects=bool(fitted.settings.fresh_seeds),
+        fit_seconds=fitted.fit_seconds,
+        n_jobs=fitted.settings.n_jobs,
+    )
     runners: list[Runner] = []
     # The first one says what it will cost: the one with most people to ask about.
     for part in sorted(parts_of(situation, towards), key=lambda part: -int(admitted[part.people].sum())):
@@ -88,28 +99,25 @@ def run_parts(
         asked = part.of(situation)
         trainer = Trainer(
             engine,
-            audit.learner,
+            settings.learner,
             asked.table,
             asked.people,
             ledger=ledger,
-            n_jobs=audit.settings.n_jobs,
+            n_jobs=settings.n_jobs,
             progress=progress,
-            stopper=Stopper(limits),
+            flag=flag.within(limits),
         )
         runner = Runner(
-            audit,
-            audit.strategy.among(part.people),
+            replace(settings, strategy=settings.strategy.for_people(part.people)),
             asked,
             [cases[k] for k in part.people],
             part.allowed(psi, situation),
             np.flatnonzero(admitted[part.people]),
             trainer,
             everyone=None if runners else int(admitted.sum()),
-            interrupted=interrupted,
         )
         runner.run(everyone.people, truth)
         runners.append(runner)
-        interrupted = runner.interrupted
     return runners
 
 

@@ -1,4 +1,4 @@
-"""From the people asked about to what is known of each, before it is put into words.
+"""From the people audited to what is known of each, before it is put into words.
 
     proofs ──▸ trial ──▸ search ──▸ fresh seeds ──▸ side effects
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,93 +17,99 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.protocols import flip_direction
+from butfor.errors import Stopped
+from butfor.learn.protocols import Learner, flip_direction
 from butfor.progress import Progress, announcement
 from butfor.prove import Bracket, prove
+from butfor.rank import Ranking
 from butfor.rank.mix import leader_words
 from butfor.rules import Allowed
-from butfor.run.fitted import Fitted
-from butfor.run.fresh_seeds import Found, base_logits, collaterals, decides_otherwise, judge
-from butfor.search.loop import Attempts
-from butfor.search.state import Listed, PersonSearch
+from butfor.run.fresh_seeds import Find, changes_decision, check_finds, logits_without_flips, side_effects
+from butfor.search.loop import AttemptSearch
+from butfor.search.state import FixedPlan, PersonSearch
 from butfor.search.strategy import FOUND, Strategy
 from butfor.search.task import BLOCK, Task
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
-from butfor.stopping import TimeIsUp
+from butfor.stopping import StopFlag
 
 SEARCH_SHARE = 2 / 3
-"""Of the time that is given, for the search; the rest is for confirmations and fresh seeds."""
+"""Share of the time allowed that the search may take; the rest is for confirmations and fresh seeds."""
 RANKING_COST = 3.0
 """Trainings that ranking all labels costs, per member, for a block of people or, at flipped labels, for one."""
 
 
+@dataclass(frozen=True, eq=False)
+class SearchSettings:
+    """How an audit searches. `fit_seconds`: what one training by definition takes."""
+
+    learner: Learner
+    ranking: Ranking
+    strategy: Strategy
+    budget: int
+    random_state: int
+    fresh_seeds: Sequence[int]
+    counts_side_effects: bool
+    fit_seconds: float
+    n_jobs: int | None = None
+
+
 @dataclass(eq=False)
 class Runner:
-    """About the people of a situation, who stand at `cases` of the table that was given; `psi` says which labels may be
-    flipped for whom, `eligible` who is asked about."""
+    """Audits the people of a situation, who stand at `cases` of the table that was given. `psi` says which labels
+    may be flipped for whom, `eligible` who is audited."""
 
-    audit: Fitted
-    strategy: Strategy
+    settings: SearchSettings
     situation: Situation
     cases: Sequence[int]
     psi: Allowed
     eligible: NDArray[np.int64]
     trainer: Trainer
     everyone: int | None = None
-    """How many people are asked about in all, where it is this runner's to say what that will cost."""
+    """How many people are audited in all, where it is this runner's to say what that will cost."""
+    proven: dict[int, Bracket] = field(default_factory=dict)
     agreement: dict[str, Any] | None = None
     searches: list[PersonSearch] = field(default_factory=list)
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What else is known of a person, by the names that verdicts have for it."""
     interrupted: bool = False
-    out_of_time: bool = False
 
     def __post_init__(self) -> None:
-        """What is proven needs no search."""
-        audit, asked = self.audit, self.situation.of(self.eligible)
-        brackets = prove(asked, self.psi.of_people(self.eligible)) if len(self.eligible) else None
-        self.proven: dict[int, Bracket] = dict(zip(map(int, self.eligible), brackets, strict=True)) if brackets else {}
-        self.task = Task(self.situation, self.trainer, audit.ranking, audit.budget, audit.settings.random_state)
+        settings = self.settings
+        self.task = Task(self.situation, self.trainer, settings.ranking, settings.budget, settings.random_state)
 
     def run(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
-        """Everything about the people, who are some of the table X. Ctrl-C ends it with what there is."""
-        steps = {
-            "the search": self.search,
-            "the fresh seeds": self.judge,
-            "side effects on others": lambda: self.look_around(X, labels),
-        }
-        done: list[str] = []
-        try:
-            for name, step in steps.items():
-                if self.interrupted or (self.out_of_time and name not in ("the search", "the fresh seeds")):
-                    break
-                step()
-                done.append(name)
-        except KeyboardInterrupt as stop:
-            self._stopped(stop)
+        """All steps for the people, who are some of the table X; as many of them as there is time for."""
+        steps = (self.prove, self.search, self.check_fresh_seeds, lambda: self.count_side_effects(X, labels))
+        for step in steps:
+            if not self.flag.interrupted:
+                with suppress(Stopped):
+                    step()
         self._leave_open()
-        if self._has_others(X) and "side effects on others" not in done:
-            self.progress.note("Left out because the audit was stopped: side effects on others.")
+        self.interrupted = self.flag.interrupted
+        counted = any("collateral" in known for known in self.extra.values())
+        if self._has_others(X) and not counted:
+            self.progress.note("Stopped before side effects on others were counted: the verdicts stand without them.")
 
     @property
     def progress(self) -> Progress:
         return self.trainer.progress
 
     @property
-    def found(self) -> list[Found]:
+    def flag(self) -> StopFlag:
+        return self.trainer.flag
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.flag.out_of_time
+
+    @property
+    def finds(self) -> list[Find]:
         decisions = self.situation.predictions
-        return [Found(s.person, s.found, int(decisions[s.person])) for s in self.searches if s.found]
+        return [Find(s.person, s.found, int(decisions[s.person])) for s in self.searches if s.found]
 
     def note(self, person: int, **known: Any) -> None:
         self.extra.setdefault(person, {}).update(known)
-
-    def _stopped(self, stop: KeyboardInterrupt) -> None:
-        """By Ctrl-C, or because the time given is up: not the same thing."""
-        if isinstance(stop, TimeIsUp):
-            self.out_of_time = True
-        else:
-            self.interrupted = True
 
     def _leave_open(self) -> None:
         """Whoever has no search yet has one that is incomplete."""
@@ -110,65 +117,70 @@ class Runner:
         left = [int(person) for person in self.eligible if int(person) not in begun]
         self.searches += [PersonSearch(person, float(directions[person])) for person in left]
 
-    # --- the search ---------------------------------------------------------------------------------
+    # --- proofs and search --------------------------------------------------------------------------
+
+    def prove(self) -> None:
+        """What is proven about each person, where the model has proofs."""
+        if len(self.eligible):
+            brackets = prove(self.situation.of(self.eligible), self.psi.of_people(self.eligible))
+            self.proven = dict(zip(map(int, self.eligible), brackets, strict=True)) if brackets else {}
 
     def search(self) -> None:
-        """Search for everyone who is asked about, those nearest to the other decision first where time is limited."""
-        stopper, seconds = self.trainer.stopper, self.trainer.stopper.stop.seconds
-        settled = [search for person, bracket in self.proven.items() if (search := self._settled(person, bracket))]
-        people = np.setdiff1d(self.eligible, [search.person for search in settled])
-        begun = time.monotonic()
+        """Search for everyone who is audited, within the search's share of the time."""
+        begun, seconds = time.monotonic(), self.flag.limits.seconds
         if seconds is not None:
-            stopper.set(begun + SEARCH_SHARE * seconds)
-        try:
-            self._announce(people)
-            self._hold_trial(people)
-            if settled:
-                self.searches = self.strategy.confirm(self.task, self.psi, settled)
-            if seconds is not None:
-                people = people[np.argsort(np.abs(self.situation.logits[people]), kind="stable")]
-            self.searches += self.strategy.search(self.task, people, self.psi)
-        except KeyboardInterrupt as stop:  # while labels were ranked: nobody's search had begun
-            self._stopped(stop)
-            self._leave_open()
-        self.interrupted |= self.task.interrupted
+            self.flag.set_deadline(begun + SEARCH_SHARE * seconds)
+        with suppress(Stopped):  # while labels were ranked: nobody's search had begun
+            self._search()
+        self._leave_open()
+        if self.out_of_time:
+            left = sum(not search.complete for search in self.searches)
+            self.progress.note(f"The time is up: the search for {left} of {len(self.searches)} people is incomplete.")
         if seconds is not None:
-            if stopper.passed:
-                self.interrupted, self.out_of_time = False, True
-                left = sum(not search.complete for search in self.searches)
-                self.progress.note(
-                    f"The time is up: the search for {left} of {len(self.searches)} people is incomplete."
-                )
-            stopper.set(begun + seconds)
+            self.flag.set_deadline(begun + seconds)
 
-    def _settled(self, person: int, bracket: Bracket) -> Attempts | None:
+    def _search(self) -> None:
+        """Confirm what is proven, search for the others; those nearest to the other decision first if time is
+        limited."""
+        proven = [search for person, bracket in self.proven.items() if (search := self._proven(person, bracket))]
+        people = np.setdiff1d(self.eligible, [search.person for search in proven])
+        self._announce(people)
+        self._hold_trial(people)
+        strategy = self.settings.strategy
+        if proven:
+            self.searches = strategy.confirm(self.task, self.psi, proven)
+        if self.flag.limits.seconds is not None:
+            people = people[np.argsort(np.abs(self.situation.logits[people]), kind="stable")]
+        self.searches += strategy.search(self.task, people, self.psi)
+
+    def _proven(self, person: int, bracket: Bracket) -> AttemptSearch | None:
         """A search that need not search: its only attempt is what was proven to be the smallest set, or there is none
         because the proof goes beyond the budget or beyond all labels that may be flipped."""
-        beyond = bracket.at_least > min(self.audit.budget, int(self.psi[person].sum()))
-        if not self.strategy.proves or (bracket.witness is None and not beyond):
+        beyond = bracket.at_least > min(self.settings.budget, int(self.psi[person].sum()))
+        if not self.settings.strategy.proves or (bracket.witness is None and not beyond):
             return None
         attempts = [] if beyond or bracket.witness is None else [bracket.witness]
         direction = -1.0 if self.situation.predictions[person] else 1.0
-        return Attempts(person, direction, plan=Listed(attempts), settled=True)
+        return AttemptSearch(person, direction, plan=FixedPlan(attempts), proven=True)
 
     def _hold_trial(self, people: NDArray[np.int64]) -> None:
         """Let the ranking look at a few real retrainings first, where it wants to and enough of them or of the time
         would be left to search with."""
-        rank, trainer, seconds = self.audit.ranking, self.trainer, self.trainer.stopper.stop.seconds
-        sets = rank.trial(len(people)) if len(people) else 0
+        ranking, trainer, seconds = self.settings.ranking, self.trainer, self.flag.limits.seconds
+        sets = ranking.trial(len(people)) if len(people) else 0
         if not sets or 2 * sets > trainer.room():
             return
         if seconds is not None and sets * trainer.members * self._seconds_each() > SEARCH_SHARE * seconds / 4:
             return
         situation = self.situation
         self.progress.phase("trial", sets * trainer.members)
-        self.agreement = figures = rank.prepare(
+        self.agreement = figures = ranking.prepare(
             lambda flips: trainer.retrain(flips)[:, people],
             situation.model,
             situation.table,
             situation.people.iloc[people],
             self.psi.of_people(people),
-            self.audit.budget,
+            self.settings.budget,
         )
         if figures["poor"]:
             self.progress.note(
@@ -179,43 +191,39 @@ class Runner:
 
     # --- what a find is worth -----------------------------------------------------------------------
 
-    def judge(self) -> None:
-        """Put every find to fresh seeds, and everyone's present decision; by the engine."""
-        seeds = self.audit.seeds
+    def check_fresh_seeds(self) -> None:
+        """Train every find, and the labels as they are, under fresh seeds; by the engine."""
+        seeds = self.settings.fresh_seeds
         if not seeds or not self.searches:
             return
-        self.progress.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.found})))
+        self.progress.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.finds})))
         try:
-            base = base_logits(self.trainer, seeds, [search.person for search in self.searches])
-            for person, logits in base.items():
+            without = logits_without_flips(self.trainer, seeds, [search.person for search in self.searches])
+            for person, logits in without.items():
                 decision = int(self.situation.predictions[person])
-                self.note(person, without_flips=int(decides_otherwise(logits, decision).sum()))
-            for person, fresh in judge(self.trainer, seeds, self.found, base):
+                self.note(person, without_flips=int(changes_decision(logits, decision).sum()))
+            for person, fresh in check_finds(self.trainer, seeds, self.finds, without):
                 self.note(person, fresh=fresh, without_flips=None)
-        except KeyboardInterrupt as stop:
-            self._stopped(stop)
-            left = sum("fresh" not in self.extra.get(find.person, {}) for find in self.found)
+        except Stopped:
+            left = sum("fresh" not in self.extra.get(find.person, {}) for find in self.finds)
             if left:
                 self.progress.note(f"Stopped before fresh seeds were through; finds not checked: {left}.")
 
-    def look_around(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
-        """What each find does to everybody else of the table that was asked about."""
-        if not self._has_others(X):
+    def count_side_effects(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
+        """What each find does to everybody else of the table that was given."""
+        if not self._has_others(X) or self.out_of_time:
             return
-        trainer = self.trainer
-        try:
-            if list(self.cases) != list(range(len(X))):
-                trainer = Trainer(trainer.engine, self.audit.learner, self.situation.table, X, progress=self.progress)
-            self.progress.phase("side effects", trainer.members * (1 + len({find.flips for find in self.found})))
-            places = [self.cases[find.person] for find in self.found]
-            for find, side in zip(self.found, collaterals(trainer, labels, self.found, places), strict=True):
-                self.note(find.person, collateral=side)
-        except KeyboardInterrupt as stop:
-            self._stopped(stop)
-            self.progress.note("Stopped before side effects were counted: the verdicts stand without them.")
+        trainer, finds = self.trainer, self.finds
+        if list(self.cases) != list(range(len(X))):
+            table = self.situation.table
+            trainer = Trainer(trainer.engine, self.settings.learner, table, X, progress=self.progress, flag=self.flag)
+        self.progress.phase("side effects", trainer.members * (1 + len({find.flips for find in finds})))
+        places = [self.cases[find.person] for find in finds]
+        for find, effect in zip(finds, side_effects(trainer, labels, finds, places), strict=True):
+            self.note(find.person, collateral=effect)
 
     def _has_others(self, X: pd.DataFrame) -> bool:
-        return bool(self.audit.settings.fresh_seeds and self.found and len(X) > 1)
+        return bool(self.settings.counts_side_effects and self.finds and len(X) > 1)
 
     # --- what it will cost --------------------------------------------------------------------------
 
@@ -227,21 +235,21 @@ class Runner:
             self.progress.note(announcement(0, 0.0))
             return
         self.progress.phase("timing one training")
-        audit, trainer, strategy = self.audit, self.trainer, self.strategy
+        settings, trainer, limits = self.settings, self.trainer, self.flag.limits
+        strategy, budget = settings.strategy, settings.budget
         sizes = [int(size) for size in self.psi.of_people(people).counts]
         finds = FOUND * len(people) + len(self.eligible) - len(people)
-        searched = strategy.expected_sets(sizes, audit.budget, trainer.members) if sizes else 0
-        sets = audit.ranking.trial(len(people)) + searched + finds
-        trainings = sets * trainer.members + len(audit.seeds) * (1 + finds)
-        if trainer.stopper.stop.retrainings is not None:
-            trainings = min(trainings, trainer.stopper.stop.retrainings)
-        again = strategy.expected_rankings(len(people), audit.budget) * audit.ranking.scores_after_flips
+        searched = strategy.expected_sets(sizes, budget, trainer.members) if sizes else 0
+        sets = settings.ranking.trial(len(people)) + searched + finds
+        trainings = sets * trainer.members + len(settings.fresh_seeds) * (1 + finds)
+        if limits.retrainings is not None:
+            trainings = min(trainings, limits.retrainings)
+        again = strategy.expected_rankings(len(people), budget) * settings.ranking.scores_after_flips
         rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
         by_definition = 0.0 if trainer.bound.by_definition else finds * trainer.members / trainer.n_jobs
-        seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * audit.fit_seconds
-        limit = trainer.stopper.stop.seconds
-        seconds = seconds if limit is None else min(seconds, limit)
+        seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * settings.fit_seconds
+        seconds = seconds if limits.seconds is None else min(seconds, limits.seconds)
         self.progress.note(announcement(self.everyone, seconds * self.everyone / len(self.eligible)))
 
     def _seconds_each(self) -> float:
-        return self.trainer.seconds_each(self.audit.fit_seconds)
+        return self.trainer.seconds_each(self.settings.fit_seconds)

@@ -20,7 +20,7 @@ from butfor.result.labels import ClosedGap, OneStandard, Turned
 from butfor.result.population import SMALL_GROUP
 from butfor.result.record import plain
 from butfor.run.fitted import Fitted
-from butfor.run.fresh_seeds import decides_otherwise
+from butfor.run.fresh_seeds import changes_decision
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.standard.groups import Standards
@@ -115,7 +115,7 @@ class FlipTrial:
             seeds = None
             if fresh is not None and (base := self.fresh(())) is not None:
                 decision = int(everyone.predictions[k])
-                without, with_ = (decides_otherwise(logits[:, k], decision) for logits in (base, fresh))
+                without, with_ = (changes_decision(logits[:, k], decision) for logits in (base, fresh))
                 seeds = FreshSeeds.of(without, with_)
             row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
             found.append(Turned(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
@@ -153,7 +153,7 @@ def close_gap(
     """The shortest prefix of the doubted labels of the group with the lower rate, in their `order`, that brings its
     rate within so much of the other's: by bisection, since more such flips raise it further."""
     if stop is not None and stop.seconds is not None:
-        tried.trainer.stopper.set(time.monotonic() + stop.seconds)
+        tried.trainer.flag.set_deadline(time.monotonic() + stop.seconds)
     counted = _counted(tried, by)
     low, high = _two(tried, counted, groups)
     doubted = [int(at) for at in order if standards.doubt[at] > DOUBTED and str(standards.groups[at]) == low]

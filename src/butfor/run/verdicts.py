@@ -88,8 +88,8 @@ def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int 
         return runner.proven[k].at_least, runner.proven[k].how
     if search.found is not None and len(search.found) == 1:
         return 1, ONE_LABEL
-    allowed, budget = int(runner.psi.counts[k]), runner.audit.budget
-    if runner.strategy.enumerates(allowed, budget) and not search.failed:
+    allowed, budget = int(runner.psi.counts[k]), runner.settings.budget
+    if runner.settings.strategy.enumerates(allowed, budget) and not search.failed:
         if search.found is not None:
             return len(search.found), ENUMERATION
         if search.complete and allowed:

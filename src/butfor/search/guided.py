@@ -15,7 +15,7 @@ from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Model
 from butfor.rank import Ranking
 from butfor.rank.mix import RankingMix
-from butfor.search.state import Listed, Plan, Ranked, flip_set
+from butfor.search.state import FixedPlan, Plan, RankedRows, flip_set
 from butfor.search.strategy import Strategy
 
 Vector = NDArray[np.float64]
@@ -140,7 +140,7 @@ class ThompsonPlan(Plan):
     SURE = 4.0
     """Standard deviations short of the other decision at which a believed forecast ends the search."""
 
-    def __init__(self, person: Ranked, tries: int) -> None:
+    def __init__(self, person: RankedRows, tries: int) -> None:
         reach = max(self.LEAST_CANDIDATES, self.REACH * person.budget)
         self.candidates = [int(row) for row in person.order[:reach]]
         self.budget, self.rng = min(person.budget, len(person.order)), person.rng
@@ -240,9 +240,9 @@ class GuidedSearch(Strategy):
     def ranking(self, model: Model) -> Ranking:
         return RankingMix.of(model)
 
-    def plan(self, person: Ranked) -> Plan:
+    def plan(self, person: RankedRows) -> Plan:
         if person.budget == 1 or len(person.order) < 2:
-            return Listed(((int(row),) for row in person.order[: self.count(person.flippable, 1)]), person.order)
+            return FixedPlan(((int(row),) for row in person.order[: self.count(person.flippable, 1)]), person.order)
         tries = self.count(person.flippable, person.budget)
         if person.predicted is not None and self.tries is None:
             tries = self.LEAST  # there is little left to learn

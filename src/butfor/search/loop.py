@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from butfor.learn.protocols import FlipSet
 from butfor.rules import Allowed
-from butfor.search.state import Listed, PersonSearch, Plan, Shrink
+from butfor.search.state import FixedPlan, PersonSearch, Plan, Shrink
 from butfor.search.task import CONFIRMATION, SEARCH, Task
 
 
 @dataclass(eq=False)
-class Attempts(PersonSearch):
+class AttemptSearch(PersonSearch):
     """One person's search through the flip sets that a plan proposes.
 
         own attempts ──▸ claim ──▸ shrinking ⇄ claim ──▸ complete
@@ -29,7 +29,7 @@ class Attempts(PersonSearch):
 
     A claim that the definition rejects leads back to where it came from."""
 
-    plan: Plan = field(default_factory=Listed)
+    plan: Plan = field(default_factory=FixedPlan)
     shrinking: Shrink | None = None
     """Found, and being made smaller."""
     claim: FlipSet | None = None
@@ -42,7 +42,7 @@ class Attempts(PersonSearch):
     """Sets that were put to the definition."""
     refused: bool = False
     """Whether the definition has refused as many as it is asked about."""
-    settled: bool = False
+    proven: bool = False
     """The plan holds a set that is proven to be the smallest, or is empty because none can do: nothing to shrink."""
 
     @property
@@ -61,14 +61,14 @@ class Attempts(PersonSearch):
             ended = np.flatnonzero(~np.isnan(logits)).tolist()
             if ended:
                 gains = logits[ended] * self.away
-                self.came_close(float(gains.max()) * self.away)
+                self.record_closest(float(gains.max()) * self.away)
                 self.plan.observe([sets[k] for k in ended], gains.tolist(), self.turned(logits[ended]).tolist())
             return
         for flips, logit in zip(sets, logits.tolist(), strict=True):
             if math.isnan(logit):
                 self.shrinking.observe([flips], [-math.inf], [False])
                 continue
-            self.came_close(logit)
+            self.record_closest(logit)
             for plan in (self.plan, self.shrinking):
                 plan.observe([flips], [logit * self.away], [self.turned(logit)])
 
@@ -108,7 +108,7 @@ class Loop:
         """Whose attempts are handed out and not yet looked at."""
         self._plans: list[Plan] = []
 
-    def run(self, searches: Sequence[Attempts]) -> None:
+    def run(self, searches: Sequence[AttemptSearch]) -> None:
         self._plans = [search.plan for search in searches]
         self.task.run(
             lambda: self._explore(searches),
@@ -122,7 +122,7 @@ class Loop:
                 through = search.plan.done and not search.claim and search.person not in self._underway
                 search.complete, search.shared = through and not search.refused, False
 
-    def _explore(self, searches: Sequence[Attempts]) -> None:
+    def _explore(self, searches: Sequence[AttemptSearch]) -> None:
         """Until everyone is found or out of attempts, or a limit is reached."""
         known = [flips for flips in self.trainer.known_sets if flips]
         if self.share and known:  # what is somebody's own first attempt anyway is left to that
@@ -139,7 +139,7 @@ class Loop:
                 self._confirm(claiming)
             self.progress.found(sum(s.found is not None or s.claim is not None for s in searches))
 
-    def _settle(self, searches: Sequence[Attempts], *, one_by_one: bool) -> None:
+    def _settle(self, searches: Sequence[AttemptSearch], *, one_by_one: bool) -> None:
         """No more trainings: confirm what is claimed, each person's smallest set first; one by one where there is only
         a moment left for it."""
         while True:
@@ -159,7 +159,7 @@ class Loop:
             return False
         return self.attempts + kept_back >= self.pool - sum(plan.given_back for plan in self._plans)
 
-    def _active(self, open_: Sequence[Attempts]) -> list[Attempts]:
+    def _active(self, open_: Sequence[AttemptSearch]) -> list[AttemptSearch]:
         """Whose attempts come next. Where retrainings are limited, finding comes before shrinking.
 
         Whoever is out of attempts stays open: the models of others may still bring an answer."""
@@ -171,7 +171,7 @@ class Loop:
             searching = self._most_promising([p for p in searching if not p.plan.done])
         return searching if searching and self.trainer.room() < math.inf else searching + shrinking
 
-    def _most_promising(self, searching: list[Attempts]) -> list[Attempts]:
+    def _most_promising(self, searching: list[AttemptSearch]) -> list[AttemptSearch]:
         """Everyone once; from then on, in small rounds, those who seem nearest to another decision."""
         fresh = [p for p in searching if not p.spent]
         if fresh and self._pool_empty(kept_back=len(fresh)):
@@ -180,7 +180,7 @@ class Loop:
         share = self.FIRST_ROUND if fresh else self.ROUND
         return sorted(fresh or searching, key=lambda p: -promise[p.person])[: math.ceil(len(searching) * share)]
 
-    def _step(self, active: Sequence[Attempts], open_: Sequence[Attempts]) -> None:
+    def _step(self, active: Sequence[AttemptSearch], open_: Sequence[AttemptSearch]) -> None:
         """Train the next attempts of the active, and look what they say."""
         tries = self._next_attempts(active, sum(not p.spent for p in open_ if p.with_search and p not in active))
         self._underway = {person for person, attempts in tries.items() if attempts}
@@ -202,7 +202,7 @@ class Loop:
             if search.claim is None:
                 self._conclude(search)
 
-    def _next_attempts(self, active: Sequence[Attempts], kept_back: int) -> dict[int, list[FlipSet]]:
+    def _next_attempts(self, active: Sequence[AttemptSearch], kept_back: int) -> dict[int, list[FlipSet]]:
         """Each person's next attempts: one, and more while that keeps the engine busy. `kept_back`: attempts of the
         pool that belong to those who have had none."""
         tries: dict[int, list[FlipSet]] = {p.person: [] for p in active}
@@ -233,7 +233,7 @@ class Loop:
         """`[sets × people]`, by the engine."""
         return np.array([self.trainer.logits(flips) for flips in sets], np.float64)
 
-    def _own_claim(self, search: Attempts) -> FlipSet | None:
+    def _own_claim(self, search: AttemptSearch) -> FlipSet | None:
         """The first of the person's own attempts, in their order, that seems to work."""
         while search.queue:
             flips = search.queue.pop(0)
@@ -249,7 +249,9 @@ class Loop:
                 return flips
         return None
 
-    def _ask_everyone(self, open_: Sequence[Attempts], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]) -> None:
+    def _ask_everyone(
+        self, open_: Sequence[AttemptSearch], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]
+    ) -> None:
         """Whoever's ψ allows the flip set of a model that was trained for somebody else may profit."""
         logits = self._logits(new)
         allowed = np.array([self.psi.permits(f) & (len(f) <= self.task.budget) for f in new])
@@ -264,7 +266,7 @@ class Loop:
                 search.offers += [new[heard[k]] for k in np.flatnonzero(search.turned(said))]
                 search.offers.sort(key=len)
 
-    def _conclude(self, search: Attempts) -> None:
+    def _conclude(self, search: AttemptSearch) -> None:
         """Where this leaves the person: with a claim, with more to try, or at the end."""
         if search.shrinking is not None:
             if search.shrinking.done:
@@ -279,7 +281,7 @@ class Loop:
         if search.claim is None and not self.share:
             search.complete = search.plan.done
 
-    def _claim_smallest(self, search: Attempts) -> None:
+    def _claim_smallest(self, search: AttemptSearch) -> None:
         """Claim the smallest working set: one that is smaller than the confirmed one, or as small and, unlike it,
         known to be minimal. Where there is none, this is the end."""
         shrink, found = search.shrinking, search.found
@@ -294,7 +296,7 @@ class Loop:
         search.claim = None if search.refused else next(better, None)
         search.complete = search.claim is None
 
-    def _confirm(self, claiming: Sequence[Attempts]) -> None:
+    def _confirm(self, claiming: Sequence[AttemptSearch]) -> None:
         """Nothing is found that the definition does not find too; whose claim fails goes on searching."""
         self.progress.phase(CONFIRMATION)
         self.trainer.confirm([p.claim for p in claiming if p.claim])
@@ -317,7 +319,7 @@ class Loop:
             search.found, search.found_logit = claim, logit
             if search.shrinking is None:
                 search.first_size = len(claim)
-                if self.shrink and not search.settled:
+                if self.shrink and not search.proven:
                     gain = float(self.trainer.logits(claim)[search.person]) * search.away
                     search.shrinking = Shrink(search.plan.strongest_first(claim), gain, search.plan.of_size)
                     search.queue.clear()

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, flip_direction
 from butfor.rules import Allowed
-from butfor.search.loop import Attempts
-from butfor.search.state import Listed, PersonSearch, Ranked, flip_set
+from butfor.search.loop import AttemptSearch
+from butfor.search.state import FixedPlan, PersonSearch, RankedRows, flip_set
 from butfor.search.strategy import Strategy
 from butfor.search.task import Task
 
@@ -23,7 +23,7 @@ class Algorithm1(Strategy):
     name = "algorithm1"
     shares = True
 
-    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+    def attempts(self, person: RankedRows) -> Iterator[FlipSet]:
         for k in range(1, min(person.budget, len(person.order)) + 1):
             yield flip_set(person.order[:k])
 
@@ -40,7 +40,7 @@ class Singles(Strategy):
 
     name = "singles"
 
-    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+    def attempts(self, person: RankedRows) -> Iterator[FlipSet]:
         for t in range(self.count(person.flippable, person.budget)):
             row = person.rng.choice(person.order) if person.drawn else person.order[t]
             yield (int(row),)
@@ -59,7 +59,7 @@ class TenAttempts(Strategy):
     name = "attempts"
     TRIES = 10
 
-    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+    def attempts(self, person: RankedRows) -> Iterator[FlipSet]:
         for k in range(1, min(person.budget, person.flippable) + 1):
             pool = person.order if person.drawn else person.order[: self.reach(k)]
             for attempt in range(self.TRIES):
@@ -87,7 +87,7 @@ class Exhaustive(Strategy):
     name = "exhaustive"
     shares = True
 
-    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+    def attempts(self, person: RankedRows) -> Iterator[FlipSet]:
         self.count(person.flippable, person.budget)
         return ((int(row),) for row in person.order)
 
@@ -119,12 +119,14 @@ class Recorded(Strategy):
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
         directions = flip_direction(task.situation.logits)
         searches = [
-            Attempts(int(person), float(directions[person]), plan=Listed(self.sets.get(int(person), ())), settled=True)
+            AttemptSearch(
+                int(person), float(directions[person]), plan=FixedPlan(self.sets.get(int(person), ())), proven=True
+            )
             for person in people
         ]
         return self.confirm(task, psi, searches)
 
-    def among(self, people: NDArray[np.int64]) -> Recorded:
+    def for_people(self, people: NDArray[np.int64]) -> Recorded:
         return Recorded({k: self.sets[int(person)] for k, person in enumerate(people) if int(person) in self.sets})
 
     def count(self, flippable: int, budget: int) -> int:

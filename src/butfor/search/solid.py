@@ -82,9 +82,9 @@ class SolidSearch(Strategy):
         PrefixSearch(task, psi, self).run(searches)
         return list(searches)
 
-    def _begun(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[Sizes]:
+    def _begun(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonPrefixes]:
         ranked = task.ranked(people, psi, self.depth)
-        return [Sizes(r.person, r.away, order=r.order, cap=min(r.budget, len(r.order))) for r in ranked]
+        return [PersonPrefixes(r.person, r.away, order=r.order, cap=min(r.budget, len(r.order))) for r in ranked]
 
     def ranks_again(self, budget: int) -> bool:
         return budget >= LEAST_FOR_SECOND if self.second is None else self.second
@@ -100,7 +100,7 @@ class SolidSearch(Strategy):
 
 
 @dataclass(eq=False)
-class Sizes(PersonSearch):
+class PersonPrefixes(PersonSearch):
     """One person's search among prefixes of `order`, the rows that may be flipped, best first."""
 
     order: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -173,7 +173,7 @@ class Sizes(PersonSearch):
             (len(flips), float(gains.mean()) * self.away) for flips, gains in tried.items() if np.isfinite(gains).all()
         ]
         for _, logit in self.course:
-            self.came_close(logit)
+            self.record_closest(logit)
         if self.found:
             self.clearance = self.clearance_of(self.found)
             self.first_size = min(self.cap, len(self.order))
@@ -188,7 +188,7 @@ class PrefixSearch:
         self._cut_short = False
         """Whether sets were left out because retrainings are limited."""
 
-    def run(self, searches: Sequence[Sizes]) -> None:
+    def run(self, searches: Sequence[PersonPrefixes]) -> None:
         self.task.run(
             lambda: self._explore(searches),
             lambda hurried: self._confirm_all(searches, hurried),
@@ -197,7 +197,7 @@ class PrefixSearch:
         for search in searches:
             search.close()
 
-    def _explore(self, searches: Sequence[Sizes]) -> None:
+    def _explore(self, searches: Sequence[PersonPrefixes]) -> None:
         near = self.open(searches)
         self._bisect([search for search in near if search.best])
         if self.task.rank.scores_after_flips and self.strategy.ranks_again(self.task.budget):
@@ -205,7 +205,7 @@ class PrefixSearch:
         for search in searches:
             search.complete = not self._cut_short
 
-    def open(self, searches: Sequence[Sizes]) -> list[Sizes]:
+    def open(self, searches: Sequence[PersonPrefixes]) -> list[PersonPrefixes]:
         """The whole cap of everyone; returns those who come near the other decision."""
         asked = near = [search for search in searches if len(search.order)]
         self._try([(search, ()) for search in asked])
@@ -219,7 +219,7 @@ class PrefixSearch:
         self._report(searches)
         return [search for search in near if search.in_reach]
 
-    def _settle(self, search: Sizes, flips: FlipSet) -> None:
+    def _settle(self, search: PersonPrefixes, flips: FlipSet) -> None:
         """Take a set that keeps the margin, if it is smaller than what there is."""
         if len(search.gains.get(flips, ())) < self.trainer.members:
             return
@@ -227,7 +227,7 @@ class PrefixSearch:
         if smaller and search.mean(flips) > 0 and search.clearance_of(flips) >= self.margin:
             search.best = flips
 
-    def _bisect(self, searches: Sequence[Sizes]) -> None:
+    def _bisect(self, searches: Sequence[PersonPrefixes]) -> None:
         """The shortest prefix of each order that keeps the margin; several at a time where the engine has room."""
         going = list(searches)
         for search in going:
@@ -246,7 +246,7 @@ class PrefixSearch:
             going = [search for search in going if search.open_sizes]
             self._report(searches)
 
-    def _between(self, search: Sizes, room: int) -> list[int]:
+    def _between(self, search: PersonPrefixes, room: int) -> list[int]:
         """Sizes between the longest that fails and the shortest that does not."""
         open_ = search.open_sizes
         if open_ < 1:
@@ -256,7 +256,7 @@ class PrefixSearch:
         parts = min(room, open_) + 1
         return sorted({search.fails + max(1, round(k * (open_ + 1) / parts)) for k in range(1, parts)})
 
-    def _guess(self, search: Sizes) -> int:
+    def _guess(self, search: PersonPrefixes) -> int:
         """The size at which the clearance reaches the margin if it grows evenly, taken a little towards the middle: so
         both ends come nearer. And never so far from the middle that more steps would be needed than by halving."""
         open_, high = search.open_sizes, search.fails + search.open_sizes + 1
@@ -271,7 +271,7 @@ class PrefixSearch:
         low_end, high_end = max(search.fails + 1, high - 1 - reach), min(high - 1, search.fails + 1 + reach)
         return int(np.clip(round(place), low_end, high_end))
 
-    def _rank_again(self, near: Sequence[Sizes]) -> None:
+    def _rank_again(self, near: Sequence[PersonPrefixes]) -> None:
         """Keep the better half of each set, rank the others anew with those flips made, and look for sizes again."""
         again = [search for search in near if search.cap >= 2 and (search.best is None or len(search.best) > 1)]
         if not again or self._cut_short:
@@ -287,7 +287,7 @@ class PrefixSearch:
             search.order, search.fails = np.concatenate([rows, best_first])[: REACH * search.cap], 0
         self._sizes_again(again)
 
-    def _sizes_again(self, searches: Sequence[Sizes]) -> None:
+    def _sizes_again(self, searches: Sequence[PersonPrefixes]) -> None:
         """With new orders: the whole cap of those who had no set that keeps the margin, then sizes."""
         short = [search for search in searches if search.best is None]
         self._try([(search, search.whole) for search in short])
@@ -295,7 +295,7 @@ class PrefixSearch:
             self._settle(search, search.whole)
         self._bisect([search for search in searches if search.best])
 
-    def _try(self, asked: Sequence[tuple[Sizes, FlipSet]], members: int | None = None) -> None:
+    def _try(self, asked: Sequence[tuple[PersonPrefixes, FlipSet]], members: int | None = None) -> None:
         """Train the sets and tell whose they are; where retrainings are limited, as many as there is room for."""
         enough = members or self.trainer.members
         asked = [(search, flips) for search, flips in asked if len(search.gains.get(flips, ())) < enough]
@@ -303,7 +303,7 @@ class PrefixSearch:
         room = self.trainer.room(enough)
         if room < len(wanted):
             self._cut_short, wanted = True, wanted[: int(room)]
-        whose: dict[FlipSet, list[Sizes]] = {}
+        whose: dict[FlipSet, list[PersonPrefixes]] = {}
         for search, flips in asked:
             whose.setdefault(flips, []).append(search)
         self._observe({flips: searches for flips, searches in whose.items() if self.trainer.holds(flips)})
@@ -312,7 +312,7 @@ class PrefixSearch:
             self.trainer.fit(wanted[first : first + size], members)
             self._observe({flips: whose[flips] for flips in wanted[first : first + size]})
 
-    def _observe(self, whose: Mapping[FlipSet, Sequence[Sizes]]) -> None:
+    def _observe(self, whose: Mapping[FlipSet, Sequence[PersonPrefixes]]) -> None:
         """Hand everyone the members' answers about them; nobody else's are kept, but of sets that may be reported."""
         for flips, searches in whose.items():
             answers = self.trainer.member_logits(flips)
@@ -322,7 +322,7 @@ class PrefixSearch:
         turning = {flips for flips in whole if any(search.mean(flips) > 0 for search in whose[flips])}
         self.trainer.release(whole, keep=turning)
 
-    def _confirm_all(self, searches: Sequence[Sizes], hurried: bool) -> None:
+    def _confirm_all(self, searches: Sequence[PersonPrefixes], hurried: bool) -> None:
         size = 1 if hurried else max(4, self.trainer.n_jobs, self.trainer.width)
         claiming = [search for search in searches if self._claim(search) is not None]
         self.progress.phase(CONFIRMATION, len(claiming) * self.trainer.members)
@@ -331,7 +331,7 @@ class PrefixSearch:
         for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
             self._confirm(claiming[first : first + size])
 
-    def _confirm(self, searches: Sequence[Sizes]) -> None:
+    def _confirm(self, searches: Sequence[PersonPrefixes]) -> None:
         """The definition has the last word; whose set it does not turn gets the next best one."""
         going = list(searches)
         for _ in range(CLAIMS):
@@ -348,15 +348,15 @@ class PrefixSearch:
         for search in going:
             search.complete &= self._claim(search) is None
 
-    def _claim(self, search: Sizes) -> FlipSet | None:
+    def _claim(self, search: PersonPrefixes) -> FlipSet | None:
         return search.claim(self.margin, self.trainer.members)
 
-    def _leave_open(self, searches: Sequence[Sizes]) -> int:
+    def _leave_open(self, searches: Sequence[PersonPrefixes]) -> int:
         """How many have a set that nobody has confirmed: their searches are incomplete."""
         left = [search for search in searches if search.found is None and self._claim(search) is not None]
         for search in left:
             search.complete = False
         return len(left)
 
-    def _report(self, searches: Sequence[Sizes]) -> None:
+    def _report(self, searches: Sequence[PersonPrefixes]) -> None:
         self.progress.found(sum(self._claim(search) is not None for search in searches))

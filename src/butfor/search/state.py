@@ -21,7 +21,7 @@ def flip_set(rows: Iterable[int]) -> FlipSet:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
+class RankedRows:
     """A person's flippable training rows, best first, as far down as the strategy's `depth` reaches.
 
     `away`: which way the logit must go, −1 for a person now in class 1, else +1. `flippable` counts all rows that may
@@ -73,7 +73,7 @@ class PersonSearch:
         """Whether this logit, or each of them, is another decision than the person's present one; NaN is none."""
         return (decides_one(logits) == (self.away > 0)) & ~np.isnan(logits)
 
-    def came_close(self, logit: float) -> None:
+    def record_closest(self, logit: float) -> None:
         if self.closest is None or (logit - self.closest) * self.away > 0:
             self.closest = logit
 
@@ -110,7 +110,7 @@ class Plan:
         return None
 
 
-class Listed(Plan):
+class FixedPlan(Plan):
     """A fixed list of attempts; `order`: the rows, best first."""
 
     def __init__(self, attempts: Iterable[FlipSet] = (), order: Sequence[int] | NDArray[np.int64] = ()) -> None:

@@ -17,8 +17,8 @@ from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Model
 from butfor.rank import Ranking, as_ranking
 from butfor.rules import Allowed
-from butfor.search.loop import Attempts, Loop
-from butfor.search.state import Listed, PersonSearch, Plan, Ranked, Shrink
+from butfor.search.loop import AttemptSearch, Loop
+from butfor.search.state import FixedPlan, PersonSearch, Plan, RankedRows, Shrink
 from butfor.search.task import Task
 
 USUAL = ("combined", "influence", "leaves", "surrogate-signed")
@@ -51,9 +51,9 @@ class Strategy:
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
         """Search for these people among the labels that `psi` allows them."""
         ranked = task.ranked(people, psi, self.depth)
-        return self.confirm(task, psi, [Attempts(each.person, each.away, plan=self.plan(each)) for each in ranked])
+        return self.confirm(task, psi, [AttemptSearch(each.person, each.away, plan=self.plan(each)) for each in ranked])
 
-    def confirm(self, task: Task, psi: Allowed, searches: list[Attempts]) -> list[PersonSearch]:
+    def confirm(self, task: Task, psi: Allowed, searches: list[AttemptSearch]) -> list[PersonSearch]:
         """Go through searches whose plans are made."""
         flippable = psi.of_people([search.person for search in searches]).counts
         everything = any(self.enumerates(int(size), task.budget) for size in flippable)
@@ -62,14 +62,14 @@ class Strategy:
         Loop(task, psi, share=self.share, shrink=self.shrinks, pool=pool, claims=claims).run(searches)
         return list(searches)
 
-    def plan(self, person: Ranked) -> Plan:
+    def plan(self, person: RankedRows) -> Plan:
         """What one person's search tries."""
-        return Listed(self.attempts(person), person.order)
+        return FixedPlan(self.attempts(person), person.order)
 
-    def attempts(self, person: Ranked) -> Iterator[FlipSet]:
+    def attempts(self, person: RankedRows) -> Iterator[FlipSet]:
         raise NotImplementedError
 
-    def among(self, people: NDArray[np.int64]) -> Strategy:
+    def for_people(self, people: NDArray[np.int64]) -> Strategy:
         """The strategy for some of the people alone."""
         return self
 

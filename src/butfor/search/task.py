@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.errors import Stopped
 from butfor.learn.capabilities import person_keys
 from butfor.learn.protocols import flip_direction
 from butfor.progress import PEOPLE
 from butfor.rank import Ranking, checked_scores
 from butfor.rules import Allowed
-from butfor.search.state import Ranked
+from butfor.search.state import RankedRows
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 
@@ -25,24 +27,23 @@ RANKING, SEARCH, CONFIRMATION = "ranking", "search", "confirmation"
 
 @dataclass(eq=False)
 class Task:
-    """`interrupted`: Ctrl-C, or the time that was given, has ended a search."""
+    """The people, what ranks and trains for them, and how many labels may be flipped."""
 
     situation: Situation
     trainer: Trainer
     rank: Ranking
     budget: int
     random_state: int = 0
-    interrupted: bool = False
 
-    def ranked(self, people: NDArray[np.int64], psi: Allowed, depth: Callable[[int, int], int]) -> list[Ranked]:
+    def ranked(self, people: NDArray[np.int64], psi: Allowed, depth: Callable[[int, int], int]) -> list[RankedRows]:
         """The rows ψ allows each person, in the ranking's order, as far down as `depth(flippable, budget)`."""
         situation, rank = self.situation, self.rank
         keys, directions = person_keys(situation.model, situation.people), flip_direction(situation.logits)
-        found: list[Ranked] = []
+        found: list[RankedRows] = []
         self.trainer.progress.phase(RANKING, len(people), PEOPLE)
         size = max(1, min(BLOCK, SCORES // situation.table.n))
         for first in range(0, len(people), size):
-            self.trainer.stopper.check()
+            self.trainer.flag.check()
             block = people[first : first + size]
             asked = situation.people.iloc[block]
             scores = checked_scores(rank, situation.model, situation.table, asked)
@@ -56,28 +57,25 @@ class Task:
                 start = direction * float(situation.logits[person])
                 effects = None if predicted is None else np.asarray(predicted[k][order], np.float64)
                 ways = (rank.is_random, start, effects, rank.gain_limit)
-                found.append(Ranked(int(person), direction, order, self.budget, rng, len(allowed), *ways))
+                found.append(RankedRows(int(person), direction, order, self.budget, rng, len(allowed), *ways))
             self.trainer.progress.advance(len(block))
         return found
 
     def run(self, explore: Callable[[], None], confirm: Callable[[bool], None], unconfirmed: Callable[[], int]) -> None:
-        """Search until it is through, or Ctrl-C or a limit ends it; then confirm what was found, hurried where Ctrl-C
-        has left only a moment for it. What nobody has confirmed by then is not reported."""
-        ended_by: KeyboardInterrupt | None = None
-        self.trainer.progress.phase(SEARCH)
-        try:
+        """Search until it is through or stopped; then confirm what was found, one by one after Ctrl-C, which leaves a
+        moment for it. What is not confirmed by then is not reported."""
+        progress, flag = self.trainer.progress, self.trainer.flag
+        progress.phase(SEARCH)
+        with suppress(Stopped):
             explore()
-        except KeyboardInterrupt as stop:
-            ended_by, self.interrupted = stop, True
         try:
-            with self.trainer.stopper.settling(ended_by) as hurried:
-                confirm(hurried)
-        except KeyboardInterrupt:
-            self.interrupted = True
+            with flag.grace():
+                confirm(flag.interrupted)
+        except Stopped:
             finds = unconfirmed()
             if finds:
                 sets = "1 set that turned a decision was" if finds == 1 else f"{finds} sets that turned decisions were"
-                self.trainer.progress.note(
+                progress.note(
                     f"Stopped before {sets} confirmed by the model's own fit: not reported. With a ledger (--ledger) "
                     "the next run goes on from here."
                 )

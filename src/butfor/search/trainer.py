@@ -15,7 +15,7 @@ from butfor.learn.ensemble import mean_answers, member_seeds, single_learner
 from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
 from butfor.progress import Progress
 from butfor.search.ledger import Ledger, Page
-from butfor.stopping import Stopper
+from butfor.stopping import StopFlag
 
 PATIENCE = 15.0
 """Seconds of a first training up to which a second one is done to tell how long they take."""
@@ -42,10 +42,10 @@ class Trainer:
         ledger: Ledger | None = None,
         n_jobs: int | None = None,
         progress: Progress | None = None,
-        stopper: Stopper | None = None,
+        flag: StopFlag | None = None,
     ) -> None:
         self.engine, self.table, self.people = engine, table, people
-        self.progress, self.stopper = progress or Progress(), stopper or Stopper()
+        self.progress, self.flag = progress or Progress(), flag or StopFlag()
         self.single, self.seeds = single_learner(learner), member_seeds(learner)
         self.members = len(self.seeds)
         """Trainings that one flip set takes."""
@@ -69,7 +69,7 @@ class Trainer:
 
     def room(self, members: int | None = None) -> float:
         """Flip sets that may still be trained."""
-        return self.stopper.room(self.trained, members or self.members)
+        return self.flag.room(self.trained, members or self.members)
 
     def seconds_each(self, by_definition: float) -> float:
         """Seconds per training, side by side, once everything is loaded and compiled; before the first training two are
@@ -155,6 +155,7 @@ class Trainer:
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
             return
+        self.flag.check()
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
         answers = self._by_definition(trainings, self._progress)
         by_set = answers.reshape(len(missing), self.members, -1)
@@ -180,12 +181,13 @@ class Trainer:
 
     def _progress(self, count: int) -> None:
         self.progress.advance(count)
-        self.stopper.check()
+        self.flag.check()
 
     def _answers(self, trainings: Sequence[Training]) -> tuple[dict[Training, Floats], list[Training]]:
         """In the order asked for; and which were recalled. With a ledger piece by piece, each written down."""
         if not trainings:
             return {}, []
+        self.flag.check()
         if self._page is None:
             return dict(zip(trainings, self.bound(trainings, self._progress), strict=True)), []
         known = self._page.recall(trainings)

@@ -7,7 +7,6 @@ is computed with the protected attribute shuffled among the rows, to see what di
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.machine import available_cores, single_threaded
 from butfor.progress import Progress
 from butfor.standard.groups import BINS, Floats, GroupStandard, Mask, Standards
+from butfor.stopping import Stop, listen
 from butfor.validate import as_labels, as_table, as_weights
 
 LEAST_ROWS = 30
@@ -287,19 +287,15 @@ def _until_stopped(
 ) -> tuple[list[list[_Compared]], bool]:
     """The table as it is, then shuffled. Ctrl-C ends it with the shuffles that are done, and it is said; so does the
     time, where it is limited."""
-    begun = time.monotonic()
     runs: list[list[_Compared]] = []
-    try:
-        for run in tasks:
-            runs.append(run)
-            progress.advance(1)
-            if seconds is not None and time.monotonic() - begun > seconds:
-                break
-    except KeyboardInterrupt:
-        if not runs:
-            raise
-        return runs, True
-    finally:
-        with warnings.catch_warnings(action="ignore"):  # joblib tells what is thrown away
-            tasks.close()
-    return runs, False
+    with listen(Stop(seconds)) as flag:
+        try:
+            for run in tasks:
+                runs.append(run)
+                progress.advance(1)
+                if flag.requested:
+                    break
+        finally:
+            with warnings.catch_warnings(action="ignore"):  # joblib tells what is thrown away
+                tasks.close()
+    return runs, flag.interrupted
