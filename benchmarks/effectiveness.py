@@ -67,7 +67,7 @@ class Contest:
             "found": len(population.found),
             "one_shot": population.one_shot,
             "mean_flips": mean(sizes.values()),
-            "retrainings": population.run["retrainings"],
+            "retrainings": population.run.retrainings,
             "seconds": round(time.perf_counter() - started, 1),
             "flips_by_case": sizes,
         }

@@ -56,7 +56,7 @@ def audit_for_memory(name: str, people: int, retrainings: int) -> dict[str, Any]
     return {
         "dataset": name,
         "people": len(cases),
-        "retrainings": population.run["retrainings"],
+        "retrainings": population.run.retrainings,
         "seconds": time.perf_counter() - started,
         "peak_mib": high_water_mark() / 2**20,
     }

@@ -55,7 +55,7 @@ def compare(datasets: Sequence[str], budget: float, people: int, model: str) -> 
                 "mean_flips": mean(sizes[search].values()),
                 "mean_flips_of_both": mean(sizes[search][case] for case in both),
                 "prefix_flips_of_both": mean(sizes[PREFIX][case] for case in both),
-                "retrainings": population.run["retrainings"],
+                "retrainings": population.run.retrainings,
                 "seconds": round(time.perf_counter() - started, 1),
             }
 

@@ -137,7 +137,7 @@ def refute(datasets: Sequence[str], models: Sequence[str], people: int, retraini
                 "found": len(sizes),
                 "refuted": sum(size < proven[case].at_least for case, size in sizes.items()),
                 "met": sum(size == proven[case].at_least for case, size in sizes.items()),
-                "retrainings": population.run["retrainings"],
+                "retrainings": population.run.retrainings,
                 "seconds": round(time.perf_counter() - started, 1),
             }
 

@@ -160,7 +160,7 @@ def audited(point: Point) -> Row:
     population = explain(audit, people, stop=max_retrainings(point.retrainings) if point.retrainings else None)
     ended = time.perf_counter()
     peak = high_water_mark()
-    trainings = population.run["retrainings"]
+    trainings = population.run.retrainings
     plain = trainings * _own_fit(audit)
     return {
         "encoded": inputs_of(X),

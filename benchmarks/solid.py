@@ -142,7 +142,7 @@ class Scene:
             "median_distance": float(median(distances)) if distances else None,
             "further": mean((share >= ENOUGH for share in further), 3),
             "sets": round(sum(v.attempts for v in population) / max(1, len(population)), 2),
-            "retrainings": population.run["retrainings"],
+            "retrainings": population.run.retrainings,
             "seconds": round(seconds, 1),
         }
 

@@ -32,7 +32,7 @@ from evaluation.runs import ABLATIONS, PICTURED, RANKS, run_dataset
 from evaluation.stopwatch import LineProgress
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from butfor.report.charts import Drawing
 
 HALVES = ("combined", *ABLATIONS)
 UNPUBLISHED = ("influence", "influence-gn", "gradient")
@@ -217,7 +217,7 @@ def sweep(given: argparse.Namespace) -> None:
 
 
 def everything(given: argparse.Namespace) -> None:
-    """One page with everything, its figures as PNG and SVG, its tables as CSV, and the rows as JSON."""
+    """One page with everything, its figures as SVG, its tables as CSV, and the rows as JSON."""
     from evaluation import page
     from evaluation.sweep import SweepTables
 
@@ -313,10 +313,9 @@ def write_csv(out: Path, name: str, frame: pd.DataFrame) -> None:
     tables.flat(frame).to_csv(out / f"{name}.csv", index=False)
 
 
-def write_figures(out: Path, drawn: Mapping[str, Figure]) -> None:
+def write_figures(out: Path, drawn: Mapping[str, Drawing]) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    for name, figure in drawn.items():
-        figure.savefig(out / f"{name}.png", dpi=144)
-        figure.savefig(out / f"{name}.svg", metadata={"Date": None})
+    for name, drawing in drawn.items():
+        drawing.to_svg(out / f"{name}.svg")
     if drawn:
-        tell(f"Written into {out}: {', '.join(drawn)} (.png, .svg).")
+        tell(f"Written into {out}: {', '.join(drawn)} (.svg).")

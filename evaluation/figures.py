@@ -1,7 +1,6 @@
-"""The figures of the paper, drawn from our results, as matplotlib figures in the report's style.
+"""The figures of the paper, drawn from our results in the report's style.
 
-Object API only, colours of the light theme; the page turns them into its variables. Rankings are told
-apart by place and name, not by colour alone.
+Rankings are told apart by place and name, not by colour alone.
 """
 
 from __future__ import annotations
@@ -9,27 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from butfor.data import load_dataset
 from butfor.learn.protocols import Table
-from butfor.report.charts import LIGHT, WIDTH, Drawing
+from butfor.report.charts import GOLDEN, WIDTH, Drawing, Point
 from butfor.report.text import plural
 from evaluation import parallel
 from evaluation.results import PersonResult, Result
 from evaluation.tables import NAMES, ranks_in, regions, title_of
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-LOOKS: tuple[dict[str, Any], ...] = (
-    {"color": LIGHT["flip"], "ls": "-"},
-    {"color": LIGHT["muted"], "ls": (0, (1.5, 2))},
-    {"color": LIGHT["person"], "ls": (0, (5, 2.5))},
-)
+LOOKS: tuple[tuple[str, tuple[float, ...]], ...] = (("flip", ()), ("muted", (2.4, 3.2)), ("person", (8, 4)))
 """Method solid, second dotted, third dashed."""
 LEAST_BOX = 4
 """Fewer people than this are shown by their marks alone."""
@@ -37,157 +27,152 @@ STEPS = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 20), (21, 50), (51, None))
 """Attempts that share one shade of a heat bar."""
 
 
-def venn(results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")) -> Figure:
+# --- who is found by which ranking --------------------------------------------------------------------
+
+
+def venn(results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")) -> Drawing:
     """One diagram per data set: how many people exactly these rankings find (first seed). Circles are of
     one size: the numbers count."""
-    from matplotlib.figure import Figure
-
     chosen = [result for result in results if set(ranks) <= set(result.rankings())]
     columns, cell = 3, 226
-    lines = max(1, math.ceil(len(chosen) / columns))
-    figure = Figure(figsize=(WIDTH / 72, lines * cell / 72), dpi=72)
+    drawing = Drawing(WIDTH, cell * max(1, math.ceil(len(chosen) / columns)))
     for k, result in enumerate(chosen):
-        left, top = (k % columns) / columns, 1 - (k // columns) / lines
-        axes = figure.add_axes((left, top - 1 / lines, 1 / columns, 1 / lines))
-        axes.set_axis_off()
-        axes.set_xlim(0, WIDTH / columns)
-        axes.set_ylim(cell, 0)
-        _draw_venn(axes, result, ranks)
-    return figure
+        _draw_venn(drawing, result, ranks, (WIDTH / columns * (k % columns + 0.5), cell * (k // columns)))
+    return drawing
 
 
-def _draw_venn(axes: Axes, result: Result, ranks: Sequence[str]) -> None:
-    from matplotlib.patches import Circle
-
-    middle, radius = (WIDTH / 6, 118.0), 54.0
+def _draw_venn(drawing: Drawing, result: Result, ranks: Sequence[str], at: Point) -> None:
+    """A diagram whose top is in the middle at a point."""
+    middle = at[0], at[1] + 118
     centres = [(middle[0] + 31 * math.cos(a), middle[1] - 31 * math.sin(a)) for a in _ANGLES]
-    counted = regions(result.first, ranks)
-    for centre, look in zip(centres, LOOKS, strict=True):
-        axes.add_patch(Circle(centre, radius, facecolor=look["color"], alpha=0.1, edgecolor="none"))
-        axes.add_patch(Circle(centre, radius, facecolor="none", edgecolor=look["color"], lw=1.6, ls=look["ls"]))
-    for at in range(1, 8):
-        inside = [k for k in range(3) if at >> k & 1]
-        x = sum(centres[k][0] for k in inside) / len(inside) - middle[0]
-        y = sum(centres[k][1] for k in inside) / len(inside) - middle[1]
+    counts = regions(result.first, ranks)
+    for centre, (colour, dash) in zip(centres, LOOKS, strict=True):
+        drawing.circle(centre, 54, colour, 0.1, dash)
+    for number in range(1, 8):
+        inside = [k for k in range(3) if number >> k & 1]
+        x, y = (sum(centres[k][axis] for k in inside) / len(inside) - middle[axis] for axis in (0, 1))
         push = (1.75, 2.35, 1)[len(inside) - 1]
-        count = counted.get(frozenset(ranks[k] for k in inside), 0)
-        place = (middle[0] + push * x, middle[1] + push * y)
-        ink = LIGHT["ink"] if count else LIGHT["muted"]
-        _note(axes, *place, str(count), ha="center", size=13 if len(inside) == 1 else 12, color=ink)
-    _note(axes, middle[0], 12, title_of(result), ha="center", size=11, weight="bold")
-    for (x, y, side), rank, look in zip(_LABELS, ranks, LOOKS, strict=True):
+        count = counts.get(frozenset(ranks[k] for k in inside), 0)
+        size, colour = 13 if len(inside) == 1 else 12, "ink" if count else "muted"
+        drawing.text(middle[0] + push * x, middle[1] + push * y, str(count), size, "center", colour)
+    drawing.text(at[0], at[1] + 12, title_of(result), 11, "center", bold=True)
+    for (x, y, side), rank, (colour, _) in zip(_LABELS, ranks, LOOKS, strict=True):
         total = len(result.first.rankings[rank].found)
-        text = f"{NAMES.get(rank, rank)} {total}"
-        _note(axes, middle[0] + x, y, text, ha=side, size=10, color=look["color"])
+        drawing.text(at[0] + x, at[1] + y, f"{NAMES.get(rank, rank)} {total}", 10, side, colour)
 
 
 _ANGLES = (math.pi / 2, math.pi * 7 / 6, math.pi * 11 / 6)
 _LABELS = ((0, 26, "center"), (-94, 204, "left"), (94, 204, "right"))
 
 
-def heat_bars(results: Sequence[Result], ranks: Sequence[str] = ("combined", "surrogate", "activation")) -> Figure:
+# --- at which attempt ---------------------------------------------------------------------------------
+
+
+def heat_bars(results: Sequence[Result], ranks: Sequence[str] = ("combined", "surrogate", "activation")) -> Drawing:
     """Per data set and ranking one bar of all people found, cut by the attempt that found them: the
     darker, the earlier."""
     bars = [(result, rank) for result in results for rank in ranks_in([result], ranks)]
-    pitch, head = 26, 46
+    left, pitch, y, last = 192, 26, 60.0, ""
+    most = max([1, *(len(result.first.rankings[rank].found) for result, rank in bars)])
+    scale = (WIDTH - 40 - left) / most
     groups = len({result.dataset for result, _ in bars})
-    height = head + pitch * max(1, len(bars)) + 12 * groups + 34
-    figure, axes = _axes(height, (192, head, WIDTH - 40, height - 34))
-    axes.spines["left"].set_visible(False)
-    axes.set_yticks([])
-    y, most, last = 0.0, 1, None
+    drawing = Drawing(WIDTH, y + pitch * max(1, len(bars)) + 12 * groups + 34)
     for result, rank in bars:
-        y += 0.46 if last not in (None, result.dataset) else 0
-        name = NAMES.get(rank, rank)
-        _note(axes, -0.015, y, name, transform=axes.get_yaxis_transform(), ha="right", size=9.5)
+        y += 12 if last not in ("", result.dataset) else 0
         if last != result.dataset:
             label = result.dataset + (" (sample)" if result.sample else "")
-            _note(axes, -0.48, y, label, transform=axes.get_yaxis_transform(), ha="left", size=10, weight="bold")
-        most = max(most, _draw_bar(axes, result, rank, y))
-        y, last = y + 1, result.dataset
-    axes.set_xlim(0, most * 1.02)
-    axes.set_ylim(max(y, 1) - 0.45, -0.6)
-    axes.set_xlabel("people found (first seed)", color=LIGHT["muted"], size=9)
-    _shade_legend(figure, height)
-    return figure
+            drawing.text(8, y, label, 10, bold=True)
+        drawing.text(left - 6, y, NAMES.get(rank, rank), 9.5, "right")
+        _draw_bar(drawing, result, rank, (left, y), scale)
+        y, last = y + pitch, result.dataset
+    drawing.line([(left, y), (WIDTH - 40, y)], "line")
+    step = max(1, int(_round_step(most, 6)))
+    for count in range(0, most + 1, step):
+        drawing.tick(left + scale * count, y + 11, str(count))
+    drawing.tick((left + WIDTH - 40) / 2, y + 27, "people found (first seed)")
+    drawing.tick(150, 19, "found at attempt", "left")
+    for shade, (first, end) in enumerate(STEPS):
+        x = 240 + 54 * shade
+        drawing.area(_box(x, x + 12, 19, 6), "flip", _opacity(shade))
+        drawing.tick(x + 16, 19, f"{first}" if first == end else f"{first}–{end}" if end else f"{first}+", "left")
+    return drawing
 
 
-def _draw_bar(axes: Axes, result: Result, rank: str, y: float) -> int:
+def _draw_bar(drawing: Drawing, result: Result, rank: str, at: Point, scale: float) -> None:
     attempts = [p.attempt for p in result.first.rankings[rank].people if p.attempt is not None]
-    left = 0
-    for step, (first, last) in enumerate(STEPS):
+    x, y = at
+    for shade, (first, last) in enumerate(STEPS):
         count = sum(first <= t and (last is None or t <= last) for t in attempts)
         if count:
-            axes.barh(y, count, left=left, height=0.74, color=LIGHT["flip"], alpha=_shade(step), lw=0)
-            axes.plot([left + count] * 2, [y - 0.37, y + 0.37], color=LIGHT["paper"], lw=1)
-            _note(axes, left + count / 2, y, str(count), ha="center", size=8.5)
-        left += count
-    if not left:
-        _note(axes, 0, y, " none found", ha="left", size=8.5, color=LIGHT["muted"])
-    return left
+            end = x + scale * count
+            drawing.area(_box(x, end, y, 9.6), "flip", _opacity(shade))
+            drawing.line([(end, y - 9.6), (end, y + 9.6)], "paper")
+            drawing.text((x + end) / 2, y, str(count), 8.5, "center")
+            x = end
+    if not attempts:
+        drawing.text(x + 4, y, "none found", 8.5, colour="muted")
 
 
-def _shade(step: int) -> float:
-    return 0.85 - 0.75 * step / (len(STEPS) - 1)
+def _opacity(shade: int) -> float:
+    return 0.85 - 0.75 * shade / (len(STEPS) - 1)
 
 
-def _shade_legend(figure: Figure, height: int) -> None:
-    axes = figure.add_axes((0, 1 - 34 / height, 1, 30 / height))
-    axes.set_axis_off()
-    axes.set_xlim(0, WIDTH)
-    axes.set_ylim(30, 0)
-    _note(axes, 150, 15, "found at attempt", ha="left", color=LIGHT["muted"])
-    for step, (first, last) in enumerate(STEPS):
-        x = 240 + 54 * step
-        axes.barh(15, 12, left=x, height=12, color=LIGHT["flip"], alpha=_shade(step), lw=0)
-        text = f"{first}" if first == last else f"{first}–{last}" if last else f"{first}+"
-        _note(axes, x + 16, 15, text, ha="left", size=8.5, color=LIGHT["muted"])
+def _round_step(span: float, most: int) -> float:
+    """Between ticks of an axis, so that there are at most so many."""
+    size = 10 ** math.floor(math.log10(max(span, 1e-9) / most))
+    return next(size * digit for digit in (1, 2, 5, 10) if span / (size * digit) <= most)
 
 
-def boundary(results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")) -> Figure:
+def _box(left: float, right: float, y: float, half: float) -> list[Point]:
+    return [(left, y - half), (right, y - half), (right, y + half), (left, y + half)]
+
+
+# --- how near to the boundary -------------------------------------------------------------------------
+
+
+def boundary(results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")) -> Drawing:
     """The logits before any flip of the people each ranking finds (first seed): a mark each, over a box.
     Each data set has its own scale."""
-    from matplotlib.figure import Figure
-
     panels = [(result, ranks_in([result], ranks)) for result in results]
-    heights = [34 + 38 * max(1, len(present)) + 30 for _, present in panels] or [60]
-    figure = Figure(figsize=(WIDTH / 72, sum(heights) / 72), dpi=72)
-    top = 0
-    for (result, present), height in zip(panels, heights, strict=False):
-        box = (140 / WIDTH, 1 - (top + height - 30) / sum(heights), (WIDTH - 160) / WIDTH, (height - 56) / sum(heights))
-        axes = figure.add_axes(box)
-        _draw_boundary(axes, result, present)
-        top += height
-    return figure
+    heights = [34 + 38 * max(1, len(present)) + 30 for _, present in panels]
+    drawing = Drawing(WIDTH, sum(heights) or 60)
+    for k, (result, present) in enumerate(panels):
+        _draw_logits(drawing, result, present, sum(heights[:k]))
+    return drawing
 
 
-def _draw_boundary(axes: Axes, result: Result, ranks: Sequence[str]) -> None:
-    axes.set_facecolor("none")
-    axes.tick_params(left=False, bottom=False, labelsize=8.5, labelcolor=LIGHT["muted"])
-    for side, spine in axes.spines.items():
-        spine.set_visible(side == "bottom")
-        spine.set_color(LIGHT["line"])
-    axes.set_yticks([])
-    axes.set_ylim(len(ranks) - 0.45, -0.55)
-    across = axes.get_yaxis_transform()
-    _note(axes, -0.29, -0.55, title_of(result), transform=across, ha="left", va="bottom", size=10.5, weight="bold")
-    seen = [0.0]
-    for k, rank in enumerate(ranks):
-        found = [p.logit for p in result.first.rankings[rank].people if p.found]
-        _note(axes, -0.015, k, f"{NAMES.get(rank, rank)} ({len(found)})", transform=across, ha="right", size=9.5)
-        seen += found
-        if not found:
-            _note(axes, 0.01, k, "none found", transform=across, ha="left", size=8.5, color=LIGHT["muted"])
-            continue
-        # Multiples of the golden ratio spread the marks evenly, and the same way every time.
-        spread = 0.26 * ((np.arange(len(found)) * 0.618034) % 1) - 0.36
-        colour = LOOKS[k % len(LOOKS)]["color"]
-        axes.plot(np.sort(found), k + spread, ls="none", marker="o", mfc="none", mec=colour, markersize=3.5)
-        if len(found) >= LEAST_BOX:
-            _box(axes, found, k + 0.2)
-    margin = 0.06 * (max(seen) - min(seen)) or 1.0
-    axes.set_xlim(min(seen) - margin, max(seen) + margin)
-    _boundary(axes.axvline)
+def _draw_logits(drawing: Drawing, result: Result, ranks: Sequence[str], top: float) -> None:
+    found = {rank: sorted(p.logit for p in result.first.rankings[rank].people if p.found) for rank in ranks}
+    known = [0.0, *(logit for logits in found.values() for logit in logits)]
+    margin = 0.06 * (max(known) - min(known)) or 1.0
+    low, high = min(known) - margin, max(known) + margin
+    bottom = top + 34 + 38 * max(1, len(ranks))
+
+    def x(logit: float) -> float:
+        return 140 + (WIDTH - 160) * (logit - low) / (high - low)
+
+    drawing.text(8, top + 16, title_of(result), 10.5, bold=True)
+    drawing.line([(x(0), top + 26), (x(0), bottom)], "ink", 1.4)
+    for k, (rank, logits) in enumerate(found.items()):
+        y = top + 50 + 38 * k
+        drawing.text(134, y, f"{NAMES.get(rank, rank)} ({len(logits)})", 9.5, "right")
+        if not logits:
+            drawing.text(146, y, "none found", 8.5, colour="muted")
+        places = [(x(logit), y - 14 + 10 * (j * GOLDEN % 1)) for j, logit in enumerate(logits)]
+        drawing.marks(places, "circle", 3.5, LOOKS[k % len(LOOKS)][0])
+        if len(logits) >= LEAST_BOX:
+            least, first, middle, third, most = map(x, np.percentile(logits, [0, 25, 50, 75, 100]))
+            drawing.line([(least, y + 8), (first, y + 8)], "ink", 1.2)
+            drawing.line([(third, y + 8), (most, y + 8)], "ink", 1.2)
+            drawing.line([*_box(first, third, y + 8, 4), (first, y + 4)], "ink", 1.2)
+            drawing.line([(middle, y + 4), (middle, y + 12)], "ink", 2.8)
+    drawing.line([(140, bottom), (WIDTH - 20, bottom)], "line")
+    step = _round_step(high - low, 8)
+    for tick in np.arange(math.ceil(low / step), math.floor(high / step) + 1):
+        drawing.tick(x(tick * step), bottom + 11, f"{tick * step:g}".replace("-", "−"))
+
+
+# --- one person ---------------------------------------------------------------------------------------
 
 
 def pictured(
@@ -195,7 +180,7 @@ def pictured(
     case: int,
     ranks: Sequence[str] = ("combined", "chance", "distance"),
     data_home: Path | None = None,
-) -> Figure | None:
+) -> Drawing | None:
     """Parallel coordinates: the person beside the rows that each ranking flips. None where the case is not
     among the eligible people; a ranking that found nothing is named as such in the legend."""
     found = {rank: person for rank in ranks if (person := person_of(result, case, rank)) is not None}
@@ -221,55 +206,17 @@ def pictured(
         if person.found:
             _draw_row(drawing, k, [(14, y), (44, y)])
         drawing.text(56, y, f"{NAMES.get(rank, rank)}: {words}", 9.5)
-    return drawing.figure()
+    return drawing
 
 
 def _draw_row(drawing: Drawing, k: int, places: Sequence[tuple[float, float]]) -> None:
     """A flipped row of the ranking k; the third's colour would be the person's own."""
     colour, dash = (("flip", ()), ("muted", (2, 3)), ("ink", (6, 3)))[k % 3]
     drawing.line(places, colour, 1.3, dash=dash)
-    drawing.marks(places, "sDx"[k % 3], 4.5, colour, fill=k % 3 < 2)
+    drawing.marks(places, ("square", "diamond", "cross")[k % 3], 4.5, colour, fill=k % 3 < 2)
 
 
 def person_of(result: Result, case: int, rank: str) -> PersonResult | None:
     """A person under one ranking (first seed), or None where either was not run."""
     ranking = result.first.rankings.get(rank)
     return next((person for person in ranking.people if person.case == case), None) if ranking else None
-
-
-def _axes(height: int, box: tuple[int, int, int, int]) -> tuple[Figure, Axes]:
-    """A figure of `height` pixels with axes in `box` (left, top, right, bottom), quiet and without ticks."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
-    left, top, right, bottom = box
-    size = (left / WIDTH, 1 - bottom / height, (right - left) / WIDTH, (bottom - top) / height)
-    axes = figure.add_axes(size)
-    _quiet(axes)
-    return figure, axes
-
-
-def _quiet(axes: Axes) -> None:
-    axes.set_facecolor("none")
-    axes.tick_params(left=False, bottom=False, labelsize=9, labelcolor=LIGHT["muted"])
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(LIGHT["line"])
-
-
-def _boundary(line: Any) -> None:
-    line(0, color=LIGHT["ink"], lw=1.4, zorder=1.5)
-
-
-def _box(axes: Axes, logits: Any, y: float) -> None:
-    """A box from quartile to quartile with the median, whiskers to the ends, as one broken line."""
-    low, first, middle, third, high = np.percentile(logits, [0, 25, 50, 75, 100])
-    up, down, gap = y - 0.11, y + 0.11, float("nan")
-    x = [low, first, gap, third, high, gap, first, first, third, third, first]
-    axes.plot(x, [y, y, gap, y, y, gap, up, down, down, up, up], color=LIGHT["ink"], lw=1.2, clip_on=False)
-    axes.plot([middle, middle], [up, down], color=LIGHT["ink"], lw=2.8, clip_on=False)
-
-
-def _note(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    look: dict[str, Any] = {"size": 9, "color": LIGHT["ink"], "va": "center", "parse_math": False}
-    axes.text(x, y, text, **look | style)

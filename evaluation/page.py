@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from jinja2 import Environment
 from markupsafe import Markup
 
 from butfor import __version__
+from butfor.report.charts import Drawing
 from butfor.report.page import environment
 from butfor.report.text import plural
 from butfor.result.words import RANKINGS
@@ -19,16 +20,12 @@ from evaluation import figures, tables
 from evaluation.published import HARDWARE, PUBLISHED, SOURCE
 from evaluation.results import Result
 from evaluation.runs import ABLATIONS, PICTURED, RANKS
-from evaluation.svg import inline_svg
 from evaluation.sweep import SweepTables
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def all_figures(results: Sequence[Result], data_home: Path | None = None) -> dict[str, Figure]:
+def all_figures(results: Sequence[Result], data_home: Path | None = None) -> dict[str, Drawing]:
     """Every figure that these results allow, by the name of its file."""
-    drawn: dict[str, Figure] = {}
+    drawn: dict[str, Drawing] = {}
     if any(set(RANKS) <= set(result.rankings()) for result in results):
         drawn["overlap"] = figures.venn(results, RANKS)
     ablated = [result for result in results if {"combined", *ABLATIONS} <= set(result.rankings())]
@@ -42,6 +39,8 @@ def all_figures(results: Sequence[Result], data_home: Path | None = None) -> dic
             figure = figures.pictured(result, case, data_home=data_home)
             if figure is not None:
                 drawn[f"case-{result.dataset}-{case}"] = figure
+    for name, drawing in drawn.items():
+        drawing.title = CAPTIONS.get(name, name)
     return drawn
 
 
@@ -51,12 +50,12 @@ def evaluation_page(
     left_out: Mapping[str, str] | None = None,
     sweep: SweepTables | None = None,
     command: str = "",
-    drawn: Mapping[str, Figure] | None = None,
+    drawn: Mapping[str, Drawing] | None = None,
 ) -> str:
     """The whole HTML document. `left_out`: data sets that were not run, each with the reason."""
     drawn = all_figures(results) if drawn is None else drawn
     main = tables.main_ranks(results)
-    svg = {name: Markup(inline_svg(figure, CAPTIONS.get(name, name), name)) for name, figure in drawn.items()}
+    svg = {name: drawing.svg() for name, drawing in drawn.items()}
     return (
         _environment()
         .get_template("evaluation.html")

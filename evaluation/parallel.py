@@ -22,7 +22,7 @@ from butfor.report.text import differs, missing, short, shown
 PITCH = 30
 LEFT, RIGHT, INSET = 172, 606, 30
 LETTER = 4.9
-"""Width of a letter of a value's name in matplotlib's own, wide font; a browser's is narrower."""
+"""Width of a letter of a value's name."""
 MOST_NAMES, MOST_TICKS = 7, 40
 """Categorical axes with more values name only those that are shown, or mark none."""
 OUTERMOST, FAR_OUT = 0.01, 2.0
@@ -45,7 +45,7 @@ class Axis:
 
 def draw_person(drawing: Drawing, places: Sequence[Point]) -> None:
     drawing.line(places, "person", 2)
-    drawing.marks(places, "o", 10, "person")
+    drawing.marks(places, "circle", 10, "person")
 
 
 def draw_axes(drawing: Drawing, axes: Sequence[Axis], top: float) -> list[float]:

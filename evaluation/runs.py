@@ -149,13 +149,13 @@ class Evaluation:
         population = explain(audit, self.data.X_test, cases=self.cases, progress=progress)
         counts = population.run
         times = Times(
-            whole=None if counts.get("recalled") else counts["seconds"],
+            whole=None if counts.recalled else counts.seconds,
             scoring=round(timed.seconds, 4),
             training=round(self.engine.seconds, 4),
             networks=self.engine.networks,
         )
         people = tuple(_person(v) for v in population)
-        run.rankings[ranking.name] = RankResult(people, times, counts["retrainings"], counts["confirmations"])
+        run.rankings[ranking.name] = RankResult(people, times, counts.retrainings, counts.confirmations)
 
     def _fitted(self) -> LabelAudit:
         data, setting = self.data, self.setting

@@ -6,6 +6,7 @@ without. The words are those of verdicts (`butfor.result.fresh`); trainings are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.protocols import Table
 from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
-from butfor.result.fresh import WORDS, FreshSeeds, counted
+from butfor.result.fresh import WORDS, FreshSeeds
 from butfor.run.fresh_seeds import Find, check_finds, logits_without_flips
 from butfor.search.trainer import Trainer
 from evaluation.results import PersonResult, Result
@@ -42,7 +43,7 @@ def over_seeds(
             engine = choose_engine(machinery.device or machinery.engine, learner, machinery.jobs)
             trainer = Trainer(engine, learner, table, people, n_jobs=machinery.jobs)
             judged = _judged(trainer, found, fresh_seeds(learner, seeds)) if found else []
-            words = counted([fresh.word for fresh in judged])
+            words = Counter(fresh.word for fresh in judged)
             yield {
                 "dataset": result.dataset,
                 "ranking": rank,

@@ -13,6 +13,7 @@ import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import structs
 
 import butfor
 from butfor.result.person import Search
@@ -127,15 +128,15 @@ def changed(verdict, **changes):
     search = {each.name: changes.pop(each.name) for each in fields(Search) if each.name in changes}
     if search:
         changes["search"] = replace(verdict.search, **search)
-    run = dict(changes.pop("run", verdict.run))
-    run |= {name: changes.pop(name) for name in ("budget", "rank", "strategy", "sensitive") if name in changes}
+    run = changes.pop("run", verdict.run)
+    settings = {name: changes.pop(name) for name in ("budget", "rank", "strategy", "sensitive") if name in changes}
     if changes.get("at_least") is not None:
         changes.setdefault("proof", verdict.proof or "enumeration")
     if "person" in changes:
         changes["values"] = dict(changes.pop("person"))
     if "base" in changes:  # of a find, fresh seeds count it
-        base, seeds = changes.pop("base"), run.get("fresh_seeds", 59)
+        base, seeds = changes.pop("base"), run.fresh_seeds or 59
         counted = base is not None and changes.get("fresh", verdict.fresh) is None
         changes["without_flips"] = round(base * seeds) if counted else None
-        run.setdefault("fresh_seeds", seeds)
-    return replace(verdict, run=run, **changes)
+        settings["fresh_seeds"] = seeds
+    return replace(verdict, run=structs.replace(run, **settings), **changes)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.cli import main
-from butfor.result.record import sealed
+from butfor.result.record import with_checksum
 
 OTHER = {"bad credit": "good credit", "good credit": "bad credit"}
 
@@ -28,10 +28,10 @@ def key_of(tasks: Path) -> list[dict]:
 
 
 def changed(path: Path, to: Path, change) -> Path:
-    """A copy of a JSON file after `change`, sealed as butfor would have written it."""
+    """A copy of a JSON file after `change`, with_checksum as butfor would have written it."""
     record = json.loads(path.read_text())
     change(record)
-    to.write_text(json.dumps(sealed(record)))
+    to.write_text(json.dumps(with_checksum(record)))
     return to
 
 

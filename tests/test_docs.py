@@ -67,13 +67,13 @@ TINY = """\
 # Text.
 
 # %%
-from matplotlib.figure import Figure
+from butfor.report.charts import Drawing
 
 print("printed")
 1 + 1
 
 # %%
-Figure()
+Drawing(30, 20)
 """
 
 
@@ -81,10 +81,10 @@ def test_a_page_holds_text_code_output_and_figures(tmp_path):
     build = builder()
     (tmp_path / "tiny.py").write_text(TINY, encoding="utf-8")
     page = build.render(tmp_path / "tiny.py", tmp_path).read_text(encoding="utf-8")
-    assert page.startswith("# Title\n\nText.\n\n```python\nfrom matplotlib")
+    assert page.startswith("# Title\n\nText.\n\n```python\nfrom butfor")
     assert "1 + 1\n```\n\n```text\nprinted\n2\n```\n" in page
     (figure,) = re.findall(r"!\[.*\]\((.*)\)", page)
-    assert (tmp_path / figure).read_text(encoding="utf-8").startswith("<?xml")
+    assert (tmp_path / figure).read_text(encoding="utf-8").startswith("<svg")
 
 
 def test_an_example_that_fails_ends_the_build_and_names_its_line(tmp_path):

@@ -1,6 +1,9 @@
 """What a log says of long work: how far it is, and when it will be over."""
 
+from io import StringIO
 from types import SimpleNamespace
+
+from rich.console import Console
 
 import butfor.progress as progress_module
 from butfor.progress import ConsoleProgress, announcement
@@ -29,6 +32,21 @@ def test_the_first_few_trainings_promise_no_end(monkeypatch, capsys):
         now[0] = 60.0
         progress.advance(4)
     assert capsys.readouterr().err == "search: 4 of 100 trainings in 60 seconds\n"
+
+
+def test_a_terminal_shows_one_line_of_the_present_phase():
+    progress = ConsoleProgress()
+    progress.console = Console(file=StringIO(), force_terminal=True, width=100)
+    with progress:
+        progress.phase("ranking", 4, "people")
+        progress.advance(4)
+        progress.phase("search")
+        progress.advance(7)
+        (task,) = progress._bars.tasks
+        assert (task.description, task.total, task.completed) == ("search: 7 trainings", None, 7)
+        progress.phase("ranking")
+        (task,) = progress._bars.tasks
+        assert (task.description, task.total) == ("ranking: 4 of 4 people", 4)
 
 
 def test_what_it_will_cost_is_said_in_the_unit_a_person_would_say():

@@ -145,7 +145,7 @@ def test_rules_about_what_is_not_there_are_refused(situation):
         rules.stable_under_switch("Age")(situation)
     with pytest.raises(SettingError, match="no value '7'"):
         rules.in_group("Sex", 7)(situation)
-    with pytest.raises(SettingError, match="not a label"):
+    with pytest.raises(SettingError, match="there is no label"):
         rules.predicted("maybe")(situation)
     with pytest.raises(SettingError, match="boolean mask"):
         rules.as_psi([1, 2, 3])

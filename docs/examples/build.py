@@ -1,7 +1,7 @@
 """Runs the examples beside this file and writes each as a page: its text, its code, what it printed and drew.
 
 An example is a Python script in cells: `# %% [markdown]` begins text in comments, `# %%` begins code. All code of a
-script shares one namespace. As in a notebook, the value of a cell's last line is shown: a matplotlib figure as SVG,
+script shares one namespace. As in a notebook, the value of a cell's last line is shown: a chart as SVG,
 anything else as printed. A script that fails ends the build.
 
     python docs/examples/build.py            # all of them
@@ -22,7 +22,8 @@ from textwrap import wrap
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
+
+from butfor.report.charts import Drawing
 
 HERE = Path(__file__).resolve().parent
 CELL = re.compile(r"^# %%(.*)\n", re.MULTILINE)
@@ -63,13 +64,13 @@ def render(script: Path, folder: Path) -> Path:
         page.append(f"```python\n{body.strip()}\n```")
         with pd.option_context("display.width", WIDTH, "display.max_columns", None):
             printed, value = run(body, names, script)
-            shown = printed + ("" if value is None or isinstance(value, Figure) else str(value))
+            shown = printed + ("" if value is None or isinstance(value, Drawing) else str(value))
         lines = [part for line in shown.rstrip().splitlines() for part in wrap(line, WIDTH) or [""]]
         if lines:
             page.append("\n".join(["```text", *lines, "```"]))
-        if isinstance(value, Figure):
+        if isinstance(value, Drawing):
             picture = f"{script.stem}-{len(page)}.svg"
-            value.savefig(folder / picture)
+            value.to_svg(folder / picture)
             page.append(f"![Drawn by the code above]({picture})")
     written = folder / f"{script.stem}.md"
     written.write_text("\n\n".join(page) + "\n", encoding="utf-8")

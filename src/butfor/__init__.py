@@ -1,7 +1,7 @@
 """butfor: which few training labels, had they been the other way, would have made the retrained
 model decide otherwise about this person?
 
-The public names are imported when first used: `import butfor` loads neither pandas, torch nor matplotlib.
+The public names are imported when first used: `import butfor` loads neither pandas nor torch.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from butfor._version import __version__ as __version__
+from butfor.result import pages as _pages
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor import errors as errors
@@ -80,6 +81,9 @@ def __getattr__(name: str) -> Any:
 
         return load(f"butfor.{_HOME[name]}:{name}")
     raise AttributeError(f"module 'butfor' has no attribute '{name}'")
+
+
+_pages.draw_with(lambda: import_module("butfor.report.page"))
 
 
 def __dir__() -> list[str]:

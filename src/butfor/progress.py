@@ -1,4 +1,4 @@
-"""Progress of long work: a bar per phase on a terminal, a few lines in a log, nothing when asked to be quiet."""
+"""Progress of long work: one line on a terminal, a few lines in a log, nothing when asked to be quiet."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ class _Phase:
     unit: str
     began: float
     done: int = 0
-    task: Any = None
 
     def __str__(self) -> str:
         """ "search: 214 trainings"."""
@@ -56,8 +55,8 @@ class _Phase:
 
 
 class ConsoleProgress(Progress):
-    """A rich progress bar per phase where stderr is a terminal; elsewhere a line every `LOG_EVERY` seconds, also while
-    nothing moves."""
+    """On a terminal one line: the present phase, how far it is and how long it will still take. Elsewhere a line every
+    `LOG_EVERY` seconds, also while nothing moves."""
 
     LOG_EVERY = 30.0
     listens = True
@@ -67,6 +66,7 @@ class ConsoleProgress(Progress):
 
         self.console = Console(stderr=True, highlight=False)
         self._bars: Any = None
+        self._task: Any = None
         self._phases: dict[str, _Phase] = {}
         self._now: _Phase | None = None
         self._found: int | None = None
@@ -79,22 +79,23 @@ class ConsoleProgress(Progress):
             phase.total = phase.done + total
         self._now = phase
         self._begin()
-        if self._bars and phase.task is None:
-            phase.task = self._bars.add_task("", total=phase.total)
-        self._draw(phase)
+        if self._bars:
+            for task in self._bars.task_ids:
+                self._bars.remove_task(task)
+            self._task = self._bars.add_task("", total=phase.total)
+        self._draw()
 
     def advance(self, count: int) -> None:
         if self._now is None:
             return
         self._now.done += count
-        self._draw(self._now)
+        self._draw()
         if not self._bars and time.monotonic() - self._last_line > self.LOG_EVERY:
             self._say()
 
     def found(self, people: int) -> None:
         self._found = people
-        if self._now:
-            self._draw(self._now)
+        self._draw()
 
     def note(self, line: str) -> None:
         self._last_line = time.monotonic()
@@ -111,7 +112,7 @@ class ConsoleProgress(Progress):
         self._phases, self._now, self._found = {}, None, None
 
     def _begin(self) -> None:
-        """Bars on a terminal; in a log a thread that speaks up when nothing else does."""
+        """A bar on a terminal; in a log a thread that speaks up when nothing else does."""
         if self._bars or self._over:
             return
         if self.console.is_terminal:
@@ -140,10 +141,11 @@ class ConsoleProgress(Progress):
             left = f", about {duration(elapsed / phase.done * (phase.total - phase.done))} left"
         self.note(f"{phase} in {duration(elapsed)}{left}{self._finds}")
 
-    def _draw(self, phase: _Phase) -> None:
-        if self._bars and phase.task is not None:
+    def _draw(self) -> None:
+        phase = self._now
+        if self._bars and phase is not None:
             words = f"{phase}{self._finds}"
-            self._bars.update(phase.task, completed=phase.done, total=phase.total, description=words)
+            self._bars.update(self._task, completed=phase.done, total=phase.total, description=words)
 
     @property
     def _finds(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from butfor.learn.protocols import Table
 
@@ -20,11 +19,6 @@ def data_hash(table: Table) -> str:
     if table.weight is not None:
         digest.update(table.weight.tobytes())
     return digest.hexdigest()
-
-
-def given_how(origin: dict[str, Any]) -> str:
-    """How a table came that no file or name brings back."""
-    return f"the table came from {origin['given']}" if origin.get("given") else "the table was given in Python"
 
 
 def versions() -> dict[str, str]:

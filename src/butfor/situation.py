@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.sensitive import Sensitive, group_names, group_values
-from butfor.errors import SettingError, listed
+from butfor.errors import SettingError, nearest
 from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.ensemble import with_split
 from butfor.learn.protocols import Floats, Model, Table
@@ -69,7 +69,8 @@ class Situation:
     def column(self, name: Hashable) -> Hashable:
         """A column that a rule names; refused where the table has none of that name."""
         if name not in self.table.X.columns:
-            raise SettingError(f"A rule names column '{name}'; the table has {listed(self.table.X.columns)}.")
+            known = nearest(name, self.table.X.columns, "The table has")
+            raise SettingError(f"A rule names column '{name}', which is not there. {known}")
         return name
 
     def switched(self, column: Hashable | None = None) -> Iterator[pd.DataFrame]:

@@ -1,20 +1,11 @@
 """How the command starts and ends, as a process of its own."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
 
 import pytest
-
-from butfor.cli import main
-
-
-def run(capsys, *arguments: object) -> tuple[int, str, str]:
-    code = main([str(a) for a in arguments])
-    printed = capsys.readouterr()
-    return code, printed.out, printed.err
 
 
 @pytest.mark.system
@@ -70,19 +61,44 @@ def test_ctrl_c_while_the_command_still_loads_ends_it_as_later():
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Stopped.\n")
 
 
-def test_ctrl_c_that_lands_in_a_destructor_is_not_lost(capsys, monkeypatch):
-    class Held:
-        def __del__(self):
-            signal.raise_signal(signal.SIGINT)
-            time.sleep(0.001)  # here Python hears it, and can only drop it
+@pytest.mark.system
+@pytest.mark.parametrize("lost", ["Held()", "swallow()", "change()"])
+def test_ctrl_c_that_is_swallowed_below_is_not_lost(lost):
+    script = f"""
+import os, signal, time
+from butfor.__main__ import run
+import butfor.cli.assemble as assemble
 
-    def load(*_):
-        Held()
-        for _ in range(500):
-            time.sleep(0.01)
+class Held:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.001)  # here Python hears it, and can only drop it
 
-    monkeypatch.setattr("butfor.cli.assemble.load", load)
+def swallow():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    except BaseException:
+        pass
+
+def change():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    except BaseException:
+        raise RuntimeError from None
+
+def load(*_):
+    {lost}
+    time.sleep(10)
+
+assemble.load = load
+import sys
+sys.argv = ["butfor", "audit", "german", "--quiet"]
+run()
+"""
     started = time.monotonic()
-    code, _, err = run(capsys, "audit", "german", "--quiet")
-    assert (code, err.strip()) == (130, "Stopped.")
-    assert time.monotonic() - started < 4
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.endswith("Stopped.\n")
+    assert time.monotonic() - started < 8

@@ -13,7 +13,7 @@ from butfor.data.sensitive import Bands, bands_of
 from butfor.errors import SettingError, TableError
 from butfor.result.population import Population
 from butfor.run.explain import eligible_cases
-from butfor.run.verdicts import settings_of
+from butfor.run.verdicts import run_of
 
 CHEAP = ("--model", "logistic", "--fresh-seeds", "0", "--budget", "6", "--cases", "0:12", "--psi", "everything")
 
@@ -63,7 +63,7 @@ def test_thirds_leave_no_band_empty(values):
 def test_few_numbers_stay_as_they_are():
     table = people().assign(age=lambda t: t["age"] % 10)
     assert sorted(set(audited(table).fitted_.sensitive.values)) == list(range(10))
-    assert settings_of(audited(table).fitted_)["sensitive_bands"] == {}
+    assert run_of(audited(table).fitted_).sensitive_bands == {}
     cut = audited(table, sensitive_bands=[5])
     assert set(cut.fitted_.sensitive.values) == {"under 5", "5 and over"}
 

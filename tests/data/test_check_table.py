@@ -169,7 +169,7 @@ def test_python_callers_hear_of_it_too():
     assert any("Missing values: 'income' in 8 rows" in line for line in audit.fitted_.remarks())
     population = audit.explain_all(X[150:], y[150:], cases=[0, 1])
     assert population.concerns == [str(audit.fitted_.concerns[0])]
-    assert any("Missing values: 'income' in 10 rows" in line for line in population.run["remarks"])
+    assert any("Missing values: 'income' in 10 rows" in line for line in population.run.remarks)
 
 
 # --- accuracy and rates ----------------------------------------------------------------------------------

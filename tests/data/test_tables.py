@@ -18,7 +18,7 @@ from butfor.data.read import as_dates, read_file
 from butfor.data.table import load_table
 from butfor.errors import SettingError, TableError
 from butfor.result.population import Population
-from butfor.result.record import sealed
+from butfor.result.record import with_checksum
 
 CHEAP = ("--members", "1", "--fresh-seeds", "0", "--budget", "2", "--cases", "0:6")
 LOGISTIC = (*CHEAP, "--model", "logistic")
@@ -78,7 +78,7 @@ def again(capsys, record: dict, tmp_path) -> None:
     assert second == record
     found = sum("flip_set" in person for person in record["people"])
     assert found > 0
-    (tmp_path / "audit.json").write_text(json.dumps(sealed(record)))
+    (tmp_path / "audit.json").write_text(json.dumps(with_checksum(record)))
     assert main(["replay", str(tmp_path / "audit.json")]) == 0
     assert f"{found} of {found} counterfactual datasets agree" in capsys.readouterr().out
 
@@ -194,7 +194,7 @@ def test_rows_with_missing_values_left_out(capsys, tmp_path):
 def test_rows_without_a_label_are_left_out_and_counted(capsys, tmp_path):
     table = applicants().assign(granted=lambda t: (t["granted"] == "yes").astype(float).where(t.index > 2))
     said = []
-    data = loaded(saved(table, tmp_path / "t.csv"), positive="1", note=said.append)
+    data = loaded(saved(table, tmp_path / "t.csv"), note=said.append)
     assert said == ["3 rows without a label in 'granted' left out."]
     assert data.label_names == ("granted = 0", "granted = 1")
     rows = pd.concat([data.X_train, data.X_val, data.X_test])
@@ -533,10 +533,10 @@ def test_only_those_with_the_adverse_decision(capsys, tmp_path):
     assert asked == {"no"}
     again(capsys, record, tmp_path)
     record, _ = audited(capsys, path, *options, "--adverse", "no", "--phi", "everyone | in_group(sex, f)")
-    assert record["run"]["phi"] == "(everyone | in_group(sex, f)) & predicted(no)"
+    assert record["run"]["phi"] == "everyone | in_group(sex, f)"
     code, _, err = run(capsys, path, *options, "--adverse", "perhaps", "--quiet")
     assert code == 2
-    assert "--adverse 'perhaps' is not a decision; the labels are 'no', 'yes'." in err
+    assert "--adverse: there is no label 'perhaps'. The labels are 'no', 'yes'." in err
 
 
 def test_where_an_adverse_decision_is_named_standards_are_compared(capsys, tmp_path, all_shuffles):
@@ -556,7 +556,7 @@ def test_embedded_sets_have_their_own_rows():
 
 def test_records_without_the_new_words_still_load(tmp_path):
     path = saved(applicants(), tmp_path / "t.csv")
-    old = {"label": "granted", "positive": None, "sensitive": "sex", "drop": ["ref"], "split_seed": 0}
+    old = {"label": "granted", "sensitive": "sex", "drop": ["ref"], "split_seed": 0}
     data = load_table(path, **old)
     assert load_table(path, **old | {"missing": "own"}).X_train.equals(data.X_train)
     pd.testing.assert_frame_equal(data.X_train, pd.read_csv(path)[["income", "job", "sex"]].loc[data.X_train.index])

@@ -68,7 +68,7 @@ def test_people_of_a_table_of_one_column_are_not_called_seen():
 
 
 def test_another_search_wants_a_model_first():
-    with pytest.raises(SettingError, match="has no model yet"):
+    with pytest.raises(SettingError, match="is not fitted yet"):
         butfor.LabelAudit(LogisticRegression()).with_search("distance")
 
 
@@ -95,3 +95,13 @@ def test_labels_and_scores_of_odd_kinds_get_a_sentence():
 
     with pytest.raises(SettingError, match="returned scores that are no numbers"):
         fitted(plain(), rank=words).explain_all(plain().iloc[:2])
+
+
+def test_a_row_of_a_table_without_an_index_is_not_called_row_0():
+    polars = pytest.importorskip("polars")
+    audit = fitted(plain())
+    verdict = audit.explain(polars.from_pandas(plain())[36])
+    assert verdict.row is None
+    assert verdict.who == "this person"
+    assert verdict.logit == audit.explain(plain().iloc[[36]]).logit
+    assert audit.explain_all(polars.from_pandas(plain()), cases=[36])[0].row == 36

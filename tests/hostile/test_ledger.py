@@ -336,7 +336,7 @@ def test_fresh_seeds_are_remembered_too_and_confirmations_are_not(tmp_path, plai
     monkeypatch.setattr(butfor.JoblibEngine, "bind", listening)
     second = audited(tmp_path / "l.db")
     assert gist(first) == gist(second) == plain
-    assert second.run["recalled"] == first.run["retrainings"]
+    assert second.run.recalled == first.run.retrainings
     assert not [
         t for t in asked if t.seed is not None and t.seed >= 10_000 and t.flips in {v.positions for v in second.found}
     ]

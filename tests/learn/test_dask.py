@@ -83,7 +83,7 @@ def pids(engine) -> dict[str, int]:
 def test_the_file_is_the_same_as_without_a_cluster(engine, alone):
     audit = small(engine)
     population = audit.explain_all(PEOPLE)
-    assert population.run["engine"] == "dask"
+    assert population.run.engine == "dask"
     assert told(population) == alone
     assert any("flip_set" in person for person in alone["people"])
 
@@ -222,7 +222,7 @@ def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_
     done = len(Ledger(ledger).select("SELECT flips FROM networks", []))
     assert done >= 16
     population = small(engine, ledger).explain_all(PEOPLE)
-    assert population.run["recalled"] == done
+    assert population.run.recalled == done
     assert told(population) == alone
 
 

@@ -24,6 +24,7 @@ from butfor.rank import Ranking, as_ranking, checked_scores, refuse_unaccepted
 from butfor.rank.gradient import Gradient
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile, trimmed_mean
+from butfor.result.run import SeedRanges
 from butfor.search import SolidSearch, as_strategy
 from butfor.search.solid import PersonPrefixes, PrefixSearch
 from butfor.search.task import Task
@@ -91,7 +92,7 @@ def test_fresh_seeds_took_no_part(german):
     fresh = set(fresh_seeds(audit.learner_, FRESH))
     assert not members & fresh
     assert not fresh & set(fresh_seeds(audit.learner_, FRESH, skip=FRESH))
-    assert population.run["seed_ranges"] == {"members": [0, MEMBERS - 1], "fresh": [10_000, 10_000 + FRESH - 1]}
+    assert population.run.seed_ranges == SeedRanges((0, MEMBERS - 1), (10_000, 10_000 + FRESH - 1))
     assert all(v.fresh.seeds == FRESH for v in population.found)
 
 
@@ -427,7 +428,7 @@ def test_members_are_as_many_as_make_sense():
     population = forest.explain_all(
         data.X_test.select_dtypes("number"), sensitive_features=data.X_test["sex"], cases=range(3)
     )
-    assert population.run["seed_ranges"]["members"] == [5, 7]
+    assert population.run.seed_ranges.members == (5, 7)
     assert usual_members(MLPLearner(butfor.MLP()), forest.table_.n, 100.0) == 16
     assert usual_members(single_learner(forest.learner_), forest.table_.n, 5.0) == 4
 
@@ -460,14 +461,14 @@ def test_a_ledger_shares_members_with_single_models(tmp_path):
     settings = {"budget": 3, "phi": "everyone", "ledger": tmp_path / "l.db", "fresh_seeds": 0}
     audit, data = fitted("salary", members=3, **settings)
     first, again = (audit.explain_all(data.X_test, cases=range(3)) for _ in range(2))
-    assert again.run["recalled"] == first.run["retrainings"]
+    assert again.run.recalled == first.run.retrainings
     assert [v.positions for v in again] == [v.positions for v in first]
 
 
 def test_limited_retrainings_end_the_search():
     audit, data = fitted("salary", members=3, budget=3, phi="everyone")
     population = audit.explain_all(data.X_test, stop=butfor.max_retrainings(20))
-    assert population.run["retrainings"] <= 20
+    assert population.run.retrainings <= 20
     assert not any(v.complete for v in population.eligible)
 
 

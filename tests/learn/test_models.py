@@ -43,9 +43,10 @@ from butfor.learn.sklearn_model import with_sign
 from butfor.progress import Progress
 from butfor.rank import as_ranking
 from butfor.rank.mix import RankingMix
+from butfor.result.record import builtins_of
 from butfor.review.replay import replay
 from butfor.run.explain import eligible_cases
-from butfor.run.verdicts import settings_of
+from butfor.run.verdicts import run_of
 from butfor.search import Algorithm1
 from conftest import odd_table
 
@@ -335,7 +336,7 @@ def test_a_model_that_is_blind_to_the_attribute():
     audit.fit(seen[:ROWS], y[:ROWS], sensitive_features=groups[:ROWS])
     population = audit.explain_all(seen[ROWS:], y[ROWS:], sensitive_features=groups[ROWS:])
     assert len(population.eligible) == ASKED  # φ's switch holds for everyone
-    assert population.run["blind"] is True
+    assert population.run.blind is True
     assert list(population.by_group.index.names) == ["protected group?"]
     for verdict in population.found:
         assert set(groups[:ROWS].iloc[list(verdict.positions)]) == {verdict.group}
@@ -519,9 +520,9 @@ def test_the_guided_search_takes_what_accepts_the_model():
     assert "influence" in RankingMix.of(fitted_model(LogisticRegression())[0].model_).parts
     audit, people = fitted_model(GaussianNB())
     assert list(RankingMix.of(audit.model_).parts) == ["surrogate-signed", "distance"]
-    figures = audit.explain_all(people).run["agreement"]
-    assert figures["leader"] in ("both", "surrogate-signed", "distance")
-    assert figures["spearman"] is None
+    figures = audit.explain_all(people).run.agreement
+    assert figures.leader in ("both", "surrogate-signed", "distance")
+    assert figures.spearman is None
     with pytest.raises(SettingError, match=r"'gradient' needs .*, and this is an audit of Gauss"):
         audit.with_search("gradient")
     for protocol in ("algorithm1", "singles", "attempts", "exhaustive"):
@@ -728,7 +729,7 @@ def test_what_a_record_cannot_bring_back_is_named():
         KNeighborsClassifier(metric=lambda a, b: np.abs(a - b).sum()), rank=nearest, phi=lambda s: s.logits < 9,
         budget=1, members=1, fresh_seeds=0, strategy="singles",
     ).fit(X[:60], y[:60], sensitive_features="région")  # fmt: skip
-    lost = settings_of(audit.fitted_)["not_rebuildable"]
+    lost = run_of(audit.fitted_).not_rebuildable
     assert [line.split(":")[0] for line in lost] == ["model.metric", "data", "phi", "rank"]
     with pytest.raises(SettingError, match="ledger"):
         butfor.LabelAudit(audit.model, ledger="l.sqlite").fit(X[:60], y[:60], sensitive_features="région").explain(
@@ -746,14 +747,14 @@ def test_parameters_are_recorded():
 
     X, y = loans()
     audit = butfor.LabelAudit(LogisticRegression(), rank=Surrogate(ridge=50), strategy=butfor.GuidedSearch(3), budget=2)
-    run = settings_of(audit.fit(X[:60], y[:60], sensitive_features="région").fitted_)
-    assert run["rank_parameters"] == {"ridge": 50, "signed": False}
-    assert run["strategy_parameters"] == {"tries": 3, "share": True}
-    assert run["learner"]["estimator"]["params"]["C"] == 1.0
-    assert run["not_rebuildable"] == ["data: the table was given in Python"]
+    run = run_of(audit.fit(X[:60], y[:60], sensitive_features="région").fitted_)
+    assert run.rank_parameters == {"ridge": 50, "signed": False}
+    assert run.strategy_parameters == {"tries": 3, "share": True}
+    assert run.learner["estimator"]["params"]["C"] == 1.0
+    assert run.not_rebuildable == ("data: the table was given in Python",)
     parts = butfor.LabelAudit(LogisticRegression(), rank=Combined([Surrogate(7), Distance()]), budget=2)
-    run = settings_of(parts.fit(X[:60], y[:60], sensitive_features="région").fitted_)
-    assert run["rank_parameters"]["parts"][0] == {"name": "surrogate", "ridge": 7, "signed": False}
+    run = run_of(parts.fit(X[:60], y[:60], sensitive_features="région").fitted_)
+    assert run.rank_parameters["parts"][0] == {"name": "surrogate", "ridge": 7, "signed": False}
 
 
 # --- scikit-learn's manners -----------------------------------------------------------------------------
@@ -827,7 +828,7 @@ def test_nothing_is_trained_for_an_announcement_that_nobody_hears():
     audit.engine = Counting(1)
     audit = audit.with_search("distance", Algorithm1(share=False))
     population = audit.explain_all(people[:4])
-    assert len(counted) == population.run["retrainings"]
+    assert len(counted) == population.run.retrainings
 
 
 def test_printing_a_verdict_says_how_far_to_believe_it():
@@ -937,7 +938,7 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, caps
         data.X_train, data.y_train, sensitive_features="région", validation=(data.X_val, data.y_val)
     )
     for name in ("learner", "members", "budget", "rank", "strategy", "phi", "psi", "fresh_seeds"):
-        assert settings_of(audit.fitted_)[name] == run[name], name
+        assert builtins_of(run_of(audit.fitted_))[name] == run[name], name
 
 
 # --- from outside ---------------------------------------------------------------------------------------
@@ -978,10 +979,7 @@ def test_a_learner_of_ones_own():
         same = X["région"].iloc[row] == verdict.group
         assert verdict.found == same
         assert verdict.positions == ((row,) if same else ())
-    assert (
-        settings_of(audit.fitted_)["not_rebuildable"][0]
-        == "model: nearest along one column is a learner of the user's own"
-    )
+    assert run_of(audit.fitted_).not_rebuildable[0] == "model: nearest along one column is a learner of the user's own"
 
 
 def test_an_engine_a_ranking_and_a_strategy_of_ones_own():
@@ -1027,8 +1025,8 @@ def test_an_engine_a_ranking_and_a_strategy_of_ones_own():
     assert {len(v.positions) for v in population.found} <= {2}
     assert max(v.attempts for v in population) == 3
     run = population.run
-    assert (run["engine"], run["rank"], run["strategy"], run["confirmations"]) == ("slow", "last first", "pairs", 0)
-    assert len(run["not_rebuildable"]) == 3
+    assert (run.engine, run.rank, run.strategy, run.confirmations) == ("slow", "last first", "pairs", 0)
+    assert len(run.not_rebuildable) == 3
 
 
 # --- what real tables and models do ---------------------------------------------------------------------
@@ -1115,7 +1113,7 @@ def test_a_solver_that_stops_short_is_trained_by_itself():
         warnings.simplefilter("ignore")
         audit.fit(noisy[:ROWS], y[:ROWS], sensitive_features=X["région"][:ROWS])
         population = audit.explain_all(noisy[ROWS:], sensitive_features=X["région"][ROWS:])
-    assert population.run["engine"] == "joblib"
+    assert population.run.engine == "joblib"
 
 
 def test_retrainings_that_fail_are_told():

@@ -37,7 +37,7 @@ with tempfile.NamedTemporaryFile(suffix=".csv") as own:
     assert main(["audit", own.name, "--label", "paid", "--sensitive", "Sex", "--cases", "0"]) == 0
 audit = butfor.LabelAudit(LogisticRegression(solver="newton-cholesky"), budget=2)
 audit.fit(data.X_train, data.y_train, sensitive_features="Sex")
-assert audit.explain_all(data.X_test, cases=range(2)).run["engine"] == "linear"
+assert audit.explain_all(data.X_test, cases=range(2)).run.engine == "linear"
 """
 
 

@@ -161,9 +161,9 @@ def test_an_audit_ranks_by_what_it_was_told_whatever_the_engines_device():
     people = data.X_test[:6]
     told = audit.with_search("distance").explain_all(people)
     plain, _ = fitted("salary", strategy="singles", rank="distance", engine="joblib")
-    assert told.run["rank"] == "distance"
+    assert told.run.rank == "distance"
     assert [v.course for v in told] == [v.course for v in plain.explain_all(people)]
-    assert audit.explain_all(people).run["rank"] == "combined"
+    assert audit.explain_all(people).run.rank == "combined"
 
 
 def test_rankings_that_train_do_so_where_the_engine_does(subject):

@@ -9,30 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from butfor.report import page as pages
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.person import Flip, Search
 from butfor.result.population import Population
+from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
-RUN = {
-    "butfor": "0.1.0",
-    "label_names": ["no", "yes"],
-    "sensitive": "sex",
-    "budget": 2,
-    "rank": "combined",
-    "strategy": "algorithm1",
-    "data": {"table": None, "training_rows": 90},
-    "phi": "everyone",
-    "psi": "everything",
-    "retrainings": 9,
-    "members": 16,
-    "fresh_seeds": 59,
-    "seeded": True,
-}
+RUN = Run(
+    butfor="0.1.0",
+    label_names=("no", "yes"),
+    sensitive="sex",
+    budget=2,
+    rank="combined",
+    strategy="algorithm1",
+    data=Data(table=None, sha256="ab" * 32, training_rows=90),
+    learner={},
+    phi="everyone",
+    psi="everything",
+    retrainings=9,
+    members=16,
+    fresh_seeds=59,
+    seeded=True,
+)
 ARGUMENTS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage",
     "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -294,7 +297,7 @@ def test_a_long_list_prints_whole(browser, long_report):
 @pytest.mark.xdist_group("browser")
 def test_what_a_table_smuggles_in_does_not_run(browser, tmp_path):
     evil = "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
-    run = RUN | {"label_names": ["no", evil], "sensitive": evil}
+    run = structs.replace(RUN, label_names=("no", evil), sensitive=evil)
     people = [replace(verdict(k, "found"), row=evil, group=evil, run=run) for k in range(3)]
     Population(people, RUN).to_html(tmp_path / "evil.html")
     text = (tmp_path / "evil.html").read_text(encoding="utf-8")

@@ -61,8 +61,8 @@ def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(g
     rows, people = encoder.transform(data.X_train), encoder.transform(data.X_test)
     model = model_named("logistic")
     before, then = (clone(model).fit(rows, y == "good credit").predict(people) for y in (recorded, corrected))
-    assert [person.case for person in reviewed.turned] == np.flatnonzero(before != then).tolist()
-    assert reviewed.turned
+    assert [person.case for person in reviewed.changed] == np.flatnonzero(before != then).tolist()
+    assert reviewed.changed
     women = (data.X_test["sex"] == "female").to_numpy()
     assert reviewed.rates["female"] == pytest.approx((before[women].mean(), then[women].mean()))
     assert reviewed.accuracy == pytest.approx([(decided == data.y_test).mean() for decided in (before, then)])
@@ -75,7 +75,7 @@ def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(g
     page = (after / "review.html").read_text()
     assert f"<h1>{reviewed.sentence}</h1>" in page
     assert page.count("<svg") == 2
-    for person in reviewed.turned:
+    for person in reviewed.changed:
         assert f"<th>{person.case}</th>" in page
 
 
@@ -134,9 +134,9 @@ def test_the_same_in_python_without_files():
     assert reviewed.accuracy is None
     again = butfor.LabelAudit(LogisticRegression(), budget=4).fit(TABLE, corrected.table_.y, sensitive_features="group")
     assert np.array_equal(again.model_.logits(TABLE), corrected.model_.logits(TABLE))
-    assert len(reviewed.turned) == ((corrected.model_.logits(TABLE) > 0) != (audit.model_.logits(TABLE) > 0)).sum()
+    assert len(reviewed.changed) == ((corrected.model_.logits(TABLE) > 0) != (audit.model_.logits(TABLE) > 0)).sum()
     verdict = corrected.explain(TABLE.iloc[0])
-    assert "review that corrected its labels" in str(verdict.run["not_rebuildable"])
+    assert "review that corrected its labels" in str(verdict.run.not_rebuildable)
     assert butfor.replay(verdict).agrees
 
 
@@ -148,8 +148,8 @@ def test_a_network_is_trained_anew_under_its_members_and_fresh_seeds(tmp_path, c
     assert run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")[0] == 0
     reviewed = Population.from_json(tmp_path / "after" / "review.json").reviewed
     assert reviewed.seeded
-    assert reviewed.turned
-    assert {person.fresh.seeds for person in reviewed.turned} == {5}
+    assert reviewed.changed
+    assert {person.fresh.seeds for person in reviewed.changed} == {5}
 
 
 def test_a_table_that_changed_leaves_no_folder_behind(german_file, tasks, tmp_path, capsys):

@@ -15,7 +15,8 @@ from butfor.errors import ReplayError, SettingError, TableError
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import Recipe
 from butfor.mlp.reference import train
-from butfor.result.population import Population, wilson
+from butfor.result.fresh import wilson
+from butfor.result.population import Population
 from butfor.result.verdict import Verdict
 from butfor.run.explain import flippable_labels
 from butfor.search import STRATEGIES
@@ -102,7 +103,7 @@ def test_sharing_finds_no_fewer_people_with_no_more_retrainings():
     audits = {share: fitted("german", strategy=STRATEGIES["algorithm1"](share=share)) for share in (False, True)}
     populations = {share: audit.explain_all(data.X_test, cases=range(60)) for share, (audit, data) in audits.items()}
     assert found_cases(populations[False]) < found_cases(populations[True])
-    assert populations[True].run["retrainings"] <= populations[False].run["retrainings"]
+    assert populations[True].run.retrainings <= populations[False].run.retrainings
     for verdict in populations[True].found:
         if verdict.shared:
             psi_allows = verdict.flips["sex"] == verdict.group
@@ -131,7 +132,7 @@ def test_every_find_is_confirmed_by_the_reference():
 def test_retrainings_can_be_limited_and_the_rest_is_marked():
     audit, data = fitted("salary", strategy="exhaustive")
     population = audit.explain_all(data.X_test, stop=butfor.max_retrainings(4))
-    assert population.run["retrainings"] == 4
+    assert population.run.retrainings == 4
     open_ = [v for v in population.eligible if not v.complete]
     assert open_
     assert all("stopped before" in v.sentence for v in open_)
@@ -328,7 +329,7 @@ def test_a_ranking_of_ones_own_is_recorded_by_name():
         return np.tile(np.arange(table.n, dtype=float), (len(people), 1))
 
     audit, data = fitted("salary", rank=newest_first, strategy="singles")
-    assert audit.explain(data.X_test.iloc[[4]]).run["rank"] == "newest_first"
+    assert audit.explain(data.X_test.iloc[[4]]).run.rank == "newest_first"
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_an_audit_stands_where_the_gap_cannot_be_closed(tmp_path, capsys, monkey
     population = Population.from_json(out / "audit.json")
     assert len(population) == 5
     assert population.closed_gap is None
-    remark = population.run["remarks"][-1]
+    remark = population.run.remarks[-1]
     assert remark.startswith("Which labels would close the gap is not known.")
     assert why in remark
     assert why in " ".join(said.split())

@@ -12,8 +12,6 @@ import butfor
 from butfor.errors import ReplayError, SettingError
 from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
-from butfor.result.labels import OneStandard
-from butfor.result.record import read_as
 from butfor.result.schema import read_record
 from butfor.run.explain import flippable_labels
 from conftest import press
@@ -59,8 +57,8 @@ def test_who_is_turned_is_what_the_models_own_fit_says_on_the_flipped_labels(aud
     flipped[flips] = True
     before, after = (LogisticRegression().fit(encoder.transform(TABLE), labels) for labels in (y, flipped))
     decisions = [model.predict(encoder.transform(PEOPLE)) for model in (before, after)]
-    assert [person.case for person in one.turned] == list(np.flatnonzero(decisions[0] != decisions[1]))
-    assert len(one.turned) > 3
+    assert [person.case for person in one.changed] == list(np.flatnonzero(decisions[0] != decisions[1]))
+    assert len(one.changed) > 3
     ours = (PEOPLE["group"] == "b").to_numpy()
     assert one.rates["b"] == pytest.approx([decided[ours].mean() for decided in decisions])
     assert one.accuracy == pytest.approx([(decided == (TRUTH == "yes")).mean() for decided in decisions])
@@ -72,18 +70,18 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     (one,) = population.one_standard
     population.to_json(tmp_path / "audit.json")
     record = read_record(tmp_path / "audit.json")
-    assert read_as(record.run["one_standard"][0], OneStandard) == one
+    assert record.run.one_standard == (one,)
     assert [group.name for group in population.standards] == ["group = a", "group = b"]
     page = population_page(population)
     assert page.index("Labels of group = b fall") < page.index("eligible people")
     assert one.sentence in page
-    linked = [person.case for person in one.turned if f'href="#case-{person.case}"' in page]
-    assert linked == [person.case for person in one.turned]
+    linked = [person.case for person in one.changed if f'href="#case-{person.case}"' in page]
+    assert linked == [person.case for person in one.changed]
     assert "--psi doubted" in page
     bent = json.loads((tmp_path / "audit.json").read_text())
-    bent["run"]["one_standard"][0]["turned"] = "nobody"
+    bent["run"]["one_standard"][0]["changed"] = "nobody"
     with pytest.raises(ReplayError, match="one_standard"):
-        read_record(json.dumps(bent), changed=True)
+        read_record(json.dumps(bent), allow_changes=True)
 
 
 def test_every_flip_carries_its_doubt_and_replays(audit, population):
@@ -128,8 +126,8 @@ def test_fresh_seeds_say_how_far_to_believe_it():
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
     (one,) = audit.one_standard(PEOPLE)
     assert one.seeded
-    assert one.turned
-    assert all(person.fresh.seeds == 3 for person in one.turned)
+    assert one.changed
+    assert all(person.fresh.seeds == 3 for person in one.changed)
     assert "whatever the seed" in one.sentence
 
 
@@ -146,7 +144,7 @@ def test_a_difference_that_may_be_chance_flips_nothing():
 
 def test_it_is_the_same_in_whichever_order_people_are_asked_about(audit, population):
     again = audit.explain_all(PEOPLE, TRUTH, cases=range(len(PEOPLE))[::-1])
-    assert again.one_standard == population.one_standard != []
+    assert again.one_standard == population.one_standard != ()
 
 
 class Notes(Progress):
@@ -183,14 +181,14 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
     with pytest.raises(SettingError, match="Name it: fit"):
         audit.standards()
     plain = audit.explain_all(PEOPLE[:3])
-    assert plain.run["standard"] is None
-    assert plain.standards == plain.one_standard == []
-    with pytest.raises(SettingError, match="adverse='maybe' is not a label"):
+    assert plain.run.standard is None
+    assert plain.standards == plain.one_standard == ()
+    with pytest.raises(SettingError, match="adverse: there is no label 'maybe'"):
         audit.fit(TABLE, LABELS, sensitive_features="group", adverse="maybe")
     notes = Notes()
     audit.fit(TABLE[:50], LABELS[:50], sensitive_features="group", adverse="no")
     small = audit.explain_all(PEOPLE[:3], progress=notes)
-    assert small.run["standard"] is None
+    assert small.run.standard is None
     assert any("standards are not compared" in line for line in notes.lines)
     for rule, why in {"doubted(2)": "must be a probability", "doubted('x')": "must be a probability"}.items():
         with pytest.raises(SettingError, match=why):

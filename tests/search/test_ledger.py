@@ -22,9 +22,9 @@ def test_what_is_remembered_is_not_trained_again_but_what_is_found_is_confirmed(
     for _ in range(2):
         audit, data = fitted("salary", strategy="exhaustive", engine=engine, ledger=tmp_path / "l.sqlite")
         runs.append(audit.explain_all(data.X_test))
-    assert runs[0].run["recalled"] == 0
-    assert runs[1].run["recalled"] == runs[0].run["retrainings"]
-    assert runs[1].run["confirmations"] == len({v.positions for v in runs[1].found})
+    assert runs[0].run.recalled == 0
+    assert runs[1].run.recalled == runs[0].run.retrainings
+    assert runs[1].run.confirmations == len({v.positions for v in runs[1].found})
     assert [v.positions for v in runs[0]] == [v.positions for v in runs[1]]
     assert [v.counterfactual_logit for v in runs[0]] == [v.counterfactual_logit for v in runs[1]]
 
@@ -35,7 +35,7 @@ def test_a_resumed_audit_is_the_same_audit(tmp_path):
     for ledger in (None, tmp_path / "l.sqlite", tmp_path / "l.sqlite"):
         audit, data = fitted("german", 150, budget=4, ledger=ledger)
         runs.append(audit.explain_all(data.X_test, cases=range(10)))
-    assert runs[2].run["recalled"] == runs[1].run["retrainings"]
+    assert runs[2].run.recalled == runs[1].run.retrainings
     for other in runs[1:]:
         assert [v.positions for v in other] == [v.positions for v in runs[0]]
         assert [v.course for v in other] == [v.course for v in runs[0]]

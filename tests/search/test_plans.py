@@ -119,7 +119,7 @@ def test_who_is_out_of_reach_by_believed_effects_is_tried_once_and_gives_the_res
     plan = planned(np.arange(60), 10, 64, 0, -2.0, np.linspace(1, 0, 60), 1.5)
     plan.observe([plan.next()], [first], [False])
     assert plan.done == ends  # 2.0 are needed: 1.5 × 1.1 is less; a first set that does harm tells nothing
-    assert plan.given_back == (7 if ends else 0)
+    assert plan.pool_returns == (7 if ends else 0)
 
 
 def test_a_small_pool_ends_the_plan():
@@ -142,7 +142,7 @@ def test_with_one_label_guided_is_enumeration(salary_population):
     population = audit.explain_all(data.X_test)
     assert {v.case for v in population.found} == {v.case for v in salary_population.found}
     assert all(v.minimal for v in population.found)
-    assert population.run["agreement"]["flips"] == 12
+    assert population.run.agreement.flips == 12
 
 
 ROWS = 1000
@@ -224,7 +224,7 @@ def test_effects_are_learned_through_noise():
 
     for flips in seen:
         effects.observe([flips], [gain(flips) + rng.normal(0, 0.05)])
-    assert np.corrcoef(effects.worth(), true)[0, 1] > 0.9
+    assert np.corrcoef(effects.expected_effects(), true)[0, 1] > 0.9
     unseen = [tuple(int(100 + r) for r in rng.choice(40, 10, replace=False)) for _ in range(200)]
     forecasts = np.array([effects.forecast(flips) for flips in unseen])
     errors = np.array([gain(flips) + rng.normal(0, 0.05) for flips in unseen]) - forecasts[:, 0]
@@ -235,7 +235,7 @@ def test_effects_are_learned_through_noise():
 def test_before_anything_is_seen_the_ranking_is_all_there_is():
     effects = Effects([5, 3, 8, 1], 2, -0.5)
     effects.observe([(3, 5)], [-0.1])
-    assert list(np.argsort(-effects.worth())) == [0, 1, 2, 3]
+    assert list(np.argsort(-effects.expected_effects())) == [0, 1, 2, 3]
     assert effects.forecast((3, 5))[0] == pytest.approx(-0.1, abs=0.02)
     assert effects.forecast(())[0] == pytest.approx(-0.5, abs=0.02)
 
@@ -365,8 +365,8 @@ def test_the_limit_is_not_used_up_by_the_trial():
     audit, data = fitted("compas", ROWS, strategy="guided")
     cases = eligible_cases(audit.fitted_, data.X_test, 10)
     population = audit.explain_all(data.X_test, cases=cases, stop=butfor.max_retrainings(20))
-    assert population.run["retrainings"] == 20
-    assert population.run["agreement"] is None
+    assert population.run.retrainings == 20
+    assert population.run.agreement is None
     assert sum(v.attempts for v in population) >= 10
     with pytest.raises(SettingError, match="max_retrainings=0"):
         butfor.max_retrainings(0)

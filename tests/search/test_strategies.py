@@ -94,5 +94,5 @@ def test_an_unknown_strategy_is_named():
 @pytest.mark.parametrize("away", [-1.0, 1.0])
 def test_a_training_that_diverged_turns_nobody(away):
     search = PersonSearch(0, away)
-    assert not search.turned(float("nan"))
-    assert search.turned(np.array([float("nan"), 2.0 * away, -2.0 * away])).tolist() == [False, True, False]
+    assert not search.changes_decision(float("nan"))
+    assert search.changes_decision(np.array([float("nan"), 2.0 * away, -2.0 * away])).tolist() == [False, True, False]

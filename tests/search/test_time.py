@@ -3,10 +3,10 @@
 import time
 
 import pytest
-from butfor.cli.wiring import seconds_in
 
 import butfor
 from butfor.cli import main
+from butfor.cli.parse import seconds_in
 from butfor.errors import SettingError, Stopped
 from butfor.progress import Progress
 from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds
@@ -70,13 +70,13 @@ def test_the_search_stops_in_time_nearest_people_first(members, protocol):
     settings = {"members": members, "budget": 3, "phi": "everyone", "fresh_seeds": 3}
     audit, data = fitted("salary", strategy=protocol, engine=Slow(0.08), **settings)
     population = audit.explain_all(data.X_test, stop=max_seconds(1.5), progress=(notes := Notes()))
-    assert population.run["out_of_time"]
+    assert population.run.out_of_time
     assert not population.interrupted
     left = [v for v in population if not v.complete]
     assert left
     assert any("The time is up" in line for line in notes.lines)
     complete = whole.explain_all(data.X_test)
-    assert not complete.run["out_of_time"]
+    assert not complete.run.out_of_time
     assert {v.case for v in population.found} <= {v.case for v in complete.found}
     unchecked = [v for v in population.found if v.fresh is None]
     assert all(v.solidity == "not checked" for v in unchecked)
@@ -102,7 +102,7 @@ def test_enough_time_changes_nothing(capsys):
     audit, data = fitted("salary", strategy="algorithm1")
     ours, theirs = audit.explain_all(data.X_test, stop=max_seconds(600)), audit.explain_all(data.X_test)
     assert [v.positions for v in ours] == [v.positions for v in theirs]
-    assert not ours.run["out_of_time"]
+    assert not ours.run.out_of_time
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("90", 90), ("90s", 90), ("1.5 m", 90), ("10m", 600), ("2h", 7200)])
@@ -133,7 +133,7 @@ def test_time_that_is_up_among_side_effects_is_no_interruption(monkeypatch, inte
     population = audit.explain_all(data.X_test, stop=max_seconds(600))
     assert population.found
     assert population.interrupted == interrupted
-    assert population.run["out_of_time"] != interrupted
+    assert population.run.out_of_time != interrupted
 
 
 def test_the_search_has_two_thirds_of_the_time_and_what_follows_the_rest(monkeypatch):

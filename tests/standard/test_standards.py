@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import convert
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -12,7 +13,6 @@ import butfor
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.progress import Progress
-from butfor.result.record import read_as
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard, _spread
 from conftest import press
@@ -135,7 +135,7 @@ def test_a_frame_per_group_and_the_labels_by_rank():
     short = [c.group for c in found.comparisons if c.missing]
     first = frame[frame["group"].isin(short)] if short else frame
     assert first["doubt"].idxmax() == frame["rank"].idxmin()
-    assert read_as(found.to_dict()["groups"][0], GroupStandard) == found.comparisons[0]
+    assert convert(found.to_dict()["groups"][0], GroupStandard) == found.comparisons[0]
 
 
 def test_labels_of_groups_that_fall_short_come_first_the_more_doubted_the_sooner():

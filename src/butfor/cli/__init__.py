@@ -6,7 +6,6 @@ Results go to stdout, everything else to stderr. Bad input is one sentence and e
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -27,7 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is not kept), 2 (bad input), 3 (no
     space or memory left), 130 (interrupted)."""
     prepare()
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells that it found no place for a cache of its own
     try:
         _refuse_nul(arguments or ())
         return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0

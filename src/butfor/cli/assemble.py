@@ -107,13 +107,13 @@ def closed_gap(
     left = math.inf if o.max_seconds is None else seconds_in(o.max_seconds) - (time.monotonic() - begun)
     asked = {"by": o.close_gap.replace("-", " "), "sensitive_features": groups_of(data, "test")}
     try:
-        if left <= 0 or population.run["out_of_time"]:
+        if left <= 0 or population.run.out_of_time:
             raise Stopped(by_hand=False)
         return {"close_gap": labels.close_gap(data.X_test, data.y_test, **asked, stop=Stop(left), progress=progress)}
     except ButforError as error:
         remark = f"Which labels would close the gap is not known. {error}"
     progress.note(f"Note: {remark}")
-    return {"remarks": [*population.run["remarks"], remark]}
+    return {"remarks": (*population.run.remarks, remark)}
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def audit(table: str, **options: Any) -> int:
     if o.close_gap and not population.interrupted:
         population = population.with_run(**assemble.closed_gap(labels, data, population, o, begun, progress))
     settings = assemble.settings_again(table, o, labels)
-    remarks = [*notes, *population.run["remarks"]]
+    remarks = (*notes, *population.run.remarks)
     population = population.with_run(command=assemble.command_again(settings), remarks=remarks)
     if population.interrupted:
         progress.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
@@ -144,7 +144,7 @@ def audit(table: str, **options: Any) -> int:
     elif len(population) == 1:
         printing.print_verdict(population[0])
     else:
-        printing.print_population(population)
+        printing.print_population(population, o.out)
     if unwritten is not None:
         raise unwritten
     if o.out is not None and not o.quiet:

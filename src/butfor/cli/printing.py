@@ -26,9 +26,9 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     accuracy = (labels.predict(data.X_test) == data.y_test).mean()
     commoner = (data.y_test == data.y_train.mode()[0]).mean()
     lines = [
-        f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; {name} is right about "
-        f"{100 * accuracy:.0f} % of {len(data.X_test)} test rows (always the commoner label: {100 * commoner:.0f} %). "
-        f"Asking about {people} of them.",
+        f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns. Accuracy of {name}: "
+        f"{100 * accuracy:.0f} % on {len(data.X_test)} test rows (always the commoner label: {100 * commoner:.0f} %). "
+        f"Auditing {people} of them.",
         *labels.fitted_.remarks(data.X_test),
     ]
     if labels.table_.validation is None and len(data.X_val):
@@ -47,12 +47,12 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
 
 def _seeds(labels: LabelAudit) -> str:
     if not labels.fitted_.seeded:
-        return f"{labels.learner_.name} has no seed that matters here: the same labels always give the same model."
+        return f"{labels.learner_.name} learns the same from the same labels: no seed matters here."
     if labels.fitted_.members == 1:
-        return "The audited model is a single training: what is found is true for its seed."
+        return "The audited model is trained once: what is found holds for its seed."
     return (
-        f"The audited model is the mean of {labels.fitted_.members} trainings that differ in the seed alone; "
-        f"{labels.fresh_seeds} fresh seeds put what is found to the test."
+        f"The audited model is the mean of {labels.fitted_.members} models that differ in the seed alone; every find "
+        f"is tested under {labels.fresh_seeds} fresh seeds."
     )
 
 
@@ -96,8 +96,8 @@ def print_verdict(verdict: Verdict) -> None:
         print_table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
 
 
-def print_population(population: Population) -> None:
-    """Many people: the answer, a table of the groups, and what to do next."""
+def print_population(population: Population, folder: Path | None) -> None:
+    """Many people: the answer, a table of the groups, and what to do next with the record in the folder."""
     import pandas as pd
 
     from butfor.report.groups import groups_of
@@ -117,8 +117,9 @@ def print_population(population: Population) -> None:
         say(warning)
     top = population.labels[:REVIEW_FIRST]
     if top:
-        first = ", ".join(f"{label.row} (doubt {label.doubt:.2f})" for label in top)
-        say(f"Next: have labels reviewed, rows {first} first; 'butfor review' on the audit.json of --out makes tasks.")
+        first = ", ".join(str(label.row) for label in top)
+        record = "audit.json" if folder is None else folder / "audit.json"
+        say(f"Next: review labels {first} first. 'butfor review {record} --out tasks/' prepares the tasks.")
 
 
 def print_public(view: Public) -> None:

@@ -37,7 +37,7 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     from butfor.review.rebuild import with_moved_files
     from butfor.review.replay import replay_all
 
-    opened = read_record(file, changed=True)
+    opened = read_record(file, allow_changes=True)
     given = None if model is None else model_named(model)
     run = with_moved_files(opened.run, **places)
     people = [Verdict.of(person, run) for person in opened.people]
@@ -49,8 +49,8 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
     if agree[False]:
         say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree, as far as no search is needed.")
-    say(opened.seal)
-    return 0 if all(agree[True] + agree[False]) and opened.sealed else 1
+    say(opened.sentence)
+    return 0 if all(agree[True] + agree[False]) and opened.unchanged else 1
 
 
 @command()
@@ -139,7 +139,7 @@ def _close(
     from butfor.review.tasks import key_for, read_key
 
     tasks = read_key(key or key_for(answers), checksum(audit.to_dict()))
-    outcome = read_answers(answers, tasks, [str(name) for name in audit.run["label_names"]])
+    outcome = read_answers(answers, tasks, audit.run.label_names)
     if out is None:
         hit, told = outcome.counts(decoys=False)
         say(f"Reviewers disagree with the recorded label of {hit} of {told} labels.")

@@ -68,6 +68,10 @@ class Sensitive:
     columns: tuple[Hashable, ...] = ()
     bands: dict[Hashable, Bands] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    """The names of the columns, also of those beside the table."""
+    combinations: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """With several columns, each group's value of every one."""
 
     JOINT = " · "
 
@@ -89,9 +93,15 @@ class Sensitive:
         raw = X[list(columns)] if columns else _beside(given, X)
         bands = bands_of(raw, cuts)
         remarks = tuple(cut.sentence(name, raw[name]) for name, cut in bands.items())
-        found = cls(" × ".join(map(str, raw.columns)), group_names(in_bands(raw, bands)), columns, bands, remarks)
+        names, groups = tuple(map(str, raw.columns)), in_bands(raw, bands)
+        found = cls(" × ".join(names), group_names(groups), columns, bands, remarks, names, combinations(groups))
         group_values(found.values, found.name)
         return found
+
+    def combinations_of(self, people: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+        """Each group's value of every column, of training rows and people; nothing where there is one column."""
+        own = {} if self.blind else combinations(in_bands(people[list(self.columns)], self.bands))
+        return self.combinations | own
 
     def of_people(self, people: pd.DataFrame, given: Any = None) -> NDArray[np.object_]:
         """The people's groups: from their own columns, or from what is given beside them."""
@@ -183,14 +193,22 @@ def group_names(frame: pd.DataFrame) -> NDArray[np.object_]:
     columns = [fill_missing(frame.iloc[:, k]) for k in range(frame.shape[1])]
     if len(columns) == 1:
         return columns[0]
-    rows = [tuple(map(str, row)) for row in zip(*columns, strict=True)]
-    names = {row: Sensitive.JOINT.join(row) for row in set(rows)}
-    if len(set(names.values())) < len(names):
+    return np.array([Sensitive.JOINT.join(map(str, row)) for row in zip(*columns, strict=True)], dtype=object)
+
+
+def combinations(frame: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    """By the name that is shown, each combination of the columns' values; nothing where there is one column."""
+    if frame.shape[1] == 1:
+        return {}
+    columns = [fill_missing(frame.iloc[:, k]) for k in range(frame.shape[1])]
+    rows = {tuple(map(str, row)) for row in zip(*columns, strict=True)}
+    found = {Sensitive.JOINT.join(row): row for row in sorted(rows)}
+    if len(found) < len(rows):
         raise TableError(
             f"Values of {listed(frame.columns)} hold '{Sensitive.JOINT}', which stands between the values of several "
             "attributes: two groups would have one name. Write it otherwise."
         )
-    return np.array([names[row] for row in rows], dtype=object)
+    return found
 
 
 def fill_missing(values: pd.Series) -> NDArray[np.object_]:

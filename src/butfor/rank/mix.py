@@ -8,7 +8,7 @@ retrainings too, so that a verdict can say how far to trust them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -192,10 +192,9 @@ def agreement(predicted: Scores, real: Scores) -> tuple[float, float]:
     return float(np.mean(ranked)) if ranked else 0.0, slope
 
 
-def leader_words(figures: dict[str, Any]) -> str:
-    """Who led a search, from the figures of its trial."""
-    named = {name: WORDS.get(name, f"'{name}'") for name in figures.get("gains", WORDS) if name != MEAN}
-    leader = figures["leader"]
+def leader_words(leader: str, candidates: Iterable[str] = ()) -> str:
+    """Who led a search, of those on trial."""
+    named = {name: WORDS.get(name, f"'{name}'") for name in candidates or WORDS if name != MEAN}
     return f"{named[leader]} alone" if leader != MEAN else f"{' and '.join(named.values())} together"
 
 

@@ -1,13 +1,14 @@
-"""The charts of the report, drawn once, in pixels: the page shows their SVG, a notebook their matplotlib figure.
+"""The charts of the report, as SVG, in pixels.
 
-Colours are names of `THEME`; in SVG they are the page's CSS variables, so that a chart is light or dark as the page is.
+Colours are names of `THEME`; in a page they are its CSS variables, so that a chart is light or dark as the page is.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -15,12 +16,9 @@ from markupsafe import Markup, escape
 from butfor.report.text import short, without_middle
 from butfor.result.labels import LabelValue, expected_wrong
 from butfor.result.population import ALL, Population
-from butfor.result.record import signed
+from butfor.result.record import save, signed
 from butfor.result.verdict import Verdict
 from butfor.standard.groups import BINS, GroupStandard
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),
@@ -33,7 +31,6 @@ THEME = {
     "mark": ("#fdebdd", "#43291a"),
 }
 """Every colour of the report by name: on light and on dark ground."""
-LIGHT = {name: light for name, (light, _) in THEME.items()}
 ANCHORS = {"left": "start", "center": "middle", "right": "end"}
 
 WIDTH = 620
@@ -57,43 +54,44 @@ DASHES = [
 """Groups are known by their dashes and the name at the end of the line; colour only repeats it."""
 
 Point = tuple[float, float]
-Shape = tuple[str, str, Any, dict[str, Any]]
-"""An SVG element; a method of matplotlib's axes, the places that it takes, and how it is to look."""
+MARKS = {
+    "circle": "m-{r} 0a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0-{d} 0",
+    "square": "m-{r}-{r}h{d}v{d}h-{d}z",
+    "diamond": "m0-{r}l{r} {r}l-{r} {r}l-{r}-{r}z",
+    "cross": "m-{r}-{r}l{d} {d}m0-{d}l-{d} {d}",
+}
+"""From a mark's middle, as the path of SVG; r: half its width, d: all of it."""
 
 
 class Drawing:
-    """Shapes on paper of so many pixels, as SVG elements and as calls of matplotlib's axes; texts lie on top."""
+    """Shapes on paper of so many pixels, as SVG elements; texts lie on top. A notebook shows it."""
 
     def __init__(self, width: float, height: float, title: str = "") -> None:
         self.width, self.height, self.title = width, height, title
-        self.shapes: list[Shape] = []
-        self.texts: list[Shape] = []
+        self.shapes: list[str] = []
+        self.texts: list[str] = []
 
     def line(
         self, points: Sequence[Point], colour: str = "ink", width: float = 1.0, dash: Sequence[float] = ()
     ) -> None:
-        dashed = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
-        look = f'fill="none" stroke="var(--bf-{colour})" stroke-width="{width:g}"{dashed}'
-        style = (0, [length / width for length in dash]) if dash else "-"
-        given = {"color": LIGHT[colour], "lw": width, "ls": style}
-        self.shapes.append((f'<polyline points="{_places(points)}" {look}/>', "plot", np.transpose(points), given))
+        look = f'fill="none" stroke="var(--bf-{colour})" stroke-width="{width:g}"{_dashed(dash)}'
+        self.shapes.append(f'<polyline points="{_places(points)}" {look}/>')
 
     def area(self, points: Sequence[Point], colour: str, opacity: float) -> None:
         look = f'fill="var(--bf-{colour})" fill-opacity="{opacity:g}"'
-        given = {"color": LIGHT[colour], "alpha": opacity, "lw": 0}
-        self.shapes.append((f'<polygon points="{_places(points)}" {look}/>', "fill", np.transpose(points), given))
+        self.shapes.append(f'<polygon points="{_places(points)}" {look}/>')
+
+    def circle(self, centre: Point, radius: float, colour: str, opacity: float, dash: Sequence[float] = ()) -> None:
+        """A disc of this opacity within a ring."""
+        paint = f'fill="var(--bf-{colour})" fill-opacity="{opacity:g}" stroke="var(--bf-{colour})" stroke-width="1.6"'
+        self.shapes.append(f'<circle cx="{centre[0]:g}" cy="{centre[1]:g}" r="{radius:g}" {paint}{_dashed(dash)}/>')
 
     def marks(self, points: Iterable[Point], shape: str, size: float, colour: str, fill: bool = False) -> None:
-        """Marks of one look, `size` pixels across: "o" rings or dots, "s" squares; matplotlib's others in a figure
-        alone."""
-        known, half = [point for point in points if not math.isnan(point[0])], size / 2
-        arc = f"a{half:g} {half:g} 0 1 0"
-        pieces = {"o": f"m0 {half:g}{arc} {size:g} 0{arc}-{size:g} 0", "s": f"h{size:g}v{size:g}h-{size:g}z"}
-        path = "".join(f"M{x - half:.1f} {y - half:.1f}{pieces.get(shape, '')}" for x, y in known)
+        """Marks of one look (see `MARKS`), `size` pixels across; none where a place is not a number."""
+        mark = MARKS[shape].format(r=f"{size / 2:g}", d=f"{size:g}")
+        path = "".join(f"M{x:.1f} {y:.1f}{mark}" for x, y in points if not math.isnan(x))
         paint = f'fill="var(--bf-{colour})"' if fill else f'fill="none" stroke="var(--bf-{colour})" stroke-width="2"'
-        ink = LIGHT[colour]
-        given = {"ls": "none", "marker": shape, "ms": size, "mec": ink, "mew": 2, "mfc": ink if fill else "none"}
-        self.shapes.append((f'<path d="{path}" {paint}/>', "plot", np.reshape(known, (-1, 2)).T, given))
+        self.shapes.append(f'<path d="{path}" {paint}/>')
 
     def text(
         self,
@@ -107,29 +105,33 @@ class Drawing:
     ) -> None:
         """A text whose middle line is at (x, y); `side` is where x lies of it."""
         at = f'x="{x:.1f}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" text-anchor="{ANCHORS[side]}"'
-        weight, given = 700 if bold else 400, {"ha": side, "va": "center_baseline", "size": size, "parse_math": False}
-        svg = f'<text {at} fill="var(--bf-{colour})" font-weight="{weight}">{escape(text)}</text>'
-        self.texts.append((svg, "text", (x, y, text), given | {"color": LIGHT[colour], "weight": weight}))
+        look = f'fill="var(--bf-{colour})" font-weight="{700 if bold else 400}"'
+        self.texts.append(f"<text {at} {look}>{escape(text)}</text>")
 
     def tick(self, x: float, y: float, text: str, side: str = "center") -> None:
         self.text(x, y, text, 9, side, "muted")
 
     def svg(self) -> Markup:
-        """An ``<svg>`` element, with its title for screen readers."""
-        shapes = "".join(svg for svg, *_ in (*self.shapes, *self.texts))
-        paper = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" role="img"'
+        """An ``<svg>`` element of a page, with its title for screen readers."""
+        return self._element("", "")
+
+    def to_svg(self, path: str | Path | None = None) -> str:
+        """The text of a file, in the colours of the light theme; also written to `path` where one is given."""
+        paper = f'<rect width="{self.width:g}" height="{self.height:g}" fill="var(--bf-paper)"/>'
+        paper += "<style>text{paint-order:stroke;stroke:var(--bf-paper);stroke-width:3px}</style>"
+        whole = self._element(' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"', paper)
+        return save(re.sub(r"var\(--bf-(\w+)\)", lambda found: THEME[found[1]][0], whole), path)
+
+    _repr_svg_ = to_svg
+
+    def _element(self, more: str, ground: str) -> Markup:
+        paper = f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" role="img"{more}'
+        shapes = "".join([ground, *self.shapes, *self.texts])
         return Markup(f"<svg {paper}><title>{escape(self.title)}</title>{shapes}</svg>")
 
-    def figure(self) -> Figure:
-        """A matplotlib figure, made without pyplot; in the light theme's colours."""
-        from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(self.width / 72, self.height / 72), dpi=72)
-        axes = figure.add_axes((0, 0, 1, 1), xlim=(0, self.width), ylim=(self.height, 0))
-        axes.set_axis_off()
-        for _, method, places, given in (*self.shapes, *self.texts):
-            getattr(axes, method)(*places, **given)
-        return figure
+def _dashed(dash: Sequence[float]) -> str:
+    return f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
 
 
 def _places(points: Sequence[Point]) -> str:
@@ -151,7 +153,7 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
     first, second = (short(name, 30) for name in verdict.label_names)
     drawing.text(8, 8, f"← decides '{first}'", 10)
     drawing.text(612, 8, f"decides '{second}' →", 10, "right")
-    looks = (("No flip", "o", "person"), ("With the flips", "s", "flip"))
+    looks = (("No flip", "circle", "person"), ("With the flips", "square", "flip"))
     for k, ((name, shape, colour), logits) in enumerate(zip(looks, rows, strict=True)):
         top = 30 + 46 * k
         drawing.line([(14, top + 9), (606, top + 9)], "line")
@@ -203,7 +205,7 @@ def distance_curve(population: Population) -> Drawing | None:
     drawing.title = (
         f"Share of decisions turned by up to {budget} labels: {'; '.join(text for _, text, _ in reversed(ends))}"
     )
-    for y, (_, text, colour) in zip(_apart([end[0] for end in ends], 14), ends, strict=True):
+    for y, (_, text, colour) in zip(_spread([end[0] for end in ends], 14), ends, strict=True):
         drawing.text(WIDTH - 142, y, text, 9, colour=colour)
     drawing.line([(left, upper), (left, lower), (right, lower)], "line")
     step = math.ceil(budget / 12)
@@ -217,7 +219,7 @@ def distance_curve(population: Population) -> Drawing | None:
     return drawing
 
 
-def _apart(places: Sequence[float], least: float) -> list[float]:
+def _spread(places: Sequence[float], least: float) -> list[float]:
     """The places moved up where two are nearer than `least`."""
     moved, ceiling = list(places), np.inf
     for at in sorted(range(len(moved)), key=lambda at: -moved[at]):
@@ -245,14 +247,14 @@ def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
         if c.by_chance and c.interval:
             drawing.line([(x(100 * at), y) for at in c.by_chance], "line", 12)
             drawing.line([(x(100 * at), y) for at in c.interval], "person", 2)
-        drawing.marks([(x(100 * c.difference), y)], "o", 9, "flip" if c.differs else "person", fill=True)
+        drawing.marks([(x(100 * c.difference), y)], "circle", 9, "flip" if c.differs else "person", fill=True)
         drawing.text(left - 10, y, short(c.name, 32), 10, "right")
     drawing.line([(left, bottom), (WIDTH, bottom)], "line")
     step = next((step for step in (1, 2, 5, 10, 20) if limit / step <= 4), 50)
     for tick in range(-int(limit // step) * step, int(limit) + 1, step):
         drawing.tick(x(tick), bottom + 11, f"{tick:+d}".replace("-", "−") if tick else "0")
-    said = "points of the favourable label that the group is short of (right) or beyond (left)"
-    drawing.tick((left + WIDTH) / 2, bottom + 27, said)
+    axis = "points of the favourable label that the group is short of (right) or beyond (left)"
+    drawing.tick((left + WIDTH) / 2, bottom + 27, axis)
     return drawing
 
 
@@ -287,7 +289,7 @@ def doubts(c: GroupStandard) -> Drawing:
 
 
 def _framed(
-    most: float, ticks: dict[float, str], said: str, title: str
+    most: float, ticks: dict[float, str], axis: str, title: str
 ) -> tuple[Drawing, Callable[[float, float], Point]]:
     """An empty chart of heights up to `most`, and where a share of its width at a height lies."""
     left, high = 60.0, 140.0
@@ -299,6 +301,6 @@ def _framed(
     drawing.line([at(0, most), at(0, 0), at(1, 0)], "line")
     for share, text in ticks.items():
         drawing.tick(at(share, 0)[0], high + 11, text)
-    drawing.tick((left + WIDTH) / 2, high + 27, said)
+    drawing.tick((left + WIDTH) / 2, high + 27, axis)
     drawing.tick(left - 5, 12, f"{most:.0f}", "right")
     return drawing, at

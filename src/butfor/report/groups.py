@@ -7,21 +7,19 @@ people sets no standard.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
-from butfor.data.sensitive import Sensitive
 from butfor.encode import MISSING
 from butfor.report import charts
 from butfor.report.summary import LONGEST
 from butfor.report.text import short, shown
 from butfor.result.population import Population
-from butfor.result.record import read_as, sides
-from butfor.standard.groups import GroupStandard
+from butfor.result.run import RecordedStandards
+from butfor.standard.groups import GroupStandard, Standards
 
 FOUR_FIFTHS = 0.8
 SMALL_SHARE = 0.02
@@ -62,37 +60,29 @@ def close_calls(p: Population) -> int | None:
     return sum(bool(v.close_call) for v in known) if known else None
 
 
-def favourable_of(run: Mapping[str, Any]) -> str:
-    """The decision that people would rather have; where none is named as adverse, the second of two labels, and of more
-    nobody knows: then it is empty."""
-    first, second = (" or ".join(side) for side in sides(run))
-    return first if run.get("adverse") == second else second
-
-
 def impacts(p: Population) -> list[Impact]:
     """By attribute and, where there are several, for their combinations, these last; none where nobody knows which
     decision people would rather have."""
-    if not favourable_of(p.run):
+    run = p.run
+    if not run.favourable:
         return []
-    counts, name = _selected(p), str(p.run["sensitive"])
-    attributes = name.split(" × ")
-    found: list[Impact] = []
-    for place, attribute in enumerate(attributes if len(attributes) > 1 else []):
-        parts = [str(group).split(Sensitive.JOINT)[place] for group in counts.index]
-        found += _ratios(attribute, counts.groupby(parts, sort=False).sum())
-    return found + _ratios(name, counts)
+    counts, found = _selected(p), list[Impact]()
+    for place, attribute in enumerate(run.attributes if len(run.attributes) > 1 else ()):
+        values = [run.groups[group][place] for group in counts.index]
+        found += _ratios(attribute, counts.groupby(values, sort=False).sum())
+    return found + _ratios(run.sensitive, counts)
 
 
 def _selected(p: Population) -> pd.DataFrame:
     """Per group, how many people there are and how many are decided favourably: of everybody whose label is known, else
     of those asked about."""
-    favourable, told = favourable_of(p.run), p.run.get("performance")
-    if told:
-        rates = {str(g["group"]): (g["people"], g["selection_rate"]) for g in told["by_group"] if g["people"]}
-        same = favourable == told["positive"]
-        counts = {group: (people, people * (rate if same else 1 - rate)) for group, (people, rate) in rates.items()}
+    favourable, known = p.run.favourable, p.run.performance
+    if known:
+        rates = [(g.group, g.people, g.selection_rate or 0.0) for g in known.by_group if g.people]
+        same = favourable == known.positive
+        counts = {group: (people, people * (rate if same else 1 - rate)) for group, people, rate in rates}
     else:
-        favoured = next(side for side in sides(p.run) if " or ".join(side) == favourable)
+        favoured = next(side for side in p.run.sides if " or ".join(side) == favourable)
         decided = {str(group): [v.prediction in favoured for v in p if v.group == group] for group in p.groups}
         counts = {group: (len(each), sum(each)) for group, each in decided.items() if each}
     return pd.DataFrame.from_dict(counts, orient="index", columns=["people", "selected"])
@@ -109,20 +99,20 @@ def _ratios(attribute: str, counts: pd.DataFrame) -> list[Impact]:
 
 def groups_of(p: Population) -> dict[str, Any]:
     """One table of the groups: headings and rows."""
-    frame, favourable, attribute = p.by_group, favourable_of(p.run), str(p.run["sensitive"])
+    frame, favourable, attribute = p.by_group, p.run.favourable, p.run.sensitive
     names = [str(group) for group in frame.index]
     columns = [(attribute, [shown(group, LONGEST) for group in frame.index]), ("People", list(frame["people"]))]
     if favourable and names:
         rates = {i.group: i for i in impacts(p) if i.attribute == attribute}
-        told = [rates.get(name) for name in names]
-        ratios = [f"{i.ratio:.2f}{' ⚠' * bool(i.remark)}" if i and i.ratio is not None else "–" for i in told]
+        known = [rates.get(name) for name in names]
+        ratios = [f"{i.ratio:.2f}{' ⚠' * bool(i.remark)}" if i and i.ratio is not None else "–" for i in known]
         columns += [
-            (f"Decided '{short(favourable, 40)}'", [rate(i.rate if i else None) for i in told]),
+            (f"Decided '{short(favourable, 40)}'", [rate(i.rate if i else None) for i in known]),
             ("Impact ratio", ratios),
         ]
-    wrong = {str(g["group"]): g["error_rate"] for g in (p.run.get("performance") or {}).get("by_group", [])}
+    wrong = {g.group: g.error_rate for g in p.performance.by_group} if p.performance else {}
     columns += [("Decided wrongly", [rate(wrong.get(name)) for name in names])] if wrong else []
-    below = {c.group: _standing(c) for c in p.standards if c.attribute == attribute}
+    below = {c.group: _difference(c) for c in p.standards if c.attribute == attribute}
     columns += [("Short of the others' standard", [below.get(name, "–") for name in names])] if below else []
     shares = ("solid", "share_solid", "solid_low", "solid_high") if p.checked else ("found", "share", "low", "high")
     found, intervals = [], []
@@ -142,19 +132,19 @@ def rate(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
-def _standing(c: GroupStandard) -> str:
+def _difference(c: GroupStandard) -> str:
     points = f"{100 * c.difference:+.1f} points".replace("-", "−")
     return points if c.p is None else f"{points} (p = {c.p:.2f})"
 
 
-def standards(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """What a template shows of a record's comparison of standards."""
-    comparisons = read_as(recorded["groups"], list[GroupStandard])
+def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
+    """What a template shows of a comparison of standards."""
+    comparisons = found.comparisons
     return {
-        "sentences": [c.sentence(recorded["favourable"]) for c in comparisons],
-        "left_out": list(recorded["left_out"]),
-        "model": recorded["model"],
-        "shuffles": recorded["shuffles"],
+        "sentences": [c.sentence(found.favourable) for c in comparisons],
+        "left_out": found.left_out,
+        "model": found.model,
+        "shuffles": found.shuffles,
         "differs": [c.name for c in comparisons if c.differs],
         "chart": charts.differences(comparisons).svg(),
         "doubts": [(c.name, charts.doubts(c).svg()) for c in comparisons if sum(c.doubts)],

@@ -14,7 +14,6 @@ from butfor.encode import MISSING
 from butfor.report import charts
 from butfor.report.groups import (
     close_calls,
-    favourable_of,
     groups_of,
     impacts,
     standards,
@@ -51,7 +50,7 @@ def population(p: Population, addressed: Addressed) -> dict[str, Any]:
     return overview(p) | {
         "numbers": _numbers(p),
         "steps": _steps(p),
-        "standards": standards(run["standard"]) if run.get("standard") else None,
+        "standards": standards(run.standard) if run.standard else None,
         "addresses": {v.case: address for v, address in addressed},
         "groups": groups_of(p),
         "unchecked": "" if p.checked else _unchecked(p),
@@ -60,9 +59,9 @@ def population(p: Population, addressed: Addressed) -> dict[str, Any]:
         "review": _to_review(p, behind),
         "keystones": _keystones(p, behind),
         "search": method_facts(run),
-        "favourable": favourable_of(run),
+        "favourable": run.favourable,
         "impacts": [each.row for each in found],
-        "unknown": sum(each.people for each in found if each.group == MISSING and each.attribute == run["sensitive"]),
+        "unknown": sum(each.people for each in found if each.group == MISSING and each.attribute == run.sensitive),
         "checksum": checksum(p.to_dict()),
     }
 
@@ -73,8 +72,8 @@ def overview(p: Population) -> dict[str, Any]:
     counts = [f"{SOLIDITY[word].sign} {count} {word}" for word, count in p.solidity.items() if count]
     counts += [f"{CLOSE_CALL.sign} {plural(close, 'close call')}, found or not"] if close else []
     return {
-        "direct": "" if p.run.get("blind") else short(p.direct, 600),
-        "standing": ", ".join(counts) if p.found and p.run.get("seeded") is not False else "",
+        "direct": "" if p.run.blind else short(p.direct, 600),
+        "counts": ", ".join(counts) if p.found and p.run.seeded else "",
     }
 
 
@@ -89,16 +88,16 @@ def _numbers(p: Population) -> list[tuple[str, str]]:
         numbers.append((f"{short(below.name, 40)}: short of the others' standard", points))
     elif p.standards:
         numbers.append(("Groups short of the others' standard", "none"))
-    labels = plural(p.run["budget"], "label")
+    labels = plural(p.run.budget, "label")
     numbers.append((f"Decisions that at most {labels} change", f"{turned} of {asked}{share}"))
     close, likely = close_calls(p), expected_wrong(p.labels[:TO_REVIEW]) if p.labels and p.labels[0].wrong else []
-    if close is not None and p.run.get("seeded") is not False:
+    if close is not None and p.run.seeded:
         numbers.append(("Close calls: another seed may decide otherwise", f"{close} of {asked}"))
     if likely:
         numbers.append((f"Likely wrong among the first {len(likely)} labels to review", f"{likely[-1]:.0f}"))
     changed = [v.switch_changes for v in p if v.switch_changes is not None]
     if changed:
-        name = short(p.run["sensitive"], 30)
+        name = short(p.run.sensitive, 30)
         numbers.append((f"Decisions that switching {name} changes", f"{sum(changed)} of {len(changed)}"))
     return numbers[:3]
 
@@ -114,7 +113,7 @@ def _unchecked(p: Population) -> str:
 
 def _glossary(p: Population) -> list[tuple[str, str, str]]:
     """Each word over seeds, with how many have it, and what it means."""
-    words = {} if p.run.get("seeded") is False else SOLIDITY | {"close call": CLOSE_CALL}
+    words = SOLIDITY | {"close call": CLOSE_CALL} if p.run.seeded else {}
     here = {word: f" ({count} here)" for word, count in p.solidity.items() if count}
     return [
         (f"{each.sign} {each.title}{here.get(word, '')}", f"{each.meaning[0].upper()}{each.meaning[1:]}.", "")
@@ -149,7 +148,7 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
     return {
         "expectation": expectation(p.labels[:TO_REVIEW]),
         "chart": charts.yield_curve(p.labels[:TO_REVIEW]).svg(),
-        "towards": p.run.get("adverse"),
+        "towards": " or ".join(p.run.adverse),
         "rows": [
             (
                 shown(each.row, LONGEST),
@@ -169,7 +168,7 @@ def _keystones(p: Population, behind: Behind) -> dict[str, Any]:
     flips = {flip.position: (v, flip) for v in p.found for flip in v.flip_set}
     counts = p.flip_counts.most_common(MOST_KEYSTONES)
     names = list(p.found[0].values) if p.found else []
-    columns = sorted(names, key=lambda c: str(c) != p.run["sensitive"])[:MOST_KEYSTONE_COLUMNS]
+    columns = sorted(names, key=lambda c: str(c) != p.run.sensitive)[:MOST_KEYSTONE_COLUMNS]
     rows = []
     for position, count in counts:
         v, flip = flips[position]

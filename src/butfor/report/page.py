@@ -27,6 +27,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from butfor._version import __version__
+from butfor.errors import SettingError
 from butfor.files import make_folder, on_disk, save_text
 from butfor.learn.decision_split import decides_one
 from butfor.report import charts, overview, summary
@@ -34,7 +35,8 @@ from butfor.report.groups import rate, standards
 from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST, SOLID
 from butfor.result.population import Population
-from butfor.result.record import sides, signed, written
+from butfor.result.record import builtins_of, save, signed
+from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
 from butfor.standard.groups import ASSUMPTION, Standards
@@ -45,6 +47,7 @@ SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
 """How much of a table is shown where many people have one."""
 MOST_IN_ONE = 300
 """People of a report that is one file."""
+EMPTY: tuple[Any, ...] = (None, "", [], {})
 OURS = re.compile(r"(case|person)-[\d.]+\.html")
 
 
@@ -87,11 +90,27 @@ def population_page(population: Population, folder: str = "") -> str:
         p=p,
         s=overview.population(p, addressed),
         run=p.run,
-        roster=overview.roster(addressed, p.run["sensitive"]),
+        roster=overview.roster(addressed, p.run.sensitive),
         count=len(p),
         named=named,
         folder=folder,
     )
+
+
+def person_chart(verdict: Verdict) -> charts.Drawing:
+    """The logits of the fresh seeds, without the flips and with them."""
+    drawing = charts.seed_logits(verdict)
+    if drawing is None:
+        raise SettingError("There is nothing to draw: no fresh seeds were asked about this person's find.")
+    return drawing
+
+
+def population_chart(population: Population) -> charts.Drawing:
+    """The share of decisions that so many labels turn."""
+    drawing = charts.distance_curve(population)
+    if drawing is None:
+        raise SettingError("There is nothing to draw: no decision was turned, or the budget is one label.")
+    return drawing
 
 
 def anchors(verdicts: Sequence[Verdict]) -> list[str]:
@@ -122,30 +141,30 @@ def standard_page(found: Standards, table: str | None = None) -> str:
         table=table,
         rows=len(frame),
         answer=found.answer,
-        t=standards(found.to_dict()),
+        t=standards(found),
         labels=[(shown(row), group, label, f"{doubt:.2f}") for row, group, label, doubt in cells],
     )
 
 
 def review_page(population: Population) -> str:
     """What a review changed, before and after side by side."""
-    r, names = population.reviewed, [" or ".join(side) for side in sides(population.run)]
+    r, names = population.reviewed, [" or ".join(side) for side in population.run.sides]
     assert r is not None
     groups = [(f"{group}: decided '{r.favourable}'", *map(rate, rates)) for group, rates in r.rates.items()]
-    standing = [(f"{name}: by the standard of the others", before, after) for name, before, after in r.differences]
+    differences = [(f"{name}: by the standard of the others", before, after) for name, before, after in r.differences]
     right = [("Right about the test labels", *map(rate, r.accuracy))] if r.accuracy else []
     people = []
-    for v in r.turned:
+    for v in r.changed:
         before, after = (names[int(decides_one(logit))] for logit in (v.logit, v.counterfactual_logit))
-        people.append((f"{v.case}", shown(v.row), shown(v.group), before, after, r.word(v)))
+        people.append((f"{v.case}", shown(v.row), shown(v.group), before, after, r.solidity_of(v)))
     return render(
         "review.html",
         title="After a review",
         run=population.run,
-        table=population.run["data"].get("table"),
+        table=population.run.data.table,
         r=r,
-        solid=sum(r.word(turned) == SOLID for turned in r.turned),
-        rows=[*groups, *standing, *right],
+        solid=sum(r.solidity_of(person) == SOLID for person in r.changed),
+        rows=[*groups, *differences, *right],
         charts=[
             (name, charts.differences(some).svg()) for name, some in (("Before", r.before), ("After", r.after)) if some
         ],
@@ -165,7 +184,7 @@ def write_report(population: Population, path: Path) -> str:
         for verdict, name in zip(population, names, strict=True):
             save_text(folder / name, person_page(verdict, path.name), at_once=False)
         on_disk()
-    text = written(population_page(population, folder.name if names else ""), path)
+    text = save(population_page(population, folder.name if names else ""), path)
     if folder.is_dir():  # people's files of an earlier report, which nothing leads to any more
         for file in folder.iterdir():
             if OURS.fullmatch(file.name) and file.name not in names:
@@ -178,9 +197,12 @@ def write_report(population: Population, path: Path) -> str:
 # --- how to run it again ----------------------------------------------------------------------------
 
 
-def run_lines(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON."""
-    flat: Any = pd.json_normalize(dict(run)).iloc[0] if run else {}
+def run_lines(run: Run | Mapping[str, Any]) -> list[tuple[str, str]]:
+    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON. Without what is
+    empty."""
+    known = {name: value for name, value in builtins_of(run).items() if value not in EMPTY}
+    known["data"] = {name: value for name, value in known.get("data", {}).items() if value not in EMPTY}
+    flat: Any = pd.json_normalize(known).iloc[0]
     return [(str(name), short(_text(value), 2000)) for name, value in flat.items()]
 
 
@@ -191,17 +213,15 @@ def _text(value: Any) -> str:
     return "none" if value is None else shown(value, 2000)
 
 
-def _replay_commands(run: Mapping[str, Any]) -> list[str]:
+def _replay_commands(data: Data) -> list[str]:
     """What to type to train again from the record: as it is and, for a file, where the table lies elsewhere by now.
     None where the record cannot name its table."""
-    data = run.get("data", {})
-    if data.get("table") is None:
+    if data.table is None:
         return []
-    again = ["butfor", "replay", "audit.json"]
-    elsewhere = [*again, "--data", f"other/place/{Path(data['table']).name}"]
-    for name in ("validation", "test"):
-        elsewhere += [f"--{name}", f"other/place/{Path(data[name]).name}"] if data.get(name) else []
-    return [shlex.join(command) for command in ([again, elsewhere] if "label" in data else [again])]
+    again, moved = ["butfor", "replay", "audit.json"], list[str]()
+    for name, file in (("data", data.table), ("validation", data.validation), ("test", data.test)):
+        moved += [f"--{name}", f"other/place/{Path(file).name}"] if file else []
+    return [shlex.join(command) for command in ([again, [*again, *moved]] if data.label else [again])]
 
 
 # --- templates --------------------------------------------------------------------------------------
@@ -235,7 +255,7 @@ def environment(*packages: str) -> Environment:
     )
     made.globals.update(THEME=charts.THEME, ASSUMPTION=ASSUMPTION, LEAST=LEAST, UNSEEDED=UNSEEDED)
     made.globals.update(plural=plural, short=short, shown=shown, signed=signed, rate=rate, run_lines=run_lines)
-    made.globals.update(replay_commands=_replay_commands, brief=summary.brief)
+    made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
     made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
     sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'

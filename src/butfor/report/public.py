@@ -6,6 +6,7 @@ It cannot be trained again, reviewed or gated: for that the full record is neede
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from butfor.errors import SettingError
 from butfor.files import make_folder, save_text
 from butfor.report.page import render
 from butfor.result.population import Population
-from butfor.result.record import SCHEMA_VERSION, plain
+from butfor.result.record import SCHEMA_VERSION, builtins_of, plain
 
 FEW = 10
 KEPT = {
@@ -37,22 +38,22 @@ class Public:
             f"about {tens(len(people))}" if tens(len(people)) else "fewer than ten"
             for people in (p.eligible, p.solid if p.checked else p.found)
         )
-        seeds = ", whatever the seed" if p.checked and p.run.get("seeded") is not False else ""
-        doubt = "" if p.checked else " It is not known of all of them whether that holds under other seeds."
+        seeds = ", whatever the seed" if p.checked and p.run.seeded else ""
+        unchecked = "" if p.checked else " It is not known of all of them whether that holds under other seeds."
         stopped = " Some searches were stopped early." if p.unfinished else ""
         return (
-            f"For {many} of {asked} eligible people, changing at most {p.run['budget']} of the "
-            f"{p.run['data']['training_rows']} training labels changes the decision{seeds}.{doubt}{stopped}"
+            f"For {many} of {asked} eligible people, changing at most {p.run.budget} of the "
+            f"{p.run.data.training_rows} training labels changes the decision{seeds}.{unchecked}{stopped}"
         )
 
     def groups(self) -> pd.DataFrame:
         """Per group the counts, None under ten, and the share of finds where both of its counts are told."""
-        by_group, counted = self.population.by_group, "solid" if self.population.checked else "found"
+        by_group, finds = self.population.by_group, "solid" if self.population.checked else "found"
         by_group = by_group[by_group["people"] >= FEW]
-        counts = {c: [tens(n) for n in by_group[c]] for c in ("people", "switch_changes", "eligible", counted)}
+        counts = {c: [tens(n) for n in by_group[c]] for c in ("people", "switch_changes", "eligible", finds)}
         frame = pd.DataFrame(counts, index=by_group.index, dtype=object)
-        told = frame["eligible"].notna() & frame[counted].notna()
-        share = (by_group[counted] / by_group["eligible"]).astype(float).round(2).where(told).astype(object)
+        both = frame["eligible"].notna() & frame[finds].notna()
+        share = (by_group[finds] / by_group["eligible"]).astype(float).round(2).where(both).astype(object)
         frame = frame.assign(share=share)
         return frame.where(frame.notna(), None)
 
@@ -60,21 +61,21 @@ class Public:
         """Per group, for reading."""
         frame = self.groups()
         frame["share"] = ["–" if share is None else f"{100 * share:.0f} %" for share in frame["share"]]
-        return frame.where(frame.notna(), f"under {FEW}").reset_index(names=self.population.run["sensitive"])
+        return frame.where(frame.notna(), f"under {FEW}").reset_index(names=self.population.run.sensitive)
 
     def to_dict(self) -> dict[str, Any]:
         """The record that may be handed over."""
         p, rows = self.population, self.groups().reset_index(names="group").to_dict("records")
-        data = {name: p.run["data"].get(name) for name in ("sha256", "training_rows")}
-        told = p.performance.to_dict() if p.performance and p.performance.people >= FEW else None
-        by_group = [_round(row) for row in told["by_group"] if row["people"] >= FEW] if told else []
+        known = asdict(p.performance) if p.performance and p.performance.people >= FEW else None
+        by_group = [_round(row) for row in known["by_group"] if row["people"] >= FEW] if known else []
+        run = {name: value for name, value in builtins_of(p.run).items() if name in KEPT}
         return {
             "schema_version": SCHEMA_VERSION,
             "redacted": "public",
             "sentence": self.sentence,
             "by_group": [{str(name): plain(value) for name, value in row.items()} for row in rows],
-            "performance": _round(told | {"by_group": by_group}) if told else None,
-            "run": {name: p.run[name] for name in p.run if name in KEPT} | {"data": data},
+            "performance": _round(known | {"by_group": by_group}) if known else None,
+            "run": run | {"data": {"sha256": p.run.data.sha256, "training_rows": p.run.data.training_rows}},
         }
 
     def to_json(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -13,6 +12,7 @@ from butfor.report import charts
 from butfor.report.text import differs, plural, short, shown
 from butfor.result.fresh import SEED_BOUND, SOLID, FreshSeeds, exact_interval
 from butfor.result.record import signed
+from butfor.result.run import Agreement, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import (
     CLOSE_CALL,
@@ -44,9 +44,9 @@ def marked(text: str, **given: Any) -> Markup:
 def person(verdict: Verdict) -> dict[str, Any]:
     """Everything that a page says of one person."""
     v, given = verdict, _given(verdict)
-    words = words_of(v.status, v.solidity, v.run.get("seeded") is not False or v.fresh is not None)
+    words = words_of(v.status, v.solidity, v.run.seeded or v.fresh is not None)
     close = CLOSE_CALL.steps if v.close_call and v.solidity != SEED_BOUND else ()
-    return brief(v) | {
+    return headlines(v) | {
         "plain": marked(STATUS[v.status].plain, **given),
         "note": words if v.solidity not in (None, SOLID) else None,
         "base": given["base"],
@@ -59,7 +59,7 @@ def person(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def brief(v: Verdict) -> dict[str, Any]:
+def headlines(v: Verdict) -> dict[str, Any]:
     """What is said of a person anywhere: badges (each a class, a sign and words), what to believe and what is
     decided, and the picture of logits over fresh seeds."""
     badges = [(v.status, STATUS[v.status].sign, STATUS[v.status].title)]
@@ -99,7 +99,7 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
 
 def _given(v: Verdict) -> dict[str, Any]:
     """What the words about a verdict are filled in with."""
-    one, fresh, members = len(v.positions) == 1, v.fresh, v.run.get("members") or 1
+    one, fresh, members = len(v.positions) == 1, v.fresh, v.run.members
     mean = f"this ensemble of seeds (the mean of {members} trainings that differ in the seed alone)"
     rest = f"of the {v.training_rows} labels it learned from"
     none = f"No change of up to {v.budget} {rest} was found that changes it."
@@ -147,8 +147,8 @@ def _shares(fresh: FreshSeeds) -> list[tuple[str, str, str]]:
     """Hold, base and effect, each with its interval, as text."""
 
     def row(name: str, share: float, interval: tuple[float, float], unit: str) -> tuple[str, str, str]:
-        told, low, high = (f"{round(100 * each)}".replace("-", "−") for each in (share, *interval))
-        return name, f"{told} {unit}", f"{low} to {high} {unit}"
+        text, low, high = (f"{round(100 * each)}".replace("-", "−") for each in (share, *interval))
+        return name, f"{text} {unit}", f"{low} to {high} {unit}"
 
     return [
         row("Hold: with the flips", fresh.hold, fresh.hold_interval, "%"),
@@ -160,7 +160,7 @@ def _shares(fresh: FreshSeeds) -> list[tuple[str, str, str]]:
 def _base_words(v: Verdict) -> str:
     """How many fresh seeds decide otherwise on the unchanged data, with the interval of that share; empty where that
     is not known."""
-    seeds = v.fresh.seeds if v.fresh else v.run.get("fresh_seeds")
+    seeds = v.fresh.seeds if v.fresh else v.run.fresh_seeds
     if v.base is None or not seeds:
         return ""
     count = round(v.base * seeds)
@@ -194,36 +194,37 @@ def _size_facts(v: Verdict) -> Facts:
     return facts
 
 
-def method_facts(run: Mapping[str, Any]) -> Facts:
+def method_facts(run: Run) -> Facts:
     """By which ranking, strategy and rules it was searched, and what that took."""
-    rank, strategy = run["rank"], run["strategy"]
-    budget = f"at most {plural(run['budget'], 'label')} flipped together, of {run['data']['training_rows']}"
+    rank, strategy = run.rank, run.strategy
+    budget = f"at most {plural(run.budget, 'label')} flipped together, of {run.data.training_rows}"
     first = f"Which labels to try first: {RANKINGS[rank]}. Only retraining proves anything." if rank in RANKINGS else ""
     how = STRATEGIES.get(strategy, "")
     facts: Facts = [("Budget", budget, ""), ("Ranking", rank, first)]
     facts.append(("Strategy", strategy, f"{how[0].upper()}{how[1:]}." if how else ""))
-    if run.get("agreement"):
-        facts.append(_agreement(run["agreement"]))
-    for name, key in (("Who is audited (φ)", "phi"), ("Which labels may be flipped (ψ)", "psi")):
-        rules = dict.fromkeys(re.findall(r"[a-z_]+", run[key]))
+    if run.agreement:
+        facts.append(_agreement(run.agreement))
+    for name, text in (("Who is audited (φ)", run.phi), ("Which labels may be flipped (ψ)", run.psi)):
+        rules = dict.fromkeys(re.findall(r"[a-z_]+", text))
         meant = [f"`{rule}`: {RULES[rule]}" for rule in rules if rule in RULES]
-        facts.append((name, run[key], marked("; ".join(meant))))
-    if run.get("retrainings") is not None:
+        facts.append((name, text, marked("; ".join(meant))))
+    if run.engine:
         small = "Every counterfactual dataset reported was retrained with the reference trainer."
-        facts.append(("Retrainings", run["retrainings"], small))
+        facts.append(("Retrainings", run.retrainings, small))
     return facts
 
 
-def _agreement(figures: dict[str, Any]) -> tuple[str, Any, Any]:
+def _agreement(trial: Agreement) -> tuple[str, Any, Any]:
     """How well predicted and real effects of single flips agree, and what the search made of it."""
-    rank, led = figures["spearman"], f"{leader_words(figures)} moved decisions furthest and led the search"
+    rank = trial.spearman
+    led = f"{leader_words(trial.leader, trial.gains)} moved decisions furthest and led the search"
     if rank is None:
         return "What led the search?", f"With the whole budget, {led}.", ""
-    how = "poorly" if figures["poor"] else "well" if rank >= 0.7 else "fairly"
+    how = "poorly" if trial.poor else "well" if rank >= 0.7 else "fairly"
     return (
-        "Was the gradient right?" if "gradient" in figures.get("gains", ["gradient"]) else "Were predictions right?",
+        "Was the gradient right?" if not trial.gains or "gradient" in trial.gains else "Were predictions right?",
         f"Predicted and real effects of single flips agree {how}: rank correlation {signed(rank)} (1 is best), "
-        f"real effects {figures['slope']:.2f} × the predicted ones ({plural(figures['flips'], 'flip')} retrained, "
-        f"{plural(figures['people'], 'person')} asked); with the whole budget, {led}.",
+        f"real effects {trial.slope or 0.0:.2f} × the predicted ones ({plural(trial.flips, 'flip')} retrained, "
+        f"{plural(trial.people, 'person')} asked); with the whole budget, {led}.",
         "",
     )

@@ -9,7 +9,6 @@ undecided.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -45,17 +44,6 @@ class FreshSeeds:
     only_without_flips: int
     logits: tuple[tuple[float | None, ...], tuple[float | None, ...]] | None = None
     """What each seed's model says, without the flips and with them, rounded; None where its training diverged."""
-
-    def __post_init__(self) -> None:
-        check_counts(self, "seeds", *COUNTS)
-        both = self.with_flips - self.only_with_flips
-        either = both + self.only_with_flips + self.only_without_flips
-        if both < 0 or both != self.without_flips - self.only_without_flips:
-            raise ValueError(f"{', '.join(COUNTS)} must add up")
-        if not 0 < self.seeds >= either:
-            raise ValueError(f"seeds must be at least {max(1, either)}, as many as are counted")
-        if self.logits and {len(each) for each in self.logits} != {self.seeds}:
-            raise ValueError(f"logits must be two lists of {self.seeds}, one number per seed")
 
     @classmethod
     def of(
@@ -151,25 +139,12 @@ class Collateral:
     accuracy_before: float | None = None
     accuracy_after: float | None = None
 
-    def __post_init__(self) -> None:
-        check_counts(self, "others", "changed")
-        if not all(share is None or 0 <= share <= 1 for share in (self.accuracy_before, self.accuracy_after)):
-            raise ValueError("accuracy_before and accuracy_after must be shares from 0 to 1")
-
     @property
     def sentence(self) -> str:
         text = f"{self.changed} of {self.others} other test people are decided otherwise too"
         if self.accuracy_before is None or self.accuracy_after is None:
             return f"{text}."
         return f"{text}; test accuracy {100 * self.accuracy_before:.1f} % → {100 * self.accuracy_after:.1f} %."
-
-
-def check_counts(thing: object, *names: str) -> None:
-    """Counts and positions begin with 0, and fit in 64 bits."""
-    for name in names:
-        value = getattr(thing, name)
-        if value is not None and not 0 <= value < 2**63:
-            raise ValueError(f"{name} must be a whole number from 0 up, not {str(value)[:20]}")
 
 
 def _rounded(logits: NDArray[np.floating]) -> tuple[float | None, ...]:
@@ -224,6 +199,13 @@ def _score(b: int, c: int, n: int, difference: float) -> float:
     return away / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, away) if away else 0.0
 
 
-def counted(words: Sequence[str]) -> dict[str, int]:
-    """How often each word occurs, in their order."""
-    return {word: sum(each == word for each in words) for word in WORDS}
+@cache
+def wilson(count: int, n: int, unknown: int = 0) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a share; everything is possible where n is 0. `unknown`: how many more there
+    may be, of whom nothing is known."""
+    from scipy.stats import binomtest
+
+    if n == 0:
+        return 0.0, 1.0
+    low, high = (binomtest(each, n).proportion_ci(method="wilson") for each in (count, count + unknown))
+    return float(low.low), float(high.high)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.check import Concern
-from butfor.result.record import percent, stored
+from butfor.result.record import percent
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -83,7 +83,7 @@ class Performance:
     def rates(self) -> pd.DataFrame:
         """One row per group."""
         return (
-            pd.DataFrame(stored(self.by_group))
+            pd.DataFrame([asdict(each) for each in self.by_group])
             .set_index("group")
             .rename_axis(self.sensitive)
             .astype(float)
@@ -108,10 +108,6 @@ class Performance:
             f"The model is right about {percent(self.accuracy)} of {self.people} people, no more than the commoner "
             f"label alone ({percent(self.majority)}): what turns its decisions says little about the labels.",
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """As a record holds it."""
-        return dict(stored(self))
 
 
 def points(share: float, sign: str = "") -> str:

@@ -66,8 +66,8 @@ def expectation(labels: Sequence[LabelValue]) -> str:
 
 
 @dataclass(frozen=True)
-class Turned:
-    """A person whom the model decides otherwise about, once the labels are flipped."""
+class ChangedDecision:
+    """A person about whom the decision changes once the labels are flipped."""
 
     case: int
     row: Cell
@@ -78,34 +78,34 @@ class Turned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flipped:
-    """Labels flipped together, of all `labels`, and what becomes of it.
+class FlipOutcome:
+    """Labels flipped together, of all `labels`, and whose decisions change.
 
     `rates`: per group, the share of favourable decisions before and after; `accuracy` likewise, where labels are known.
     `seeded`: whether a seed changes the model."""
 
     flips: tuple[int, ...]
     labels: int
-    turned: tuple[Turned, ...]
+    changed: tuple[ChangedDecision, ...]
     rates: dict[str, tuple[float, float]]
     seeded: bool
     accuracy: tuple[float, float] | None = None
 
-    def word(self, person: Turned) -> str:
+    def solidity_of(self, person: ChangedDecision) -> str:
         """Solid, leaning, … as for any find."""
         if person.fresh:
             return person.fresh.word
         return NOT_CHECKED if self.seeded else SOLID
 
-    def surely(self, people: tuple[Turned, ...]) -> str:
-        """How many of these people are decided otherwise whatever the seed, for the end of a sentence."""
+    def solid_clause(self, people: tuple[ChangedDecision, ...]) -> str:
+        """How many of these decisions change under any seed tried, for the end of a sentence."""
         if not people or not self.seeded or not all(person.fresh for person in people):
             return ""
-        return f", {sum(self.word(person) == SOLID for person in people)} of them whatever the seed"
+        return f", {sum(self.solidity_of(person) == SOLID for person in people)} of them whatever the seed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneStandard(Flipped):
+class OneStandard(FlipOutcome):
     """M doubted adverse labels of one group. `people`: how many of those asked about are of the group."""
 
     attribute: str
@@ -113,22 +113,22 @@ class OneStandard(Flipped):
     people: int
 
     @property
-    def of_group(self) -> tuple[Turned, ...]:
-        return tuple(person for person in self.turned if str(person.group) == self.group)
+    def of_group(self) -> tuple[ChangedDecision, ...]:
+        return tuple(person for person in self.changed if str(person.group) == self.group)
 
     @property
     def sentence(self) -> str:
         """ "Had the labels where afam = yes been given by the standard of the others (28 of 1428 labels), …" """
-        ours, others = self.of_group, len(self.turned) - len(self.of_group)
+        ours, others = self.of_group, len(self.changed) - len(self.of_group)
         return (
             f"Had the labels where {self.attribute} = {self.group} been given by the standard of the others "
             f"({len(self.flips)} of {self.labels} labels), {len(ours)} of {self.people} decisions about them would be "
-            f"otherwise{self.surely(ours)}{f', and {others} about others' if others else ''}."
+            f"otherwise{self.solid_clause(ours)}{f', and {others} about others' if others else ''}."
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClosedGap(Flipped):
+class ClosedGap(FlipOutcome):
     """The fewest doubted labels, in order of their value, that bring two groups' rates together.
 
     `groups`: the one with the lower rate, and the other. `gap`: between them before and after; where it is not
@@ -158,13 +158,13 @@ class ClosedGap(Flipped):
         alone = " and ".join(f"{closed} of {models} {who}" for (closed, models), who in counts if models > 1)
         return (
             f"{what}; {len(self.flips)} doubted labels of '{low}', of {self.doubted}, close the gap to {after} when "
-            f"they are flipped: {len(self.turned)} people are decided otherwise{self.surely(self.turned)}."
+            f"they are flipped: {len(self.changed)} people are decided otherwise{self.solid_clause(self.changed)}."
             + (f" Alone, {alone} have it closed too." if alone else "")
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reviewed(Flipped):
+class Reviewed(FlipOutcome):
     """One round of a review: `flips` are its corrections. `answered` and `corrected` are of all rounds so far. `chosen`
     labels and `decoys` disagreed with, of how many; `keystones`: of the chosen ones, those in somebody's flip set.
     `expected`: how many of the chosen ones were likely to be wrong, and whether that was calibrated. `before` and
@@ -185,31 +185,31 @@ class Reviewed(Flipped):
 
     @property
     def sentence(self) -> str:
-        people = f"{len(self.turned)} people are" if len(self.turned) != 1 else "1 person is"
+        people = f"{len(self.changed)} people are" if len(self.changed) != 1 else "1 person is"
         return (
             f"With {len(self.flips)} of {self.labels} labels corrected, {people} decided otherwise"
-            f"{self.surely(self.turned)}."
+            f"{self.solid_clause(self.changed)}."
         )
 
     @property
-    def said(self) -> list[str]:
+    def answers(self) -> list[str]:
         """What the answers say, a sentence each."""
         (hit, asked), (wrong, decoys), (expected, calibrated) = self.chosen, self.decoys, self.expected
-        beside = f" and of {wrong} of {decoys} decoys" if decoys else ""
-        said = [
-            f"Reviewers disagree with the recorded label of {hit} of {asked} labels{beside}.",
+        of_decoys = f" and of {wrong} of {decoys} decoys" if decoys else ""
+        lines = [
+            f"Reviewers disagree with the recorded label of {hit} of {asked} labels{of_decoys}.",
             disagreement(self.chosen, self.decoys),
         ]
         if asked:
             how = "calibrated" if calibrated else "the sum of doubts, not calibrated"
-            said.append(f"About {expected:.0f} of the {asked} labels were expected to be wrong ({how}).")
+            lines.append(f"About {expected:.0f} of the {asked} labels were expected to be wrong ({how}).")
         if self.keystones[1]:
-            said.append("Of those in somebody's flip set: {} of {}.".format(*self.keystones))
+            lines.append("Of those in somebody's flip set: {} of {}.".format(*self.keystones))
         if self.unsure:
-            said.append(
+            lines.append(
                 f"Reviewers could not tell about {self.unsure} of the labels and decoys; these stay as they were."
             )
-        return said
+        return lines
 
     @property
     def lines(self) -> list[str]:
@@ -217,10 +217,10 @@ class Reviewed(Flipped):
         rates = [(f"{group}: ", f" decided '{self.favourable}'", pair) for group, pair in self.rates.items()]
         rates += [("Right about the test labels: ", "", self.accuracy)] if self.accuracy else []
         shares = [f"{what}{100 * was:.1f} %{how} before, {100 * now:.1f} % after." for what, how, (was, now) in rates]
-        standing = [
+        standards = [
             f"{name}: {was} by the standard of the others before, {now} after." for name, was, now in self.differences
         ]
-        return [*self.said, *shares, *standing]
+        return [*self.answers, *shares, *standards]
 
     @property
     def differences(self) -> list[tuple[str, str, str]]:
@@ -237,7 +237,7 @@ def disagreement(chosen: Counts, decoys: Counts) -> str:
         return "Without answers on both the chosen labels and decoys there is nothing to compare."
     p = float(fisher_exact([[hit, n - hit] for hit, n in (chosen, decoys)], alternative="greater")[1])
     shares = f"{percent(chosen[0] / chosen[1])} against {percent(decoys[0] / decoys[1])} of decoys"
-    told = (
+    verdict = (
         "the chosen labels are disagreed with more often than labels like them" if p <= LEVEL else "that may be chance"
     )
-    return f"Disagreed with: {shares}; {told} (Fisher's exact test, p = {p:.2g})."
+    return f"Disagreed with: {shares}; {verdict} (Fisher's exact test, p = {p:.2g})."

@@ -1,15 +1,13 @@
 """What was measured about one person: a record holds exactly this, and whatever follows from it is computed.
 
-A new quantity is a field here; the schema of files is made from these classes. What cannot be is refused on the way in,
-whether it comes from a file or from Python.
+A new quantity is a field here; files are decoded into these classes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from butfor.learn.decision_split import decides_one
-from butfor.result.fresh import Collateral, FreshSeeds, check_counts
+from butfor.result.fresh import Collateral, FreshSeeds
 
 Cell = str | int | float | bool | None
 """A value of a table, as JSON knows it."""
@@ -25,9 +23,6 @@ class Flip:
     label: str
     values: dict[str, Cell]
     doubt: float | None = None
-
-    def __post_init__(self) -> None:
-        check_counts(self, "position")
 
 
 @dataclass(frozen=True)
@@ -48,9 +43,6 @@ class Search:
     """The logit nearest to the other decision that any tried model gave."""
     course: tuple[tuple[int, float], ...] = ()
     """Per attempt: how many labels were flipped, and the person's logit."""
-
-    def __post_init__(self) -> None:
-        check_counts(self, "attempts", "failed", "first_size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,28 +83,7 @@ class Person:
     """With more than two labels, the one decided: the logit is the margin of another decision over it."""
     new_label: str | None = None
     """The label that the flips give, then."""
-    turned_into: str | None = None
+    new_decision: str | None = None
     """The decision after the flips, then."""
     pulls: dict[str, float] | None = None
     """How far each column pulls this person's logit, up or down, by the local linear model; None without one."""
-
-    def __post_init__(self) -> None:
-        check_counts(self, "case", "flippable", "without_flips", "at_least")
-        positions = [flip.position for flip in self.flip_set]
-        if len(set(positions)) < len(positions) or min(positions, default=0) < 0:
-            raise ValueError("flip_set must hold training rows, each of them once")
-        for one, other in (("counterfactual_logit", "flip_set"), ("new_label", "decision"), ("proof", "at_least")):
-            if (getattr(self, one) is None) != (getattr(self, other) in (None, ())):
-                raise ValueError(f"{one} must be there where {other} is, and only there")
-        if self.counterfactual_logit is not None and decides_one(self.counterfactual_logit) == decides_one(self.logit):
-            raise ValueError("counterfactual_logit must be on the other side of 0 than logit")
-        if (self.turned_into is None) == bool(self.flip_set and self.decision is not None):
-            raise ValueError("turned_into must be there where decision and flip_set are, and only there")
-        if len(self.flip_set) > self.flippable:
-            raise ValueError(f"flip_set must have at most {self.flippable} labels, those that may be flipped")
-        if not self.eligible and (self.flip_set or self.search != Search() or self.proof):
-            raise ValueError("eligible must be true where there is a search, a find or a proof")
-        if self.flip_set and (self.at_least or 0) > len(self.flip_set):
-            raise ValueError(f"at_least must be at most {len(self.flip_set)}, the labels that were found to do")
-        if not self.flip_set and (self.fresh or self.collateral or self.minimal):
-            raise ValueError("flip_set must not be empty where fresh, collateral or minimal speak of it")

@@ -5,28 +5,28 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import pandas as pd
+from msgspec import structs
 
 from butfor.data.sensitive import in_order
-from butfor.errors import SettingError, listed
+from butfor.errors import listed
 from butfor.learn.decision_split import decides_one
-from butfor.result import headline
-from butfor.result.fresh import SOLID, counted
+from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
 from butfor.result.groups import Performance
 from butfor.result.labels import ClosedGap, LabelValue, OneStandard, Reviewed
-from butfor.result.record import Run, as_json, file_of, read_as, stored, written
-from butfor.result.verdict import Verdict
+from butfor.result.pages import pages
+from butfor.result.record import as_json, percent, record_of, save
+from butfor.result.run import Run
+from butfor.result.schema import read_record
+from butfor.result.verdict import ONE_LABEL, Verdict
 from butfor.standard.groups import GroupStandard, answer_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SMALL_GROUP = 10
 """A group of fewer people has no rate to speak of."""
@@ -44,17 +44,11 @@ class Population(Sequence[Verdict]):
     A sequence: `population[3]` is the fourth verdict. The verdict about the person at position 182 of the table is
     `population.about(182)`."""
 
-    def __init__(
-        self,
-        verdicts: Sequence[Verdict],
-        run: Mapping[str, Any],
-        interrupted: bool = False,
-        labels: Sequence[LabelValue] = (),
-    ) -> None:
+    def __init__(self, verdicts: Sequence[Verdict], run: Run, labels: Sequence[LabelValue] = ()) -> None:
         self.verdicts = tuple(verdicts)
+        self.run = run
         self.labels = tuple(labels)
         """The training labels that are worth a review, the most valuable first."""
-        self.run = Run({**run, "interrupted": True}) if interrupted else Run(run)
 
     def __len__(self) -> int:
         return len(self.verdicts)
@@ -83,15 +77,17 @@ class Population(Sequence[Verdict]):
     def __repr__(self) -> str:
         return self.sentence
 
-    def with_run(self, **more: Any) -> Population:
-        """The same verdicts with more said of the run."""
-        run = Run(self.run | more)
-        return Population([replace(verdict, run=run) for verdict in self.verdicts], run, labels=self.labels)
+    def with_run(self, **changes: Any) -> Population:
+        """The same verdicts, other fields of the run."""
+        run = structs.replace(self.run, **changes)
+        return Population([replace(verdict, run=run) for verdict in self.verdicts], run, self.labels)
+
+    # --- people -------------------------------------------------------------------------------------
 
     @property
     def interrupted(self) -> bool:
         """Whether somebody stopped it by hand."""
-        return bool(self.run.get("interrupted"))
+        return self.run.interrupted
 
     @property
     def eligible(self) -> list[Verdict]:
@@ -103,13 +99,14 @@ class Population(Sequence[Verdict]):
 
     @property
     def solid(self) -> list[Verdict]:
-        """Those found that hold whatever the seed."""
+        """Those found that hold under any seed tried."""
         return [v for v in self.found if v.solidity == SOLID]
 
     @property
     def solidity(self) -> dict[str, int]:
         """How many finds are solid, leaning, seed-bound, undecided and not checked."""
-        return counted([str(v.solidity) for v in self.found])
+        counts = Counter(v.solidity for v in self.found)
+        return {word: counts[word] for word in WORDS}
 
     @cached_property
     def checked(self) -> bool:
@@ -125,36 +122,116 @@ class Population(Sequence[Verdict]):
     def one_shot(self) -> int:
         """How many were found at their own first attempt. The search among the members of an ensemble goes on after it
         all the same; there it counts whose first set turned the decision."""
-        if self.run.get("strategy") == "solid":
+        if self.run.strategy == "solid":
             return sum(bool(v.course) and decides_one(v.course[0][1]) != decides_one(v.logit) for v in self.found)
         return sum(v.attempts == 1 and not v.shared for v in self.found)
 
-    unchecked_reason = property(headline.unchecked_reason)
-    sentence = property(headline.sentence)
-    direct = property(headline.direct)
-    proven = property(headline.proven)
+    # --- in words -----------------------------------------------------------------------------------
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        run, asked, left = self.run, len(self.eligible), self.unfinished
+        if not self.verdicts:
+            return "Nobody was asked about."
+        if not asked:
+            everyone = "The one person" if len(self) == 1 else f"None of the {len(self)} people"
+            return f"{everyone} asked about is {'not ' * (len(self) == 1)}eligible (φ: {run.phi})."
+        if left and not self.found:
+            return (
+                f"The search for {left} of {_people(asked)} was stopped early; nothing was found until then, which "
+                "says nothing about them."
+            )
+        turned = len(self.solid if self.checked else self.found)
+        unchecked = f"; {self.unchecked_reason}" if turned and not self.checked else ""
+        seeds = ", whatever the seed" if self.checked and run.seeded else ""
+        stopped = f" The search for {_people(left)} was stopped early, before it found anything." if left else ""
+        budget, n = run.budget, run.data.training_rows
+        return (
+            f"For {turned} of {_people(asked)} ({percent(turned / asked)}), changing at most {budget} of the {n} "
+            f"training labels ({percent(budget / n)}) changes the decision{seeds}{unchecked}.{stopped}"
+        )
+
+    @property
+    def unchecked_reason(self) -> str:
+        """Why it is not known which finds are solid, in words; empty where it is."""
+        seeds, left = self.run.fresh_seeds, self.solidity[NOT_CHECKED]
+        if left and (seeds or left < len(self.found)):
+            return f"{left} of these {'was' if left == 1 else 'were'} not put to fresh seeds"
+        if left or not (seeds or not self.run.seeded):
+            return "whether it holds under other seeds was not checked"
+        if seeds < LEAST and self.run.seeded:
+            return f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'} too few to call one solid ({LEAST} at least)"
+        return ""
+
+    @property
+    def direct(self) -> str:
+        """How far the model depends on the protected attribute itself, in a sentence; empty where that is not known."""
+        name = self.run.sensitive
+        if self.run.blind:
+            return f"The model does not see '{name}': no switch of it can change a decision."
+        known = [(v.group, v.switch_changes) for v in self if v.switch_changes is not None]
+        if not known:
+            return ""
+        changed, parts = sum(change for _, change in known), []
+        for group in self.groups:
+            ours = [change for own, change in known if own == group]
+            parts.append(f"of '{group}' {sum(ours)} of {len(ours)}")
+        end = ": there the attribute itself decides, whatever the labels." if changed else "."
+        verb = "changes" if changed == 1 else "change"
+        return f"{changed} of {len(known)} decisions {verb} when '{name}' alone is switched ({', '.join(parts)}){end}"
+
+    @property
+    def proven(self) -> str:
+        """What is proven from the other side, in a sentence; empty where nothing is."""
+        known = [v for v in self.eligible if v.proof]
+        if all(v.proof == ONE_LABEL for v in known):  # there is nothing to prove
+            return ""
+        exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
+        be = "is" if exact == 1 else "are"
+        people = f"{none} {'person' if none == 1 else 'people'}"
+        return (
+            f"Proven: {exact} of the sets found {be} the smallest there {be}; for {people} there is none within the "
+            "budget."
+        )
+
+    @property
+    def concerns(self) -> list[str]:
+        """What a look at the table and at the model's accuracy found, a sentence each."""
+        return [concern.sentence for concern in self.run.concerns]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to keep in mind when groups are compared."""
+        small = [str(group) for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP]
+        if not small:
+            return []
+        verbs = ("has", "its share says") if len(small) == 1 else ("have", "their shares say")
+        return [f"{listed(small)} {verbs[0]} fewer than {SMALL_GROUP} eligible people: {verbs[1]} very little."]
+
+    # --- tables -------------------------------------------------------------------------------------
 
     def distance_curve(self) -> pd.DataFrame:
         """The share of decisions that k labels turn, for every k up to the budget: per group and for all, with its 95 %
         (Wilson) interval. Solid sets count or, where none was put to fresh seeds, all that were found."""
         groups = [(ALL, self.eligible)]
-        groups += [(beside_all(group), [v for v in self.eligible if v.group == group]) for group in self.groups]
+        groups += [(group_name(group), [v for v in self.eligible if v.group == group]) for group in self.groups]
         rows = []
         for group, people in groups:
             sizes = [v.distance if self.checked else v.at_most for v in people]
             stopped, n = sum(v.unfinished for v in people), len(people)
-            for k in range(1, self.run["budget"] + 1) if people else ():
+            for k in range(1, self.run.budget + 1) if people else ():
                 turned = sum(size is not None and size <= k for size in sizes)
                 rows.append((group, k, n, turned / n, *wilson(turned, n, stopped)))
         return pd.DataFrame(rows, columns=["group", "labels", "people", "share", "low", "high"])
 
     @property
     def groups(self) -> list[Any]:
-        return in_order((v.group for v in self.verdicts), self.run.get("sensitive_bands", {}))
+        return in_order((v.group for v in self.verdicts), self.run.sensitive_bands)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per person."""
-        other = {"flips": lambda v: v.at_most, "flipped_rows": lambda v: apart(flip.row for flip in v.flip_set)}
+        other = {"flips": lambda v: v.at_most, "flipped_rows": lambda v: in_one_cell(flip.row for flip in v.flip_set)}
         columns, whole = FRAME_COLUMNS.split(), dict.fromkeys(("flips", "at_least", "doubted", "distance"), "Int64")
         rows = [[other[c](v) if c in other else getattr(v, c) for c in columns] for v in self.verdicts]
         return pd.DataFrame(rows, columns=columns).astype(whole)
@@ -167,13 +244,13 @@ class Population(Sequence[Verdict]):
         been found: intervals reach as far up as if they all were."""
         rows = [self._shares([v for v in self.verdicts if v.group == group]) for group in self.groups]
         columns = list(self._shares([]))
-        return pd.DataFrame(rows, index=pd.Index(self.groups, name=self.run.get("sensitive", "group")), columns=columns)
+        return pd.DataFrame(rows, index=pd.Index(self.groups, name=self.run.sensitive), columns=columns)
 
     def _shares(self, members: Sequence[Verdict]) -> dict[str, float]:
         eligible = [v for v in members if v.eligible]
         found, solid = (sum(v.found for v in eligible), sum(v.solidity == SOLID for v in eligible))
         open_, n = sum(v.unfinished for v in eligible), len(eligible)
-        seeds_asked = self.run.get("seeded") is False or any(v.base is not None for v in eligible) or not eligible
+        seeds_asked = not self.run.seeded or any(v.base is not None for v in eligible) or not eligible
         low, high = wilson(found, n, open_)
         solid_low, solid_high = wilson(solid, n, open_) if self.checked else (math.nan, math.nan)
         return {
@@ -192,34 +269,15 @@ class Population(Sequence[Verdict]):
             "median_margin": median(abs(v.logit) for v in eligible) if eligible else math.nan,
         }
 
-    @property
-    def performance(self) -> Performance | None:
-        """How good the model is, against the commoner label and per group; None where labels were not known."""
-        return read_as(self.run.get("performance"), Performance | None)
-
-    @property
-    def concerns(self) -> list[str]:
-        """What a look at the table and at the model's accuracy found, a sentence each."""
-        return [str(concern["sentence"]) for concern in self.run.get("concerns", [])]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What to keep in mind when groups are compared."""
-        small = [str(group) for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP]
-        if not small:
-            return []
-        said = ("has", "its share says") if len(small) == 1 else ("have", "their shares say")
-        return [f"{listed(small)} {said[0]} fewer than {SMALL_GROUP} eligible people: {said[1]} very little."]
-
     @cached_property
     def keystones(self) -> pd.DataFrame:
         """Training rows by how many people's flip sets they are in: the labels to review first."""
         flips = pd.DataFrame([(at, str(v.case)) for v in self.found for at in v.positions], columns=["at", "case"])
         if flips.empty:
             columns: list[Any] = list(self.verdicts[0].flips.columns) if self.verdicts else []
-            return pd.DataFrame(columns=["people", "cases", *map(_beside_ours, columns)]).rename_axis("row")
+            return pd.DataFrame(columns=["people", "cases", *map(_unlike_ours, columns)]).rename_axis("row")
         first = ~flips["at"].duplicated().to_numpy()
-        frame = pd.concat([v.flips for v in self.found])[first].rename(columns=_beside_ours)
+        frame = pd.concat([v.flips for v in self.found])[first].rename(columns=_unlike_ours)
         frame.insert(0, "people", list(self.flip_counts.values()))
         frame.insert(1, "cases", flips.groupby("at", sort=False)["case"].agg(" ".join).to_list())
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
@@ -229,95 +287,87 @@ class Population(Sequence[Verdict]):
         """Training rows by position, and how many people's flip sets they are in."""
         return Counter(position for verdict in self.found for position in verdict.positions)
 
+    # --- the model, labels and groups ---------------------------------------------------------------
+
+    @property
+    def performance(self) -> Performance | None:
+        """How good the model is, against the commoner label and per group; None where labels were not known."""
+        return self.run.performance
+
     @property
     def reviewed(self) -> Reviewed | None:
         """What a review of these labels changed, where there was one."""
-        return read_as(self.run.get("reviewed"), Reviewed | None)
+        return self.run.reviewed
 
     @property
     def closed_gap(self) -> ClosedGap | None:
         """The fewest doubted labels that close the gap between two groups, where that was asked for."""
-        return read_as(self.run.get("close_gap"), ClosedGap | None)
+        return self.run.close_gap
 
     @property
-    def standards(self) -> list[GroupStandard]:
+    def standards(self) -> tuple[GroupStandard, ...]:
         """Each group beside the standard of the others; none where no adverse label was named."""
-        return read_as((self.run.get("standard") or {}).get("groups", []), list[GroupStandard])
+        return self.run.standard.comparisons if self.run.standard else ()
 
     @property
-    def one_standard(self) -> list[OneStandard]:
-        """Per group that falls short: who is decided otherwise once it does not."""
-        return read_as(self.run.get("one_standard") or [], list[OneStandard])
+    def one_standard(self) -> tuple[OneStandard, ...]:
+        """Per group that falls short: whose decisions change once it does not."""
+        return self.run.one_standard
 
     @property
     def standards_answer(self) -> str:
         """In one sentence: is every group held to one standard?"""
         return answer_of(self.standards)
 
+    # --- files and pages ----------------------------------------------------------------------------
+
     def to_dict(self) -> dict[str, Any]:
-        """The record: the settings once, and what was measured about each person."""
-        return file_of(self.run, [v.measurements() for v in self.verdicts], stored(self.labels))
+        """The record: the settings once, what was measured about each person, and its status in words."""
+        return record_of(self.run, [v.to_line() for v in self.verdicts], self.labels)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The record as JSON text, also written to `path` where one is given."""
-        return written(as_json(self.to_dict()), path)
+        return save(as_json(self.to_dict()), path)
 
     @classmethod
     def from_json(cls, text: str | Path | dict[str, Any]) -> Population:
         """A population from its JSON text, or from the file that a path names; refused where that was changed since."""
-        from butfor.result.schema import read_record
-
         record = read_record(text)
-        return cls([Verdict.of(person, record.run) for person in record.people], record.run, labels=record.labels)
+        return cls([Verdict.of(person, record.run) for person in record.people], record.run, record.labels)
 
     from_dict = from_json
 
-    def plot(self) -> Figure:
-        """The share of decisions that so many labels turn, for everyone and per group."""
-        from butfor.report.charts import distance_curve
-
-        drawing = distance_curve(self)
-        if drawing is None:
-            raise SettingError("There is nothing to draw: no decision was turned, or the budget is one label.")
-        return drawing.figure()
+    def plot(self) -> Any:
+        """The share of decisions that so many labels turn, for everyone and per group: a chart that notebooks show,
+        and that `to_svg` writes."""
+        return pages().population_chart(self)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The self-contained report page, also written to `path` where one is given. Beyond 300 people the file at
         `path` is an index, with a file per person in a folder beside it; what is returned without a path is always
         one page."""
-        from butfor.report.page import population_page, write_report
-
-        return population_page(self) if path is None else write_report(self, Path(path))
+        return pages().population_page(self) if path is None else pages().write_report(self, Path(path))
 
     def _repr_html_(self) -> str:
-        from butfor.report.page import population_fragment
-
-        return population_fragment(self)
+        return pages().population_fragment(self)
 
 
-def apart(labels: Iterable[Any]) -> str:
-    """Ids in one cell: between spaces or, where an id holds one itself, as a JSON list."""
+def _people(count: int) -> str:
+    return f"{count} eligible {'person' if count == 1 else 'people'}"
+
+
+def in_one_cell(labels: Iterable[Any]) -> str:
+    """Ids between spaces or, where an id holds one itself, as a JSON list."""
     texts = [str(label) for label in labels]
-    plainly = all(text and not any(map(str.isspace, text)) and text[0] != "[" for text in texts)
-    return " ".join(texts) if plainly else json.dumps(texts, ensure_ascii=False)
+    simple = all(text and not any(map(str.isspace, text)) and text[0] != "[" for text in texts)
+    return " ".join(texts) if simple else json.dumps(texts, ensure_ascii=False)
 
 
-def _beside_ours(column: Any) -> Any:
+def _unlike_ours(column: Any) -> Any:
     """A column of the table, under another name where keystones have one of that name."""
     return f"{column} (of the table)" if column in ("row", "people", "cases") else column
 
 
-def beside_all(group: Any) -> str:
-    """A group's name where everyone stands beside it."""
+def group_name(group: Any) -> str:
+    """A group's name, unlike that of everyone."""
     return f"{ALL} (group)" if str(group) == ALL else str(group)
-
-
-def wilson(found: int, n: int, open_: int = 0) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a share; everything is possible where n is 0. `open_`: how many more there may
-    be, of whom nothing is known."""
-    if n == 0:
-        return 0.0, 1.0
-    from scipy.stats import binomtest
-
-    low, high = (binomtest(count, n).proportion_ci(method="wilson") for count in (found, found + open_))
-    return float(low.low), float(high.high)

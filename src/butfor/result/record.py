@@ -5,70 +5,42 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
 
 from butfor.files import save_text
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 CHECKSUM = "checksum"
 LISTS = ("people", "labels")
 """What a record holds many of."""
 
 
-class Run(Mapping[str, Any]):
-    """The settings of an audit and what became of them, one object for all its verdicts. Read-only: values are given
-    out as copies."""
-
-    def __init__(self, items: Mapping[str, Any]) -> None:
-        self._items: dict[str, Any] = items._items if isinstance(items, Run) else stored(items)
-
-    def __getitem__(self, name: str) -> Any:
-        return deepcopy(self._items[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(self) | dict(other)
-
-    def __repr__(self) -> str:
-        return f"Run({self._items})"
-
-
-def stored(value: Any) -> Any:
-    """A value as a file holds it: of a dataclass what is not its default, null for a number that is not one."""
+def builtins_of(value: Any) -> Any:
+    """A value as JSON knows it: every field of a Struct, of a dataclass what is not its default."""
+    if isinstance(value, Struct):
+        return {name: builtins_of(getattr(value, name)) for name in value.__struct_fields__}
     if is_dataclass(value) and not isinstance(value, type):
         pairs = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: stored(item) for field, item in pairs if item != field.default}
+        return {field.name: builtins_of(item) for field, item in pairs if item != field.default}
     if isinstance(value, Mapping):
-        return {str(name): stored(item) for name, item in value.items()}
+        return {str(name): builtins_of(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [stored(item) for item in value]
+        return [builtins_of(item) for item in value]
     return plain(value)
 
 
-def read_as(value: Any, kind: Any) -> Any:
-    """What `stored` made of a value, as the kind it was."""
-    from msgspec import convert
-
-    return convert(value, kind)
-
-
-def file_of(run: Run, people: list[dict[str, Any]], labels: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """The record of a run, its people, and the labels that are worth a review."""
-    record = {"schema_version": SCHEMA_VERSION, "run": dict(run), "people": people}
-    return record | {"labels": labels} if labels else record
+def record_of(run: Struct, people: list[dict[str, Any]], labels: Sequence[Any] = ()) -> dict[str, Any]:
+    """What a file holds of a run, its people, and the labels that are worth a review."""
+    record = {"schema_version": SCHEMA_VERSION, "run": builtins_of(run), "people": people}
+    return record | {"labels": builtins_of(labels)} if labels else record
 
 
 def checksum(record: Mapping[str, Any]) -> str:
@@ -78,28 +50,20 @@ def checksum(record: Mapping[str, Any]) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with its checksum."""
     return {**record, CHECKSUM: checksum(record)}
 
 
 def as_json(record: dict[str, Any]) -> str:
-    """A record as the text of a file: strict JSON, sealed, one line per person and per label."""
-    rest = {name: value for name, value in sealed(record).items() if name not in LISTS}
+    """A record as the text of a file: strict JSON with its checksum, one line per person and per label."""
+    rest = {name: value for name, value in with_checksum(record).items() if name not in LISTS}
     text = json.dumps(rest, indent=1, ensure_ascii=False, allow_nan=False)[:-2]
     for name in LISTS:
         if name in record:
             lines = (f"  {json.dumps(each, ensure_ascii=False, allow_nan=False)}" for each in record[name])
             text += f',\n "{name}": [\n' + ",\n".join(lines) + "\n ]"
     return f"{text}\n}}\n"
-
-
-def sides(run: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The labels on either side: of two the first and the second, of more the adverse ones and the others. Where nobody
-    said which are adverse, more than two have no sides."""
-    names, adverse = [str(name) for name in run["label_names"]], run.get("adverse") or []
-    ours = names[:1] if len(names) == 2 else [adverse] if isinstance(adverse, str) else adverse
-    return ours, [name for name in names if name not in ours] if ours else []
 
 
 def signed(logit: float) -> str:
@@ -131,7 +95,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
-def written(text: str, path: str | Path | None) -> str:
+def save(text: str, path: str | Path | None) -> str:
     """The text, also written to `path` where one is given: a file is there whole or not at all."""
     if path is not None:
         save_text(path, text)

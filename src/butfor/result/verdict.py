@@ -7,10 +7,9 @@ few labels would do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -18,12 +17,12 @@ from butfor.errors import ReplayError, SettingError
 from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.protocols import Table
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
+from butfor.result.pages import pages
 from butfor.result.person import Person
-from butfor.result.record import AFTER, BEFORE, DOUBT, Run, as_json, file_of, percent, signed, stored, written
+from butfor.result.record import AFTER, BEFORE, DOUBT, as_json, builtins_of, percent, record_of, save, signed
+from butfor.result.run import Run
+from butfor.result.schema import read_record
 from butfor.result.words import base_sentence
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs that the search itself gives."""
@@ -37,10 +36,6 @@ class Verdict(Person):
     """The settings of the audit, shared by all its verdicts."""
     training: Table | None = field(default=None, compare=False)
     """The training rows; None for a verdict that was read from a file or came from another process."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "run", Run(self.run))
-        super().__post_init__()
 
     def __repr__(self) -> str:
         return " ".join(part for part in (self.sentence, self.belief) if part)
@@ -110,7 +105,7 @@ class Verdict(Person):
 
     @property
     def counterfactual_prediction(self) -> str | None:
-        return self.turned_into or (self.label_names[int(not decides_one(self.logit))] if self.found else None)
+        return self.new_decision or (self.label_names[int(not decides_one(self.logit))] if self.found else None)
 
     @property
     def label_names(self) -> tuple[str, str]:
@@ -118,22 +113,22 @@ class Verdict(Person):
         label that flips give."""
         if self.decision is not None and self.new_label is not None:
             return self.decision, self.new_label
-        first, second = self.run["label_names"]
-        return str(first), str(second)
+        first, second = self.run.label_names
+        return first, second
 
     # --- the run ------------------------------------------------------------------------------------
 
     @property
     def sensitive(self) -> str:
-        return str(self.run["sensitive"])
+        return self.run.sensitive
 
     @property
     def training_rows(self) -> int:
-        return int(self.run["data"]["training_rows"])
+        return self.run.data.training_rows
 
     @property
     def budget(self) -> int:
-        return int(self.run["budget"])
+        return self.run.budget
 
     # --- the search ---------------------------------------------------------------------------------
 
@@ -185,7 +180,7 @@ class Verdict(Person):
             return None
         if self.fresh:
             return self.fresh.word
-        return SOLID if self.run.get("seeded") is False else NOT_CHECKED
+        return NOT_CHECKED if self.run.seeded else SOLID
 
     @property
     def hold(self) -> float | None:
@@ -197,7 +192,7 @@ class Verdict(Person):
         """The share of fresh seeds that decide otherwise on the unchanged data, with or without a find."""
         if self.fresh:
             return self.fresh.base
-        return None if self.without_flips is None else self.without_flips / self.run["fresh_seeds"]
+        return None if self.without_flips is None else self.without_flips / self.run.fresh_seeds
 
     @property
     def distance(self) -> int | None:
@@ -214,17 +209,17 @@ class Verdict(Person):
     @property
     def belief(self) -> str:
         """What fresh seeds say of the person and of a find, in a sentence; also where they say nothing."""
-        said = ""
+        text = ""
         if self.fresh:
-            said = self.fresh.sentence
+            text = self.fresh.sentence
         elif self.solidity == SOLID:
-            said = "Solid: this learner has no seed noise, the same labels always give the same model."
+            text = "Solid: this learner has no seed noise, the same labels always give the same model."
         elif self.found:
-            said = "Not checked under fresh seeds."
+            text = "Not checked under fresh seeds."
         if self.close_call and self.base is not None:
-            seeds = self.fresh.seeds if self.fresh else self.run["fresh_seeds"]
-            said += f" A close call: {base_sentence(round(self.base * seeds), seeds)}."
-        return said.strip()
+            seeds = self.fresh.seeds if self.fresh else self.run.fresh_seeds
+            text += f" A close call: {base_sentence(round(self.base * seeds), seeds)}."
+        return text.strip()
 
     @property
     def who(self) -> str:
@@ -238,12 +233,12 @@ class Verdict(Person):
         """Why nothing was found, in a sentence; empty for a find."""
         if self.found:
             return ""
-        if not self.eligible and self.prediction == self.run.get("towards"):
+        if not self.eligible and self.prediction == self.run.towards:
             return f"the decision is '{self.prediction}' already."
         if not self.eligible:
-            return str(self.run.get("phi_reason") or f"the rule φ ({self.run.get('phi')}) leaves this person out.")
+            return self.run.phi_reason or f"the rule φ ({self.run.phi}) leaves this person out."
         if not self.flippable:
-            return f"The rule ψ ({self.run.get('psi')}) allows no label to be flipped for this person."
+            return f"The rule ψ ({self.run.psi}) allows no label to be flipped for this person."
         if not self.complete:
             return "The search was stopped before it was through."
         failed = f"{self.search.failed} of these trainings failed or diverged. " if self.search.failed else ""
@@ -255,11 +250,10 @@ class Verdict(Person):
         who = self.who
         if self.status == "found":
             k = len(self.flip_set)
-            aside = self.run["data"].get("set_aside")
+            aside = self.run.data.set_aside
             rest = f"; {aside} more rows were set aside to stop training early" if aside else ""
             fewest = " No fewer will do: that is proven." if self.exact and k > 1 else ""
-            members = self.run.get("members", 1)
-            mean = f", the mean of {members} models" if members > 1 else ""
+            mean = f", the mean of {self.run.members} models" if self.run.members > 1 else ""
             return (
                 f"Flipping {k} of {self.training_rows} training labels ({percent(k / self.training_rows)}{rest}) turns "
                 f"'{self.prediction}' into '{self.counterfactual_prediction}' for {who} (logit "
@@ -299,7 +293,7 @@ class Verdict(Person):
                 "verdict.dataset(butfor.Table(X, y))."
             )
         if self.decision is not None and self.new_label is not None:
-            names = [str(name) for name in self.run["label_names"]]
+            names = self.run.label_names
             pair = names.index(self.decision), names.index(self.new_label)
             table = table.with_split(DecisionSplit.of(*pair, len(names), table.n))
         X, y = table.with_flips(self.positions)
@@ -331,32 +325,30 @@ class Verdict(Person):
 
     # --- files and pages ----------------------------------------------------------------------------
 
-    def measurements(self) -> dict[str, Any]:
-        """What a file holds of this person, as JSON knows it."""
-        return {
-            each.name: stored(value) for each in fields(Person) if (value := getattr(self, each.name)) != each.default
-        }
+    def to_line(self) -> dict[str, Any]:
+        """What a file holds of this person: what follows, for a reader without this library, and what was measured."""
+        words = {"status": self.status, "solidity": self.solidity}
+        words |= {"decision_before": self.prediction, "decision_after": self.counterfactual_prediction}
+        measured = ((each, getattr(self, each.name)) for each in fields(Person))
+        return words | {each.name: builtins_of(value) for each, value in measured if value != each.default}
 
     def to_dict(self) -> dict[str, Any]:
         """The record: everything needed to read the verdict and to run it again."""
-        return file_of(self.run, [self.measurements()])
+        return record_of(self.run, [self.to_line()])
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The record as JSON text, also written to `path` where one is given."""
-        return written(as_json(self.to_dict()), path)
+        return save(as_json(self.to_dict()), path)
 
     @classmethod
-    def of(cls, person: Person, run: Mapping[str, Any], training: Table | None = None) -> Verdict:
+    def of(cls, person: Person, run: Run, training: Table | None = None) -> Verdict:
         """The verdict that follows from what was measured."""
         known = {each.name: getattr(person, each.name) for each in fields(Person)}
-        return cls(**known, run=Run(run), training=training)
+        return cls(**known, run=run, training=training)
 
     @classmethod
     def from_json(cls, text: str | Path | dict[str, Any]) -> Verdict:
-        """A verdict from its JSON text, or from the file that a path names; refused where that was changed since, and
-        where a field is absent or bent."""
-        from butfor.result.schema import read_record
-
+        """A verdict from its JSON text, or from the file that a path names; refused where that was changed since."""
         record = read_record(text)
         if len(record.people) != 1:
             raise ReplayError("This is the record of many people; read it with Population.from_json.")
@@ -364,22 +356,14 @@ class Verdict(Person):
 
     from_dict = from_json
 
-    def plot(self) -> Figure:
-        """The logits of the fresh seeds, without the flips and with them."""
-        from butfor.report.charts import seed_logits
-
-        drawing = seed_logits(self)
-        if drawing is None:
-            raise SettingError("There is nothing to draw: no fresh seeds were asked about this person's find.")
-        return drawing.figure()
+    def plot(self) -> Any:
+        """The logits of the fresh seeds, without the flips and with them: a chart that notebooks show, and that
+        `to_svg` writes."""
+        return pages().person_chart(self)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The self-contained report page, also written to `path` where one is given."""
-        from butfor.report.page import person_page
-
-        return written(person_page(self), path)
+        return save(pages().person_page(self), path)
 
     def _repr_html_(self) -> str:
-        from butfor.report.page import person_fragment
-
-        return person_fragment(self)
+        return pages().person_fragment(self)

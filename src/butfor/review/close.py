@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from msgspec import structs
 
 from butfor.errors import TableError
 from butfor.files import make_folder, save_table, save_text
@@ -23,8 +24,9 @@ from butfor.progress import Progress
 from butfor.report.page import review_page
 from butfor.result.labels import Reviewed
 from butfor.result.population import Population
+from butfor.result.run import RecordedStandards
 from butfor.review.answers import Outcome
-from butfor.review.rebuild import fitted_again, loaded
+from butfor.review.rebuild import fitted_again, load_rows
 from butfor.run.fitted import Fitted, with_labels
 from butfor.run.labels import Values, label_values, labels_frame, review_values
 from butfor.run.trial import FlipTrial
@@ -90,18 +92,18 @@ def close_review(
     """Make the corrections in the table that an audit's record names, and audit its test rows again: the record of the
     corrected table, about nobody, with what was `reviewed`; and tables, by the names of their files. The folder is made
     once the table is there, before anything is trained."""
-    training, data = loaded(audit.run)
+    training, data = load_rows(audit.run)
     make_folder(folder)
-    settings = {"fresh_seeds": audit.run["fresh_seeds"], "random_state": audit.run.get("random_state", 0)}
+    settings = {"fresh_seeds": audit.run.fresh_seeds, "random_state": audit.run.random_state}
     again = fitted_again(audit.run, training, data, model, progress=progress, **settings)
     groups, before = data.groups["test"] if data.groups else None, audit.standards or None
     reviewed, after, standards, values = after_review(
         again, outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, progress=progress
     )
-    standard = standards.to_dict() if standards else None
-    run = audit.run | {"reviewed": reviewed, "standard": standard, "one_standard": None, "close_gap": None}
+    standard = RecordedStandards.of(standards) if standards else None
+    run = structs.replace(audit.run, reviewed=reviewed, standard=standard, one_standard=(), close_gap=None)
     names = [after.label_names[label] for label in after.table.codes]
-    label = str(audit.run["data"].get("label") or "label")
+    label = audit.run.data.label or "label"
     tables = {
         "corrected.csv": pd.DataFrame({label: names}, index=after.table.X.index.rename("row")),
         "corrections.csv": outcome.corrections().set_index("row"),

@@ -57,7 +57,7 @@ class Unmeasured(Exception):
 def _solid(population: Population) -> tuple[float, str]:
     _require_finds(population)
     found, asked, open_ = len(population.solid), len(population.eligible), population.unfinished
-    whatever = "" if population.run.get("seeded") is False else ", whatever the seed"
+    whatever = ", whatever the seed" if population.run.seeded else ""
     left = f" The search for {open_} of them was stopped early, so that it may be up to {found + open_}."
     return (found + open_) / asked, (
         f"changing few labels changes the decision for {found} of {asked} eligible people ({shown(found / asked)})"
@@ -67,9 +67,9 @@ def _solid(population: Population) -> tuple[float, str]:
 
 def _close(population: Population) -> tuple[float, str]:
     _require_people(population)
-    if population.run.get("seeded") is False:
+    if not population.run.seeded:
         return 0.0, "no seed changes what this learner learns, so that no decision is a close call."
-    eligible, seeds = population.eligible, int(population.run["fresh_seeds"])
+    eligible, seeds = population.eligible, population.run.fresh_seeds
     unasked = sum(v.close_call is None for v in eligible)
     if unasked:
         raise Unmeasured(
@@ -86,7 +86,7 @@ def _close(population: Population) -> tuple[float, str]:
 
 
 def _switch(population: Population) -> tuple[float, str]:
-    if population.run.get("blind"):
+    if population.run.blind:
         return 0.0, "the model does not see the protected attribute, so that no switch of it changes a decision."
     known = [v.switch_changes for v in population if v.switch_changes is not None]
     if not known or len(known) < len(population):

@@ -3,14 +3,14 @@ review."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import structs
 
 from butfor.data import Dataset
 from butfor.data.sensitive import Sensitive
@@ -21,71 +21,60 @@ from butfor.learn.ensemble import member_seeds, single_learner
 from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import Table
 from butfor.progress import Progress
-from butfor.provenance import data_hash, given_how
+from butfor.provenance import data_hash
 from butfor.result.labels import TO_REVIEW
 from butfor.result.population import Population
 from butfor.result.record import brief
+from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.review.tasks import Review, ReviewRows, make_review
 from butfor.run.fitted import Fitted, Settings, fit
 from butfor.standard.compare import attributes_of, compare
 
-FIGURES = ("sha256", "training_rows", "set_aside", "validated", "weighted")
-"""What a record says of its data beyond where it came from."""
-
-
 # --- the table ----------------------------------------------------------------------------------------
 
 
-def loaded(run: Mapping[str, Any]) -> tuple[Table, Dataset]:
+def load_rows(run: Run) -> tuple[Table, Dataset]:
     """The training rows, and the whole data set."""
-    origin = {name: value for name, value in run["data"].items() if name not in FIGURES}
-    table, given = origin.pop("table"), given_how(origin)
-    origin.pop("given", None)  # how it came then; by now there is a file
-    if table is None:
+    if run.data.table is None:
         raise ReplayError(
-            f"The record does not name a file or an embedded data set, because {given}: give a file of the same rows "
-            "('butfor replay --data'), or replay it from the Verdict that explain returned."
+            f"The record does not name a file or an embedded data set, because {run.data.source}: give a file of the "
+            "same rows ('butfor replay --data'), or replay it from the Verdict that explain returned."
         )
-    unknown = sorted(set(origin) - set(inspect.signature(load_table).parameters))
-    if unknown:
-        raise ReplayError(f"The record is bent: run.data.{unknown[0]} is nothing that this version of butfor knows.")
     try:
-        data = load_table(table, **origin)
+        data = load_table(run.data.table, **run.data.loading)
     except ButforError as error:
         raise ReplayError(f"The record's data cannot be loaded: {error}") from error
-    if run["data"].get("weighted"):
+    if run.data.weighted:
         raise ReplayError(
             "The record was made with sample_weight, which it does not carry; replay it from the Verdict."
         )
     training = Table(data.X_train, data.y_train)
-    if run["data"].get("set_aside"):
+    if run.data.set_aside:
         with as_recorded("run.learner cannot be made again"):
-            training = set_rows_aside(single_learner(learner_of(run["learner"])), training)
-    elif run["data"].get("validated", True):
+            training = set_rows_aside(single_learner(learner_of(run.learner)), training)
+    elif run.data.validated:
         training = replace(training, validation=(data.X_val, data.y_val))
-    if data_hash(training) != run["data"]["sha256"]:
-        raise ReplayError(f"'{table}' is not the table of the record: its training rows have changed since.")
-    reviewed = run.get("reviewed")
-    if reviewed:
-        names = [str(name) for name in run["label_names"]]
-        labels = [names.index(label) for label in reviewed.get("corrected_to", ())]
-        training = training.with_labels(reviewed["corrected"], labels or None)
+    if data_hash(training) != run.data.sha256:
+        raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows have changed since.")
+    if run.reviewed:
+        labels = [run.label_names.index(label) for label in run.reviewed.corrected_to]
+        training = training.with_labels(run.reviewed.corrected, labels or None)
     return training, data
 
 
-def with_moved_files(run: Mapping[str, Any], **files: str | None) -> dict[str, Any]:
+def with_moved_files(run: Run, **files: str | None) -> Run:
     """The run of an audit whose files (`data`, `test`, `validation`) lie somewhere else by now; that they are the same
     their rows must show."""
-    moved, data = {name: file for name, file in files.items() if file is not None}, run["data"]
+    moved, data = {name: file for name, file in files.items() if file is not None}, run.data
     for name, file in moved.items():
-        if "label" not in data:
-            what = f"of the embedded set '{data['table']}'" if data["table"] else "of a table given in Python"
+        if data.label is None:
+            what = f"of the embedded set '{data.table}'" if data.table else "of a table given in Python"
             raise ReplayError(f"--{name} {file}: the record is {what}, not of a file; leave --{name} out.")
-        if name != "data" and data.get(name) is None:
+        if name != "data" and getattr(data, name) is None:
             raise ReplayError(f"--{name} {file}: the record names no {name} file; leave --{name} out.")
     there = {"table" if name == "data" else name: file for name, file in moved.items()}
-    return {**run, "data": data | there}
+    return structs.replace(run, data=structs.replace(data, **there))
 
 
 def recorded_person(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:
@@ -101,7 +90,7 @@ def recorded_person(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:
         except (ValueError, TypeError, OverflowError):
             if value is not None:
                 raise ReplayError(
-                    f"The record is bent: values.{c} is {brief(value)}, but the table's column holds {table[c].dtype}."
+                    f"Invalid record: values.{c} is {brief(value)}, but the table's column holds {table[c].dtype}."
                 ) from None
             columns[c] = given
     return pd.DataFrame(columns, columns=table.columns)
@@ -136,7 +125,7 @@ def as_recorded(what: str) -> Iterator[None]:
 
 
 def fitted_again(
-    run: Mapping[str, Any],
+    run: Run,
     training: Table,
     data: Dataset | None,
     model: Any = None,
@@ -147,13 +136,13 @@ def fitted_again(
     """The audit of a run on the training rows; what a review answered and corrected is known to it. `model` stands in
     for one that the record cannot bring back; rules that it cannot bring back let everything through."""
     with as_recorded("run.learner cannot be made again"):
-        recorded, seed = run["learner"], run.get("random_state", 0)
+        recorded, seed = run.learner, run.random_state
         learner = learner_of(recorded) if model is None else given_learner(model, recorded, seed)
-    known, lost = not without_groups(run, data), {line.split(":")[0] for line in run.get("not_rebuildable", [])}
-    kept = [name for name in ("phi", "psi") if known and name not in lost]
-    rules: dict[str, Any] = {"phi": "everyone", "psi": "everything"} | {name: run[name] for name in kept}
+    known = not without_groups(run, data)
+    phi, psi = (known and name not in run.lost for name in ("phi", "psi"))
+    rules: dict[str, Any] = {"phi": run.phi if phi else "everyone", "psi": run.psi if psi else "everything"}
     members = len(member_seeds(learner))
-    asked = Settings(single_learner(learner), members=members, budget=run["budget"], **rules, **settings)
+    asked = Settings(single_learner(learner), members=members, budget=run.budget, **rules, **settings)
     X, y = training.whole[:2] if training.whole else (training.X, training.y)
     with as_recorded("run.learner cannot be trained again"):
         fitted = fit(
@@ -161,21 +150,21 @@ def fitted_again(
             X,
             y,
             sensitive_features=_protected(run, X, data) if known else np.zeros(len(X)),
-            sensitive_bands=run.get("sensitive_bands") or None,
+            sensitive_bands=run.sensitive_bands or None,
             sample_weight=training.weight,
             validation=None if training.whole else training.validation,
-            adverse=run.get("adverse") if known else None,
-            label_names=[str(name) for name in run["label_names"]],
+            adverse=run.adverse or None if known else None,
+            label_names=run.label_names,
             progress=progress,
         )
-    reviewed = run.get("reviewed") or {}
-    answered, corrected = frozenset(reviewed.get("answered", ())), tuple(reviewed.get("corrected", ()))
-    return replace(fitted, answered=answered, corrected=corrected)
+    if run.reviewed is None:
+        return fitted
+    return replace(fitted, answered=frozenset(run.reviewed.answered), corrected=run.reviewed.corrected)
 
 
-def _protected(run: Mapping[str, Any], X: pd.DataFrame, data: Dataset | None) -> Any:
+def _protected(run: Run, X: pd.DataFrame, data: Dataset | None) -> Any:
     """The protected columns of X or, where they stand beside it, their values for its rows."""
-    named = set(map(str, run.get("sensitive_columns", [run["sensitive"]])))
+    named = set(map(str, run.sensitive_columns))
     columns = [column for column in X.columns if str(column) in named]
     if columns or data is None or data.groups is None:
         return columns
@@ -183,9 +172,9 @@ def _protected(run: Mapping[str, Any], X: pd.DataFrame, data: Dataset | None) ->
     return groups if len(groups) == len(X) else groups.loc[X.index]  # without those set aside
 
 
-def without_groups(run: Mapping[str, Any], data: Dataset | None) -> bool:
+def without_groups(run: Run, data: Dataset | None) -> bool:
     """Whether the protected attribute cannot be brought back: it stood beside the table."""
-    return not run.get("sensitive_columns") and (data is None or data.groups is None)
+    return not run.sensitive_columns and (data is None or data.groups is None)
 
 
 # --- the rows to review -------------------------------------------------------------------------------
@@ -203,16 +192,17 @@ def review_of(population: Population, *, labels: int = TO_REVIEW, hide: Sequence
     return make_review(population.labels, rows_of(population.run), population, labels=labels, hide=hide, seed=seed)
 
 
-def rows_of(run: Mapping[str, Any]) -> ReviewRows:
+def rows_of(run: Run) -> ReviewRows:
     """The training rows of a run, loaded again, and their doubts."""
     try:
-        table, data = loaded(run)
-        sensitive = Sensitive.of(_protected(run, table.X, data), table.X, run.get("sensitive_bands") or None)
+        table, data = load_rows(run)
+        sensitive = Sensitive.of(_protected(run, table.X, data), table.X, run.sensitive_bands or None)
     except (KeyError, TypeError, AttributeError) as error:
         raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
-    names = tuple(map(str, run["label_names"]))
-    adverse = run.get("adverse") or names[0]
+    names = run.label_names
+    adverse = run.adverse or names[:1]
     favourable = ~np.isin(np.array(names)[table.codes], adverse)
-    found = compare(table.X, favourable, attributes_of(sensitive, table.X), names=(str(adverse), ""), shuffles=0)
-    answered = (run.get("reviewed") or {}).get("answered", ())
+    attributes = attributes_of(sensitive, table.X)
+    found = compare(table.X, favourable, attributes, names=(" or ".join(adverse), ""), shuffles=0)
+    answered = run.reviewed.answered if run.reviewed else ()
     return ReviewRows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from butfor.errors import ButforError, ReplayError, SettingError
 from butfor.learn.protocols import FlipSet, Table
-from butfor.result.record import brief, plain, signed, stored
+from butfor.result.record import brief, builtins_of, plain, signed
+from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
-from butfor.review.rebuild import as_recorded, fitted_again, loaded, recorded_person, without_groups
+from butfor.review.rebuild import as_recorded, fitted_again, load_rows, recorded_person, without_groups
 from butfor.run.explain import brackets, explain_all, flippable_labels
 from butfor.run.fitted import Fitted, with_settings
-from butfor.run.verdicts import settings_of
+from butfor.run.verdicts import run_of
 from butfor.search import as_strategy
 from butfor.search.published import Recorded
 from butfor.standard.groups import Standards
@@ -36,7 +37,8 @@ COMPARED = (
 BY_SEARCH = {ONE_LABEL, ENUMERATION}
 LOGITS = ("logit", "counterfactual_logit", "pulls")
 """What is compared, and of that what need only be close."""
-OF_RUN = ("label_names", "sensitive", "sensitive_columns", "sensitive_bands", "blind", "budget", "members", "seeded")
+OF_GROUPS = ("sensitive", "sensitive_columns", "sensitive_bands", "blind")
+OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded")
 
 
 @dataclass(frozen=True)
@@ -101,23 +103,21 @@ def replay_all(
 class _Again:
     """The audit of a record, made once more."""
 
-    def __init__(
-        self, run: Mapping[str, Any], training: Table | None, model: Any, audit: Fitted | None, fresh: bool
-    ) -> None:
+    def __init__(self, run: Run, training: Table | None, model: Any, audit: Fitted | None, fresh: bool) -> None:
         self.run, self.fresh, self.data = run, fresh, None
         if audit is None and training is None:
-            training, self.data = loaded(run)
+            training, self.data = load_rows(run)
         self.without_groups = audit is None and without_groups(run, self.data)
         """An audit that is given knows its groups."""
         if audit is None:
             assert training is not None
-            fresh_seeds = run["fresh_seeds"] if fresh else 0
+            fresh_seeds = run.fresh_seeds if fresh else 0
             audit = fitted_again(run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
         self.audit = audit
         self.standards: Standards | None = None
-        self.people = self.data if "command" in run else None
+        self.people = self.data if run.command else None
         """Then they are test rows, in the data's own words; in Python both may be anybody's."""
-        lost = {line.split(":")[0] for line in run.get("not_rebuildable", [])}
+        lost = run.lost
         self.proves = "strategy" not in lost and self._proves()
         self.unknown = set[str]()
         """What cannot be compared, for want of groups or of rules."""
@@ -127,11 +127,11 @@ class _Again:
             self.unknown |= {"eligible"}
         if self.without_groups or "psi" in lost:
             self.unknown |= {"flippable", "at_least", "proof"}
-        now = stored(settings_of(audit))
+        now = run_of(audit)
         self.differs = [
-            f"run.{name} is {brief(run[name])}, but should be {brief(now[name])}"
+            f"run.{name} is {brief(getattr(run, name))}, but should be {brief(getattr(now, name))}"
             for name in OF_RUN
-            if name in run and run[name] != now[name] and not (self.without_groups and name in OF_RUN[1:5])
+            if getattr(run, name) != getattr(now, name) and not (self.without_groups and name in OF_GROUPS)
         ]
 
     # --- asked again ----------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class _Again:
         """What the audit says now, with these flip sets tried and no others."""
         recorded = Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()})
         asked = with_settings(self.audit, replace(self.audit.settings, strategy=recorded))
-        towards = self.run.get("towards")
+        towards = self.run.towards
         return list(
             explain_all(asked, people, sensitive_features=groups, towards=towards, standards=self.standards).population
         )
@@ -171,12 +171,12 @@ class _Again:
         except SettingError:  # nothing can be proven about this learner
             return {}
         witnesses = {k: proven[k].witness for k in open_}
-        return {k: flips for k, flips in witnesses.items() if flips and len(flips) <= self.run["budget"]}
+        return {k: flips for k, flips in witnesses.items() if flips and len(flips) <= self.run.budget}
 
     def _proves(self) -> bool:
         """Whether the recorded search takes proven answers."""
         try:
-            return as_strategy(self.run["strategy"]).proves
+            return as_strategy(self.run.strategy).proves
         except ButforError as error:
             raise ReplayError(f"The record is bent: run.strategy is no strategy ({error})") from error
 
@@ -225,7 +225,7 @@ class _Again:
         value = getattr(verdict, name)
         if name == "flip_set" and self.without_groups:
             value = [replace(flip, doubt=None) for flip in value]
-        return stored(value)
+        return builtins_of(value)
 
 
 def _forbidden(recorded: Verdict, allowed: NDArray[np.bool_]) -> Iterator[str]:
@@ -268,7 +268,7 @@ def unlike(path: str, recorded: Any, real: Any, slack: float) -> Iterator[str]:
 
 def _other_counts(recorded: Verdict, now: Verdict) -> Iterator[str]:
     """Engines add up in another order than `fit`: a seed in twenty may fall on the other side of 0."""
-    seeds = recorded.run["fresh_seeds"]
+    seeds = recorded.run.fresh_seeds
     for name, share, again in (("with_flips", recorded.hold, now.hold), ("without_flips", recorded.base, now.base)):
         if share is not None and again is not None and abs(share - again) * seeds > 1 + seeds // 20:
             yield f"fresh.{name} is {round(share * seeds)} of {seeds}, retrained it is {round(again * seeds)}"

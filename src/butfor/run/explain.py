@@ -22,14 +22,14 @@ from butfor.prove import Bracket, prove
 from butfor.result.groups import Performance
 from butfor.result.labels import OneStandard
 from butfor.result.population import Population
-from butfor.result.record import Run
+from butfor.result.run import RecordedStandards, StopLimits
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fitted import DRAWS, Fitted, note_concerns
 from butfor.run.labels import Values, label_values, review_values
 from butfor.run.parts import parts_of, run_parts
 from butfor.run.runner import Runner
 from butfor.run.trial import FlipTrial, one_standard
-from butfor.run.verdicts import figures_of, settings_of, verdicts_of
+from butfor.run.verdicts import run_of, verdicts_of
 from butfor.search.ledger import Ledger
 from butfor.search.published import Recorded
 from butfor.search.trainer import Trainer
@@ -93,32 +93,31 @@ def explain_all(
                 begun=begun,
                 progress=progress,
             )
-            values, turned = None, list[OneStandard]()
+            values, changed = None, list[OneStandard]()
             complete = not any(runner.interrupted or runner.out_of_time for runner in runners)
             if len(cases) > 1 and searches and complete and standards is not None:
                 whole = cases == list(range(people)) and not fitted.table.multiclass
                 trainer = runners[0].trainer if whole else None
-                values, turned = _about_labels(fitted, standards, engine, everyone, truth, trainer, progress)
-        record = settings_of(fitted) | figures_of(runners)
-        record |= {
-            "remarks": fitted.remarks(everyone.people),
-            "seconds": round(time.monotonic() - begun, 3),
-            "towards": None if wanted is None else fitted.label_names[wanted],
-            "stop": {"seconds": stop.seconds, "retrainings": stop.retrainings} if stop else None,
-            "performance": performance.to_dict() if performance else None,
-            "concerns": [concern.to_dict() for concern in concerns],
-            "standard": standards.to_dict() if standards and standards.shuffles else None,
-            "one_standard": turned,
-            "phi_reason": fitted.phi.reason(everyone.of(np.array(cases, dtype=np.int64))),
-        }
-        run = Run(record)
+                values, changed = _about_labels(fitted, standards, engine, everyone, truth, trainer, progress)
+        run = run_of(
+            fitted,
+            runners,
+            groups=fitted.sensitive.combinations_of(everyone.people),
+            remarks=tuple(fitted.remarks(everyone.people)),
+            seconds=round(time.monotonic() - begun, 3),
+            towards=None if wanted is None else fitted.label_names[wanted],
+            stop=StopLimits(stop.seconds, stop.retrainings) if stop else None,
+            performance=performance,
+            concerns=tuple(concerns),
+            standard=RecordedStandards.of(standards) if standards and standards.shuffles else None,
+            one_standard=tuple(changed),
+            phi_reason=fitted.phi.reason(everyone.of(np.array(cases, dtype=np.int64))) or "",
+        )
         verdicts = {
             v.case: v for runner in runners for v in verdicts_of(runner, run, _doubt_for(fitted, runner, standards))
         }
         labels = () if values is None else label_values(fitted, values)
-        population = Population(
-            [verdicts[case] for case in cases], run, interrupted=runners[-1].interrupted, labels=labels
-        )
+        population = Population([verdicts[case] for case in cases], run, labels)
         return Answer(population, standards, values)
 
 

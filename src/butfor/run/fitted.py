@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.check import Concern, check_table
+from butfor.data.labels import label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.learn.capabilities import Encoded, usual_members
@@ -347,10 +348,12 @@ def _choose_members(
 
 
 def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str, ...]:
-    """The labels' names: as given, as the table's origin has them, else their values."""
+    """The labels' names: as given, as the table's origin has them, else their values, after the column where they are
+    truth values."""
     known = dict(enumerate(y.attrs.get("label_names", ())))
     coded = [known[c] for c in table.classes] if set(table.classes) <= set(known) else None
-    names = tuple(map(str, given or coded or table.classes))
+    column = y.name if table.classes.dtype == bool else None
+    names = tuple(map(str, given or coded or label_names(table.classes, column)))
     if len(names) != len(table.classes):
         raise SettingError(f"label_names has {len(names)} names for {len(table.classes)} labels.")
     return names
@@ -400,14 +403,6 @@ def _search(settings: Settings, trained: Trained, model: Model) -> tuple[Strateg
     ranking = as_ranking(settings.rank, settings.random_state)
     refuse_unaccepted(ranking, model, trained.learner.name)
     return strategy, ranking
-
-
-def label_number(given: Any, names: Sequence[str], classes: NDArray[Any], option: str = "adverse") -> int:
-    """A label's number, from its name or value."""
-    for known in (tuple(names), tuple(name.rpartition(" = ")[2] for name in names), tuple(map(str, classes))):
-        if str(given) in known:
-            return known.index(str(given))
-    raise SettingError(f"{option}='{given}' is not a label; the labels are {listed(names)}.")
 
 
 def note_concerns(concerns: list[Concern], progress: Progress) -> list[Concern]:

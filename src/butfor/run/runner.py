@@ -183,10 +183,11 @@ class Runner:
             self.settings.budget,
         )
         if figures["poor"]:
+            leader = leader_words(figures["leader"], figures["gains"])
             self.progress.note(
                 f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
-                f"{figures['spearman']:.2f}). The search goes by {leader_words(figures)}, which moved "
-                "decisions furthest in a trial."
+                f"{figures['spearman']:.2f}). The search goes by {leader}, which moved decisions "
+                "furthest in a trial."
             )
 
     # --- what a find is worth -----------------------------------------------------------------------

@@ -16,7 +16,7 @@ from butfor.learn.decision_split import decides_one
 from butfor.learn.protocols import FlipSet, Floats, Training
 from butfor.progress import Progress
 from butfor.result.fresh import FreshSeeds
-from butfor.result.labels import ClosedGap, OneStandard, Turned
+from butfor.result.labels import ChangedDecision, ClosedGap, OneStandard
 from butfor.result.population import SMALL_GROUP
 from butfor.result.record import plain
 from butfor.run.fitted import Fitted
@@ -72,13 +72,13 @@ class FlipTrial:
         return cls.of(fitted, everyone, truth, trainer)
 
     def flip(self, flips: FlipSet) -> dict[str, Any]:
-        """What a `Flipped` holds."""
+        """What a `FlipOutcome` holds."""
         after = self.confirmed(flips)
         truth, before = self.truth, self.everyone.logits
         return {
             "flips": flips,
             "labels": self.everyone.table.n,
-            "turned": self._turned(after, self.fresh(flips)),
+            "changed": self._changed(after, self.fresh(flips)),
             "rates": {group: (self.rate(before, ours), self.rate(after, ours)) for group, ours in self.groups.items()},
             "accuracy": None
             if truth is None
@@ -108,7 +108,7 @@ class FlipTrial:
         """The share of favourable decisions about these people."""
         return float((decides_one(logits[people]) == bool(self.favourable)).mean()) if people.any() else float("nan")
 
-    def _turned(self, after: Floats, fresh: Floats | None) -> tuple[Turned, ...]:
+    def _changed(self, after: Floats, fresh: Floats | None) -> tuple[ChangedDecision, ...]:
         everyone, found = self.everyone, []
         turned = np.isfinite(after) & (decides_one(after) != decides_one(everyone.logits))
         for k in map(int, np.flatnonzero(turned)):
@@ -118,7 +118,7 @@ class FlipTrial:
                 without, with_ = (changes_decision(logits[:, k], decision) for logits in (base, fresh))
                 seeds = FreshSeeds.of(without, with_)
             row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
-            found.append(Turned(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
+            found.append(ChangedDecision(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
         return tuple(found)
 
 

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import convert, structs
 from numpy.typing import NDArray
 
-from butfor import __version__
+from butfor._version import __version__
 from butfor.learn.ensemble import pulls_of, record_gaps
 from butfor.learn.protocols import FlipSet
-from butfor.provenance import given_how, versions
+from butfor.provenance import versions
 from butfor.rank.ranking import parameters
 from butfor.result.person import Cell, Flip, Person, Search
-from butfor.result.record import Run, plain
+from butfor.result.record import builtins_of, plain
+from butfor.result.run import Data, Run, SeedRanges, agreement_of
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.run.fitted import Fitted
 from butfor.run.runner import Runner
@@ -75,7 +77,7 @@ def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
         return {}
     known = {"decision": names[runner.situation.decisions[k]], "new_label": names[decision_split.new[0]]}
     if positions:
-        known["turned_into"] = names[runner.trainer.confirmed_decisions(positions)[k]]
+        known["new_decision"] = names[runner.trainer.confirmed_decisions(positions)[k]]
     return known
 
 
@@ -118,81 +120,81 @@ def _cells(table: pd.DataFrame, position: int) -> dict[str, Cell]:
 # --- the run ------------------------------------------------------------------------------------------
 
 
-def settings_of(audit: Fitted) -> dict[str, Any]:
-    """What is needed to run an audit again; `not_rebuildable` names what a record cannot carry."""
-    table = audit.table
-    figures = {"sha256": audit.data_hash, "training_rows": table.n, "set_aside": table.set_aside}
-    figures |= {"validated": table.validation is not None, "weighted": table.weight is not None}
-    return {
-        "butfor": __version__,
-        "versions": versions(),
-        "data": audit.origin | figures,
-        "sensitive": audit.sensitive.name,
-        "sensitive_columns": list(audit.sensitive.columns),
-        "sensitive_bands": audit.sensitive.cuts,
-        "blind": audit.sensitive.blind,
-        "label_names": list(audit.label_names),
-        "adverse": _adverse(audit),
-        "learner": audit.learner.record(),
-        "learner_name": audit.learner.name,
-        "seeded": audit.seeded,
-        "budget": audit.budget,
-        "rank": audit.ranking.name,
-        "rank_parameters": parameters(audit.ranking),
-        "strategy": audit.strategy.name,
-        "strategy_parameters": parameters(audit.strategy),
-        "phi": audit.phi.text,
-        "psi": audit.psi.text,
-        "members": audit.members,
-        "fresh_seeds": audit.settings.fresh_seeds,
-        "seed_ranges": _seed_ranges(audit),
-        "random_state": audit.settings.random_state,
-        "not_rebuildable": _not_rebuildable(audit),
-    }
+def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
+    """What is needed to run an audit again and, of its runners, what became of it; `more`: further fields."""
+    table, sensitive = fitted.table, fitted.sensitive
+    trainers = [runner.trainer for runner in runners]
+    if runners:
+        more |= {
+            "engine": trainers[0].bound.name,
+            "retrainings": sum(trainer.trained for trainer in trainers),
+            "recalled": sum(trainer.recalled for trainer in trainers),
+            "confirmations": sum(trainer.confirmations for trainer in trainers),
+            "agreement": agreement_of(runners[0].agreement),
+            "interrupted": runners[-1].interrupted,
+            "out_of_time": any(runner.out_of_time for runner in runners),
+        }
+    data = convert(fitted.origin | {"sha256": fitted.data_hash, "training_rows": table.n}, Data)
+    data = structs.replace(
+        data, set_aside=table.set_aside, validated=table.validation is not None, weighted=table.weight is not None
+    )
+    return Run(
+        butfor=__version__,
+        versions=versions(),
+        data=data,
+        sensitive=sensitive.name,
+        attributes=sensitive.attributes,
+        sensitive_columns=tuple(map(plain, sensitive.columns)),
+        sensitive_bands={name: tuple(cuts) for name, cuts in sensitive.cuts.items()},
+        blind=sensitive.blind,
+        label_names=tuple(fitted.label_names),
+        adverse=_adverse(fitted),
+        learner=builtins_of(fitted.learner.record()),
+        learner_name=fitted.learner.name,
+        seeded=fitted.seeded,
+        budget=fitted.budget,
+        rank=fitted.ranking.name,
+        rank_parameters=builtins_of(parameters(fitted.ranking)),
+        strategy=fitted.strategy.name,
+        strategy_parameters=builtins_of(parameters(fitted.strategy)),
+        phi=fitted.phi.text,
+        psi=fitted.psi.text,
+        members=fitted.members,
+        fresh_seeds=fitted.settings.fresh_seeds,
+        seed_ranges=_seed_ranges(fitted),
+        random_state=fitted.settings.random_state,
+        not_rebuildable=tuple(_not_rebuildable(fitted, data)),
+        **more,
+    )
 
 
-def figures_of(runners: Sequence[Runner]) -> dict[str, Any]:
-    """What became of it."""
-    first, trainers = runners[0], [runner.trainer for runner in runners]
-    return {
-        "engine": first.trainer.bound.name,
-        "retrainings": sum(trainer.trained for trainer in trainers),
-        "recalled": sum(trainer.recalled for trainer in trainers),
-        "confirmations": sum(trainer.confirmations for trainer in trainers),
-        "agreement": first.agreement,
-        "out_of_time": any(runner.out_of_time for runner in runners),
-    }
+def _adverse(fitted: Fitted) -> tuple[str, ...]:
+    """The labels that people would rather not have."""
+    if fitted.adverse is None:
+        return ()
+    sides = fitted.table.sides(np.arange(len(fitted.label_names)))
+    return tuple(name for name, side in zip(fitted.label_names, sides, strict=True) if side == bool(fitted.adverse))
 
 
-def _adverse(audit: Fitted) -> str | list[str] | None:
-    """The label that people would rather not have, or several."""
-    if audit.adverse is None:
+def _seed_ranges(fitted: Fitted) -> SeedRanges | None:
+    if not fitted.seeded:
         return None
-    sides = audit.table.sides(np.arange(len(audit.label_names)))
-    names = [name for name, side in zip(audit.label_names, sides, strict=True) if side == bool(audit.adverse)]
-    return names if len(names) > 1 else names[0]
+    own, fresh = fitted.learner.own_seed, fitted.seeds
+    return SeedRanges((own, own + fitted.members - 1), (fresh[0], fresh[-1]) if fresh else None)
 
 
-def _seed_ranges(audit: Fitted) -> dict[str, list[int]] | None:
-    """First and last seed of the members and of the fresh ones."""
-    if not audit.seeded:
-        return None
-    own, fresh = audit.learner.own_seed, audit.seeds
-    return {"members": [own, own + audit.members - 1], "fresh": [fresh[0], fresh[-1]] if fresh else []}
-
-
-def _not_rebuildable(audit: Fitted) -> list[str]:
-    lost = record_gaps(audit.learner)
-    if audit.origin["table"] is None:
-        lost.append(f"data: {given_how(audit.origin)}")
-    if audit.table.weight is not None:
+def _not_rebuildable(fitted: Fitted, data: Data) -> list[str]:
+    lost = record_gaps(fitted.learner)
+    if data.table is None:
+        lost.append(f"data: {data.source}")
+    if data.weighted:
         lost.append("sample_weight: given in Python")
-    for name, rule in (("phi", audit.phi), ("psi", audit.psi)):
+    for name, rule in (("phi", fitted.phi), ("psi", fitted.psi)):
         if not rule.rebuildable:
             lost.append(f"{name}: {rule.text}, which is a function or a mask")
     for name, thing, own in (
-        ("rank", audit.ranking, not audit.ranking.rebuildable),
-        ("strategy", audit.strategy, False),
+        ("rank", fitted.ranking, not fitted.ranking.rebuildable),
+        ("strategy", fitted.strategy, False),
     ):
         if own or type(thing).__module__.split(".")[0] != "butfor":
             lost.append(f"{name}: {thing.name}, which is the user's own code")

@@ -105,12 +105,12 @@ class Effects:
             self._solved = mean, factor, noise
         return self._solved
 
-    def worth(self) -> Vector:
+    def expected_effects(self) -> Vector:
         """The expected effect of each row of the pool."""
         mean, _, _ = self._posterior()
         return np.asarray(mean[self.SCALE] * self.expected + mean[2:])
 
-    def drawn(self, rng: np.random.Generator) -> Vector:
+    def draw(self, rng: np.random.Generator) -> Vector:
         """Effects of the rows as they may be: one draw."""
         mean, factor, noise = self._posterior()
         draw = mean + noise * lapack.dtrtrs(factor, rng.standard_normal(len(mean)), lower=1, trans=1)[0]
@@ -144,7 +144,7 @@ class ThompsonPlan(Plan):
         reach = max(self.LEAST_CANDIDATES, self.REACH * person.budget)
         self.candidates = [int(row) for row in person.order[:reach]]
         self.budget, self.rng = min(person.budget, len(person.order)), person.rng
-        self.tries, self.pooled = tries, tries // GuidedSearch.PATIENCE
+        self.tries, self.pool_share = tries, tries // GuidedSearch.PATIENCE
         self.believed, self.further = person.predicted is not None, person.further
         self._first: float | None = None
         """What the first set brought: where effects are believed, the best one."""
@@ -154,7 +154,7 @@ class ThompsonPlan(Plan):
         self._tried: set[FlipSet] = set()
 
     def next(self) -> FlipSet | None:
-        over = self.done or len(self._tried) >= self.tries or self._hopeless()
+        over = self.done or len(self._tried) >= self.tries or self._out_of_reach()
         flips = None if over else self._proposal()
         self.done = flips is None
         if flips is not None:
@@ -170,9 +170,9 @@ class ThompsonPlan(Plan):
             self._first = own[0] - self.effects.start
             # Where effects can be believed, whether the best set by them, and a trial's share more, falls short.
             if self.believed and self._first > 0 and self.effects.start + self.further * self._first < 0:
-                self.done, self.given_back = True, max(0, self.pooled - len(self._tried))
+                self.done, self.pool_returns = True, max(0, self.pool_share - len(self._tried))
 
-    def opening(self) -> list[FlipSet]:
+    def first_attempts(self) -> list[FlipSet]:
         return [flip_set(self.candidates[: self.budget])]
 
     def promise(self) -> float:
@@ -180,32 +180,32 @@ class ThompsonPlan(Plan):
         attempt, how near the person is now."""
         if not self._tried:
             return self.effects.start
-        expected, spread = self.effects.forecast(self._best(self.effects.worth()))
+        expected, spread = self.effects.forecast(self._best(self.effects.expected_effects()))
         return expected + spread * float(self.rng.standard_normal())
 
     def strongest_first(self, flips: FlipSet) -> list[int]:
-        worth, place = self.effects.worth(), self.effects.place
+        worth, place = self.effects.expected_effects(), self.effects.place
         behind = float(worth.min(initial=0.0))
         return sorted(flips, key=lambda row: (-worth[place[row]] if row in place else -behind, self._rank.get(row, -1)))
 
     def _proposal(self) -> FlipSet | None:
         """A set not tried before; None where the candidates allow no more."""
         if not self._tried:
-            return self.opening()[0]
-        drawn = (self._best(self.effects.drawn(self.rng)) for _ in range(DRAWS))
+            return self.first_attempts()[0]
+        drawn = (self._best(self.effects.draw(self.rng)) for _ in range(DRAWS))
         # Where beliefs are too firm for anything new: any set at all.
         anything = (flip_set(self.rng.choice(self.candidates, self.budget, replace=False)) for _ in range(DRAWS))
         return next((flips for flips in chain(drawn, anything) if flips not in self._tried), None)
 
-    def _hopeless(self) -> bool:
+    def _out_of_reach(self) -> bool:
         """After a first attempt with the best set by effects that can be believed, nothing may be left to hope for."""
         if not self.believed or not self._tried:
             return False
-        expected, spread = self.effects.forecast(self._best(self.effects.worth()))
+        expected, spread = self.effects.forecast(self._best(self.effects.expected_effects()))
         return expected + self.SURE * spread < 0
 
-    def of_size(self, size: int) -> FlipSet | None:
-        drawn = (self._best(self.effects.drawn(self.rng), size) for _ in range(DRAWS))
+    def propose_size(self, size: int) -> FlipSet | None:
+        drawn = (self._best(self.effects.draw(self.rng), size) for _ in range(DRAWS))
         flips = next((flips for flips in drawn if flips not in self._tried), None)
         if flips:
             self._tried.add(flips)

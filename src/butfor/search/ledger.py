@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor import __version__
+from butfor._version import __version__
 from butfor.errors import OutputError, SettingError
 from butfor.files import OWNER_FILE
 from butfor.learn.protocols import Bound, Floats, Learner, Table, Training

@@ -40,18 +40,18 @@ class AttemptSearch(PersonSearch):
     """Other people's flip sets that are allowed and seem to work."""
     claims: int = 0
     """Sets that were put to the definition."""
-    refused: bool = False
+    out_of_claims: bool = False
     """Whether the definition has refused as many as it is asked about."""
     proven: bool = False
     """The plan holds a set that is proven to be the smallest, or is empty because none can do: nothing to shrink."""
 
     @property
-    def with_search(self) -> bool:
+    def has_attempts(self) -> bool:
         """Own attempts are left."""
         return not (self.complete or self.claim or self.shrinking or self.plan.done)
 
     @property
-    def shrinks(self) -> bool:
+    def is_shrinking(self) -> bool:
         """Shrinking, with nothing to be confirmed."""
         return not self.complete and self.claim is None and self.shrinking is not None
 
@@ -62,7 +62,9 @@ class AttemptSearch(PersonSearch):
             if ended:
                 gains = logits[ended] * self.away
                 self.record_closest(float(gains.max()) * self.away)
-                self.plan.observe([sets[k] for k in ended], gains.tolist(), self.turned(logits[ended]).tolist())
+                self.plan.observe(
+                    [sets[k] for k in ended], gains.tolist(), self.changes_decision(logits[ended]).tolist()
+                )
             return
         for flips, logit in zip(sets, logits.tolist(), strict=True):
             if math.isnan(logit):
@@ -70,7 +72,7 @@ class AttemptSearch(PersonSearch):
                 continue
             self.record_closest(logit)
             for plan in (self.plan, self.shrinking):
-                plan.observe([flips], [logit * self.away], [self.turned(logit)])
+                plan.observe([flips], [logit * self.away], [self.changes_decision(logit)])
 
 
 class Loop:
@@ -112,7 +114,7 @@ class Loop:
         self._plans = [search.plan for search in searches]
         self.task.run(
             lambda: self._explore(searches),
-            lambda hurried: self._settle(searches, one_by_one=hurried),
+            lambda hurried: self._confirm_rest(searches, one_by_one=hurried),
             lambda: sum(not s.found and bool(s.claim) for s in searches),
         )
         for search in searches:
@@ -120,31 +122,31 @@ class Loop:
                 search.minimal, search.complete = search.shrinking.minimal(search.found), search.shrinking.done
             elif search.found is None:
                 through = search.plan.done and not search.claim and search.person not in self._underway
-                search.complete, search.shared = through and not search.refused, False
+                search.complete, search.shared = through and not search.out_of_claims, False
 
     def _explore(self, searches: Sequence[AttemptSearch]) -> None:
         """Until everyone is found or out of attempts, or a limit is reached."""
         known = [flips for flips in self.trainer.known_sets if flips]
         if self.share and known:  # what is somebody's own first attempt anyway is left to that
-            self._ask_everyone(searches, {p.person: p.plan.opening() for p in searches}, known)
+            self._ask_everyone(searches, {p.person: p.plan.first_attempts() for p in searches}, known)
         while (open_ := [s for s in searches if not s.complete]) and self.trainer.room() >= 1:
             active = self._active(open_)
             if active:
                 self._step(active, open_)
             elif not any(s.claim for s in open_):
                 break
-            claiming, others = [s for s in open_ if s.claim], any(s.with_search or s.shrinks for s in open_)
+            claiming, others = [s for s in open_ if s.claim], any(s.has_attempts or s.is_shrinking for s in open_)
             # Whoever has a claim waits until enough have one, so that many are confirmed side by side.
             if claiming and (not others or len({s.claim for s in claiming}) >= 4 * self.trainer.n_jobs):
                 self._confirm(claiming)
             self.progress.found(sum(s.found is not None or s.claim is not None for s in searches))
 
-    def _settle(self, searches: Sequence[AttemptSearch], *, one_by_one: bool) -> None:
+    def _confirm_rest(self, searches: Sequence[AttemptSearch], *, one_by_one: bool) -> None:
         """No more trainings: confirm what is claimed, each person's smallest set first; one by one where there is only
         a moment left for it."""
         while True:
             for search in searches:
-                if search.shrinks:
+                if search.is_shrinking:
                     self._claim_smallest(search)
                 elif not search.complete and search.claim is None:
                     self._conclude(search)
@@ -157,13 +159,13 @@ class Loop:
     def _pool_empty(self, kept_back: int = 0) -> bool:
         if self.pool is None:
             return False
-        return self.attempts + kept_back >= self.pool - sum(plan.given_back for plan in self._plans)
+        return self.attempts + kept_back >= self.pool - sum(plan.pool_returns for plan in self._plans)
 
     def _active(self, open_: Sequence[AttemptSearch]) -> list[AttemptSearch]:
         """Whose attempts come next. Where retrainings are limited, finding comes before shrinking.
 
         Whoever is out of attempts stays open: the models of others may still bring an answer."""
-        searching, shrinking = [p for p in open_ if p.with_search], [p for p in open_ if p.shrinks]
+        searching, shrinking = [p for p in open_ if p.has_attempts], [p for p in open_ if p.is_shrinking]
         if self.pool is not None:
             if self._pool_empty():
                 for search in searching:
@@ -182,7 +184,7 @@ class Loop:
 
     def _step(self, active: Sequence[AttemptSearch], open_: Sequence[AttemptSearch]) -> None:
         """Train the next attempts of the active, and look what they say."""
-        tries = self._next_attempts(active, sum(not p.spent for p in open_ if p.with_search and p not in active))
+        tries = self._next_attempts(active, sum(not p.spent for p in open_ if p.has_attempts and p not in active))
         self._underway = {person for person, attempts in tries.items() if attempts}
         wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
         new = [flips for flips in wanted if not self.trainer.known(flips)]
@@ -245,7 +247,7 @@ class Loop:
                 search.failed += 1
             else:
                 search.course.append((len(flips), logit))
-            if search.turned(logit) and flips not in search.rejected and not search.refused:
+            if search.changes_decision(logit) and flips not in search.rejected and not search.out_of_claims:
                 return flips
         return None
 
@@ -263,7 +265,7 @@ class Loop:
             said = logits[heard, search.person]
             search.observe([new[k] for k in heard], said)
             if search.found is None:
-                search.offers += [new[heard[k]] for k in np.flatnonzero(search.turned(said))]
+                search.offers += [new[heard[k]] for k in np.flatnonzero(search.changes_decision(said))]
                 search.offers.sort(key=len)
 
     def _conclude(self, search: AttemptSearch) -> None:
@@ -276,7 +278,7 @@ class Loop:
             search.claim = self._own_claim(search)
             while search.claim is None and search.offers:
                 flips = search.offers.pop(0)
-                if flips not in search.rejected and not search.refused:
+                if flips not in search.rejected and not search.out_of_claims:
                     search.claim, search.shared = flips, True
         if search.claim is None and not self.share:
             search.complete = search.plan.done
@@ -293,7 +295,7 @@ class Loop:
 
         working = (flips for flips in shrink.smallest_first() if flips not in search.rejected)
         better = (flips for flips in working if size(flips) < size(found))
-        search.claim = None if search.refused else next(better, None)
+        search.claim = None if search.out_of_claims else next(better, None)
         search.complete = search.claim is None
 
     def _confirm(self, claiming: Sequence[AttemptSearch]) -> None:
@@ -303,17 +305,17 @@ class Loop:
         self.progress.phase(SEARCH)
         for search in claiming:
             search.claims += 1
-            search.refused = self.claims is not None and search.claims >= self.claims
+            search.out_of_claims = self.claims is not None and search.claims >= self.claims
             claim, search.claim = search.claim, None
             assert claim is not None
             logit = float(self.trainer.confirmed_logits(claim)[search.person])
-            if not search.turned(logit):
+            if not search.changes_decision(logit):
                 search.rejected.add(claim)
                 if search.shrinking is not None:
                     search.shrinking.reject(claim)
                 else:
                     search.shared = False
-                    search.plan.done |= search.refused
+                    search.plan.done |= search.out_of_claims
                 self._conclude(search)
                 continue
             search.found, search.found_logit = claim, logit
@@ -321,7 +323,7 @@ class Loop:
                 search.first_size = len(claim)
                 if self.shrink and not search.proven:
                     gain = float(self.trainer.logits(claim)[search.person]) * search.away
-                    search.shrinking = Shrink(search.plan.strongest_first(claim), gain, search.plan.of_size)
+                    search.shrinking = Shrink(search.plan.strongest_first(claim), gain, search.plan.propose_size)
                     search.queue.clear()
             if search.shrinking is None:
                 search.complete = True

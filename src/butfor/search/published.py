@@ -42,7 +42,7 @@ class Singles(Strategy):
 
     def attempts(self, person: RankedRows) -> Iterator[FlipSet]:
         for t in range(self.count(person.flippable, person.budget)):
-            row = person.rng.choice(person.order) if person.drawn else person.order[t]
+            row = person.rng.choice(person.order) if person.random_order else person.order[t]
             yield (int(row),)
 
     def count(self, flippable: int, budget: int) -> int:
@@ -61,9 +61,9 @@ class TenAttempts(Strategy):
 
     def attempts(self, person: RankedRows) -> Iterator[FlipSet]:
         for k in range(1, min(person.budget, person.flippable) + 1):
-            pool = person.order if person.drawn else person.order[: self.reach(k)]
+            pool = person.order if person.random_order else person.order[: self.reach(k)]
             for attempt in range(self.TRIES):
-                if attempt == 0 and not person.drawn:
+                if attempt == 0 and not person.random_order:
                     yield flip_set(person.order[:k])
                 else:
                     yield flip_set(person.rng.choice(pool, size=k, replace=False))

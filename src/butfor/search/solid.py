@@ -78,11 +78,11 @@ class SolidSearch(Strategy):
         return min(flippable, REACH * budget)
 
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
-        searches = self._begun(task, people, psi)
+        searches = self._new_searches(task, people, psi)
         PrefixSearch(task, psi, self).run(searches)
         return list(searches)
 
-    def _begun(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonPrefixes]:
+    def _new_searches(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonPrefixes]:
         ranked = task.ranked(people, psi, self.depth)
         return [PersonPrefixes(r.person, r.away, order=r.order, cap=min(r.budget, len(r.order))) for r in ranked]
 
@@ -107,7 +107,7 @@ class PersonPrefixes(PersonSearch):
     cap: int = 0
     gains: dict[FlipSet, NDArray[np.float64]] = field(default_factory=dict)
     """Per set tried, the members' logits counted towards the other decision, `[members]`."""
-    fails: int = 0
+    longest_failure: int = 0
     """The longest prefix of the present order that is known not to keep the margin."""
     best: FlipSet | None = None
     """The smallest set that keeps the margin."""
@@ -117,10 +117,10 @@ class PersonPrefixes(PersonSearch):
     @property
     def open_sizes(self) -> int:
         """Sizes between the longest prefix that fails and the shortest set that does not."""
-        return max(0, (len(self.best) if self.best else self.cap + 1) - self.fails - 1)
+        return max(0, (len(self.best) if self.best else self.cap + 1) - self.longest_failure - 1)
 
     @property
-    def whole(self) -> FlipSet:
+    def full_set(self) -> FlipSet:
         return self.prefix(self.cap)
 
     def prefix(self, size: int) -> FlipSet:
@@ -152,7 +152,7 @@ class PersonPrefixes(PersonSearch):
     @property
     def in_reach(self) -> bool:
         """Whether the whole cap was tried and came near the other decision."""
-        return self.whole in self.gains and self.clearance_of(self.whole) > -FAR
+        return self.full_set in self.gains and self.clearance_of(self.full_set) > -FAR
 
     def claim(self, margin: float, members: int) -> FlipSet | None:
         """The set to report: the smallest that keeps the margin; else, of those that turn the ensemble, what comes
@@ -165,7 +165,7 @@ class PersonPrefixes(PersonSearch):
         turning = [f for f, gains in self.gains.items() if f and len(gains) == members and gains.mean() > 0]
         return min((flips for flips in turning if flips not in self.rejected), key=preference, default=None)
 
-    def close(self) -> None:
+    def fill_in_results(self) -> None:
         """Fill in what verdicts read."""
         tried = {flips: gains for flips, gains in self.gains.items() if flips}
         self.spent = len(tried)
@@ -195,7 +195,7 @@ class PrefixSearch:
             lambda: self._leave_open(searches),
         )
         for search in searches:
-            search.close()
+            search.fill_in_results()
 
     def _explore(self, searches: Sequence[PersonPrefixes]) -> None:
         near = self.open(searches)
@@ -210,16 +210,16 @@ class PrefixSearch:
         asked = near = [search for search in searches if len(search.order)]
         self._try([(search, ()) for search in asked])
         if self.trainer.members > 2 * SCREEN:
-            self._try([(search, search.whole) for search in asked], SCREEN)
+            self._try([(search, search.full_set) for search in asked], SCREEN)
             near = [search for search in asked if search.in_reach]
-            self.trainer.release({s.whole for s in asked} - {s.whole for s in near}, keep=())
-        self._try([(search, search.whole) for search in near])
+            self.trainer.release({s.full_set for s in asked} - {s.full_set for s in near}, keep=())
+        self._try([(search, search.full_set) for search in near])
         for search in near:
-            self._settle(search, search.whole)
+            self._accept(search, search.full_set)
         self._report(searches)
         return [search for search in near if search.in_reach]
 
-    def _settle(self, search: PersonPrefixes, flips: FlipSet) -> None:
+    def _accept(self, search: PersonPrefixes, flips: FlipSet) -> None:
         """Take a set that keeps the margin, if it is smaller than what there is."""
         if len(search.gains.get(flips, ())) < self.trainer.members:
             return
@@ -234,19 +234,19 @@ class PrefixSearch:
             search.steps = search.open_sizes.bit_length()
         while going and not self._cut_short:
             room = max(1, self.trainer.width // len(going))
-            asked = [(search, search.prefix(size)) for search in going for size in self._between(search, room)]
+            asked = [(search, search.prefix(size)) for search in going for size in self._next_sizes(search, room)]
             self._try(asked)
             for search, flips in sorted(asked, key=lambda pair: len(pair[1])):
                 before = search.best
-                self._settle(search, flips)
+                self._accept(search, flips)
                 if search.best is before and (before is None or len(flips) < len(before)):
-                    search.fails = max(search.fails, len(flips))
+                    search.longest_failure = max(search.longest_failure, len(flips))
             for search in going:
                 search.steps -= 1
             going = [search for search in going if search.open_sizes]
             self._report(searches)
 
-    def _between(self, search: PersonPrefixes, room: int) -> list[int]:
+    def _next_sizes(self, search: PersonPrefixes, room: int) -> list[int]:
         """Sizes between the longest that fails and the shortest that does not."""
         open_ = search.open_sizes
         if open_ < 1:
@@ -254,21 +254,24 @@ class PrefixSearch:
         if room == 1 and open_ >= LEAST_TO_GUESS:
             return [self._guess(search)]
         parts = min(room, open_) + 1
-        return sorted({search.fails + max(1, round(k * (open_ + 1) / parts)) for k in range(1, parts)})
+        return sorted({search.longest_failure + max(1, round(k * (open_ + 1) / parts)) for k in range(1, parts)})
 
     def _guess(self, search: PersonPrefixes) -> int:
         """The size at which the clearance reaches the margin if it grows evenly, taken a little towards the middle: so
         both ends come nearer. And never so far from the middle that more steps would be needed than by halving."""
-        open_, high = search.open_sizes, search.fails + search.open_sizes + 1
-        place = middle = search.fails + (open_ + 1) / 2
-        shortest = search.prefix(search.fails)
+        open_, high = search.open_sizes, search.longest_failure + search.open_sizes + 1
+        place = middle = search.longest_failure + (open_ + 1) / 2
+        shortest = search.prefix(search.longest_failure)
         if search.best is not None and shortest in search.gains:
             low, top = search.clearance_of(shortest), search.clearance_of(search.best)
             if np.isfinite([low, top]).all() and low < self.margin < top:
-                place = search.fails + (high - search.fails) * (self.margin - low) / (top - low)
+                place = search.longest_failure + (high - search.longest_failure) * (self.margin - low) / (top - low)
         place += np.sign(middle - place) * min(abs(middle - place), TOWARDS_MIDDLE * open_)
         reach = 2 ** (search.steps - 1) - 1
-        low_end, high_end = max(search.fails + 1, high - 1 - reach), min(high - 1, search.fails + 1 + reach)
+        low_end, high_end = (
+            max(search.longest_failure + 1, high - 1 - reach),
+            min(high - 1, search.longest_failure + 1 + reach),
+        )
         return int(np.clip(round(place), low_end, high_end))
 
     def _rank_again(self, near: Sequence[PersonPrefixes]) -> None:
@@ -276,7 +279,7 @@ class PrefixSearch:
         again = [search for search in near if search.cap >= 2 and (search.best is None or len(search.best) > 1)]
         if not again or self._cut_short:
             return
-        kept = [search.order[: max(1, len(search.best or search.whole) // 2)] for search in again]
+        kept = [search.order[: max(1, len(search.best or search.full_set) // 2)] for search in again]
         people, situation = [search.person for search in again], self.task.situation
         asked, flips = situation.people.iloc[people], [flip_set(rows) for rows in kept]
         scores = self.task.rank.score_at(situation.model, situation.table, asked, flips)
@@ -284,15 +287,15 @@ class PrefixSearch:
         for search, rows, score, mask in zip(again, kept, scores, allowed, strict=True):
             others = np.setdiff1d(np.flatnonzero(mask & np.isfinite(score)), rows)
             best_first = others[np.argsort(-score[others], kind="stable")]
-            search.order, search.fails = np.concatenate([rows, best_first])[: REACH * search.cap], 0
+            search.order, search.longest_failure = np.concatenate([rows, best_first])[: REACH * search.cap], 0
         self._sizes_again(again)
 
     def _sizes_again(self, searches: Sequence[PersonPrefixes]) -> None:
         """With new orders: the whole cap of those who had no set that keeps the margin, then sizes."""
         short = [search for search in searches if search.best is None]
-        self._try([(search, search.whole) for search in short])
+        self._try([(search, search.full_set) for search in short])
         for search in short:
-            self._settle(search, search.whole)
+            self._accept(search, search.full_set)
         self._bisect([search for search in searches if search.best])
 
     def _try(self, asked: Sequence[tuple[PersonPrefixes, FlipSet]], members: int | None = None) -> None:
@@ -340,7 +343,7 @@ class PrefixSearch:
             going = []
             for search, flips in claims:
                 logit = float(self.trainer.confirmed_logits(flips)[search.person])
-                if search.turned(logit):
+                if search.changes_decision(logit):
                     search.found, search.found_logit = flips, logit
                 else:
                     search.rejected.add(flips)

@@ -25,9 +25,9 @@ class RankedRows:
     """A person's flippable training rows, best first, as far down as the strategy's `depth` reaches.
 
     `away`: which way the logit must go, −1 for a person now in class 1, else +1. `flippable` counts all rows that may
-    be flipped. `drawn`: the ranking is pure chance, so that attempts are independent draws from all rows. `start`: the
-    logit, counted towards the other decision and so below 0. `predicted`: each row's effect in logits, where the
-    ranking can be believed; and `further`: how many times the gain of its best set any other may bring then."""
+    be flipped. `random_order`: the ranking is pure chance, so attempts are independent draws from all rows. `start`:
+    the logit, counted towards the other decision and so below 0. `predicted`: each row's effect in logits, where the
+    ranking can be believed; `further`: how many times the gain of its best set any other may bring then."""
 
     person: int
     away: float
@@ -35,7 +35,7 @@ class RankedRows:
     budget: int
     rng: np.random.Generator
     flippable: int
-    drawn: bool = False
+    random_order: bool = False
     start: float = -1.0
     predicted: NDArray[np.float64] | None = None
     further: float = math.inf
@@ -69,7 +69,7 @@ class PersonSearch:
     rejected: set[FlipSet] = field(default_factory=set)
     """Sets that work by the engine, but not by the definition."""
 
-    def turned(self, logits: Any) -> Any:
+    def changes_decision(self, logits: Any) -> Any:
         """Whether this logit, or each of them, is another decision than the person's present one; NaN is none."""
         return (decides_one(logits) == (self.away > 0)) & ~np.isnan(logits)
 
@@ -82,9 +82,9 @@ class Plan:
     """The next flip set to try, or None: none at all when `done`, none until it has heard more otherwise."""
 
     done = False
-    pooled = 0
+    pool_share = 0
     """Attempts that it adds to a pool for all people, where it takes its own from there."""
-    given_back = 0
+    pool_returns = 0
     """Attempts of the pool that nobody needs, because the person is out of reach."""
 
     def next(self) -> FlipSet | None:
@@ -97,7 +97,7 @@ class Plan:
         """Whose turn it is where attempts are scarce: the highest first."""
         return math.inf
 
-    def opening(self) -> list[FlipSet]:
+    def first_attempts(self) -> list[FlipSet]:
         """The first attempt, as far as it is known, without taking it."""
         return []
 
@@ -105,7 +105,7 @@ class Plan:
         """The rows of a flip set, those believed to matter most first."""
         return list(flips)
 
-    def of_size(self, size: int) -> FlipSet | None:
+    def propose_size(self, size: int) -> FlipSet | None:
         """A set of that many rows which may work, not proposed before; None where the plan knows no better."""
         return None
 
@@ -122,7 +122,7 @@ class FixedPlan(Plan):
         self.done = flips is None
         return flips
 
-    def opening(self) -> list[FlipSet]:
+    def first_attempts(self) -> list[FlipSet]:
         first = list(islice(self._attempts, 1))
         self._attempts = chain(first, self._attempts)
         return first

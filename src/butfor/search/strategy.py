@@ -57,7 +57,7 @@ class Strategy:
         """Go through searches whose plans are made."""
         flippable = psi.of_people([search.person for search in searches]).counts
         everything = any(self.enumerates(int(size), task.budget) for size in flippable)
-        shares, claims = [search.plan.pooled for search in searches], None if everything else Loop.CLAIMS
+        shares, claims = [search.plan.pool_share for search in searches], None if everything else Loop.CLAIMS
         pool = sum(share or 1 for share in shares) if any(shares) else None
         Loop(task, psi, share=self.share, shrink=self.shrinks, pool=pool, claims=claims).run(searches)
         return list(searches)

@@ -1,0 +1,176 @@
+"""The run: an audit's settings and what became of them, once for all its verdicts. A record's `run` block is this."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from msgspec import Struct, convert
+
+from butfor.data.check import Concern
+from butfor.result.groups import Performance
+from butfor.result.labels import ClosedGap, OneStandard, Reviewed
+from butfor.result.person import Cell
+from butfor.result.record import builtins_of
+from butfor.standard.groups import GroupStandard, Standards
+
+LOADING = (
+    *("label", "positive", "sensitive", "drop", "keep", "split_seed", "missing"),
+    *("test", "validation", "hold_out", "identifier"),
+)
+"""Fields of `Data` that `load_table` takes."""
+
+
+class Data(Struct, frozen=True, kw_only=True):
+    """Where the table came from, and what it was."""
+
+    table: str | None
+    """A file, or an embedded set; None where it came otherwise, then `given` may say how."""
+    sha256: str
+    training_rows: int
+    set_aside: int = 0
+    """Rows that only stop training early."""
+    validated: bool = True
+    weighted: bool = False
+    given: str | None = None
+    label: str | None = None
+    positive: str | None = None
+    sensitive: str | None = None
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    split_seed: int | None = None
+    missing: str = "own"
+    test: str | None = None
+    validation: str | None = None
+    hold_out: bool = True
+    identifier: str | None = None
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """How `load_table` loads it again."""
+        return {name: getattr(self, name) for name in LOADING}
+
+    @property
+    def source(self) -> str:
+        """How a table came that no file or name brings back."""
+        return f"the table came from {self.given}" if self.given else "the table was given in Python"
+
+
+class SeedRanges(Struct, frozen=True):
+    """First and last seed of the members and of the fresh ones."""
+
+    members: tuple[int, int]
+    fresh: tuple[int, int] | None = None
+
+
+class StopLimits(Struct, frozen=True):
+    seconds: float | None = None
+    retrainings: int | None = None
+
+
+class Agreement(Struct, frozen=True, kw_only=True):
+    """A trial of rankings before the search: how well predicted and real effects of single `flips` agree, and which
+    ranking moved the decisions about some `people` furthest."""
+
+    spearman: float | None
+    slope: float | None
+    flips: int
+    poor: bool
+    leader: str
+    people: int = 0
+    gains: dict[str, float] = {}
+
+
+class RecordedStandards(Struct, frozen=True):
+    """The comparison of standards, without its doubt per row."""
+
+    attribute: str
+    adverse: str
+    favourable: str
+    model: str
+    shuffles: int
+    left_out: tuple[str, ...]
+    comparisons: tuple[GroupStandard, ...]
+
+    @classmethod
+    def of(cls, found: Standards) -> Self:
+        return cls(**{name: getattr(found, name) for name in cls.__struct_fields__})
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """Fields without a default are those that readers need."""
+
+    butfor: str
+    versions: dict[str, str] = {}
+    command: str = ""
+    data: Data
+    sensitive: str
+    """The protected attribute as it is shown; of several, their names joined."""
+    attributes: tuple[str, ...] = ()
+    """Its attributes one by one."""
+    sensitive_columns: tuple[Cell, ...] = ()
+    sensitive_bands: dict[str, tuple[float, ...]] = {}
+    groups: dict[str, tuple[str, ...]] = {}
+    """With several attributes, each group's value of every one."""
+    blind: bool = False
+    label_names: tuple[str, ...]
+    adverse: tuple[str, ...] = ()
+    """The labels that people would rather not have."""
+    towards: str | None = None
+    learner: dict[str, Any]
+    learner_name: str = "a model"
+    seeded: bool
+    """Whether a seed changes the model."""
+    members: int
+    budget: int
+    rank: str
+    rank_parameters: dict[str, Any] = {}
+    strategy: str
+    strategy_parameters: dict[str, Any] = {}
+    phi: str
+    phi_reason: str = ""
+    psi: str
+    fresh_seeds: int
+    seed_ranges: SeedRanges | None = None
+    random_state: int = 0
+    stop: StopLimits | None = None
+    not_rebuildable: tuple[str, ...] = ()
+    """What the record cannot carry, each "name: reason"."""
+    engine: str = ""
+    retrainings: int = 0
+    recalled: int = 0
+    confirmations: int = 0
+    seconds: float | None = None
+    interrupted: bool = False
+    out_of_time: bool = False
+    agreement: Agreement | None = None
+    remarks: tuple[str, ...] = ()
+    concerns: tuple[Concern, ...] = ()
+    performance: Performance | None = None
+    standard: RecordedStandards | None = None
+    one_standard: tuple[OneStandard, ...] = ()
+    close_gap: ClosedGap | None = None
+    reviewed: Reviewed | None = None
+
+    @property
+    def lost(self) -> set[str]:
+        """Names of the parts that the record cannot carry."""
+        return {line.split(":")[0] for line in self.not_rebuildable}
+
+    @property
+    def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The labels on either side: of two the first and the second, of more the adverse ones and the others. Where
+        nobody said which are adverse, more than two have no sides."""
+        first = self.label_names[:1] if len(self.label_names) == 2 else self.adverse
+        return first, tuple(name for name in self.label_names if name not in first) if first else ()
+
+    @property
+    def favourable(self) -> str:
+        """The decision that people would rather have; where none is named as adverse, the second of two labels, and of
+        more nobody knows: then it is empty."""
+        first, second = map(" or ".join, self.sides)
+        return first if " or ".join(self.adverse) == second else second
+
+
+def agreement_of(figures: dict[str, Any] | None) -> Agreement | None:
+    """From what a ranking says of its trial."""
+    return convert(builtins_of(figures), Agreement | None)
