@@ -204,7 +204,7 @@ def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatc
     if fewer:
         monkeypatch.setattr("butfor.rank.gradient.LARGE", 100)
         monkeypatch.setattr("butfor.rank.gradient.ENOUGH", 2)
-        monkeypatch.setattr(Gradient, "enough", 4)
+        monkeypatch.setattr(Gradient, "member_limit", 4)
     second = percentile(leaders.first.score_at(model, table, people, flips))
     expected = (second + first) / 2 if fewer else second
     assert leaders.score_at(model, table, people, flips) == pytest.approx(expected + published / 4)
