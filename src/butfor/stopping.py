@@ -11,17 +11,20 @@ All of them stand behind one flag, which is looked at between trainings. What is
 from __future__ import annotations
 
 import math
+import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from butfor.errors import SettingError, Stopped
 from butfor.signals import end_process
+
+T = TypeVar("T")
 
 GRACE = 0.5
 """Seconds for confirmations after Ctrl-C: whoever stops a search waits for its files."""
@@ -155,17 +158,11 @@ def postponed() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def deaf_children() -> Iterator[None]:
-    """Processes started within do not hear Ctrl-C, which a terminal sends to all of them: this one tells them."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def in_worker(parent: int, function: Callable[..., T], *given: Any) -> T:
+    """Call a function in a worker process. A terminal sends Ctrl-C to workers too; they leave it to the `parent`."""
+    if os.getpid() != parent:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return function(*given)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ then on only flip sets travel, in chunks that take some seconds. Work too small 
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import shutil
 import socket
@@ -24,11 +25,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor import stopping
 from butfor.errors import EngineError, LearnerError, TableError
 from butfor.learn.engines import check_engine
 from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Model, Table, Training
 from butfor.machine import available_cores, single_threaded
-from butfor.stopping import deaf_children
 
 Subject = tuple[Learner, Table, pd.DataFrame]
 Function = Callable[[Subject, Any], Any]
@@ -131,13 +132,16 @@ class _Bound(Bound):
         done: list[Any] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # joblib's, of workers started anew and of chunks given up
-            with deaf_children():
-                coming = parallel(delayed(run_from)(file, function, chunk) for chunk in chunks)
+            task = delayed(stopping.in_worker)
+            coming = parallel(task(os.getpid(), run_from, file, function, chunk) for chunk in chunks)
             try:
                 for chunk in coming:
                     done += chunk
                     if advance:
                         advance(len(chunk))
+            except Exception:
+                stopping.check()  # Ctrl-C may have ended a worker that had just started
+                raise
             finally:
                 if hasattr(coming, "close"):  # whoever stops here does not want the rest
                     coming.close()

@@ -7,6 +7,7 @@ is computed with the protected attribute shuffled among the rows, to see what di
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.machine import available_cores, single_threaded
 from butfor.progress import Progress
 from butfor.standard.groups import BINS, Floats, GroupStandard, Mask, Standards
-from butfor.stopping import Stop, listen
+from butfor.stopping import Stop, in_worker, listen
 from butfor.validate import as_labels, as_table, as_weights
 
 LEAST_ROWS = 30
@@ -194,7 +195,8 @@ def compare(
     with progress:
         progress.phase("the others' standard", 1 + shuffles, "tables")
         parallel = Parallel(n_jobs=n_jobs or min(available_cores(), len(orders)), return_as="generator")
-        tasks = parallel(delayed(_compared)(asked, groups, favourable, weight, order) for order in orders)
+        given = (os.getpid(), _compared, asked, groups, favourable, weight)
+        tasks = parallel(delayed(in_worker)(*given, order) for order in orders)
         runs, interrupted = _until_stopped(tasks, seconds, progress)
     doubt = np.full(len(X), np.nan)
     comparisons = []
