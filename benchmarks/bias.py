@@ -74,7 +74,7 @@ BUDGET = 0.02
 """Of audits: the share of labels that may be flipped."""
 REFUSED = 20
 """People asked about at the most, for keystones and distances."""
-SHUFFLES = 99
+DRAWS = 99
 SMALL = ("german", "compas", "student")
 """Where people are asked about one by one."""
 PARTS = (8, 4, 2, 1)
@@ -145,7 +145,7 @@ class Planted:
         """What the audited model sees."""
         return X.drop(columns=self.data.sensitive) if self.blind else X
 
-    def standards(self, standard: Any = None, shuffles: int = 0, attribute: Any = None) -> Standards:
+    def standards(self, standard: Any = None, draws: int = 0, attribute: Any = None) -> Standards:
         X = self.data.X_train
         sensitive = Sensitive.of(X[self.data.sensitive].to_numpy() if attribute is None else attribute, X)
         return compare(
@@ -154,7 +154,7 @@ class Planted:
             [sensitive],
             names=("adverse", "favourable"),
             standard=standard,
-            shuffles=shuffles,
+            draws=draws,
             n_jobs=1,
         )
 
@@ -363,7 +363,7 @@ def false_alarm(planted: Planted, models: Sequence[str]) -> list[Row]:
     attribute = rng.permutation(planted.data.X_train[planted.data.sensitive].astype(str).to_numpy())
     test = rng.permutation(planted.of_group(planted.data.X_test))
     with single_threaded():
-        standards = planted.standards(shuffles=SHUFFLES, attribute=attribute)
+        standards = planted.standards(draws=DRAWS, attribute=attribute)
         comparison = standards.of_group(planted.group)
         assert comparison is not None
         flips = tuple(sorted(map(int, standards.missing_labels(planted.group))))

@@ -134,7 +134,7 @@ class LabelAudit(BaseEstimator):
         rows steer a network's early stopping; where a network is given none, a share of X is set aside for it.
         `adverse` is the label that people would rather not have, of more than two perhaps several: with it, groups'
         standards are compared, and people who get it are audited. `reference` is the group to compare with, instead of
-        all others. `also_labelled`, as (X, y) or (X, y, sensitive_features), are further labelled rows, such as the test
+        all others. `also_labelled`, as (X, y) or (X, y, sensitive_features), are further labelled rows, such as test
         rows: they take part in the comparison of standards alone."""
         fitted = fit(
             self._settings(),

@@ -4,10 +4,11 @@ its threads."""
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures import TimeoutError as Unfinished
 from contextlib import ExitStack
@@ -61,11 +62,14 @@ def _is_whole(number: Any) -> bool:
     return isinstance(number, Integral) and not isinstance(number, bool)
 
 
-def end_with(parent: int) -> None:
-    """Called in a worker process: it ends when the process `parent`, which started it, is gone, however that ended. A
-    killed parent cannot tell its workers, and they would wait for it with all that they loaded."""
-    if os.getppid() == parent:
-        _watch_parent(parent)
+def in_worker(parent: int, function: Callable[..., T], *given: Any) -> T:
+    """Call a function in a worker process, which ends when the process `parent` that started it is gone, however that
+    ended. A terminal sends Ctrl-C to workers too; they leave it to the parent."""
+    if os.getpid() != parent:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if os.getppid() == parent:
+            _watch_parent(parent)
+    return function(*given)
 
 
 @lru_cache(maxsize=1)

@@ -18,10 +18,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from butfor.errors import SettingError, Stopped
 from butfor.signals import end_process
+
+T = TypeVar("T")
 
 GRACE = 0.5
 """Seconds for confirmations after Ctrl-C: whoever stops a search waits for its files."""
@@ -153,19 +155,6 @@ def postponed() -> Iterator[None]:
     """Signals wait until the end of this: for code that swallows exceptions, such as numba's compiler."""
     with _signals(postpone=True):
         yield
-
-
-@contextmanager
-def deaf_children() -> Iterator[None]:
-    """Processes started within do not hear Ctrl-C, which a terminal sends to all of them: this one tells them."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -27,13 +27,14 @@ from butfor.cli.options import (
     OVERWRITE,
     QUESTION,
     QUIET,
+    REFERENCE,
     SEED,
     TABLE,
     TABLE_NAME,
     AuditCommand,
     config_text,
 )
-from butfor.cli.parse import bands_in, cases_in
+from butfor.cli.parse import bands_in, cases_in, names_in
 from butfor.cli.review import gate, replay, review
 from butfor.errors import OutputError
 from butfor.terminal import one_line, say, shown_json
@@ -158,10 +159,12 @@ def audit(table: str, **options: Any) -> int:
 @option_group(
     "Question",
     ADVERSE,
-    option("--shuffles", type=int, default=99, show_default=True, help="Tables with the protected attribute shuffled."),
+    REFERENCE,
+    option("--cluster", help="The column that joins rows which belong together: several decisions about one person."),
+    option("--draws", type=int, default=99, show_default=True, help="Tables drawn under one standard for everybody."),
     option("--model", help="The standard: a classifier of yours, package.module:name. Default: the mean of two."),
     option("--n-jobs", type=int, help="Tables at a time. Default: one per core."),
-    option("--random-state", type=SEED, default=0, show_default=True, help="Seed of the shuffles."),
+    option("--random-state", type=SEED, default=0, show_default=True, help="Seed of the draws."),
 )
 @option_group(
     "Output",
@@ -178,15 +181,15 @@ def standard(table: str, **options: Any) -> int:
     butfor standard loans.csv --label approved --adverse no --sensitive race
     butfor standard german --out standards/
 
-    Each group's labels are compared with what a model of the other groups' rows would have given. All rows of TABLE
-    are used; no model of yours is needed. Every label gets its doubt: the probability, by the others' standard, of the
-    other label.
+    People of each group are compared with comparable people of the other groups: those with the same recorded columns.
+    All rows of TABLE are used; no model of yours is needed. Every label gets its doubt: the probability, by the others'
+    standard, of the other label.
     """
     from butfor.files import results_folder, save_table, save_text
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleProgress, Progress
     from butfor.report.page import standard_page
-    from butfor.standard import ASSUMPTION, compare_standards
+    from butfor.standard import compare_standards
 
     o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed", "keep")))
     if o.out is not None:
@@ -201,7 +204,9 @@ def standard(table: str, **options: Any) -> int:
         sensitive_bands=bands_in(o.bands),
         adverse=assemble.adverse_labels(data, o.adverse),
         standard=None if o.model is None else model_named(o.model),
-        shuffles=o.shuffles,
+        reference=names_in(o.reference) or None,
+        cluster=o.cluster,
+        draws=o.draws,
         n_jobs=o.n_jobs,
         random_state=o.random_state,
         progress=progress,
@@ -214,10 +219,11 @@ def standard(table: str, **options: Any) -> int:
     if o.json:
         say(shown_json(text))
     else:
-        for line in (found.answer, *found.sentences(), ASSUMPTION):
-            say(one_line(line))
+        say(one_line(found.answer))
+        for line in str(found).splitlines():
+            say(line)
         if found.interrupted:
-            say(f"Stopped after {found.shuffles} of {o.shuffles} shuffles.", err=True)
+            say(f"Stopped after {found.draws} of {o.draws} draws.", err=True)
         if o.out is not None and not o.quiet:
             say(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
     return 130 if found.interrupted else 0

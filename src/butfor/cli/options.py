@@ -186,6 +186,7 @@ COLUMNS = (
 )
 TEST = option("--test", type=ROWS, help="A file with the people to audit. Without it the table is split 60/20/20.")
 ADVERSE = option("--adverse", help="The label that people would rather not have, or several (a,b).")
+REFERENCE = names("--reference", help="The group to compare the others with. Default: all other groups.")
 TABLE = together(
     option_group("Table", *COLUMNS, TEST),
     names("--keep", hidden=True),
@@ -241,6 +242,7 @@ QUESTION = together(
             help="The label that people would rather not have, or several (a,b). Compares standards, and audits only "
             "people who get that decision.",
         ),
+        REFERENCE,
         option("--towards", help="The decision to reach. Default: any other than the present one."),
         option(
             "--phi",

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor import stopping
 from butfor.errors import EngineError, LearnerError, TableError
 from butfor.learn.capabilities import OwnFit, pack
 from butfor.learn.protocols import Advance, Bound, FlipSet, Floats, Learner, Model, Table, Training
-from butfor.machine import check_n_jobs, end_with, single_threaded
-from butfor.stopping import deaf_children
+from butfor.machine import check_n_jobs, in_worker, single_threaded
 
 Subject = tuple[Learner, Table, pd.DataFrame]
 Function = Callable[[Subject, Any], Any]
@@ -129,13 +129,16 @@ class _Bound(Bound):
         done: list[Any] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # joblib's, of workers started anew and of chunks given up
-            with deaf_children():
-                coming = parallel(delayed(run_from)(file, function, chunk, os.getpid()) for chunk in chunks)
+            task = delayed(in_worker)
+            coming = parallel(task(os.getpid(), run_from, file, function, chunk) for chunk in chunks)
             try:
                 for chunk in coming:
                     done += chunk
                     if advance:
                         advance(len(chunk))
+            except Exception:
+                stopping.check()  # Ctrl-C may have ended a worker that had just started
+                raise
             finally:
                 if hasattr(coming, "close"):  # whoever stops here does not want the rest
                     coming.close()
@@ -164,9 +167,8 @@ def run(function: Function, subject: Subject, items: Sequence[Any]) -> list[Any]
         return [function(subject, item) for item in items]
 
 
-def run_from(file: str, function: Function, items: Sequence[Any], parent: int) -> list[Any]:
+def run_from(file: str, function: Function, items: Sequence[Any]) -> list[Any]:
     """In a worker: the same for a subject that was written to a file."""
-    end_with(parent)
     return run(function, _read_subject(file), items)
 
 

@@ -81,11 +81,11 @@ class Table:
     @cached_property
     def codes(self) -> NDArray[np.int64]:
         """The labels by their number in `classes`, `[n]`."""
-        return self._coded(self.y)
+        return self.numbers_of(self.y)
 
     @cached_property
     def validation_codes(self) -> NDArray[np.int64]:
-        return self._coded(self.validation[1]) if self.validation else np.empty(0, np.int64)
+        return self.numbers_of(self.validation[1]) if self.validation else np.empty(0, np.int64)
 
     @cached_property
     def zero_one(self) -> Floats:
@@ -154,7 +154,8 @@ class Table:
             y.iloc[at] = self.classes[self.new_codes[at] if labels is None else list(labels)]
         return replace(self, y=y, whole=None)
 
-    def _coded(self, y: pd.Series) -> NDArray[np.int64]:
+    def numbers_of(self, y: pd.Series) -> NDArray[np.int64]:
+        """Labels by their number in `classes`."""
         if not self.multiclass:
             return (y.to_numpy() == self.classes[1]).astype(np.int64)
         return np.searchsorted(self.classes, y.to_numpy().astype(self.classes.dtype))

@@ -18,6 +18,7 @@ from butfor.result.labels import LabelValue, expected_wrong
 from butfor.result.population import ALL, Population
 from butfor.result.record import save, signed
 from butfor.result.verdict import Verdict
+from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import BINS, GroupStandard
 
 THEME = {
@@ -231,11 +232,11 @@ def _spread(places: Sequence[float], least: float) -> list[float]:
 
 
 def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
-    """A row per group: the difference with its interval, on the range that chance makes."""
+    """A row per group: the difference with its interval."""
     left, row = 190.0, 34.0
     bottom = 8 + row * len(comparisons)
-    drawing = Drawing(WIDTH + 30, bottom + 36, "Difference to the others' standard per group, in points")
-    reach = [value for c in comparisons for value in (c.difference, *(c.interval or ()), *(c.by_chance or ()))]
+    drawing = Drawing(WIDTH + 30, bottom + 36, "Gap to comparable people of other groups, in points")
+    reach = [value for c in comparisons for value in (c.difference, *(c.interval or ()))]
     limit = max(1.0, 108 * max(map(abs, reach)))
 
     def x(points: float) -> float:
@@ -244,17 +245,40 @@ def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
     drawing.line([(x(0), 8), (x(0), bottom)], "muted", dash=(3, 3))
     for k, c in enumerate(comparisons):
         y = 8 + row * (k + 0.5)
-        if c.by_chance and c.interval:
-            drawing.line([(x(100 * at), y) for at in c.by_chance], "line", 12)
+        if c.interval:
             drawing.line([(x(100 * at), y) for at in c.interval], "person", 2)
         drawing.marks([(x(100 * c.difference), y)], "circle", 9, "flip" if c.differs else "person", fill=True)
         drawing.text(left - 10, y, short(c.name, 32), 10, "right")
     drawing.line([(left, bottom), (WIDTH, bottom)], "line")
     step = next((step for step in (1, 2, 5, 10, 20) if limit / step <= 4), 50)
     for tick in range(-int(limit // step) * step, int(limit) + 1, step):
-        drawing.tick(x(tick), bottom + 11, f"{tick:+d}".replace("-", "−") if tick else "0")
-    axis = "points of the favourable label that the group is short of (right) or beyond (left)"
+        drawing.tick(x(tick), bottom + 11, f"{abs(tick)} {'less' if tick > 0 else 'more'}" if tick else "0")
+    axis = "points less (right) or more (left) often labelled favourably than comparable people"
     drawing.tick((left + WIDTH) / 2, bottom + 27, axis)
+    return drawing
+
+
+def column_moves(moves: Sequence[ColumnMove]) -> Drawing:
+    """A row per column: how far the difference of one group moves when it is left out, with its 95 % interval."""
+    left, row = 220.0, 26.0
+    bottom = 8 + row * len(moves)
+    drawing = Drawing(WIDTH + 30, bottom + 36, "How the gap changes when a column is left out, in points")
+    limit = max(0.5, 108 * max(abs(m.move) + 1.96 * m.error for m in moves))
+
+    def x(points: float) -> float:
+        return left + (WIDTH - left) * (points + limit) / (2 * limit)
+
+    drawing.line([(x(0), 8), (x(0), bottom)], "muted", dash=(3, 3))
+    for k, m in enumerate(moves):
+        y = 8 + row * (k + 0.5)
+        drawing.line([(x(100 * (m.move + side * 1.96 * m.error)), y) for side in (-1, 1)], "person", 2)
+        drawing.marks([(x(100 * m.move), y)], "circle", 8, "person", fill=True)
+        drawing.text(left - 10, y, short(m.column, 38), 10, "right")
+    drawing.line([(left, bottom), (WIDTH, bottom)], "line")
+    for share in (-0.5, 0.0, 0.5):
+        tick = share * 2 * limit * 0.8
+        drawing.tick(x(tick), bottom + 11, f"{abs(tick):.1f} {'larger' if tick > 0 else 'smaller'}" if tick else "0")
+    drawing.tick((left + WIDTH) / 2, bottom + 27, "points by which the gap is larger or smaller without the column")
     return drawing
 
 
@@ -273,18 +297,14 @@ def yield_curve(labels: Sequence[LabelValue]) -> Drawing:
 
 
 def doubts(c: GroupStandard) -> Drawing:
-    """How many adverse labels have which doubt, beside the mean over shuffled tables."""
+    """How many adverse labels have which doubt."""
     ticks = {share: f"{share:g}" for share in (0, 0.25, 0.5, 0.75, 1)}
-    drawing, at = _framed(
-        max([1.0, *c.doubts, *c.shuffled_doubts]), ticks, "doubt", f"Doubt about the adverse labels of {c.name}"
-    )
+    drawing, at = _framed(max([1.0, *c.doubts]), ticks, "doubt", f"Doubt about the adverse labels of {c.name}")
 
     def steps(counts: Sequence[float]) -> list[Point]:
         return [at(BINS[k + side], count) for k, count in enumerate(counts) for side in (0, 1)]
 
     drawing.area([at(0, 0), *steps(c.doubts), at(1, 0)], "flip", 0.35)
-    if c.shuffled_doubts:
-        drawing.line(steps(c.shuffled_doubts), "ink", 1.5, dash=(4, 3))
     return drawing
 
 

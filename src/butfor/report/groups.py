@@ -19,11 +19,13 @@ from butfor.report.summary import LONGEST
 from butfor.report.text import short, shown
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards
-from butfor.standard.groups import GroupStandard, Standards
+from butfor.standard.groups import GroupStandard, Standards, interval_in_words, points
 
 FOUR_FIFTHS = 0.8
 SMALL_SHARE = 0.02
 """Of all people: a smaller group sets no standard."""
+MOST_COLUMNS = 8
+"""Columns of a chart of what explains a gap."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def groups_of(p: Population) -> dict[str, Any]:
     wrong = {g.group: g.error_rate for g in p.performance.by_group} if p.performance else {}
     columns += [("Decided wrongly", [rate(wrong.get(name)) for name in names])] if wrong else []
     below = {c.group: _difference(c) for c in p.standards if c.attribute == attribute}
-    columns += [("Short of the others' standard", [below.get(name, "–") for name in names])] if below else []
+    columns += [("Gap to comparable people", [below.get(name, "–") for name in names])] if below else []
     shares = ("solid", "share_solid", "solid_low", "solid_high") if p.checked else ("found", "share", "low", "high")
     found, intervals = [], []
     for eligible, count, share, low, high in frame[["eligible", *shares]].itertuples(index=False):
@@ -133,18 +135,22 @@ def rate(share: float | None) -> str:
 
 
 def _difference(c: GroupStandard) -> str:
-    points = f"{100 * c.difference:+.1f} points".replace("-", "−")
-    return points if c.p is None else f"{points} (p = {c.p:.2f})"
+    gap = f"{points(abs(c.difference))} {'less' if c.difference >= 0 else 'more'}"
+    return gap if c.interval is None else f"{gap} ({interval_in_words(c.interval, c.difference < 0)})"
 
 
 def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
     """What a template shows of a comparison of standards."""
     comparisons = found.comparisons
+    notes = found.notes if isinstance(found, RecordedStandards) else found.notes()
+    largest = sorted(found.moves, key=lambda move: -abs(move.move))
+    moves = {c.name: [m for m in largest if (m.attribute, m.group) == (c.attribute, c.group)] for c in comparisons}
     return {
-        "sentences": [c.sentence(found.favourable) for c in comparisons],
+        "groups": [(c.sentence(found.favourable), c.details()) for c in comparisons],
         "left_out": found.left_out,
+        "notes": notes,
         "model": found.model,
-        "shuffles": found.shuffles,
+        "columns": [(name, charts.column_moves(some[:MOST_COLUMNS]).svg()) for name, some in moves.items() if some],
         "differs": [c.name for c in comparisons if c.differs],
         "chart": charts.differences(comparisons).svg(),
         "doubts": [(c.name, charts.doubts(c).svg()) for c in comparisons if sum(c.doubts)],

@@ -84,10 +84,11 @@ def _numbers(p: Population) -> list[tuple[str, str]]:
     below = max((c for c in p.standards if c.differs and c.missing), key=lambda c: c.difference, default=None)
     numbers = []
     if below:
-        points = f"{100 * below.difference:.1f} points"
-        numbers.append((f"{short(below.name, 40)}: short of the others' standard", points))
+        points = f"{100 * below.difference:.1f} points less"
+        favourable = short(p.run.favourable, 40)
+        numbers.append((f"How often {short(below.name, 40)} got '{favourable}', against comparable people", points))
     elif p.standards:
-        numbers.append(("Groups short of the others' standard", "none"))
+        numbers.append(("Groups labelled otherwise than comparable people", "none shown"))
     labels = plural(p.run.budget, "label")
     numbers.append((f"Decisions that at most {labels} change", f"{turned} of {asked}{share}"))
     close, likely = close_calls(p), expected_wrong(p.labels[:TO_REVIEW]) if p.labels and p.labels[0].wrong else []

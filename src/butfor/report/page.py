@@ -39,7 +39,7 @@ from butfor.result.record import builtins_of, save, signed
 from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
-from butfor.standard.groups import ASSUMPTION, Standards
+from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, Standards
 
 MOST_LABELS = 50
 """Doubted labels that a page shows."""
@@ -253,7 +253,9 @@ def environment(*packages: str) -> Environment:
         undefined=StrictUndefined,
         auto_reload=False,
     )
-    made.globals.update(THEME=charts.THEME, ASSUMPTION=ASSUMPTION, LEAST=LEAST, UNSEEDED=UNSEEDED)
+    made.globals.update(
+        THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED
+    )
     made.globals.update(plural=plural, short=short, shown=shown, signed=signed, rate=rate, run_lines=run_lines)
     made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))

@@ -15,7 +15,7 @@ from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards
 
 LOADING = (
-    *("label", "positive", "sensitive", "drop", "keep", "split_seed", "missing"),
+    *("label", "sensitive", "drop", "keep", "split_seed", "missing"),
     *("test", "validation", "hold_out", "identifier"),
 )
 """Fields of `Data` that `load_table` takes."""
@@ -28,13 +28,14 @@ class Data(Struct, frozen=True, kw_only=True):
     """A file, or an embedded set; None where it came otherwise, then `given` may say how."""
     sha256: str
     training_rows: int
+    labelled: int = 0
+    """Rows by which standards were compared: the training rows, and others whose labels are known."""
     set_aside: int = 0
     """Rows that only stop training early."""
     validated: bool = True
     weighted: bool = False
     given: str | None = None
     label: str | None = None
-    positive: str | None = None
     sensitive: str | None = None
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
@@ -121,6 +122,8 @@ class Run(Struct, frozen=True, kw_only=True):
     adverse: tuple[str, ...] = ()
     """The labels that people would rather not have."""
     towards: str | None = None
+    reference: tuple[str, ...] = ()
+    """Groups that the others are compared with, instead of all others."""
     learner: dict[str, Any]
     learner_name: str = "a model"
     seeded: bool

@@ -28,9 +28,7 @@ from butfor.result.record import brief
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.review.tasks import Review, ReviewRows, make_review
-from butfor.run.fitted import Fitted, Settings, fit
-from butfor.standard.compare import compare
-from butfor.standard.members import attributes_of
+from butfor.run.fitted import Fitted, Settings, compare_labelled, fit, labelled_rows
 
 # --- the table ----------------------------------------------------------------------------------------
 
@@ -155,12 +153,22 @@ def fitted_again(
             sample_weight=training.weight,
             validation=None if training.whole else training.validation,
             adverse=run.adverse or None if known else None,
+            reference=list(run.reference) or None if known else None,
+            also_labelled=_also_labelled(run, training, data) if known else (),
             label_names=run.label_names,
             progress=progress,
         )
     if run.reviewed is None:
         return fitted
     return replace(fitted, answered=frozenset(run.reviewed.answered), corrected=run.reviewed.corrected)
+
+
+def _also_labelled(run: Run, training: Table, data: Dataset | None) -> tuple[Any, ...]:
+    """The rows of the data set that were not trained on, where they took part in the comparison of standards."""
+    if data is None or run.data.labelled != training.n + len(data.X_val) + len(data.X_test):
+        return ()
+    X, y = pd.concat([data.X_val, data.X_test]), pd.concat([data.y_val, data.y_test])
+    return (X, y) if data.groups is None else (X, y, pd.concat([data.groups["val"], data.groups["test"]]))
 
 
 def _protected(run: Run, X: pd.DataFrame, data: Dataset | None) -> Any:
@@ -203,7 +211,10 @@ def rows_of(run: Run) -> ReviewRows:
     names = run.label_names
     adverse = run.adverse or names[:1]
     favourable = ~np.isin(np.array(names)[table.codes], adverse)
-    attributes = attributes_of(sensitive, table.X)
-    found = compare(table.X, favourable, attributes, names=(" or ".join(adverse), ""), draws=0, explain=False)
+    more = labelled_rows(table, sensitive, _also_labelled(run, table, data))
+    side = int(favourable[table.codes == 0].all())
+    found = compare_labelled(
+        table, sensitive, more, adverse=side, sides=("", ""), reference=list(run.reference) or None, draws=0
+    )
     answered = run.reviewed.answered if run.reviewed else ()
     return ReviewRows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)

@@ -143,29 +143,19 @@ class Fitted:
         counts as such. Without draws, nothing but doubt and the bare difference."""
         if draws or self.table.multiclass:
             self.require_adverse()
-        adverse, table, more = self.adverse or 0, self.table, self.also_labelled
-        X, ones, sensitive, training = table.X, table.zero_one > 0, self.sensitive, np.arange(table.n)
-        if more is not None and table.weight is None:  # their weights are not known
-            X = pd.concat([X, more.X])
-            order = table_order(X)
-            X, ones = X.iloc[order], np.concatenate([ones, table.sides(more.codes)])[order]
-            sensitive = replace(sensitive, values=np.concatenate([sensitive.values, more.groups])[order])
-            training = np.argsort(order)[: table.n]
-        found = compare(
-            X,
-            ones != bool(adverse),
-            attributes_of(sensitive, X),
-            names=(self.sides[adverse], self.sides[1 - adverse]),
+        return compare_labelled(
+            self.table,
+            self.sensitive,
+            self.also_labelled,
+            adverse=self.adverse or 0,
+            sides=self.sides,
             reference=self.reference,
             draws=draws,
-            weight=table.weight,
             n_jobs=self.settings.n_jobs,
             random_state=self.settings.random_state,
             seconds=seconds,
             progress=progress,
-            explain=bool(draws),
         )
-        return found.of_rows(training)
 
     def require_adverse(self) -> None:
         if self.adverse is None:
@@ -218,6 +208,38 @@ class Fitted:
         holes = rows.columns[rows.isna().any()]
         remark = [f"{self.learner.name} gets the missing values of {listed(holes)} as they are."]
         return [*self.sensitive.remarks, *remark[: len(holes)]]
+
+
+def compare_labelled(
+    table: Table,
+    sensitive: Sensitive,
+    more: Labelled | None,
+    *,
+    adverse: int,
+    sides: tuple[str, str],
+    draws: int,
+    **how: Any,
+) -> Standards:
+    """All labelled rows in the table's own order, group by group beside comparable people; the doubts are those of the
+    training rows."""
+    X, ones, training = table.X, table.zero_one > 0, np.arange(table.n)
+    if more is not None and table.weight is None:  # their weights are not known
+        X = pd.concat([X, more.X])
+        order = table_order(X)
+        X, ones = X.iloc[order], np.concatenate([ones, table.sides(more.codes)])[order]
+        sensitive = replace(sensitive, values=np.concatenate([sensitive.values, more.groups])[order])
+        training = np.argsort(order)[: table.n]
+    found = compare(
+        X,
+        ones != bool(adverse),
+        attributes_of(sensitive, X),
+        names=(sides[adverse], sides[1 - adverse]),
+        draws=draws,
+        weight=table.weight,
+        explain=bool(draws),
+        **how,
+    )
+    return found.of_rows(training)
 
 
 # --- fitting --------------------------------------------------------------------------------------------
@@ -289,19 +311,19 @@ def fit(
         origin=dict(X.attrs.get("origin") or {"table": None}),
         data_hash=data_hash(table),
         reference=reference,
-        also_labelled=_also_labelled(table, sensitive, also_labelled),
+        also_labelled=labelled_rows(table, sensitive, also_labelled),
     )
 
 
-def _also_labelled(table: Table, sensitive: Sensitive, given: Sequence[Any]) -> Labelled | None:
-    """Rows that were set aside, validation rows, and those given as X, y and, where it stands beside them, the protected
-    attribute."""
+def labelled_rows(table: Table, sensitive: Sensitive, given: Sequence[Any]) -> Labelled | None:
+    """Rows that were set aside, and those given as X, y and, where it stands beside them, their protected attribute;
+    where none are given, the validation rows."""
     parts: list[tuple[pd.DataFrame, pd.Series, Any]] = []
     if table.whole is not None:
         X, y, kept = table.whole
         aside = np.setdiff1d(np.arange(len(X)), kept)
         parts.append((X.iloc[aside], y.iloc[aside], sensitive.values[aside] if sensitive.blind else None))
-    elif table.validation is not None and not sensitive.blind:
+    elif table.validation is not None and not sensitive.blind and not given:
         parts.append((*table.validation, None))
     if given:
         X = as_table(given[0])
@@ -309,7 +331,7 @@ def _also_labelled(table: Table, sensitive: Sensitive, given: Sequence[Any]) -> 
     if not parts:
         return None
     rows = [like_training(X, table.X) for X, _, _ in parts]
-    codes = [table.numbers(y) for _, y, _ in parts]
+    codes = [table.numbers_of(y) for _, y, _ in parts]
     groups = [sensitive.of_people(X, beside) for X, (_, _, beside) in zip(rows, parts, strict=True)]
     return Labelled(pd.concat(rows), np.concatenate(codes), np.concatenate(groups))
 

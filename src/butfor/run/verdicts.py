@@ -135,8 +135,13 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
             "out_of_time": any(runner.out_of_time for runner in runners),
         }
     data = convert(fitted.origin | {"sha256": fitted.data_hash, "training_rows": table.n}, Data)
+    labelled = table.n + (0 if fitted.also_labelled is None else len(fitted.also_labelled.X))
     data = structs.replace(
-        data, set_aside=table.set_aside, validated=table.validation is not None, weighted=table.weight is not None
+        data,
+        labelled=labelled,
+        set_aside=table.set_aside,
+        validated=table.validation is not None,
+        weighted=table.weight is not None,
     )
     return Run(
         butfor=__version__,
@@ -149,6 +154,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
         blind=sensitive.blind,
         label_names=tuple(fitted.label_names),
         adverse=_adverse(fitted),
+        reference=tuple(map(str, np.atleast_1d(fitted.reference if fitted.reference is not None else ()))),
         learner=builtins_of(fitted.learner.record()),
         learner_name=fitted.learner.name,
         seeded=fitted.seeded,

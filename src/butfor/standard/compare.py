@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
-from butfor.machine import single_threaded
+from butfor.machine import check_n_jobs, check_random_state, single_threaded
 from butfor.progress import Progress
 from butfor.standard.draws import FIRST, NEAR, SECOND, Work, draw, figures, jobs_of
 from butfor.standard.explain import ColumnMove, column_moves, strongest
@@ -56,6 +56,8 @@ def compare_standards(
     of a logistic regression and a gradient boosting. `draws`: how many tables are drawn by one standard, for the
     interval and the p-values.
     """
+    check_n_jobs(n_jobs)
+    check_random_state(random_state)
     X = as_table(X)
     y = as_labels(X, y)
     if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from joblib import Parallel, delayed
 
-from butfor.machine import available_cores, single_threaded
+from butfor.machine import check_n_jobs, in_worker, single_threaded
 from butfor.progress import Progress
 from butfor.standard.inference import FEW, Drawn
 from butfor.standard.members import Group
@@ -68,8 +69,7 @@ class Work:
 
 def jobs_of(n_jobs: int | None, tasks: int) -> int:
     """How many of the tasks to do at a time."""
-    cores = available_cores() if n_jobs is None or n_jobs < 0 else n_jobs
-    return max(1, min(cores, tasks))
+    return max(1, min(check_n_jobs(n_jobs), tasks))
 
 
 def draw(
@@ -89,7 +89,9 @@ def draw(
     progress.phase("tables drawn by one standard", draws, "tables")
     prefer = "threads" if work.standard.threads else None
     parallel = Parallel(jobs_of(n_jobs, len(parts)), prefer=prefer, return_as="generator")
-    done, interrupted = _until_stopped(parallel(delayed(work.drawn)(null, part) for part in parts), seconds, progress)
+    done, interrupted = _until_stopped(
+        parallel(delayed(in_worker)(os.getpid(), work.drawn, null, part) for part in parts), seconds, progress
+    )
     return np.concatenate(done, axis=2) if done else np.empty((len(work.groups), 3, 0)), interrupted
 
 

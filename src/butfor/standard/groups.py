@@ -122,8 +122,7 @@ class GroupStandard:
             often = "as often as"
         details = []
         if self.interval:
-            low, high = sorted(self.interval if self.difference >= 0 else (-self.interval[0], -self.interval[1]))
-            details.append(f"95 % interval {100 * low:.0f} to {100 * high:.0f}".replace("-", "−"))
+            details.append(f"95 % interval {interval_in_words(self.interval, self.difference < 0)}")
         if self.p_adjusted is not None:
             details.append(f"adjusted p {_p(self.p_adjusted)}")
         return f"People with {self.name} were labelled '{favourable}' {often} comparable people in {self.others}" + (
@@ -170,7 +169,7 @@ class GroupStandard:
             f"{o.effective_others:.0f} of {o.others}."
         )
         if o.poor and o.difference is not None:
-            interval = f" ({_interval(o.interval)})" if o.interval else ""
+            interval = f" ({interval_in_words(o.interval)})" if o.interval else ""
             said += f" That is little: among the comparable rows the difference is {points(o.difference)}{interval}."
         return said
 
@@ -179,7 +178,7 @@ class GroupStandard:
         s = self.second_opinion
         if s is None:
             return ""
-        interval = f" ({_interval(s.interval)})" if s.interval else ""
+        interval = f" ({interval_in_words(s.interval)})" if s.interval else ""
         said = f"Second opinion (AIPW): {points(s.difference)}{interval}."
         return f"{said} The two estimates disagree, so neither is a headline." if s.disagrees else said
 
@@ -197,8 +196,10 @@ def share(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def _interval(interval: tuple[float, float]) -> str:
-    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f}".replace("-", "−")
+def interval_in_words(interval: tuple[float, float], turned: bool = False) -> str:
+    """ "3 to 11"; `turned`: of the difference in the other direction."""
+    low, high = (-interval[1], -interval[0]) if turned else interval
+    return f"{100 * low:.0f} to {100 * high:.0f}".replace("-", "−")
 
 
 def _p(p: float) -> str:
@@ -260,8 +261,8 @@ class Standards:
 
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
         """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
-        kept = {"groups": self.groups[rows], "is_favourable": self.is_favourable[rows], "doubt": self.doubt[rows]}
-        return replace(self, **kept, index=self.index[rows])
+        favourable, index = self.is_favourable[rows], self.index[rows]
+        return replace(self, groups=self.groups[rows], is_favourable=favourable, doubt=self.doubt[rows], index=index)
 
     def missing_here(self, group: Any) -> int:
         """How many favourable labels the group lacks among the rows whose doubts are known."""
