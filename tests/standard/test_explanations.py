@@ -166,6 +166,15 @@ def test_correlated_columns_are_also_left_out_together():
     assert found.of_group("b").strongest_column != "income + salary"
 
 
+@pytest.mark.parametrize("standard", [None, LeastSquares()])
+def test_without_its_only_column_the_gap_is_the_raw_one(standard):
+    X, group, y = people()
+    found = compared(X[["income"]], group, y, standard=standard)
+    for c in found.comparisons:
+        move = found.columns.loc[("group", c.group, "income"), "move"]
+        assert c.difference + move == pytest.approx(c.raw_gap, abs=0.002)
+
+
 def test_the_strongest_column_brings_the_difference_towards_zero():
     moves = [("a", 0.02, 0.005), ("b", -0.05, 0.005), ("c", 0.03, 0.04), ("a + c", 0.06, 0.001)]
     assert strongest(moves, 3, 0.1) == ("a", 0.02)

@@ -35,8 +35,6 @@ class ColumnMove:
 def column_sets(encoded: TwoModels) -> Sequence[Columns]:
     """Each column, then every block of columns that are strongly correlated."""
     names: list[Hashable] = list(encoded.columns)
-    if len(names) < 2:
-        return []
     about = np.empty(encoded.inputs.shape[1], int)
     for place, columns in enumerate(encoded.columns.values()):
         about[columns] = place
@@ -47,7 +45,7 @@ def column_sets(encoded: TwoModels) -> Sequence[Columns]:
     linked[about[first], about[second]] = True
     blocks, block = connected_components(linked, directed=False)
     together = [[names[k] for k in np.flatnonzero(block == b)] for b in range(blocks)]
-    return [[name] for name in names] + [columns for columns in together if 1 < len(columns) < len(names)]
+    return [[name] for name in names] + [columns for columns in together if len(columns) > 1]
 
 
 def column_moves(
@@ -62,8 +60,6 @@ def column_moves(
     """Per set of columns: its name, how the difference moves without it, and the standard error of that move, by the
     logistic regression."""
     sets = column_sets(encoded)
-    if not sets:
-        return []
     weights = None if weight is None else weight[group]
     whole = standard.predict(others, group, labels[None, others], weight)[0]
     without = standard.predict_without(sets, others, group, labels[others], weight)

@@ -147,7 +147,11 @@ class GroupStandard:
     @property
     def on_a_missing_column(self) -> str:
         said = []
-        if self.strongest_column is not None and self.strongest_move and self.times_strongest is not None:
+        if self.strongest_column is None or self.strongest_move is None or self.times_strongest is None:
+            said += ["No recorded column brings the difference clearly closer to 0."] if self.robustness_value else []
+        elif abs(self.strongest_move) < 0.0005:
+            said.append("No recorded column moves the difference by as much as 0.1 points.")
+        else:
             said.append(
                 f"Leaving out {self.strongest_column} moves the difference by {points(abs(self.strongest_move))}; a "
                 f"missing column that moved it {self.times_strongest:.1f} times as far, in the same direction, would "
