@@ -287,6 +287,6 @@ def test_estimates_that_disagree_are_no_headline():
     assert not GroupStandard(**settings, p=0.04, p_adjusted=0.07).differs
     poor = GroupStandard(**settings, overlap=Overlap(40, 900, 12.3, True, 0.04, (-0.1, 0.2)))
     assert poor.on_overlap == (
-        "40 of 100 rows have comparable people in other groups, who count for 12 of 900. That is little: among the "
-        "comparable rows the difference is 4.0 points (−10 to 20)."
+        "40 of 100 rows have comparable people in other groups; weighted to resemble the group, those 900 people count "
+        "as 12. That is little: among the comparable rows the difference is 4.0 points (−10 to 20)."
     )
