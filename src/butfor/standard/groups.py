@@ -170,8 +170,8 @@ class GroupStandard:
         if o is None:
             return ""
         said = (
-            f"{o.comparable} of {self.rows} rows have comparable people in {self.others}; weighted to resemble the group, "
-            f"those {o.others} people count as {o.effective_others:.0f}."
+            f"{o.comparable} of {self.rows} rows have comparable people in {self.others}; weighted to resemble the "
+            f"group, those {o.others} people count as {o.effective_others:.0f}."
         )
         if o.poor and o.difference is not None:
             interval = f" ({_interval(o.interval)})" if o.interval else ""
@@ -303,8 +303,8 @@ class Standards:
             )
         if any(c.p is not None and c.p < 1 / (1 + self.draws) for c in self.comparisons):
             said.append(
-                f"p-values below {1 / (1 + self.draws):.2g} come from the normal approximation: {self.draws} draws cannot "
-                "show them."
+                f"p-values below {1 / (1 + self.draws):.2g} come from the normal approximation: {self.draws} draws "
+                "cannot show them."
             )
         return said
 
