@@ -110,10 +110,12 @@ class TwoModels:
     ) -> Floats:
         weight = None if weight is None else weight[learn]
         gone = np.array([self.inputs_of(columns) for columns in left_out])
+        whole = fit_logistic(self.inputs[learn], labels[None], weight)[0]
         linear = []
         for inputs in gone:
             kept = self.inputs[:, ~inputs]
-            linear.append(predict_logistic(kept[ask], fit_logistic(kept[learn], labels[None], weight))[0])
+            fitted = fit_logistic(kept[learn], labels[None], weight, whole[np.append(True, ~inputs)])
+            linear.append(predict_logistic(kept[ask], fitted)[0])
         asked = Asked.of(self.answers[learn], self.answers[ask])
         tables = np.repeat(labels[None], len(gone), axis=0)
         return 0.5 * np.array(linear) + 0.5 * predict_boosting(asked, tables, weight, barred=gone[:, self.about])
