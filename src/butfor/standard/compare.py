@@ -136,7 +136,8 @@ def compare(
             for place in range(len(groups))
         ]
         by_columns = (work.standard, encoded, labels, weight, clusters)
-        moves = at_once(delayed(column_moves)(g.rows, g.others, *by_columns) for g in groups if explain)
+        rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
+        moves = at_once(delayed(column_moves)(*each, *by_columns) for each in rows if explain)
         moves = moves or [[] for _ in groups]
     doubt = np.full(len(X), np.nan)
     comparisons = []
