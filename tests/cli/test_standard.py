@@ -45,7 +45,7 @@ def test_it_prints_a_line_per_group_and_writes_page_and_labels(capsys, loans, tm
     assert sorted(labels["row"]) == list(range(600))
     assert sorted(labels["rank"]) == list(range(1, 601))
     page = (out / "standard.html").read_text()
-    assert page.count("<svg") == 4  # all groups together, and the doubts of each
+    assert page.count("<svg") == 7  # all groups together, and of each its doubts and its columns
     assert "&lt;none&gt;" in page
     assert "<none>" not in page
     record = json.loads((out / "standard.json").read_text())
