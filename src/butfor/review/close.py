@@ -21,7 +21,6 @@ from butfor.errors import TableError
 from butfor.files import make_folder, save_table, save_text
 from butfor.machine import single_threaded
 from butfor.progress import Progress
-from butfor.report.page import review_page
 from butfor.result.labels import Reviewed
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards
@@ -114,6 +113,8 @@ def close_review(
 
 def write_after(population: Population, tables: dict[str, pd.DataFrame], folder: Path) -> list[str]:
     """The files, the page last."""
+    from butfor.report.page import review_page  # jinja2: only where a page is written
+
     for name, table in tables.items():
         save_table(folder / name, table)
     population.to_json(folder / "review.json")
