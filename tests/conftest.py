@@ -72,13 +72,12 @@ def odd_table(rows: int = 2000, seed: int = 0) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def few_shuffles():
-    """Audits that know the adverse label compare standards with 20 shuffles, the fewest that can tell a difference, in
-    this process; not with 99 in others."""
+def few_draws():
+    """Audits that know the adverse label compare standards with 20 draws in this process; not with 99 in others."""
     real = fitted_module.compare
 
-    def few(*given, shuffles, n_jobs, **named):
-        return real(*given, shuffles=min(shuffles, 20), n_jobs=1, **named)
+    def few(*given, draws, n_jobs, **named):
+        return real(*given, draws=min(draws, 20), n_jobs=1, **named)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitted_module, "compare", few)
@@ -86,9 +85,9 @@ def few_shuffles():
 
 
 @pytest.fixture
-def all_shuffles(few_shuffles, monkeypatch):
+def all_draws(few_draws, monkeypatch):
     """Standards are compared as users have them compared."""
-    monkeypatch.setattr(fitted_module, "compare", few_shuffles)
+    monkeypatch.setattr(fitted_module, "compare", few_draws)
 
 
 @pytest.fixture(scope="session")

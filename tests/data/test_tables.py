@@ -539,7 +539,7 @@ def test_only_those_with_the_adverse_decision(capsys, tmp_path):
     assert "--adverse: there is no label 'perhaps'. The labels are 'no', 'yes'." in err
 
 
-def test_where_an_adverse_decision_is_named_standards_are_compared(capsys, tmp_path, all_shuffles):
+def test_where_an_adverse_decision_is_named_standards_are_compared(capsys, tmp_path, all_draws):
     path = saved(applicants(), tmp_path / "t.csv")
     record, _ = audited(capsys, path, *LOGISTIC, "--adverse", "no", "--cases", "0:2")
     assert record["run"]["standard"]["shuffles"] == 99
