@@ -76,8 +76,8 @@ def few_draws():
     """Audits that know the adverse label compare standards with 20 draws in this process; not with 99 in others."""
     real = fitted_module.compare
 
-    def few(*given, draws, n_jobs, **named):
-        return real(*given, draws=min(draws, 20), n_jobs=1, **named)
+    def few(*given, draws, **named):
+        return real(*given, draws=min(draws, 20), **named | {"n_jobs": 1})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitted_module, "compare", few)

@@ -209,12 +209,14 @@ def rows_of(run: Run) -> ReviewRows:
     except (KeyError, TypeError, AttributeError) as error:
         raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
     names = run.label_names
-    adverse = run.adverse or names[:1]
-    favourable = ~np.isin(np.array(names)[table.codes], adverse)
-    more = labelled_rows(table, sensitive, _also_labelled(run, table, data))
-    side = int(favourable[table.codes == 0].all())
     found = compare_labelled(
-        table, sensitive, more, adverse=side, sides=("", ""), reference=list(run.reference) or None, draws=0
+        table,
+        sensitive,
+        labelled_rows(table, sensitive, _also_labelled(run, table, data)),
+        favourable=~np.isin(names, run.adverse or names[:1]),
+        names=("", ""),
+        reference=list(run.reference) or None,
+        draws=0,
     )
     answered = run.reviewed.answered if run.reviewed else ()
     return ReviewRows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)
