@@ -192,6 +192,6 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
     assert small.run.standard is None
     assert any("standards are not compared" in line for line in notes.lines)
     for rule, why in {"doubted(2)": "must be a probability", "doubted('x')": "must be a probability"}.items():
-        wrong = butfor.LabelAudit(LogisticRegression(), psi=rule)
+        wrong = butfor.LabelAudit(LogisticRegression(), psi=rule).fit(TABLE, LABELS, sensitive_features="group")
         with pytest.raises(SettingError, match=why):
-            wrong.fit(TABLE, LABELS, sensitive_features="group")
+            flippable_labels(wrong.fitted_, PEOPLE[:2])

@@ -205,14 +205,16 @@ def rows_of(run: Run) -> ReviewRows:
     """The training rows of a run, loaded again, and their doubts."""
     try:
         table, data = load_rows(run)
-        sensitive = Sensitive.of(_protected(run, table.X, data), table.X, run.sensitive_bands or None)
+        X, _, kept = table.whole or (table.X, table.y, np.arange(table.n))
+        sensitive = Sensitive.of(_protected(run, X, data), X, run.sensitive_bands or None)
     except (KeyError, TypeError, AttributeError) as error:
         raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
-    names = run.label_names
+    names, more = run.label_names, labelled_rows(table, sensitive, _also_labelled(run, table, data))
+    sensitive = replace(sensitive, values=sensitive.values[kept])
     found = compare_labelled(
         table,
         sensitive,
-        labelled_rows(table, sensitive, _also_labelled(run, table, data)),
+        more,
         favourable=~np.isin(names, run.adverse or names[:1]),
         names=("", ""),
         reference=list(run.reference) or None,
