@@ -143,12 +143,13 @@ class Fitted:
         counts as such. Without draws, nothing but doubt and the bare difference."""
         if draws or self.table.multiclass:
             self.require_adverse()
+        adverse = self.adverse or 0
         return compare_labelled(
             self.table,
             self.sensitive,
             self.also_labelled,
-            adverse=self.adverse or 0,
-            sides=self.sides,
+            favourable=self.table.sides(np.arange(len(self.classes))) != bool(adverse),
+            names=(self.sides[adverse], self.sides[1 - adverse]),
             reference=self.reference,
             draws=draws,
             n_jobs=self.settings.n_jobs,
@@ -215,25 +216,23 @@ def compare_labelled(
     sensitive: Sensitive,
     more: Labelled | None,
     *,
-    adverse: int,
-    sides: tuple[str, str],
+    favourable: Mask,
     draws: int,
     **how: Any,
 ) -> Standards:
     """All labelled rows in the table's own order, group by group beside comparable people; the doubts are those of the
-    training rows."""
-    X, ones, training = table.X, table.zero_one > 0, np.arange(table.n)
+    training rows. `favourable [classes]`: which labels are."""
+    X, labels, training = table.X, favourable[table.codes], np.arange(table.n)
     if more is not None and table.weight is None:  # their weights are not known
         X = pd.concat([X, more.X])
         order = table_order(X)
-        X, ones = X.iloc[order], np.concatenate([ones, table.sides(more.codes)])[order]
+        X, labels = X.iloc[order], np.concatenate([labels, favourable[more.codes]])[order]
         sensitive = replace(sensitive, values=np.concatenate([sensitive.values, more.groups])[order])
         training = np.argsort(order)[: table.n]
     found = compare(
         X,
-        ones != bool(adverse),
+        labels,
         attributes_of(sensitive, X),
-        names=(sides[adverse], sides[1 - adverse]),
         draws=draws,
         weight=table.weight,
         explain=bool(draws),
