@@ -348,7 +348,7 @@ def test_ctrl_c_keeps_the_draws_that_are_done():
 @pytest.mark.parametrize(
     ("change", "error", "sentence"),
     [
-        ({"adverse": "maybe"}, SettingError, "adverse='maybe' is not a label; the labels are"),
+        ({"adverse": "maybe"}, SettingError, "adverse: there is no label 'maybe'. The labels are 'no', 'yes'"),
         ({"sensitive_features": ["a"] * 400}, SettingError, "has one value only"),
         ({"sensitive_features": "label"}, TableError, "tells every label"),
         ({"draws": -1}, SettingError, "draws=-1 must be"),
