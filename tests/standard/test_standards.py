@@ -402,4 +402,4 @@ def test_embedded_sets_are_spoken_of_by_their_labels_names():
         assert found.of_group("female").recorded == pytest.approx(
             (data.y_train[data.X_train["sex"] == "female"] == 1).mean()
         )
-        assert found.favourable == ("good credit" if adverse else "1")
+        assert found.favourable == "good credit"
