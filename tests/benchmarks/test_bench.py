@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -215,7 +216,10 @@ def test_guided_finds_on_salary_what_enumeration_finds(rows):
     assert by_strategy["guided"]["found"] == by_strategy["exhaustive"]["found"] > 0
 
 
-def test_solid_judges_searches_on_the_same_people(rows, tmp_path):
+def test_solid_judges_searches_on_the_same_people(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        solid, "network", lambda setup, seed: butfor.MLP(setup.hidden, max_epochs=40, random_state=seed)
+    )
     given = ["--datasets", "salary", "--budget", 3, "--members", 2, "--people", 4, "--fresh", 9]
     searches = "published;top of both;solid, margin 2"
     table = rows(solid, *given, "--searches", searches, "--picture", tmp_path / "solid.png")
@@ -243,7 +247,9 @@ def test_proofs_hold_and_nothing_refutes_them(rows):
     assert row["refuted"] == 0
 
 
-def test_scale_measures_each_point_in_a_process_of_its_own(rows):
+@pytest.mark.system
+def test_scale_measures_each_point_in_a_process_of_its_own(rows, monkeypatch):
+    monkeypatch.setattr(scale, "Point", partial(scale.Point, rows=400))
     one = ["--rows", "", "--people", "", "--members", 2, "--epochs", 1]
     row, many = rows(scale, *one, "--inputs", 40, "--classes", 4)
     assert (row["axis"], row["value"], row["encoded"]) == ("inputs", 40, 42)
@@ -254,6 +260,7 @@ def test_scale_measures_each_point_in_a_process_of_its_own(rows):
         rows(scale, "--rows", 0)
 
 
+@pytest.mark.system
 def test_scale_has_the_plain_loop_beside_any_model(rows):
     some = ["--rows", "200,400", "--people", "", "--inputs", "", "--classes", ""]
     some += ["--labels", 3, "--model", "logistic"]
@@ -264,6 +271,7 @@ def test_scale_has_the_plain_loop_beside_any_model(rows):
     assert second["ratio"] == pytest.approx(second["plain_seconds"] / second["search_seconds"], rel=0.2)
 
 
+@pytest.mark.system
 def test_a_cluster_gives_the_local_engines_answers_and_its_overhead_is_told(rows):
     given = ["--dataset", "salary", "--workers", 1, "--seconds", 0.05, "--rounds", 1]
     table = rows(cluster, *given)
