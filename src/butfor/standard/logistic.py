@@ -31,6 +31,8 @@ def fit_logistic(inputs: Floats, labels: Floats, weight: Floats | None = None, s
     penalty = _penalty(design)
     tolerance = START if len(labels) > 1 else TOLERANCE
     base = _newton(design, labels.mean(axis=0), weight, penalty, start, tolerance)
+    if len(labels) == 1:
+        return base[None]
     factor = _hessian(design, expit(design @ base), weight, penalty)
     found = np.repeat(base[None], len(labels), axis=0)
     open_ = np.arange(len(labels))
