@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from butfor.standard.boosting import Asked, answers_to_questions, predict_boosting
 from butfor.standard.logistic import fit_logistic, levers, predict_logistic
-from butfor.standard.model import TwoModels
+from butfor.standard.model import TwoModels, Without
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,10 @@ def test_columns_left_out_are_left_out_of_both_models(rows):
     X = pd.DataFrame(inputs, columns=list("abcd")).assign(e=np.where(labels[1] > 0, "x", "y"))
     whole, part = TwoModels.of(X), TwoModels.of(X.drop(columns=["a", "e"]))
     learn, ask = np.arange(200), np.arange(200, 300)
-    found = whole.predict_without([["a", "e"], ["b"]], learn, ask, labels[0, :200], None)
+    stays = [~whole.inputs_of(columns) for columns in (["a", "e"], ["b"])]
+    fits = [fit_logistic(whole.inputs[:200, kept], labels[:1, :200])[0] for kept in stays]
+    left_out = Without([["a", "e"], ["b"]], fits)
+    found = whole.predict_without(left_out, learn, ask, labels[0, :200], None)
     np.testing.assert_allclose(found[0], part.predict(learn, ask, labels[:1, :200], None)[0], atol=1e-6)
 
 

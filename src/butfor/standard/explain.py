@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from butfor.standard.logistic import fit_logistic, levers
-from butfor.standard.model import Columns, Floats, Rows, Standard, TwoModels
+from butfor.standard.model import Columns, Floats, Rows, Standard, TwoModels, Without
 
 CORRELATED = 0.7
 """Columns with inputs that are correlated more strongly are also left out together."""
@@ -61,36 +61,28 @@ def column_moves(
     """Per set of columns: its name, how the difference moves without it, and the standard error of that move, by the
     logistic regression. `whole`: the probabilities of the group's rows with all columns."""
     sets = column_sets(encoded)
-    weights = None if weight is None else weight[group]
-    without = standard.predict_without(sets, others, group, labels[others], weight)
-    moves = np.average(without - whole, axis=1, weights=weights)
-    lever, residual, fitted = _levers(encoded, [], group, others, labels, weight)
+    own, theirs = (None, None) if weight is None else (weight[group], weight[others])
+
+    def linear(columns: Columns, whole: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+        """The logistic regression without some columns, started from the whole one: coefficients, levers, residuals."""
+        stays = ~encoded.inputs_of(columns)
+        kept = encoded.inputs[:, stays]
+        start = None if whole is None else whole[np.append(True, stays)]
+        fitted = fit_logistic(kept[others], labels[None, others], theirs, start)[0]
+        return fitted, *levers(kept[others], labels[others], kept[group], theirs, own, fitted)
+
+    fitted, lever, residual = linear([])
+    parts = [linear(columns, fitted) for columns in sets]
+    left_out = Without(sets, [part[0] for part in parts])
+    without = standard.predict_without(left_out, others, group, labels[others], weight)
+    moves = np.average(without - whole, axis=1, weights=own)
     found = []
-    for columns, move in zip(sets, moves, strict=True):
-        paired = (_levers(encoded, columns, group, others, labels, weight, fitted)[0] - lever) * residual
+    for columns, move, part in zip(sets, moves, parts, strict=True):
+        paired = (part[1] - lever) * residual
         if clusters is not None:
             paired = np.bincount(clusters[others], paired).astype(np.float64)
         found.append((" + ".join(map(str, columns)), float(move), float(np.sqrt((paired**2).sum()))))
     return found
-
-
-def _levers(
-    encoded: TwoModels,
-    gone: Columns,
-    group: Rows,
-    others: Rows,
-    labels: Floats,
-    weight: Floats | None,
-    whole: Floats | None = None,
-) -> tuple[Floats, Floats, Floats]:
-    """Of the logistic regression without some columns, `whole` being the coefficients with all of them: levers,
-    residuals, coefficients."""
-    stays = ~encoded.inputs_of(gone)
-    kept = encoded.inputs[:, stays]
-    own, theirs = (None, None) if weight is None else (weight[group], weight[others])
-    start = None if whole is None else whole[np.append(True, stays)]
-    fitted = fit_logistic(kept[others], labels[None, others], theirs, start)[0]
-    return *levers(kept[others], labels[others], kept[group], theirs, own, fitted), fitted
 
 
 def strongest(moves: list[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:

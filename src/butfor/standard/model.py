@@ -30,6 +30,14 @@ MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
 """Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
 
 
+@dataclass(frozen=True, eq=False)
+class Without:
+    """Sets of columns that are left out, each with the coefficients of the logistic regression on the others."""
+
+    sets: Sequence[Columns]
+    coefficients: list[Floats]
+
+
 class Standard(Protocol):
     """Learns from rows, by position, and predicts others."""
 
@@ -44,7 +52,7 @@ class Standard(Protocol):
         """Probabilities `[tables × asked rows]`; `labels [tables × learned rows]`."""
 
     def predict_without(
-        self, left_out: Sequence[Columns], learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
+        self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
     ) -> Floats:
         """Of one table, `labels [learned rows]`: probabilities `[sets of columns left out × asked rows]`."""
 
@@ -106,16 +114,14 @@ class TwoModels:
         return 0.5 * linear + 0.5 * predict_boosting(asked, labels, weight)
 
     def predict_without(
-        self, left_out: Sequence[Columns], learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
+        self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
     ) -> Floats:
         weight = None if weight is None else weight[learn]
-        gone = np.array([self.inputs_of(columns) for columns in left_out])
-        whole = fit_logistic(self.inputs[learn], labels[None], weight)[0]
-        linear = []
-        for inputs in gone:
-            kept = self.inputs[:, ~inputs]
-            fitted = fit_logistic(kept[learn], labels[None], weight, whole[np.append(True, ~inputs)])
-            linear.append(predict_logistic(kept[ask], fitted)[0])
+        gone = np.array([self.inputs_of(columns) for columns in left_out.sets])
+        linear = [
+            predict_logistic(self.inputs[np.ix_(ask, ~inputs)], fitted[None])[0]
+            for inputs, fitted in zip(gone, left_out.coefficients, strict=True)
+        ]
         asked = Asked.of(self.answers[learn], self.answers[ask])
         tables = np.repeat(labels[None], len(gone), axis=0)
         return 0.5 * np.array(linear) + 0.5 * predict_boosting(asked, tables, weight, barred=gone[:, self.about])
@@ -145,11 +151,11 @@ class OwnModel:
         return np.array([self._fit(rows, learn, ask, each, weight) for each in labels])
 
     def predict_without(
-        self, left_out: Sequence[Columns], learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
+        self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
     ) -> Floats:
         """A pipeline may ask for every column: those left out get one value for everybody."""
         found = []
-        for columns in left_out:
+        for columns in left_out.sets:
             if isinstance(self.given, Pipeline):
                 rows: Any = self.table.copy()
                 for column in columns:
