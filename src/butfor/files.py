@@ -82,14 +82,18 @@ def harmless(value: Any) -> Any:
 
 
 def results_folder(path: str | Path, overwrite: bool = False) -> None:
-    """A folder for results, made before any work is done for it; refused where it holds earlier ones: answers of a
-    review belong to the audit that its tasks came from."""
+    """A folder for results, made before any work is done for it; refused where it holds earlier ones."""
+    refuse_earlier_results(path, overwrite)
+    make_folder(path)
+
+
+def refuse_earlier_results(path: str | Path, overwrite: bool = False) -> None:
+    """Answers of a review belong to the audit that its tasks came from, so results are not replaced unasked."""
     there = [name for name in RESULTS if (Path(path) / name).exists()]
     if there and not overwrite:
         raise SettingError(
             f"'{path}' holds earlier results ({there[0]}): name another folder, or replace them with --overwrite."
         )
-    make_folder(path)
 
 
 def make_folder(path: str | Path) -> None:

@@ -927,7 +927,7 @@ def test_audits_verdicts_and_populations_have_a_notebook_form_and_a_frame(loans)
         assert "<html" not in html
         outline(html)
     assert audit._repr_mimebundle_()["text/html"] == audit._repr_html_()
-    assert "standard_" in dir(audit)
+    assert "model_" in dir(audit)
     assert len(people.to_frame()) == 6
     for v in people:
         beside = v.to_frame()

@@ -66,9 +66,11 @@ def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(g
     women = (data.X_test["sex"] == "female").to_numpy()
     assert reviewed.rates["female"] == pytest.approx((before[women].mean(), then[women].mean()))
     assert reviewed.accuracy == pytest.approx([(decided == data.y_test).mean() for decided in (before, then)])
+    rows, more = pd.concat([data.X_train, data.X_val, data.X_test]).sort_index(), pd.concat([data.y_val, data.y_test])
     for c, y in ((reviewed.before, recorded), (reviewed.after, corrected)):
+        labels = pd.concat([y, more.map(dict(enumerate(data.label_names)))]).loc[rows.index]
         found = butfor.compare_standards(
-            data.X_train, y.to_numpy(), sensitive_features="sex", adverse="bad credit", shuffles=0, n_jobs=1
+            rows, labels, sensitive_features="sex", adverse="bad credit", draws=20, n_jobs=1
         )
         assert [g.difference for g in c] == pytest.approx([g.difference for g in found.comparisons])
     assert f"female: {100 * before[women].mean():.1f} % decided 'good credit' before" in out
@@ -115,7 +117,9 @@ def test_the_same_in_python_without_files():
     answers = {t.id: "yes" if PLANTED[t.position] else t.label for t in review.tasks}
     right = sum(bool(PLANTED[t.position]) for t in review.tasks)
     assert right > 20
-    assert sum(label.wrong for label in review.labels) == pytest.approx(right, rel=0.1)
+    wrong = np.array([label.wrong for label in review.labels])
+    planted = sum(PLANTED[t.position] for t in review.tasks if not t.decoy)
+    assert wrong.sum() == pytest.approx(planted, abs=2 * np.sqrt(wrong @ (1 - wrong)))  # two standard errors
     for bad, sentence in (
         ({}, "120 of 120 tasks have no answer"),
         (answers | {17: "yes"}, "there is no task '17'"),

@@ -19,7 +19,7 @@ import butfor
 from butfor import machine, stopping
 from butfor.cli import main
 from butfor.errors import Stopped
-from butfor.learn.protocols import Training
+from butfor.learn.protocols import Bound, Training
 from butfor.mlp import direct
 from butfor.mlp.learner import MLPLearner
 from butfor.rank.mix import RankingMix
@@ -231,15 +231,15 @@ def test_trainings_that_failed_prove_nothing():
 def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
     audit, data = fitted("salary", members=1)
     trainer = Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, data.X_test.iloc[:1])
-    real, done = trainer._train, []
+    real, done = trainer.bound, []
     naps = iter((0.5, 0.0))
 
-    def train(trainings: list[Training]):
+    def train(trainings: list[Training], advance: object = None):
         done.append(len(trainings))
         threading.Event().wait(next(naps))
         return real(trainings)
 
-    trainer._train = train
+    trainer.bound = Bound(train, "napping")
     assert trainer.seconds_each(1.0) < 0.4
     assert len(done) == 2
     trainer.seconds_each(1.0)
@@ -247,7 +247,7 @@ def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
     monkeypatch.setattr("butfor.search.trainer.PATIENCE", 0.0)
     for by_definition, times in ((100.0, 1), (1e-9, 2)):
         again = Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, data.X_test.iloc[:1])
-        again._train, naps = train, iter((0.01, 0.0))
+        again.bound, naps = Bound(train, "napping"), iter((0.01, 0.0))
         done.clear()
         again.seconds_each(by_definition)
         assert len(done) == times, "long ones are not done twice, unless that was compiling"

@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import butfor
 from butfor import load_dataset
+from butfor.learn.capabilities import members_of
 from butfor.rank import checked_scores, summed_scores
 from butfor.result.population import Population
 from butfor.run.labels import best_ranking, wrongness
@@ -59,7 +60,7 @@ def test_sums_over_people_are_the_sums_of_what_the_ranking_says_of_each(model, r
     known = best_ranking(audit.model_)
     assert known.name == ranking
     # A member that decides otherwise would count in the other direction.
-    agreed = np.all([member.logits(data.X_test) > 0 for member in audit.model_.members], axis=0)
+    agreed = np.all([member.logits(data.X_test) > 0 for member in members_of(audit.model_)], axis=0)
     people = data.X_test[agreed][:30]
     assert len(people) > 10
     weights = np.random.default_rng(0).random((2, len(people)))
@@ -89,7 +90,7 @@ def test_without_an_adverse_label_labels_of_either_kind_have_a_value_and_it_says
 
 
 def test_what_to_expect_follows_from_the_shortfall():
-    standards = butfor.compare_standards(TABLE, LABELS, sensitive_features="group", adverse="no", shuffles=0, n_jobs=1)
+    standards = butfor.compare_standards(TABLE, LABELS, sensitive_features="group", adverse="no", draws=0, n_jobs=1)
     wrong, short = wrongness(standards), standards.of_group("b")
     adverse = ((TABLE["group"] == "b") & (LABELS == "no")).to_numpy()
     assert wrong[~adverse].tolist() == [0.0] * (~adverse).sum()

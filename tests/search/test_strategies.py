@@ -87,7 +87,7 @@ def test_budgets_that_make_no_sense_are_refused(budget):
 
 
 def test_an_unknown_strategy_is_named():
-    with pytest.raises(SettingError, match="algorithm1, singles, attempts, exhaustive"):
+    with pytest.raises(SettingError, match="'algorithm1', 'singles', 'attempts', 'exhaustive'"):
         as_strategy("guess")
 
 

@@ -139,15 +139,12 @@ def _engine(o: SimpleNamespace) -> Iterator[Any]:
         yield o.engine
 
 
-def stop_of(o: SimpleNamespace, begun: float) -> Stop | None:
-    """When the search is to end. Reading the table and training the model count as part of --max-seconds, but a tenth
-    of it is left for the search in any case."""
-    from butfor.run.parts import left_of
+def stop_of(o: SimpleNamespace) -> Stop:
+    """The limits of --max-seconds and --max-retrainings."""
     from butfor.stopping import Stop, max_retrainings
 
     stop = Stop(None if o.max_seconds is None else seconds_in(o.max_seconds))
-    stop = stop if o.max_retrainings is None else stop | max_retrainings(o.max_retrainings)
-    return left_of(stop, time.monotonic() - begun)
+    return stop if o.max_retrainings is None else stop | max_retrainings(o.max_retrainings)
 
 
 def _model(data: Dataset, o: SimpleNamespace) -> Any:

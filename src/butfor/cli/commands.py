@@ -78,11 +78,12 @@ def audit(table: str, **options: Any) -> int:
     from butfor.files import results_folder
     from butfor.learn.named import default_name
     from butfor.progress import ConsoleProgress, Progress
+    from butfor.run.parts import left_of
     from butfor.stopping import listen
 
     begun = time.monotonic()
     o = SimpleNamespace(**options)
-    view = assemble.public_view(o)
+    view, stop = assemble.public_view(o), assemble.stop_of(o)
     if o.out is not None:
         results_folder(o.out, o.overwrite)
     progress = Progress() if o.quiet else ConsoleProgress()
@@ -96,8 +97,8 @@ def audit(table: str, **options: Any) -> int:
         progress.note(line)
     if o.strict:
         assemble.refuse(concerns_about(data.X_train, data.y_train, data.X_test))
-    labels = assemble.fitted_audit(data, o, progress)
     people, groups = cases_in(o.cases, len(data.X_test)), assemble.groups_of(data, "test")
+    labels = assemble.fitted_audit(data, o, progress)
     if not o.quiet:
         for line in printing.introduction(data, labels, len(people)):
             progress.note(line)
@@ -111,7 +112,7 @@ def audit(table: str, **options: Any) -> int:
         sensitive_features=groups,
         cases=people,
         towards=o.towards,
-        stop=assemble.stop_of(o, begun),
+        stop=left_of(stop, time.monotonic() - begun),  # reading and training count, but a tenth is left in any case
         progress=progress,
     )
     if o.strict:

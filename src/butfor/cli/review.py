@@ -129,7 +129,7 @@ def _close(
     audit: Population, answers: Path, key: Path | None, out: Path | None, overwrite: bool, model: str | None
 ) -> None:
     """Read the answers and, with a folder for the results, correct the labels and train again."""
-    from butfor.files import results_folder
+    from butfor.files import refuse_earlier_results
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleProgress
     from butfor.result.labels import disagreement
@@ -146,7 +146,7 @@ def _close(
         say(disagreement((hit, told), outcome.counts(decoys=True)))
         say("With --out FOLDER the labels are corrected and the model is trained again.")
         return
-    results_folder(out, overwrite)
+    refuse_earlier_results(out, overwrite)
     given = None if model is None else model_named(model)
     after, tables = close_review(audit, outcome, out, given, ConsoleProgress())
     reviewed = after.reviewed

@@ -26,7 +26,8 @@ from butfor.result.population import Population
 from butfor.result.run import RecordedStandards
 from butfor.review.answers import Outcome
 from butfor.review.rebuild import fitted_again, load_rows
-from butfor.run.fitted import Fitted, with_labels
+from butfor.run.fit import with_labels
+from butfor.run.fitted import Fitted
 from butfor.run.labels import Values, label_values, labels_frame, review_values
 from butfor.run.trial import FlipTrial
 from butfor.standard.groups import GroupStandard, Standards

@@ -28,7 +28,8 @@ from butfor.result.record import brief
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.review.tasks import Review, ReviewRows, make_review
-from butfor.run.fitted import Fitted, Settings, compare_labelled, fit, labelled_rows
+from butfor.run.fit import fit, labelled_rows
+from butfor.run.fitted import Fitted, Settings, compare_labelled
 
 # --- the table ----------------------------------------------------------------------------------------
 
@@ -205,16 +206,20 @@ def rows_of(run: Run) -> ReviewRows:
     """The training rows of a run, loaded again, and their doubts."""
     try:
         table, data = load_rows(run)
-        sensitive = Sensitive.of(_protected(run, table.X, data), table.X, run.sensitive_bands or None)
+        X, _, kept = table.whole or (table.X, table.y, np.arange(table.n))
+        sensitive = Sensitive.of(_protected(run, X, data), X, run.sensitive_bands or None)
     except (KeyError, TypeError, AttributeError) as error:
         raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
-    names = run.label_names
-    adverse = run.adverse or names[:1]
-    favourable = ~np.isin(np.array(names)[table.codes], adverse)
-    more = labelled_rows(table, sensitive, _also_labelled(run, table, data))
-    side = int(favourable[table.codes == 0].all())
+    names, more = run.label_names, labelled_rows(table, sensitive, _also_labelled(run, table, data))
+    sensitive = replace(sensitive, values=sensitive.values[kept])
     found = compare_labelled(
-        table, sensitive, more, adverse=side, sides=("", ""), reference=list(run.reference) or None, draws=0
+        table,
+        sensitive,
+        more,
+        favourable=~np.isin(names, run.adverse or names[:1]),
+        names=("", ""),
+        reference=list(run.reference) or None,
+        draws=0,
     )
     answered = run.reviewed.answered if run.reviewed else ()
     return ReviewRows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)
