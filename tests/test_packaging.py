@@ -18,6 +18,7 @@ HERE = "{}.{}".format(*sys.version_info)
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 HEAVY = ("torch", "numba", "sklearn", "scipy", "pandas", "numpy", "matplotlib")
 NETWORK = 'Error: The network needs torch, which is not installed: pip install "butfor[net]".\n'
+pytestmark = pytest.mark.system
 
 
 def run(*command, cwd, fails=False):

@@ -348,6 +348,7 @@ def test_catalogue_frame_knows_bank_where_it_is() -> None:
     assert frame.loc["bank", "label_balance"] == pytest.approx(0.1266, abs=1e-4)
 
 
+@pytest.mark.system
 def test_importing_is_light() -> None:
     code = "import sys, butfor.data; print({'sklearn', 'rich', 'torch', 'urllib.request'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

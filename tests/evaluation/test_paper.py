@@ -107,6 +107,7 @@ def test_what_a_file_has_is_not_run_again(folder, monkeypatch, command):
     assert "10 eligible, ground truth 3" in said
 
 
+@pytest.mark.system
 def test_a_bare_gpu_machine_can_run_everything():
     """There is torch, numpy, pandas and scikit-learn, and nothing else."""
     modules = [path.stem for path in Path(evaluation.__file__).parents[1].glob("benchmarks/[a-z]*.py")]

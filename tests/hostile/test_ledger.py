@@ -354,6 +354,7 @@ def test_damage_changes_no_verdict(tmp_path, plain):
     assert sum("not as written" in note for note in progress.notes) == 1
 
 
+@pytest.mark.system
 def test_two_processes_share_a_ledger(tmp_path):
     code = f"""
 import sys, numpy as np
