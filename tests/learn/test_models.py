@@ -931,7 +931,21 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, caps
         assert given == defaults[name], name
     table = odd_table(120)
     table.to_csv(tmp_path / "t.csv", index=False)
-    main(["audit", str(tmp_path / "t.csv"), "--label", "granted", "--sensitive", "région", "--cases", "0", "--json"])
+    main(
+        [
+            "audit",
+            str(tmp_path / "t.csv"),
+            "--label",
+            "granted",
+            "--sensitive",
+            "région",
+            "--cases",
+            "0",
+            "--json",
+            "--max-retrainings",
+            "16",
+        ]
+    )
     run = json.loads(capsys.readouterr().out)["run"]
     from butfor.data.table import load_table
 
@@ -1134,6 +1148,7 @@ def test_retrainings_that_fail_are_told():
     assert "2 of these trainings failed or diverged." in verdict.sentence
 
 
+@pytest.mark.system
 def test_a_script_of_ones_own_can_be_spread_over_processes(tmp_path):
     import subprocess
 

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys
 class Missing:
@@ -41,6 +43,7 @@ assert audit.explain_all(data.X_test, cases=range(2)).run.engine == "linear"
 """
 
 
+@pytest.mark.system
 def test_without_torch_all_but_the_network_works():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
