@@ -156,6 +156,7 @@ class Planted:
             standard=standard,
             draws=draws,
             n_jobs=1,
+            explain=bool(draws),
         )
 
     @cached_property

@@ -27,7 +27,7 @@ verdict.to_frame().T[["label before", "label after", "duration", "amount", "age"
 
 # %% [markdown]
 # No smaller part of the set works: every set that leaves out one of its labels was tried. `distance` is how many labels
-# it takes, `solidity` whether the find holds whatever the seed.
+# it takes, `solidity` whether the find holds under fresh seeds.
 
 # %%
 print(verdict.status, verdict.minimal, verdict.distance, verdict.solidity)

@@ -31,15 +31,15 @@ population = audit.explain_all(
 print(population)
 
 # %% [markdown]
-# Per group: how many were asked about, and for what share a flip set was found. Labels of the person's own group may
-# flip, so groups of other sizes have other shares by construction: a gap here is no finding by itself ([are groups
-# really different?](../trust.md#are-groups-really-different)).
+# Per group: how many people were audited, and for what share of them a flip set was found. Only labels of the person's
+# own group may flip, so groups of different sizes have different shares by construction: a gap here is no finding by
+# itself ([are groups really different?](../trust.md#are-groups-really-different)).
 
 # %%
 population.by_group[["people", "eligible", "share", "median_margin"]].round(2)
 
 # %% [markdown]
-# The share of decisions that so many labels turn, for everyone and per group:
+# The share of decisions that k labels change, for everyone and per group:
 
 # %%
 population.plot()
@@ -51,7 +51,7 @@ population.plot()
 population.keystones.head()[["people", "cases", "label before", "duration", "amount", "age"]]
 
 # %% [markdown]
-# How right the model is, beside always guessing the commoner label, and its rates per group:
+# The model's accuracy, beside that of always guessing the commoner label, and its rates per group:
 
 # %%
 performance = population.performance

@@ -19,7 +19,7 @@ print(population)
 
 # %% [markdown]
 # The margin of a ridge classifier is a sum over the labels. So the strongest labels, as many as it takes, are the
-# fewest that can turn a decision. `at_least` is proven; `at_most` is the set that was found and confirmed by
+# fewest that can change a decision. `at_least` is proven; `at_most` is the set that was found and confirmed by
 # retraining.
 
 # %%
@@ -29,7 +29,7 @@ for case in (0, 1, 3):
 
 # %% [markdown]
 # `proven_none` says that no set within the budget exists, whatever anybody tries. It still does not mean fair. The
-# share of decisions that so many labels turn, per group:
+# share of decisions that k labels change, per group:
 
 # %%
 population.plot()

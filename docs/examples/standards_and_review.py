@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Standards, and a review
 #
-# See whether a group's labels are held to another standard, have the labels reviewed whose review is worth most, and
-# see what the corrections change. The table is a part of the embedded Adult data (incomes in the US census of 1994) as
+# See whether a group was labelled by another standard, have the labels reviewed whose review is worth most, and see
+# what the corrections change. The table is a part of the embedded Adult data (incomes in the US census of 1994) as
 # it is, nothing planted; the label says whether a person earns more than 50 000 dollars a year.
 
 # %%
@@ -21,7 +21,7 @@ print(audit.standards())
 
 # %% [markdown]
 # A model of the other group's rows says what labels a group would have got. The last sentence is the one to remember:
-# the difference is a suspicion with a number. Who would be decided otherwise, had the labels followed one standard?
+# the difference is a suspicion with a number. Whose decisions would change, had the labels followed one standard?
 
 # %%
 for group in audit.one_standard(X_test, y_test):
@@ -30,8 +30,9 @@ for group in audit.one_standard(X_test, y_test):
 # %% [markdown]
 # ## Which labels to review first
 #
-# Every label has a doubt (the probability of the other label by the standard of the others) and a value (doubt² × what
-# flipping it does to people of its group who get the adverse decision). The most valuable:
+# Every label has a doubt (the probability of the other label by the standard of the others), a probability of being
+# wrong, and a value (doubt² × what flipping it does to people of its group who get the adverse decision). The most
+# valuable:
 
 # %%
 audit.labels().sort_values("rank").head(5)[["label", "group", "doubt", "value", "wrong", "rank"]].round(3)

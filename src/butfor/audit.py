@@ -28,7 +28,8 @@ from butfor.review.answers import Outcome, check_answers
 from butfor.review.close import after_review
 from butfor.review.tasks import Review, review_tasks
 from butfor.run import explain, trial
-from butfor.run.fitted import Fitted, Settings, fit, with_settings
+from butfor.run.fit import fit, with_settings
+from butfor.run.fitted import Fitted, Settings
 from butfor.run.labels import Values, label_values, labels_frame, review_values
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.stopping import Stop

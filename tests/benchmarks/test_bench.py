@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -215,7 +216,10 @@ def test_guided_finds_on_salary_what_enumeration_finds(rows):
     assert by_strategy["guided"]["found"] == by_strategy["exhaustive"]["found"] > 0
 
 
-def test_solid_judges_searches_on_the_same_people(rows, tmp_path):
+def test_solid_judges_searches_on_the_same_people(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        solid, "network", lambda setup, seed: butfor.MLP(setup.hidden, max_epochs=40, random_state=seed)
+    )
     given = ["--datasets", "salary", "--budget", 3, "--members", 2, "--people", 4, "--fresh", 9]
     searches = "published;top of both;solid, margin 2"
     table = rows(solid, *given, "--searches", searches, "--picture", tmp_path / "solid.png")
@@ -243,7 +247,9 @@ def test_proofs_hold_and_nothing_refutes_them(rows):
     assert row["refuted"] == 0
 
 
-def test_scale_measures_each_point_in_a_process_of_its_own(rows):
+@pytest.mark.system
+def test_scale_measures_each_point_in_a_process_of_its_own(rows, monkeypatch):
+    monkeypatch.setattr(scale, "Point", partial(scale.Point, rows=400))
     one = ["--rows", "", "--people", "", "--members", 2, "--epochs", 1]
     row, many = rows(scale, *one, "--inputs", 40, "--classes", 4)
     assert (row["axis"], row["value"], row["encoded"]) == ("inputs", 40, 42)
@@ -254,6 +260,7 @@ def test_scale_measures_each_point_in_a_process_of_its_own(rows):
         rows(scale, "--rows", 0)
 
 
+@pytest.mark.system
 def test_scale_has_the_plain_loop_beside_any_model(rows):
     some = ["--rows", "200,400", "--people", "", "--inputs", "", "--classes", ""]
     some += ["--labels", 3, "--model", "logistic"]
@@ -264,6 +271,7 @@ def test_scale_has_the_plain_loop_beside_any_model(rows):
     assert second["ratio"] == pytest.approx(second["plain_seconds"] / second["search_seconds"], rel=0.2)
 
 
+@pytest.mark.system
 def test_a_cluster_gives_the_local_engines_answers_and_its_overhead_is_told(rows):
     given = ["--dataset", "salary", "--workers", 1, "--seconds", 0.05, "--rounds", 1]
     table = rows(cluster, *given)
@@ -290,8 +298,10 @@ def test_the_list_names_every_benchmark(capsys):
 
 
 def test_a_search_that_was_interrupted_is_no_measurement(monkeypatch, capsys):
-    def interrupted(self, *_, **__):
-        return butfor.Population([], {}, interrupted=True)
+    real = butfor.LabelAudit.explain_all
+
+    def interrupted(self, X, **_):
+        return real(self, X, cases=[0]).with_run(interrupted=True)
 
     monkeypatch.setattr(butfor.LabelAudit, "explain_all", interrupted)
     with pytest.raises(SystemExit) as end:
@@ -309,7 +319,7 @@ def test_a_signal_while_verdicts_are_drawn_up_ends_a_benchmark_too(monkeypatch, 
         os.kill(os.getpid(), number)
         return verdicts.verdicts_of(*given)
 
-    monkeypatch.setattr("butfor.audit.verdicts_of", pressed)
+    monkeypatch.setattr("butfor.run.explain.verdicts_of", pressed)
     try:
         with pytest.raises(SystemExit) as end:
             run(lambda: models.main(["--datasets", "salary", "--people", "2", "--json"]))
@@ -321,15 +331,19 @@ def test_a_signal_while_verdicts_are_drawn_up_ends_a_benchmark_too(monkeypatch, 
 
 @pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("seconds", [0.15, 0.6, None])
-def test_a_signal_ends_a_benchmark_at_once_without_a_figure(number, seconds):
-    """Also while it is still loading."""
-    command = [sys.executable, "-m", "benchmarks.models", "--datasets", "german"]
+@pytest.mark.parametrize("loaded", ["argparse", "numpy", "pandas", None])
+def test_a_signal_ends_a_benchmark_at_once_without_a_figure(number, loaded):
+    """Also while it is still loading: as soon as Python says that it has imported this much."""
+    command = [sys.executable, "-X", "importtime", "-m", "benchmarks.models", "--datasets", "german"]
+    command = [part for part in command if loaded or part not in ("-X", "importtime")]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert started.stdout is not None
-    if seconds is None:
+    assert started.stderr is not None
+    if loaded is None:
         assert started.stdout.readline().startswith("dataset")
-    time.sleep(seconds or 1)
+        time.sleep(1)
+    else:
+        assert any(text.split("|")[-1].strip() == loaded for text in started.stderr)
     started.send_signal(number)
     out, err = started.communicate(timeout=20)
     assert (started.returncode, out) == (130, "")

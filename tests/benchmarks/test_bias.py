@@ -57,7 +57,7 @@ def test_reviews_are_measured_and_drawn(capsys, tmp_path):
 
 def test_false_alarms_and_signs(capsys, monkeypatch):
     monkeypatch.setattr(bias, "REFUSED", 6)
-    monkeypatch.setattr(bias, "SHUFFLES", 4)
+    monkeypatch.setattr(bias, "DRAWS", 9)
     assert bias.main(["--datasets", "student", "--null", "1", "--n-jobs", "1", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["p"] >= 1 / 5

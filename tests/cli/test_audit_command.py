@@ -100,7 +100,7 @@ def test_a_population_is_written_and_replays(capsys, tmp_path):
 
 def test_a_table_of_ones_own(capsys, loans, tmp_path):
     code, out, err = run(
-        capsys, "audit", loans, "--label", "granted", "--sensitive", "protected group?", "--cases", "0:40",
+        capsys, "audit", loans, "--label", "granted", "--sensitive", "protected group?", "--cases", "0:15",
         "--budget", "2%", "--members", 2, "--fresh-seeds", 3, "--epochs", 10, "--out", tmp_path / "out",
     )  # fmt: skip
     assert code == 0

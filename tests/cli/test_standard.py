@@ -1,6 +1,7 @@
 """`butfor standard` as a user meets it."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -27,34 +28,42 @@ QUESTION = ("--label", "granted", "--sensitive", "protected group?", "--n-jobs",
 
 def test_it_prints_a_line_per_group_and_writes_page_and_labels(capsys, loans, tmp_path):
     out = tmp_path / "out"
-    code, printed, _ = run(capsys, "standard", loans, *QUESTION, "--adverse", False, "--shuffles", 19, "--out", out)
+    code, printed, _ = run(capsys, "standard", loans, *QUESTION, "--adverse", False, "--draws", 19, "--out", out)
     assert code == 0
-    assert "protected group? = αλφα: " in printed
-    assert "by the standard of the others" in printed
-    assert "with the attribute shuffled" in printed
+    for group in ("αλφα", "b & c", "<none>"):
+        line = next(
+            line for line in printed.splitlines() if line.startswith(f"People with protected group? = {group} ")
+        )
+        assert " were labelled 'granted = True' " in line
+        assert re.search(
+            r"[\d.]+ points (less|more) often than comparable people in other groups \(95 % interval ", line
+        )
+    assert "Raw gap" in printed
     assert "This assumes" in printed
     labels = pd.read_csv(out / "labels.csv")
     assert list(labels) == ["row", "label", "group", "doubt", "rank"]
     assert sorted(labels["row"]) == list(range(600))
     assert sorted(labels["rank"]) == list(range(1, 601))
     page = (out / "standard.html").read_text()
-    assert page.count("<svg") == 4  # all groups together, and the doubts of each
+    assert page.count("<svg") == 7  # all groups together, and of each its doubts and its columns
     assert "&lt;none&gt;" in page
     assert "<none>" not in page
     record = json.loads((out / "standard.json").read_text())
-    assert len(record["groups"][0]["shuffled"]) == 19
+    assert record["draws"] == 19
+    assert [group["group"] for group in record["groups"]] == ["<none>", "b & c", "αλφα"]
 
 
 def test_json_and_nothing_else(capsys, loans):
-    code, printed, said = run(capsys, "standard", loans, *QUESTION, "--adverse", False, "--shuffles", 0, "--json")
+    code, printed, said = run(capsys, "standard", loans, *QUESTION, "--adverse", False, "--draws", 0, "--json")
     assert (code, said) == (0, "")
     assert json.loads(printed)["favourable"] == "granted = True"
 
 
 def test_an_embedded_set_knows_its_adverse_label(capsys):
-    code, printed, _ = run(capsys, "standard", "german", "--shuffles", 0, "--n-jobs", 1, "--quiet")
+    code, printed, _ = run(capsys, "standard", "german", "--draws", 0, "--n-jobs", 1, "--quiet")
     assert code == 0
-    assert "sex = female: 64.8 % 'good credit'" in printed
+    assert "sex = female were labelled 'good credit' 5.3 points less often" in printed
+    assert "Recorded 64.8 %" in printed
 
 
 @pytest.mark.parametrize(
@@ -64,7 +73,7 @@ def test_an_embedded_set_knows_its_adverse_label(capsys):
         (("--adverse", "true"), "--adverse: there is no label 'true'. Did you mean 'True'?"),
         (("--adverse", "False", "--random-state", -1), "'--random-state': -1 is not in the range"),
         (("--adverse", "False", "--model", "sklearn.svm:LinearSVC"), "fit and predict_proba"),
-        (("--adverse", "False", "--shuffles", -2), "shuffles=-2 must be"),
+        (("--adverse", "False", "--draws", -2), "draws=-2 must be"),
     ],
 )
 def test_bad_input_gets_a_sentence(capsys, loans, words, sentence):

@@ -542,8 +542,10 @@ def test_only_those_with_the_adverse_decision(capsys, tmp_path):
 def test_where_an_adverse_decision_is_named_standards_are_compared(capsys, tmp_path, all_draws):
     path = saved(applicants(), tmp_path / "t.csv")
     record, _ = audited(capsys, path, *LOGISTIC, "--adverse", "no", "--cases", "0:2")
-    assert record["run"]["standard"]["shuffles"] == 99
-    assert {len(group["shuffled"]) for group in record["run"]["standard"]["groups"]} == {99}
+    assert record["run"]["standard"]["draws"] == 99
+    rows = {group["group"]: group["rows"] for group in record["run"]["standard"]["comparisons"]}
+    assert rows == dict(applicants()["sex"].value_counts())  # of all labelled rows
+    assert all(group["interval"] for group in record["run"]["standard"]["comparisons"])
 
 
 def test_embedded_sets_have_their_own_rows():

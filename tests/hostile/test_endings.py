@@ -42,7 +42,8 @@ def without_times(path: Path) -> dict:
 def test_killed_and_resumed_gives_the_file_of_an_uninterrupted_run(tmp_path):
     table, ledger = saved(tmp_path), tmp_path / "ledger.db"
     assert run("audit", table, *SEARCH, "--quiet", "--out", tmp_path / "whole").code == 0
-    again = command("audit", table, *SEARCH, "--quiet", "--ledger", ledger, "--out", tmp_path / "resumed")
+    out = ("--out", tmp_path / "resumed", "--overwrite")
+    again = command("audit", table, *SEARCH, "--quiet", "--ledger", ledger, *out)
     rng, took = random.Random(0), 6.0
     for _ in range(KILLS):
         process = subprocess.Popen(again, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -125,7 +125,7 @@ def test_a_genuine_record_agrees(genuine, network, capsys, tmp_path):
 
 def test_a_record_says_everything_once(genuine, network):
     for record in (genuine, network):
-        assert set(record) == {"schema_version", "run", "people", "checksum"}
+        assert set(record) == {"schema_version", "run", "people", "labels", "checksum"}
         again = Population.from_dict(record)
         assert with_checksum(again.to_dict()) == record
         assert len({id(v.run) for v in again}) == 1

@@ -166,6 +166,15 @@ def test_correlated_columns_are_also_left_out_together():
     assert found.of_group("b").strongest_column != "income + salary"
 
 
+@pytest.mark.parametrize("standard", [None, LeastSquares()])
+def test_without_its_only_column_the_gap_is_the_raw_one(standard):
+    X, group, y = people()
+    found = compared(X[["income"]], group, y, standard=standard)
+    for c in found.comparisons:
+        move = found.columns.loc[("group", c.group, "income"), "move"]
+        assert c.difference + move == pytest.approx(c.raw_gap, abs=0.002)
+
+
 def test_the_strongest_column_brings_the_difference_towards_zero():
     moves = [("a", 0.02, 0.005), ("b", -0.05, 0.005), ("c", 0.03, 0.04), ("a + c", 0.06, 0.001)]
     assert strongest(moves, 3, 0.1) == ("a", 0.02)
@@ -278,6 +287,6 @@ def test_estimates_that_disagree_are_no_headline():
     assert not GroupStandard(**settings, p=0.04, p_adjusted=0.07).differs
     poor = GroupStandard(**settings, overlap=Overlap(40, 900, 12.3, True, 0.04, (-0.1, 0.2)))
     assert poor.on_overlap == (
-        "40 of 100 rows have comparable people in other groups, who count for 12 of 900. That is little: among the "
-        "comparable rows the difference is 4.0 points (−10 to 20)."
+        "40 of 100 rows have comparable people in other groups; weighted to resemble the group, those 900 people count "
+        "as 12. That is little: among the comparable rows the difference is 4.0 points (−10 to 20)."
     )

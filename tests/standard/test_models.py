@@ -40,8 +40,9 @@ def test_tables_far_from_their_mean_are_fitted_too(rows):
 def test_levers_say_how_far_a_label_moves_the_mean(rows):
     inputs, labels, _ = rows
     asked = inputs[:50] + 1
-    lever, residual = levers(inputs, labels[0], asked, None, None)
-    np.testing.assert_allclose(residual, labels[0] - predict_logistic(inputs, fit_logistic(inputs, labels[:1]))[0])
+    fitted = fit_logistic(inputs, labels[:1])
+    lever, residual = levers(inputs, labels[0], asked, None, None, fitted[0])
+    np.testing.assert_allclose(residual, labels[0] - predict_logistic(inputs, fitted)[0])
     for row in (0, 17, 120):
         changed = labels[0].copy()
         changed[row] += 1e-3

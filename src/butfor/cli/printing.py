@@ -104,6 +104,7 @@ def print_population(population: Population, folder: Path | None) -> None:
 
     performance = population.performance
     answer = [population.standards_answer] if population.standards else []
+    answer += [f"  {line}" for c in population.standards if c.differs and c.missing for line in c.details()]
     answer += [one.sentence for one in population.one_standard]
     answer += [population.closed_gap.sentence] if population.closed_gap else []
     for line in (*answer, population.sentence, population.direct, population.proven):

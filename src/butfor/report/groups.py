@@ -152,6 +152,7 @@ def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
         "model": found.model,
         "columns": [(name, charts.column_moves(some[:MOST_COLUMNS]).svg()) for name, some in moves.items() if some],
         "differs": [c.name for c in comparisons if c.differs],
+        "headlines": [(c.name, c.details()) for c in comparisons if c.differs and c.missing],
         "chart": charts.differences(comparisons).svg(),
         "doubts": [(c.name, charts.doubts(c).svg()) for c in comparisons if sum(c.doubts)],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import accumulate
 
 from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
@@ -77,7 +78,7 @@ class ChangedDecision:
     fresh: FreshSeeds | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FlipOutcome:
     """Labels flipped together, of all `labels`, and whose decisions change.
 
@@ -90,6 +91,16 @@ class FlipOutcome:
     rates: dict[str, tuple[float, float]]
     seeded: bool
     accuracy: tuple[float, float] | None = None
+
+    @property
+    def sentence(self) -> str:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.sentence)}</p>"
 
     def solidity_of(self, person: ChangedDecision) -> str:
         """Solid, leaning, … as for any find."""
@@ -104,7 +115,7 @@ class FlipOutcome:
         return f", {sum(self.solidity_of(person) == SOLID for person in people)} of them whatever the seed"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class OneStandard(FlipOutcome):
     """M doubted adverse labels of one group. `people`: how many of those asked about are of the group."""
 
@@ -127,7 +138,7 @@ class OneStandard(FlipOutcome):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ClosedGap(FlipOutcome):
     """The fewest doubted labels, in order of their value, that bring two groups' rates together.
 
@@ -163,7 +174,7 @@ class ClosedGap(FlipOutcome):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Reviewed(FlipOutcome):
     """One round of a review: `flips` are its corrections. `answered` and `corrected` are of all rounds so far. `chosen`
     labels and `decoys` disagreed with, of how many; `keystones`: of the chosen ones, those in somebody's flip set.

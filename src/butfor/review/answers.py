@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from butfor.data.labels import label_number
 from butfor.errors import SettingError, TableError, listed
 from butfor.review.tasks import CANNOT_TELL, ID, LABEL, Review, Task
 
@@ -106,7 +107,6 @@ def _checked(
     given: Iterable[tuple[str, str, str]], tasks: Mapping[int, Task], names: Sequence[str], path: str
 ) -> Outcome:
     """The answers, each to a task, none missing, all of them labels; refused otherwise."""
-    known = {name.rpartition(" = ")[2]: name for name in names} | {name: name for name in (*names, CANNOT_TELL)}
     answers: dict[int, str] = {}
     seen: dict[int, str] = {}
     for where, number, label in given:
@@ -116,13 +116,16 @@ def _checked(
         if task in seen:
             raise TableError(f"{path}, {where}: task {task} is answered already, in {seen[task]}; keep one answer.")
         seen[task] = where
-        if label and label not in known:
-            raise TableError(
-                f"{path}, {where} (task {task}): '{label}' is not a label; write {listed(names, 50)} or "
-                f"'{CANNOT_TELL}'."
-            )
-        if label:
-            answers[task] = known[label]
+        if label == CANNOT_TELL:
+            answers[task] = label
+        elif label:
+            try:
+                answers[task] = names[label_number(label, names)]
+            except SettingError:
+                raise TableError(
+                    f"{path}, {where} (task {task}): '{label}' is not a label; write {listed(names, 50)} or "
+                    f"'{CANNOT_TELL}'."
+                ) from None
     open_ = [task for task in tasks if task not in answers]
     if open_:
         where = f" ({seen[open_[0]]})" if open_[0] in seen else ""

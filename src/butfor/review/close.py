@@ -21,13 +21,13 @@ from butfor.errors import TableError
 from butfor.files import make_folder, save_table, save_text
 from butfor.machine import single_threaded
 from butfor.progress import Progress
-from butfor.report.page import review_page
 from butfor.result.labels import Reviewed
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards
 from butfor.review.answers import Outcome
 from butfor.review.rebuild import fitted_again, load_rows
-from butfor.run.fitted import Fitted, with_labels
+from butfor.run.fit import with_labels
+from butfor.run.fitted import Fitted
 from butfor.run.labels import Values, label_values, labels_frame, review_values
 from butfor.run.trial import FlipTrial
 from butfor.standard.groups import GroupStandard, Standards
@@ -114,6 +114,8 @@ def close_review(
 
 def write_after(population: Population, tables: dict[str, pd.DataFrame], folder: Path) -> list[str]:
     """The files, the page last."""
+    from butfor.report.page import review_page  # jinja2: only where a page is written
+
     for name, table in tables.items():
         save_table(folder / name, table)
     population.to_json(folder / "review.json")

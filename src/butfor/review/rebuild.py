@@ -28,7 +28,8 @@ from butfor.result.record import brief
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.review.tasks import Review, ReviewRows, make_review
-from butfor.run.fitted import Fitted, Settings, compare_labelled, fit, labelled_rows
+from butfor.run.fit import fit, labelled_rows
+from butfor.run.fitted import Fitted, Settings, compare_labelled
 
 # --- the table ----------------------------------------------------------------------------------------
 

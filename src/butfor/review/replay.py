@@ -18,7 +18,8 @@ from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.review.rebuild import as_recorded, fitted_again, load_rows, recorded_person, without_groups
 from butfor.run.explain import brackets, explain_all, flippable_labels
-from butfor.run.fitted import Fitted, with_settings
+from butfor.run.fit import with_settings
+from butfor.run.fitted import Fitted
 from butfor.run.verdicts import run_of
 from butfor.search import as_strategy
 from butfor.search.published import Recorded

@@ -24,7 +24,8 @@ from butfor.result.labels import OneStandard
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards, StopLimits
 from butfor.rules import Allowed, eligible, flippable
-from butfor.run.fitted import DRAWS, Fitted, note_concerns
+from butfor.run.fit import note_concerns
+from butfor.run.fitted import DRAWS, Fitted
 from butfor.run.labels import Values, label_values, review_values
 from butfor.run.parts import parts_of, run_parts
 from butfor.run.runner import Runner

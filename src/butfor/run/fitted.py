@@ -1,12 +1,9 @@
-"""Settings and a table in, a trained audit out: `Fitted` is what every question starts from, and never changes."""
+"""`Fitted`: an audit whose model is trained. Every question is a function of it, and it never changes."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,30 +11,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.check import Concern, check_table
-from butfor.data.labels import label_names, label_number
-from butfor.data.sensitive import Cuts, Sensitive
-from butfor.errors import LearnerError, SettingError, TableError, listed
-from butfor.learn.capabilities import Encoded, usual_members
-from butfor.learn.decision_split import DecisionSplit
-from butfor.learn.engines import check_engine, choose_engine, own_fit_engine
-from butfor.learn.ensemble import FRESH_FROM, Ensemble, fresh_seeds, single_learner, with_split
-from butfor.learn.learners import as_learner, first_model, seed_matters, seed_note
-from butfor.learn.named import default_model
-from butfor.learn.protocols import BIAS, Engine, Floats, Learner, Model, Table
+from butfor.data.check import Concern
+from butfor.data.labels import label_number
+from butfor.data.sensitive import Sensitive
+from butfor.errors import SettingError, TableError, listed
+from butfor.learn.capabilities import Encoded
+from butfor.learn.engines import check_engine, choose_engine
+from butfor.learn.ensemble import FRESH_FROM, fresh_seeds
+from butfor.learn.protocols import Engine, Floats, Learner, Model, Table
 from butfor.machine import check_random_state
 from butfor.progress import Progress
-from butfor.prove import provable
-from butfor.provenance import data_hash
-from butfor.rank import Ranking, as_ranking, refuse_unaccepted
-from butfor.result.record import AFTER, BEFORE, DOUBT
-from butfor.rules import Rule, as_phi, as_psi, predicted, stable_under_switch
+from butfor.rank import Ranking, as_ranking
+from butfor.rules import Rule, as_phi, as_psi
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.situation import Mask, Situation
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
 from butfor.standard.members import attributes_of, table_order
-from butfor.validate import as_labels, as_table, as_weights, like_training, training_table
+from butfor.validate import as_labels, as_table, like_training
 
 DRAWS = 99
 
@@ -239,241 +230,3 @@ def compare_labelled(
         **how,
     )
     return found.of_rows(training)
-
-
-# --- fitting --------------------------------------------------------------------------------------------
-
-
-def fit(
-    settings: Settings,
-    X: Any,
-    y: Any,
-    *,
-    sensitive_features: Any,
-    sensitive_bands: Cuts | None = None,
-    sample_weight: Any = None,
-    validation: tuple[Any, Any] | None = None,
-    adverse: Any = None,
-    reference: Any = None,
-    also_labelled: Sequence[Any] = (),
-    label_names: Sequence[str] | None = None,
-    progress: Progress | None = None,
-) -> Fitted:
-    """Look at the table, train the model, choose the search."""
-    settings.check()
-    X = as_table(X)
-    y = as_labels(X, y)
-    taken = [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]
-    if taken:
-        raise TableError(f"Column {listed(taken)} has a name that verdicts use for something else; rename it.")
-    sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
-    progress = progress or Progress()
-    with progress:
-        progress.phase("a look at the table")
-        concerns = note_concerns(check_table(X, y), progress)
-        given = default_model(len(X)) if settings.model is None else settings.model
-        learner = as_learner(given, settings.encoder, settings.random_state)
-        table, kept = training_table(learner, X, y, validation, as_weights(X, sample_weight))
-        names = _names(table, y, label_names)
-        favours, sides, side = _sides(names, table.classes, adverse)
-        budget = budget_in_labels(settings.budget, table.n)
-        trained = _train(settings, learner, table, progress)
-        if trained.seeded and (note := seed_note(given, settings.random_state)):
-            progress.note(note)
-        table, model, decisions, logits = _answers(table, trained.model, favours)
-    if not np.isfinite(logits).all():
-        raise LearnerError(
-            f"The training of {trained.learner.name} diverged: it answers with numbers that are infinite or none. "
-            "Scale the table's numbers, or lower the learning rate."
-        )
-    strategy, ranking = _search(settings, trained, model)
-    return Fitted(
-        settings=settings,
-        table=table,
-        learner=trained.learner,
-        model=model,
-        sensitive=replace(sensitive, values=sensitive.values[kept]),
-        label_names=names,
-        sides=sides,
-        adverse=side,
-        budget=budget,
-        phi=_phi(settings, names, None if side is None else favours == bool(side)),
-        psi=as_psi(settings.psi),
-        ranking=ranking,
-        strategy=strategy,
-        members=trained.members,
-        seeded=trained.seeded,
-        fit_seconds=trained.seconds,
-        training_decisions=decisions,
-        training_logits=logits,
-        concerns=tuple(concerns),
-        origin=dict(X.attrs.get("origin") or {"table": None}),
-        data_hash=data_hash(table),
-        reference=reference,
-        also_labelled=labelled_rows(table, sensitive, also_labelled),
-    )
-
-
-def labelled_rows(table: Table, sensitive: Sensitive, given: Sequence[Any]) -> Labelled | None:
-    """Rows that were set aside, and those given as X, y and, where it stands beside them, their protected attribute;
-    where none are given, the validation rows."""
-    parts: list[tuple[pd.DataFrame, pd.Series, Any]] = []
-    if table.whole is not None:
-        X, y, kept = table.whole
-        aside = np.setdiff1d(np.arange(len(X)), kept)
-        parts.append((X.iloc[aside], y.iloc[aside], sensitive.values[aside] if sensitive.blind else None))
-    elif table.validation is not None and not sensitive.blind and not given:
-        parts.append((*table.validation, None))
-    if given:
-        X = as_table(given[0])
-        parts.append((X, as_labels(X, given[1]), given[2] if len(given) > 2 else None))
-    if not parts:
-        return None
-    rows = [like_training(X, table.X) for X, _, _ in parts]
-    codes = [table.numbers_of(y) for _, y, _ in parts]
-    groups = [sensitive.of_people(X, beside) for X, (_, _, beside) in zip(rows, parts, strict=True)]
-    return Labelled(pd.concat(rows), np.concatenate(codes), np.concatenate(groups))
-
-
-def with_settings(fitted: Fitted, settings: Settings) -> Fitted:
-    """The same model under other settings of the search or of the run."""
-    settings.check()
-    trained = Trained(fitted.learner, fitted.model, fitted.members, fitted.seeded, fitted.fit_seconds)
-    strategy, ranking = _search(settings, trained, fitted.model)
-    phi = fitted.phi if settings.phi is None else as_phi(settings.phi)
-    return replace(fitted, settings=settings, strategy=strategy, ranking=ranking, phi=phi, psi=as_psi(settings.psi))
-
-
-def with_labels(
-    fitted: Fitted, positions: Sequence[int], labels: Sequence[int], given: str, progress: Progress | None = None
-) -> Fitted:
-    """The same audit with these labels, by number, corrected for good, and its model trained anew. `given`: how the
-    table came about."""
-    progress, table = progress or Progress(), fitted.table.with_labels(positions, labels)
-    with progress:
-        again = replace(fitted.settings, members=fitted.members)
-        trained = _train(again, single_learner(fitted.learner), table, progress)
-        favours = fitted.table.sides(np.arange(len(fitted.classes)))
-        table, model, decisions, logits = _answers(table, trained.model, favours)
-    strategy, ranking = _search(again, trained, model)
-    return replace(
-        fitted,
-        table=table,
-        learner=trained.learner,
-        model=model,
-        strategy=strategy,
-        ranking=ranking,
-        training_decisions=decisions,
-        training_logits=logits,
-        origin={"table": None, "given": given},
-        data_hash=data_hash(table),
-        corrected=tuple(sorted({*fitted.corrected, *positions})),
-    )
-
-
-class Trained(NamedTuple):
-    learner: Learner
-    model: Model
-    members: int
-    seeded: bool
-    seconds: float
-
-
-def _train(settings: Settings, learner: Learner, table: Table, progress: Progress) -> Trained:
-    """f, how many members it has, and the seconds that a training took."""
-    progress.phase("encoding and the first model")
-    first, seconds = first_model(learner, table)
-    seeded = seed_matters(learner, table, first)
-    members = _choose_members(settings, learner, table, first, seeded, seconds)
-    if members == 1:
-        return Trained(learner, first, members, seeded, seconds)
-    ensemble = Ensemble(learner, members)
-    progress.phase("the other members", members - 1)
-    started = time.perf_counter()
-    trains = own_fit_engine(settings.engine, settings.n_jobs)
-    model = ensemble.fit_beside(first, table, trains, progress.advance)
-    each = (time.perf_counter() - started) / (members - 1)
-    return Trained(ensemble, model, members, seeded, min(seconds, each))  # the first one may load what is needed
-
-
-def _choose_members(
-    settings: Settings, learner: Learner, table: Table, first: Model, seeded: bool, seconds: float
-) -> int:
-    """Members of the ensemble, given one of them and what its training took. Where the single model has proofs, there
-    is one: they would not hold for a mean."""
-    if isinstance(learner, Ensemble):
-        raise SettingError(f"{learner.name}: give the learner itself, and members={learner.members}.")
-    if settings.members is not None:
-        if settings.members > 1 and not seeded:
-            raise SettingError(
-                f"members={settings.members}: no seed changes what {learner.name} learns here, so that all members "
-                "would be the same model; leave members out."
-            )
-        return int(settings.members)
-    if not seeded or provable(first):
-        return 1
-    return usual_members(learner, table.n, seconds)
-
-
-def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str, ...]:
-    """The labels' names: as given, as the table's origin has them, else their values, after the column where they are
-    truth values."""
-    known = dict(enumerate(y.attrs.get("label_names", ())))
-    coded = [known[c] for c in table.classes] if set(table.classes) <= set(known) else None
-    column = y.name if table.classes.dtype == bool else None
-    names = tuple(map(str, given or coded or label_names(table.classes, column)))
-    if len(names) != len(table.classes):
-        raise SettingError(f"label_names has {len(names)} names for {len(table.classes)} labels.")
-    return names
-
-
-def _sides(names: tuple[str, ...], classes: NDArray[Any], adverse: Any) -> tuple[Mask, tuple[str, str], int | None]:
-    """Which labels count as 1 (the second of two; of more those that are not adverse or, where none is named, all but
-    the first), what the two sides are called, and which is the adverse one."""
-    given = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
-    found = [] if adverse is None else sorted({label_number(each, names, classes) for each in given})
-    texts = np.array(names, dtype=object)
-    if len(found) == len(names):
-        raise SettingError(f"adverse names all labels, {listed(names)}: which one would people rather have?")
-    ours = np.isin(np.arange(len(names)), found if found and len(names) > 2 else [0])
-    side = None if not found else found[0] if len(names) == 2 else 0
-    return ~ours, (" or ".join(texts[ours]), " or ".join(texts[~ours])), side
-
-
-def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, NDArray[np.int64], Floats]:
-    """The model's decisions and logits about its training rows. With more than two labels, table and model are told
-    which of them count as 1."""
-    answers = table.answers(model, table.X)
-    decisions = table.decisions(answers)
-    if table.multiclass:
-        split = DecisionSplit.between(favours, table.codes, answers.reshape(table.n, -1))
-        table, model = table.with_split(split), with_split(model, split)
-    return table, model, decisions, table.margins(answers)
-
-
-def _phi(settings: Settings, names: Sequence[str], adverse: Mask | None) -> Rule:
-    """The rule that was given; without one the published rule and, where a label is adverse, only who gets it."""
-    if settings.phi is not None:
-        return as_phi(settings.phi)
-    if adverse is None:
-        return stable_under_switch()
-    decided = (predicted(name) for name, bad in zip(names, adverse, strict=True) if bad)
-    return stable_under_switch() & reduce(or_, decided)
-
-
-def _search(settings: Settings, trained: Trained, model: Model) -> tuple[Strategy, Ranking]:
-    """The strategy and the ranking that the settings name; the ranking must accept the model."""
-    usual = "solid" if trained.members > 1 else "guided"
-    strategy = as_strategy(usual if settings.strategy is None else settings.strategy)
-    strategy.check(trained.members)
-    if settings.rank is None:
-        return strategy, strategy.ranking(model)
-    ranking = as_ranking(settings.rank, settings.random_state)
-    refuse_unaccepted(ranking, model, trained.learner.name)
-    return strategy, ranking
-
-
-def note_concerns(concerns: list[Concern], progress: Progress) -> list[Concern]:
-    for concern in concerns:
-        progress.note(f"Note: {concern}")
-    return concerns

@@ -177,7 +177,7 @@ class Trainer:
     @cached_property
     def _by_definition(self) -> Bound:
         by_engine = self.bound.by_definition
-        return self.bound if by_engine else self._own_fit.bind(self.single, self.table, self.people)
+        return self.bound if by_engine else bind(self._own_fit, self.single, self.table, self.people)
 
     def _progress(self, count: int) -> None:
         self.progress.advance(count)

@@ -45,14 +45,16 @@ def answers_to_questions(inputs: Floats) -> tuple[Singles, NDArray[np.int64]]:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Answers of the rows to learn from, and of those followed by the rows to predict, question by question."""
+    """Answers of the rows to learn from, and of those followed by the rows to predict, question by question; the last
+    question, −1, is one that nobody says yes to."""
 
     learned: Singles
     everyone: Mask
 
     @classmethod
     def of(cls, learned: Singles, predicted: Singles) -> Asked:
-        everyone = np.concatenate([learned.T.astype(bool), predicted.T.astype(bool)], axis=1)
+        everyone = np.zeros((learned.shape[1] + 1, len(learned) + len(predicted)), bool)
+        everyone[:-1, : len(learned)], everyone[:-1, len(learned) :] = learned.T, predicted.T
         return cls(np.ascontiguousarray(learned), everyone)
 
 
@@ -67,6 +69,7 @@ def predict_boosting(
     logits = np.repeat(np.log(mean / (1 - mean))[:, None], asked.everyone.shape[1], axis=1).astype(np.float32)
     slopes = np.empty((2, tables, rows), np.float32)  # gradient and curvature of the loss at each row
     inside = np.empty((2, 1 << (DEPTH - 2), tables, rows), np.float32)
+    said_yes = np.empty((DEPTH, *logits.shape), bool)  # to the question of the row's node, level by level
     scale = None if weight is None else weight.astype(np.float32)
     for _ in range(ROUNDS):
         p = expit(logits[:, :rows])
@@ -74,20 +77,23 @@ def predict_boosting(
         np.multiply(p, 1 - p, out=slopes[1])
         if scale is not None:
             slopes *= scale
-        leaf = np.zeros(logits.shape, np.uint8)
         total = slopes.sum(axis=2)[:, None]  # 2 × nodes × tables
         yes = (slopes.reshape(-1, rows) @ asked.learned).reshape(2, 1, tables, -1)
         for level in range(DEPTH):
             nodes = 1 << level
             best, taken = _best_questions(yes, total, barred)
             for table in range(tables):
-                _descend(leaf[table], best[:, table], asked.everyone)
+                said_yes[level, table] = _answers(best[:, table], said_yes[:level, table], asked.everyone)
             total = np.stack([total - taken, taken], axis=2).reshape(2, 2 * nodes, tables)
             if level + 1 < DEPTH:
                 for node in range(nodes):
-                    np.multiply(slopes, leaf[:, :rows] == 2 * node + 1, out=inside[:, node])
+                    np.multiply(slopes, _says_yes_in(node, said_yes[: level + 1, :, :rows]), out=inside[:, node])
                 below = (inside[:, :nodes].reshape(-1, rows) @ asked.learned).reshape(2, nodes, tables, -1)
                 yes = np.stack([yes - below, below], axis=2).reshape(2, 2 * nodes, tables, -1)
+        leaf = np.zeros(logits.shape, np.uint8)
+        for yes_no in said_yes:
+            leaf *= 2
+            leaf += yes_no
         step = (-RATE * total[0] / (total[1] + SHRINKAGE)).astype(np.float32)  # leaves × tables
         for table in range(tables):
             logits[table] += step[:, table].take(leaf[table])
@@ -111,11 +117,18 @@ def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[
     return np.where(asks, best, -1), taken
 
 
-def _descend(leaf: NDArray[np.uint8], best: NDArray[np.int64], everyone: Mask) -> None:
-    """In place, of one table: rows of leaf k go to 2k where they say no, to 2k + 1 where they say yes."""
-    says_yes = np.zeros(len(leaf), bool)
-    for node, question in enumerate(best):
-        if question >= 0:
-            says_yes |= everyone[question] & (leaf == node)
-    leaf *= 2
-    leaf += says_yes
+def _answers(best: NDArray[np.int64], path: Mask, everyone: Mask) -> Mask:
+    """Of one table: every row's answer to the question of its node; nodes are numbered by the answers on their way."""
+    answers = [everyone[question] for question in best]
+    for before in path[::-1]:
+        pairs = zip(answers[::2], answers[1::2], strict=True)
+        answers = [no ^ ((no ^ yes) & before) for no, yes in pairs]  # no where it was no, else yes
+    return answers[0]
+
+
+def _says_yes_in(node: int, said_yes: Mask) -> Mask:
+    """Rows of a node of the last level that say yes to its question."""
+    *path, found = said_yes
+    for level, before in enumerate(reversed(path)):
+        found = found & (before if node >> level & 1 else ~before)
+    return found

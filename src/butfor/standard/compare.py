@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
+from butfor.data.labels import label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
 from butfor.machine import check_n_jobs, check_random_state, single_threaded
@@ -62,22 +63,22 @@ def compare_standards(
     y = as_labels(X, y)
     if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 0:
         raise SettingError(f"draws={draws!r} must be a whole number from 0 up.")
-    named = dict(enumerate(map(str, y.attrs.get("label_names", ()))))
-    adverse = set(map(str, adverse if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]))
-    labels = y.map(named if adverse <= set(named.values()) and set(y.unique()) <= set(named) else str)
-    found = sorted(set(labels))
-    others = [name for name in found if name not in adverse]
-    if strange := sorted(adverse - set(found)):
-        raise SettingError(f"adverse='{strange[0]}' is not a label; the labels are {listed(found)}.")
-    if not others:
+    codes, classes = pd.factorize(y, sort=True)
+    known = dict(enumerate(map(str, y.attrs.get("label_names", ()))))
+    coded = bool(known) and set(classes) <= set(known)
+    named = tuple(known[label] for label in classes) if coded else label_names(classes, y.name)
+    given = adverse if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
+    bad = sorted({label_number(each, named, classes) for each in given})
+    good = [number for number in range(len(named)) if number not in bad]
+    if not good:
         raise TableError(
-            f"A comparison of standards needs another label than the adverse; these rows have {listed(found)}."
+            f"A comparison of standards needs another label than the adverse; these rows have {listed(named)}."
         )
     return compare(
         X,
-        labels.isin(others).to_numpy(),
+        np.isin(codes, good),
         attributes_of(Sensitive.of(sensitive_features, X, sensitive_bands), X, sensitive_features),
-        names=(" or ".join(sorted(adverse)), " or ".join(others)),
+        names=(" or ".join(named[k] for k in bad), " or ".join(named[k] for k in good)),
         reference=reference,
         cluster=cluster,
         standard=standard,
@@ -136,7 +137,8 @@ def compare(
             for place in range(len(groups))
         ]
         by_columns = (work.standard, encoded, labels, weight, clusters)
-        moves = at_once(delayed(column_moves)(g.rows, g.others, *by_columns) for g in groups if explain)
+        rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
+        moves = at_once(delayed(column_moves)(*each, *by_columns) for each in rows if explain)
         moves = moves or [[] for _ in groups]
     doubt = np.full(len(X), np.nan)
     comparisons = []

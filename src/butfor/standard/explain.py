@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from butfor.standard.logistic import levers
+from butfor.standard.logistic import fit_logistic, levers
 from butfor.standard.model import Columns, Floats, Rows, Standard, TwoModels
 
 CORRELATED = 0.7
@@ -35,8 +35,6 @@ class ColumnMove:
 def column_sets(encoded: TwoModels) -> Sequence[Columns]:
     """Each column, then every block of columns that are strongly correlated."""
     names: list[Hashable] = list(encoded.columns)
-    if len(names) < 2:
-        return []
     about = np.empty(encoded.inputs.shape[1], int)
     for place, columns in enumerate(encoded.columns.values()):
         about[columns] = place
@@ -47,12 +45,13 @@ def column_sets(encoded: TwoModels) -> Sequence[Columns]:
     linked[about[first], about[second]] = True
     blocks, block = connected_components(linked, directed=False)
     together = [[names[k] for k in np.flatnonzero(block == b)] for b in range(blocks)]
-    return [[name] for name in names] + [columns for columns in together if 1 < len(columns) < len(names)]
+    return [[name] for name in names] + [columns for columns in together if len(columns) > 1]
 
 
 def column_moves(
     group: Rows,
     others: Rows,
+    whole: Floats,
     standard: Standard,
     encoded: TwoModels,
     labels: Floats,
@@ -60,18 +59,15 @@ def column_moves(
     clusters: Rows | None,
 ) -> list[tuple[str, float, float]]:
     """Per set of columns: its name, how the difference moves without it, and the standard error of that move, by the
-    logistic regression."""
+    logistic regression. `whole`: the probabilities of the group's rows with all columns."""
     sets = column_sets(encoded)
-    if not sets:
-        return []
     weights = None if weight is None else weight[group]
-    whole = standard.predict(others, group, labels[None, others], weight)[0]
     without = standard.predict_without(sets, others, group, labels[others], weight)
     moves = np.average(without - whole, axis=1, weights=weights)
-    lever, residual = _levers(encoded, [], group, others, labels, weight)
+    lever, residual, fitted = _levers(encoded, [], group, others, labels, weight)
     found = []
     for columns, move in zip(sets, moves, strict=True):
-        paired = (_levers(encoded, columns, group, others, labels, weight)[0] - lever) * residual
+        paired = (_levers(encoded, columns, group, others, labels, weight, fitted)[0] - lever) * residual
         if clusters is not None:
             paired = np.bincount(clusters[others], paired).astype(np.float64)
         found.append((" + ".join(map(str, columns)), float(move), float(np.sqrt((paired**2).sum()))))
@@ -79,11 +75,22 @@ def column_moves(
 
 
 def _levers(
-    encoded: TwoModels, gone: Columns, group: Rows, others: Rows, labels: Floats, weight: Floats | None
-) -> tuple[Floats, Floats]:
-    kept = encoded.inputs[:, ~encoded.inputs_of(gone)]
-    weights = (None, None) if weight is None else (weight[others], weight[group])
-    return levers(kept[others], labels[others], kept[group], *weights)
+    encoded: TwoModels,
+    gone: Columns,
+    group: Rows,
+    others: Rows,
+    labels: Floats,
+    weight: Floats | None,
+    whole: Floats | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Of the logistic regression without some columns, `whole` being the coefficients with all of them: levers,
+    residuals, coefficients."""
+    stays = ~encoded.inputs_of(gone)
+    kept = encoded.inputs[:, stays]
+    own, theirs = (None, None) if weight is None else (weight[group], weight[others])
+    start = None if whole is None else whole[np.append(True, stays)]
+    fitted = fit_logistic(kept[others], labels[None, others], theirs, start)[0]
+    return *levers(kept[others], labels[others], kept[group], theirs, own, fitted), fitted
 
 
 def strongest(moves: list[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:

@@ -146,7 +146,11 @@ class GroupStandard:
     @property
     def on_a_missing_column(self) -> str:
         said = []
-        if self.strongest_column is not None and self.strongest_move and self.times_strongest is not None:
+        if self.strongest_column is None or self.strongest_move is None or self.times_strongest is None:
+            said += ["No recorded column brings the difference clearly closer to 0."] if self.robustness_value else []
+        elif abs(self.strongest_move) < 0.0005:
+            said.append("No recorded column moves the difference by as much as 0.1 points.")
+        else:
             said.append(
                 f"Leaving out {self.strongest_column} moves the difference by {points(abs(self.strongest_move))}; a "
                 f"missing column that moved it {self.times_strongest:.1f} times as far, in the same direction, would "
@@ -165,8 +169,8 @@ class GroupStandard:
         if o is None:
             return ""
         said = (
-            f"{o.comparable} of {self.rows} rows have comparable people in {self.others}, who count for "
-            f"{o.effective_others:.0f} of {o.others}."
+            f"{o.comparable} of {self.rows} rows have comparable people in {self.others}; weighted to resemble the "
+            f"group, those {o.others} people count as {o.effective_others:.0f}."
         )
         if o.poor and o.difference is not None:
             interval = f" ({interval_in_words(o.interval)})" if o.interval else ""
@@ -310,7 +314,10 @@ class Standards:
                 "with that one alone."
             )
         if any(c.p is not None and c.p < 1 / (1 + self.draws) for c in self.comparisons):
-            said.append(f"p-values below {1 / (1 + self.draws):.2g}, which {self.draws} draws cannot show, are normal.")
+            said.append(
+                f"p-values below {1 / (1 + self.draws):.2g} come from the normal approximation: {self.draws} draws "
+                "cannot show them."
+            )
         return said
 
     @property

@@ -24,11 +24,15 @@ START = 0.02
 SHARED_STEPS, NEWTON_STEPS = 40, 60
 
 
-def fit_logistic(inputs: Floats, labels: Floats, weight: Floats | None = None) -> Floats:
-    """Coefficients `[tables × (1 + inputs)]`, intercept first; `labels [tables × rows]` are shares from 0 to 1."""
+def fit_logistic(inputs: Floats, labels: Floats, weight: Floats | None = None, start: Floats | None = None) -> Floats:
+    """Coefficients `[tables × (1 + inputs)]`, intercept first; `labels [tables × rows]` are shares from 0 to 1.
+    `start`: coefficients to start from."""
     design, weight = _design(inputs), _weights(inputs, weight)
     penalty = _penalty(design)
-    base = _newton(design, labels.mean(axis=0), weight, penalty, START if len(labels) > 1 else TOLERANCE)
+    tolerance = START if len(labels) > 1 else TOLERANCE
+    base = _newton(design, labels.mean(axis=0), weight, penalty, start, tolerance)
+    if len(labels) == 1:
+        return base[None]
     factor = _hessian(design, expit(design @ base), weight, penalty)
     found = np.repeat(base[None], len(labels), axis=0)
     open_ = np.arange(len(labels))
@@ -42,7 +46,7 @@ def fit_logistic(inputs: Floats, labels: Floats, weight: Floats | None = None) -
         if not len(open_):
             return found
     for table in open_:
-        found[table] = _newton(design, labels[table], weight, penalty)
+        found[table] = _newton(design, labels[table], weight, penalty, base)
     return found
 
 
@@ -53,14 +57,13 @@ def predict_logistic(inputs: Floats, coefficients: Floats) -> Floats:
 
 
 def levers(
-    inputs: Floats, labels: Floats, asked: Floats, weight: Floats | None, asked_weight: Floats | None
+    inputs: Floats, labels: Floats, asked: Floats, weight: Floats | None, asked_weight: Floats | None, beta: Floats
 ) -> tuple[Floats, Floats]:
-    """Of one table, by the delta method: how far the mean probability of the asked rows moves with each learned label
-    `[rows]`, and the labels less what is expected of them `[rows]`. The root of the sum of the products' squares is the
-    mean's standard error."""
+    """Of one table with coefficients `beta`, by the delta method: how far the mean probability of the asked rows moves
+    with each learned label `[rows]`, and the labels less what is expected of them `[rows]`. The root of the sum of the
+    products' squares is the mean's standard error."""
     design, weight = _design(inputs), _weights(inputs, weight)
     penalty = _penalty(design)
-    beta = _newton(design, labels, weight, penalty)
     p, q = expit(design @ beta), expit(_design(asked) @ beta)
     slope = np.average(_design(asked) * (q * (1 - q))[:, None], axis=0, weights=asked_weight)
     lever = design @ cho_solve(_hessian(design, p, weight, penalty), slope, check_finite=False)
@@ -94,9 +97,16 @@ def _loss(design: Floats, labels: Floats, weight: Floats, penalty: Floats, beta:
     return float(weight @ (np.logaddexp(0, logits) - labels * logits) + 0.5 * penalty @ beta**2)
 
 
-def _newton(design: Floats, labels: Floats, weight: Floats, penalty: Floats, tolerance: float = TOLERANCE) -> Floats:
+def _newton(
+    design: Floats,
+    labels: Floats,
+    weight: Floats,
+    penalty: Floats,
+    start: Floats | None = None,
+    tolerance: float = TOLERANCE,
+) -> Floats:
     """One table's coefficients, each step halved until the loss falls."""
-    beta = np.zeros(design.shape[1])
+    beta = np.zeros(design.shape[1]) if start is None else start
     loss = _loss(design, labels, weight, penalty, beta)
     for _ in range(NEWTON_STEPS):
         p = expit(design @ beta)

@@ -26,6 +26,9 @@ Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 Columns = Sequence[Hashable]
 
+MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
+"""Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
+
 
 class Standard(Protocol):
     """Learns from rows, by position, and predicts others."""
@@ -63,6 +66,8 @@ class TwoModels:
     @classmethod
     def of(cls, X: pd.DataFrame) -> TwoModels:
         encoder = TableEncoder("onehot", dtype="float64").fit(X)
+        if encoder.n_features_out_ > MANY_INPUTS:
+            encoder = TableEncoder("onehot", dtype="float64", max_categories=FEWER_CATEGORIES).fit(X)
         inputs = encoder.transform(X)
         return cls(inputs, *answers_to_questions(inputs), {c: b.columns for c, b in encoder.blocks_.items()})
 
@@ -105,10 +110,12 @@ class TwoModels:
     ) -> Floats:
         weight = None if weight is None else weight[learn]
         gone = np.array([self.inputs_of(columns) for columns in left_out])
+        whole = fit_logistic(self.inputs[learn], labels[None], weight)[0]
         linear = []
         for inputs in gone:
             kept = self.inputs[:, ~inputs]
-            linear.append(predict_logistic(kept[ask], fit_logistic(kept[learn], labels[None], weight))[0])
+            fitted = fit_logistic(kept[learn], labels[None], weight, whole[np.append(True, ~inputs)])
+            linear.append(predict_logistic(kept[ask], fitted)[0])
         asked = Asked.of(self.answers[learn], self.answers[ask])
         tables = np.repeat(labels[None], len(gone), axis=0)
         return 0.5 * np.array(linear) + 0.5 * predict_boosting(asked, tables, weight, barred=gone[:, self.about])
@@ -154,8 +161,8 @@ class OwnModel:
         return np.array(found)
 
     def _fit(self, rows: Any, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
-        if len(set(labels)) == 1:  # a drawn table may lack a rare label
-            return np.full(len(ask), float(labels[0]))
+        if len(set(labels)) == 1 or not rows.shape[1]:  # a drawn table may lack a rare label
+            return np.full(len(ask), np.average(labels, weights=None if weight is None else weight[learn]))
         at = rows.iloc if isinstance(rows, pd.DataFrame) else rows
         weighted = {} if weight is None else {"sample_weight": weight[learn]}
         if weighted and isinstance(self.given, Pipeline):

@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from butfor.standard.model import Floats, TwoModels
+from butfor.standard.second_opinion import folds_of
 
 MEMBERSHIP = 2.0
 """Size of a membership input: as large as a column's spread of two standard deviations, so that it is shrunk little."""
@@ -55,7 +56,11 @@ class OneStandard:
         model = encoded.rows(everyone).with_inputs(asked)
         found = model.predict(rows, np.arange(len(asked)), labels[None], weight)[0].reshape(-1, len(rows))
         everybody = shares @ found[1:]
-        correlation = 0.0 if clusters is None else _latent_correlation(labels, everybody, found[0], clusters)
+        correlation = 0.0
+        if clusters is not None:  # by models that saw no row of the cluster: others take its luck for their own
+            folds = folds_of(len(rows), clusters, 0)
+            unseen = encoded.with_inputs(members).cross_predict(rows, labels, folds, weight)
+            correlation = _latent_correlation(labels, unseen, clusters)
         return cls(everybody, found[0], clusters, correlation)
 
     def uniforms(self, seed: tuple[int, ...]) -> Floats:
@@ -70,16 +75,16 @@ class OneStandard:
         return found
 
 
-def _latent_correlation(labels: Floats, everybody: Floats, own: Floats, clusters: NDArray[np.int64]) -> float:
+def _latent_correlation(labels: Floats, expected: Floats, clusters: NDArray[np.int64]) -> float:
     """The correlation of latent normal scores within clusters under which labels agree as often as the recorded ones
-    do, given what the model says of each row."""
+    do, given what is expected of each row."""
     order = np.argsort(clusters, kind="stable")
     first, second = order[:-1], order[1:]  # neighbours of one cluster
     same = clusters[first] == clusters[second]
     if not same.any():
         return 0.0
     first, second = first[same], second[same]
-    p, q = np.clip(own[first], 0.005, 0.995), np.clip(own[second], 0.005, 0.995)
+    p, q = np.clip(expected[first], 0.005, 0.995), np.clip(expected[second], 0.005, 0.995)
     scale = np.sqrt(p * (1 - p) * q * (1 - q))
     observed = float(np.mean((labels[first] - p) * (labels[second] - q) / scale))
     some = np.linspace(0, len(p) - 1, min(len(p), PAIRS)).astype(int)
