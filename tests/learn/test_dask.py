@@ -80,6 +80,7 @@ def pids(engine) -> dict[str, int]:
     return engine.client.run(os.getpid)
 
 
+@pytest.mark.system
 def test_the_file_is_the_same_as_without_a_cluster(engine, alone):
     audit = small(engine)
     population = audit.explain_all(PEOPLE)
@@ -88,6 +89,7 @@ def test_the_file_is_the_same_as_without_a_cluster(engine, alone):
     assert any("flip_set" in person for person in alone["people"])
 
 
+@pytest.mark.system
 def test_a_worker_killed_on_the_way_changes_nothing(engine, alone):
     victim = next(iter(pids(engine).values()))
     killing = When(20, lambda: os.kill(victim, signal.SIGKILL))
@@ -112,6 +114,7 @@ class Counted(DecisionTreeClassifier):
         return super().fit(X, y, sample_weight)
 
 
+@pytest.mark.system
 def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine, tmp_path):
     log = tmp_path / "trainings"
     learner = as_learner(Counted(str(log)), butfor.TableEncoder("onehot", dtype="float64"))
@@ -142,6 +145,7 @@ def test_any_learner_and_only_what_the_dead_worker_held_is_trained_again(engine,
     engine.client.wait_for_workers(2, timeout=180)
 
 
+@pytest.mark.system
 def test_ctrl_c_keeps_what_is_done_and_the_cluster_goes_on(engine, tmp_path):
     audit = small(engine)
     population = audit.explain_all(PEOPLE, progress=When(1, press))
@@ -199,6 +203,7 @@ metadata.version = lambda name: "1.99.0" if name == "numpy" else real(name)
 """
 
 
+@pytest.mark.system
 def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_path, engine, alone):
     ledger = tmp_path / "l.db"
     (tmp_path / "sitecustomize.py").write_text(OLD)
@@ -251,6 +256,7 @@ def test_without_dask_the_remedy_is_named(monkeypatch):
         pass
 
 
+@pytest.mark.system
 def test_an_audit_on_a_cluster_can_be_cloned(engine):
     assert clone(butfor.LabelAudit(engine=engine)).engine is engine
 

@@ -122,7 +122,7 @@ def test_what_is_found_is_what_the_users_own_fit_says(name):
     assert not hasattr(given, "classes_")  # the user's object is not touched
     for verdict in population:
         person = X[ROWS:].iloc[[verdict.case]]
-        assert verdict.prediction == str(bool(audit.model_.logits(person)[0] > 0))
+        assert verdict.prediction == f"granted = {audit.model_.logits(person)[0] > 0}"
     found = population.found
     assert found
     for verdict in found[:2]:
@@ -131,7 +131,8 @@ def test_what_is_found_is_what_the_users_own_fit_says(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             again = audit.learner_.fit(Table(D, labels), Table(D, labels).labels())
-        assert str(bool(again.logits(X[ROWS:].iloc[[verdict.case]])[0] > 0)) == verdict.counterfactual_prediction
+        decided = again.logits(X[ROWS:].iloc[[verdict.case]])[0] > 0
+        assert verdict.counterfactual_prediction == f"granted = {decided}"
         assert verdict.found
         assert butfor.replay(verdict, audit=audit).agrees
 
@@ -385,7 +386,8 @@ def test_weights_reach_the_learner_and_every_retraining():
         population = audit.explain_all(numeric[ROWS:], sensitive_features=X["région"][ROWS:], cases=range(10))
         verdict = population.found[0]
         own.fit(numeric[:ROWS], verdict.dataset()[1], **{keyword: weight})
-        assert str(own.predict(numeric[ROWS:].iloc[[verdict.case]])[0]) == verdict.counterfactual_prediction
+        decided = own.predict(numeric[ROWS:].iloc[[verdict.case]])[0]
+        assert verdict.counterfactual_prediction == f"granted = {decided}"
     with pytest.raises(TableError, match=f"The weight of row {numeric.index[0]} is missing"):
         butfor.LabelAudit(LogisticRegression()).fit(
             numeric[:ROWS], y[:ROWS], sample_weight=[np.nan, *[1.0] * (ROWS - 1)], **fit
@@ -929,7 +931,21 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, caps
         assert given == defaults[name], name
     table = odd_table(120)
     table.to_csv(tmp_path / "t.csv", index=False)
-    main(["audit", str(tmp_path / "t.csv"), "--label", "granted", "--sensitive", "région", "--cases", "0", "--json"])
+    main(
+        [
+            "audit",
+            str(tmp_path / "t.csv"),
+            "--label",
+            "granted",
+            "--sensitive",
+            "région",
+            "--cases",
+            "0",
+            "--json",
+            "--max-retrainings",
+            "16",
+        ]
+    )
     run = json.loads(capsys.readouterr().out)["run"]
     from butfor.data.table import load_table
 
@@ -1132,6 +1148,7 @@ def test_retrainings_that_fail_are_told():
     assert "2 of these trainings failed or diverged." in verdict.sentence
 
 
+@pytest.mark.system
 def test_a_script_of_ones_own_can_be_spread_over_processes(tmp_path):
     import subprocess
 

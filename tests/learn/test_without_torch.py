@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys
 class Missing:
@@ -16,7 +18,7 @@ from butfor.cli import main
 asked = ["audit", "salary", "--cases", "0:3", "--strategy", "exhaustive", "--budget", "1", "--quiet"]
 assert main([*asked, "--model", "logistic"]) == 0
 assert main(asked) == 2
-assert main(["standard", "student", "--shuffles", "0", "--n-jobs", "1", "--quiet"]) == 0
+assert main(["standard", "student", "--draws", "0", "--n-jobs", "1", "--quiet"]) == 0
 from sklearn.linear_model import LogisticRegression
 data = butfor.load_dataset("salary")
 fitted = butfor.LabelAudit(LogisticRegression(), engine="stacked")
@@ -41,6 +43,7 @@ assert audit.explain_all(data.X_test, cases=range(2)).run.engine == "linear"
 """
 
 
+@pytest.mark.system
 def test_without_torch_all_but_the_network_works():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -107,6 +107,7 @@ def in_view(browser: Any, anchor: str) -> bool:
     return -1 <= top < browser.execute_script("return innerHeight")
 
 
+@pytest.mark.system
 @pytest.mark.xdist_group("browser")
 def test_a_link_leads_to_the_person_and_back(browser, report):
     browser.get(report.as_uri())
@@ -126,6 +127,7 @@ def test_a_link_leads_to_the_person_and_back(browser, report):
     assert browser.get_log("browser") == []
 
 
+@pytest.mark.system
 @pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("width", [360, 1200])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -175,6 +177,7 @@ def offline(browser: Any) -> Iterator[Any]:
     browser.execute_cdp_cmd("Network.disable", {})
 
 
+@pytest.mark.system
 @pytest.mark.xdist_group("browser")
 def test_people_are_filtered_sorted_searched_and_followed_without_a_network(offline, report):
     browser = offline
@@ -223,6 +226,7 @@ def without_scripts(browser: Any, disabled: bool) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": disabled})
 
 
+@pytest.mark.system
 @pytest.mark.xdist_group("browser")
 def test_without_scripts_everything_is_there_to_read(browser, report):
     without_scripts(browser, True)
@@ -259,6 +263,7 @@ def long_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.system
 @pytest.mark.xdist_group("browser")
 def test_ten_thousand_people_open_at_once_and_can_be_searched(browser, long_report):
     assert long_report.stat().st_size < 2_000_000
@@ -281,6 +286,7 @@ def test_ten_thousand_people_open_at_once_and_can_be_searched(browser, long_repo
     assert browser.get_log("browser") == []
 
 
+@pytest.mark.system
 @pytest.mark.xdist_group("browser")
 def test_a_long_list_prints_whole(browser, long_report):
     browser.get(long_report.as_uri())
@@ -294,6 +300,7 @@ def test_a_long_list_prints_whole(browser, long_report):
     assert browser.execute_script(rows) == 300
 
 
+@pytest.mark.system
 @pytest.mark.xdist_group("browser")
 def test_what_a_table_smuggles_in_does_not_run(browser, tmp_path):
     evil = "<img src=x onerror=document.title='run'><script>document.title='run'</script>"

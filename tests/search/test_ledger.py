@@ -98,6 +98,7 @@ def test_many_flip_sets_are_recalled(tmp_path):
     assert known[Training((1999,), 1)].tolist() == [1999] * 3
 
 
+@pytest.mark.system
 def test_a_killed_writer_leaves_whole_records(tmp_path):
     code = f"""
 import os, numpy as np
