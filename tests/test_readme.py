@@ -20,7 +20,7 @@ def test_the_example_in_python(capsys):
     exec(code, names)
     said = capsys.readouterr().out
     assert names["audit"].learner_.name == "LogisticRegression"
-    assert "by the standard of the others" in said
+    assert "than comparable people in other groups" in said
     assert "person of row" in said
 
 

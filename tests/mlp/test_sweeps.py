@@ -180,7 +180,7 @@ def test_ctrl_c_ends_all_threads_in_the_midst_of_their_sweeps(rows, people, hear
     timer.start()
     started = time.monotonic()
     with pytest.raises(Stopped), listen():
-        walk.side_by_side([SWEEPS[:1], SWEEPS[1:]])
+        walk.effects_in_threads([SWEEPS[:1], SWEEPS[1:]])
     assert time.monotonic() - started < 20  # to their end the sweeps take longer than a minute
     timer.join()
     assert threading.active_count() == before

@@ -74,7 +74,7 @@ def test_the_command_closes_a_gap_and_the_page_says_it(tmp_path, capsys):
 
 
 def test_it_is_said_before_training_that_the_adverse_label_is_not_named(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("butfor.run.fitted._train", None)
+    monkeypatch.setattr("butfor.run.fit._train", None)
     TABLE.assign(granted=LABELS).to_csv(tmp_path / "loans.csv", index=False)
     asked = ("--label", "granted", "--sensitive", "group", "--model", "logistic", "--close-gap")
     code, _, said = run(capsys, "audit", tmp_path / "loans.csv", *asked)
