@@ -10,8 +10,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 audit: .venv/installed
 	$(BIN)/butfor audit german --out butfor-audit --overwrite
 
+# Tests that start processes, browsers or clusters are marked `system` and run apart.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not system"
+	$(BIN)/python -m pytest -m system
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .
