@@ -195,3 +195,15 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
         wrong = butfor.LabelAudit(LogisticRegression(), psi=rule).fit(TABLE, LABELS, sensitive_features="group")
         with pytest.raises(SettingError, match=why):
             flippable_labels(wrong.fitted_, PEOPLE[:2])
+
+
+def test_other_labelled_rows_count_and_doubts_are_those_of_the_training_rows():
+    audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
+    rest = TABLE[1::2], LABELS[1::2]
+    audit.fit(TABLE[::2], LABELS[::2], sensitive_features="group", adverse="no", also_labelled=rest)
+    whole = butfor.compare_standards(TABLE, LABELS, sensitive_features="group", adverse="no", draws=20, n_jobs=1)
+    assert audit.standards().comparisons == whole.comparisons, "the same table, however it is split"
+    assert audit.labels()["doubt"].to_numpy() == pytest.approx(whole.doubt[::2], abs=1e-4)
+    alone = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
+    alone.fit(TABLE[::2], LABELS[::2], sensitive_features="group", adverse="no")
+    assert alone.standards().comparisons != whole.comparisons
