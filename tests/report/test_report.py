@@ -35,6 +35,7 @@ from butfor.result.record import checksum
 from butfor.result.run import Agreement, Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import RANKINGS, RULES, SOLIDITY, STRATEGIES
+from butfor.standard.explain import ColumnMove
 from conftest import changed
 
 NASTY = [
@@ -1011,3 +1012,12 @@ def test_in_public_counts_are_tens_and_nothing_is_under_ten():
     assert handed.sentence.startswith("For about 20 of about 70 eligible people, changing at most 3 of the 600")
     none = Public(Population([verdict(k, "not_found") for k in range(20)], structs.replace(RUN, seeded=False)))
     assert none.sentence.startswith("For fewer than ten of ")
+
+
+def test_without_a_column_the_gap_is_larger_on_the_right_also_for_a_group_that_is_ahead():
+    def place(move, difference):
+        drawing = charts.column_moves([ColumnMove("sex", "a", "income", move, 0.001)], difference)
+        return float(re.search(r'<path d="M([\d.]+)', drawing.svg())[1])
+
+    assert place(0.03, 0.06) == pytest.approx(place(-0.03, -0.06))
+    assert place(-0.03, 0.06) == pytest.approx(place(0.03, -0.06)) < place(0.03, 0.06)

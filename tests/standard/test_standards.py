@@ -192,7 +192,7 @@ def test_a_reference_group_is_what_others_are_compared_with():
 
 def test_a_reference_that_cannot_be_used_gets_a_sentence():
     X, y = three_groups()
-    with pytest.raises(SettingError, match="reference='z' is not a group; the groups are"):
+    with pytest.raises(SettingError, match="reference: there is no group 'z'"):
         compared(X, y, reference="z")
     X.loc[X.index[:20], "group"] = "few"
     with pytest.raises(TableError, match="reference group group = few cannot be used: 20 rows, and 30 are needed"):
@@ -219,7 +219,10 @@ def test_rows_that_belong_together_widen_the_interval():
 
 @pytest.mark.parametrize(
     ("cluster", "sentence"),
-    [("advert", "cluster='advert' is not a column"), ([1, 2], "cluster holds 2 values, but the table has 400 rows")],
+    [
+        ("advert", "cluster: there is no column 'advert'"),
+        ([1, 2], "cluster holds 2 values, but the table has 400 rows"),
+    ],
 )
 def test_clusters_that_cannot_be_used_get_a_sentence(cluster, sentence):
     X, y, _ = loans()

@@ -258,8 +258,9 @@ def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
     return drawing
 
 
-def column_moves(moves: Sequence[ColumnMove]) -> Drawing:
-    """A row per column: how far the difference of one group moves when it is left out, with its 95 % interval."""
+def column_moves(moves: Sequence[ColumnMove], difference: float) -> Drawing:
+    """A row per column: by how much the gap of one group is larger or smaller without it, with the 95 % interval. Of a
+    group that is ahead, whose `difference` is below 0, the gap is larger where the difference falls further."""
     left, row = 220.0, 26.0
     bottom = 8 + row * len(moves)
     drawing = Drawing(WIDTH + 30, bottom + 36, "How the gap changes when a column is left out, in points")
@@ -270,9 +271,9 @@ def column_moves(moves: Sequence[ColumnMove]) -> Drawing:
 
     drawing.line([(x(0), 8), (x(0), bottom)], "muted", dash=(3, 3))
     for k, m in enumerate(moves):
-        y = 8 + row * (k + 0.5)
-        drawing.line([(x(100 * (m.move + side * 1.96 * m.error)), y) for side in (-1, 1)], "person", 2)
-        drawing.marks([(x(100 * m.move), y)], "circle", 8, "person", fill=True)
+        y, move = 8 + row * (k + 0.5), m.move if difference >= 0 else -m.move
+        drawing.line([(x(100 * (move + side * 1.96 * m.error)), y) for side in (-1, 1)], "person", 2)
+        drawing.marks([(x(100 * move), y)], "circle", 8, "person", fill=True)
         drawing.text(left - 10, y, short(m.column, 38), 10, "right")
     drawing.line([(left, bottom), (WIDTH, bottom)], "line")
     for share in (-0.5, 0.0, 0.5):

@@ -144,13 +144,13 @@ def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
     comparisons = found.comparisons
     notes = found.notes if isinstance(found, RecordedStandards) else found.notes()
     largest = sorted(found.moves, key=lambda move: -abs(move.move))
-    moves = {c.name: [m for m in largest if (m.attribute, m.group) == (c.attribute, c.group)] for c in comparisons}
+    moves = [(c, [m for m in largest if (m.attribute, m.group) == (c.attribute, c.group)]) for c in comparisons]
     return {
         "groups": [(c.sentence(found.favourable), c.details()) for c in comparisons],
         "left_out": found.left_out,
         "notes": notes,
         "model": found.model,
-        "columns": [(name, charts.column_moves(some[:MOST_COLUMNS]).svg()) for name, some in moves.items() if some],
+        "columns": [(c.name, charts.column_moves(m[:MOST_COLUMNS], c.difference).svg()) for c, m in moves if m],
         "differs": [c.name for c in comparisons if c.differs],
         "headlines": [(c.name, c.details()) for c in comparisons if c.differs and c.missing],
         "chart": charts.differences(comparisons).svg(),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.data.sensitive import Sensitive
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import SettingError, TableError, nearest
 from butfor.standard.model import Mask, Rows
 
 LEAST_ROWS = 30
@@ -91,7 +91,7 @@ def _references(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]:
         has_it = [a.name for a in attributes if value in set(map(str, a.values))]
         if not has_it:
             known = sorted({str(v) for a in attributes for v in a.values})
-            raise SettingError(f"reference='{value}' is not a group; the groups are {listed(known)}.")
+            raise SettingError(f"reference: there is no group '{value}'. {nearest(value, known, 'The groups are')}")
         found |= dict.fromkeys(has_it, value)
     whole, single = attributes[-1], attributes[:-1]
     if single and all(a.name in found for a in single):
@@ -112,7 +112,7 @@ def clusters_of(given: Any, X: pd.DataFrame) -> tuple[Rows | None, list[Hashable
         return None, []
     column = isinstance(given, Hashable) and given in X.columns
     if isinstance(given, str) and not column:
-        raise SettingError(f"cluster='{given}' is not a column; the columns are {listed(X.columns, 30)}.")
+        raise SettingError(f"cluster: there is no column '{given}'. {nearest(given, X.columns)}")
     values = pd.Series(X[given].to_numpy() if column else np.asarray(given).ravel(), dtype=object)
     if len(values) != len(X):
         raise TableError(f"cluster holds {len(values)} values, but the table has {len(X)} rows.")
