@@ -1017,7 +1017,8 @@ def test_in_public_counts_are_tens_and_nothing_is_under_ten():
 def test_without_a_column_the_gap_is_larger_on_the_right_also_for_a_group_that_is_ahead():
     def place(move, difference):
         drawing = charts.column_moves([ColumnMove("sex", "a", "income", move, 0.001)], difference)
-        return float(re.search(r'<path d="M([\d.]+)', drawing.svg())[1])
+        mark = re.search(r'<path d="M([0-9.]+)', drawing.svg())
+        return float(mark[1])
 
     assert place(0.03, 0.06) == pytest.approx(place(-0.03, -0.06))
     assert place(-0.03, 0.06) == pytest.approx(place(0.03, -0.06)) < place(0.03, 0.06)
