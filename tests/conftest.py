@@ -13,7 +13,6 @@ import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
-from msgspec import structs
 
 import butfor
 from butfor.result.person import Search
@@ -138,4 +137,4 @@ def changed(verdict, **changes):
         counted = base is not None and changes.get("fresh", verdict.fresh) is None
         changes["without_flips"] = round(base * seeds) if counted else None
         settings["fresh_seeds"] = seeds
-    return replace(verdict, run=structs.replace(run, **settings), **changes)
+    return replace(verdict, run=replace(run, **settings), **changes)

@@ -111,7 +111,7 @@ def test_what_a_file_has_is_not_run_again(folder, monkeypatch, command):
 def test_a_bare_gpu_machine_can_run_everything():
     """There is torch, numpy, pandas and scikit-learn, and nothing else."""
     modules = [path.stem for path in Path(evaluation.__file__).parents[1].glob("benchmarks/[a-z]*.py")]
-    blocked = "click rich numba jinja2 distributed"
+    blocked = "click cloup rich numba jinja2 msgspec distributed"
     code = (
         f"import sys; sys.modules.update(dict.fromkeys('{blocked}'.split()))\n"
         f"from importlib import import_module; [import_module('benchmarks.' + m) for m in {modules}]\n"

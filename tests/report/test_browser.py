@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from butfor.report import page as pages
 from butfor.result.fresh import Collateral, FreshSeeds
@@ -304,7 +303,7 @@ def test_a_long_list_prints_whole(browser, long_report):
 @pytest.mark.xdist_group("browser")
 def test_what_a_table_smuggles_in_does_not_run(browser, tmp_path):
     evil = "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
-    run = structs.replace(RUN, label_names=("no", evil), sensitive=evil)
+    run = replace(RUN, label_names=("no", evil), sensitive=evil)
     people = [replace(verdict(k, "found"), row=evil, group=evil, run=run) for k in range(3)]
     Population(people, RUN).to_html(tmp_path / "evil.html")
     text = (tmp_path / "evil.html").read_text(encoding="utf-8")

@@ -16,7 +16,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from msgspec import structs
 
 from butfor.cli import main
 from butfor.errors import OutputError, SettingError
@@ -72,7 +71,7 @@ RUN = Run(
 SOLID, LEANING = FreshSeeds(59, 58, 1, 57, 0), FreshSeeds(59, 45, 3, 42, 0)
 COIN, ODD, IDLE = FreshSeeds(59, 30, 28, 5, 3), FreshSeeds(20, 20, 19, 1, 0), FreshSeeds(59, 20, 0, 20, 0)
 OPEN, HALF = FreshSeeds(10, 4, 1, 4, 1), FreshSeeds(59, 29, 0, 29, 0)
-CHECKED = structs.replace(RUN, members=16, fresh_seeds=59, seeded=True)
+CHECKED = replace(RUN, members=16, fresh_seeds=59, seeded=True)
 UNSEEDED = "Solid, because this learner has no seed noise: the same labels always give the same model"
 BLIND = "The model does not see the protected attribute (sex), so that switching it cannot change a decision."
 PULLS = {"sex": -0.5, "age": 0.25, "ratio": -0.125, "owner": 0.0625, "(bias)": -0.1125}
@@ -114,7 +113,7 @@ def population() -> Population:
 
 def checked(fresh: dict[int, FreshSeeds], **run: Any) -> Population:
     """The same people under fresh seeds: each find with its counts, and everybody eligible with a base."""
-    block = structs.replace(CHECKED, **run)
+    block = replace(CHECKED, **run)
     people = []
     for v in population():
         counts = fresh.get(v.case or 0, SOLID) if v.found else None
@@ -312,11 +311,11 @@ def test_the_audited_mean_is_named_near_the_top():
         seen = outline(thing.to_html()).text
         assert mean in seen[: seen.index("Groups" if isinstance(thing, Population) else "beside the flipped")]
     assert f"this ensemble of seeds ({mean}) gives the other" in outline(verdict(1, run=CHECKED).to_html()).text
-    assert "the mean of" not in outline(verdict(1, run=structs.replace(RUN, members=1)).to_html()).text
+    assert "the mean of" not in outline(verdict(1, run=replace(RUN, members=1)).to_html()).text
 
 
 def test_a_learner_without_seed_noise_is_solid_and_not_sent_to_fresh_seeds():
-    run = structs.replace(RUN, seeded=False)
+    run = replace(RUN, seeded=False)
     for status in ("found", "not_found"):
         seen = outline(verdict(1, status, run=run).to_html()).text
         assert seen.count(UNSEEDED) == seen.count("● solid") == (status == "found")
@@ -331,7 +330,7 @@ def test_a_learner_without_seed_noise_is_solid_and_not_sent_to_fresh_seeds():
 
 
 def test_a_model_that_does_not_see_the_protected_attribute_is_said_to_be_blind_once():
-    for run, times in ((structs.replace(RUN, blind=True), 1), (structs.replace(RUN, blind=False), 0), (RUN, 0)):
+    for run, times in ((replace(RUN, blind=True), 1), (replace(RUN, blind=False), 0), (RUN, 0)):
         people = Population([changed(v, run=run) for v in population()], run)
         for html in (people[0].to_html(), people[1].to_html(), people[2].to_html(), people.to_html()):
             assert outline(html).text.count(BLIND) == times
@@ -341,7 +340,7 @@ def test_pages_speak_of_a_model_and_of_networks_only_where_they_are_meant():
     counts = [{"fresh": c} for c in (COIN, ODD, LEANING, SOLID)]
     people = [verdict(k, **given) for k, given in enumerate([*counts, {"shared": True}, {"minimal": True}])]
     people += [verdict(6, "not_found"), verdict(7, "not_eligible"), verdict(8, "not_found", attempts=0)]
-    run = structs.replace(RUN, rank="distance", phi="predicted('bad credit')")
+    run = replace(RUN, rank="distance", phi="predicted('bad credit')")
     people = [changed(v, run=run, rank="distance") for v in people]
     for thing in (*people, Population(people, run), Population(people[4:], run)):
         seen = outline(thing.to_html()).text
@@ -356,32 +355,32 @@ def test_pages_speak_of_a_model_and_of_networks_only_where_they_are_meant():
     ("figures", "heading"),
     [
         (AGREEMENT, "Was the gradient right?"),
-        (structs.replace(AGREEMENT, gains={"both": 0.1, "gradient": 0.2, "published": 0.1}), "Was the gradient right?"),
+        (replace(AGREEMENT, gains={"both": 0.1, "gradient": 0.2, "published": 0.1}), "Was the gradient right?"),
         (
-            structs.replace(AGREEMENT, gains={"both": 0.1, "influence": 0.2}, leader="influence"),
+            replace(AGREEMENT, gains={"both": 0.1, "influence": 0.2}, leader="influence"),
             "Were predictions right?",
         ),
         (
-            structs.replace(AGREEMENT, spearman=None, slope=None, gains={"both": 0.1, "leaves": 0.2}, leader="leaves"),
+            replace(AGREEMENT, spearman=None, slope=None, gains={"both": 0.1, "leaves": 0.2}, leader="leaves"),
             "What led the search?",
         ),
     ],
 )
 def test_only_a_model_with_a_gradient_is_asked_about_it(figures, heading):
-    seen = outline(verdict(1, run=structs.replace(RUN, agreement=figures)).to_html()).text
+    seen = outline(verdict(1, run=replace(RUN, agreement=figures)).to_html()).text
     for one in ("Was the gradient right?", "Were predictions right?", "What led the search?"):
         assert (one in seen) == (one == heading)
 
 
 def test_shrinking_and_the_gradients_test_are_told():
-    given = {"minimal": True, "first_size": 7, "run": structs.replace(RUN, agreement=AGREEMENT)}
+    given = {"minimal": True, "first_size": 7, "run": replace(RUN, agreement=AGREEMENT)}
     seen = outline(verdict(1, flips=2, **given).to_html()).text
     assert "shrunk from 7 flips to 2; no single one of these flips can be left out" in seen
     assert "agree fairly: rank correlation +0.62 (1 is best)" in seen
     assert "(12 flips retrained, 8 people asked)" in seen
     assert "the gradient and the published ranking together moved decisions furthest and led the search" in seen
-    rough = structs.replace(AGREEMENT, poor=True, leader="published")
-    single = outline(verdict(1, minimal=True, run=structs.replace(RUN, agreement=rough)).to_html()).text
+    rough = replace(AGREEMENT, poor=True, leader="published")
+    single = outline(verdict(1, minimal=True, run=replace(RUN, agreement=rough)).to_html()).text
     assert "a single flip, so there is nothing to leave out" in single
     assert "agree poorly" in single
     assert "the published ranking alone moved decisions furthest" in single
@@ -435,7 +434,7 @@ def decided(counts: dict[str, tuple[int, int]], **run: Any) -> Population:
         for k in range(size):
             logit = 0.4 if k < good else -0.4
             people.append(changed(verdict(len(people), "not_found", logit=logit), group=group))
-    return Population(people, structs.replace(RUN, adverse=("bad credit",), **run))
+    return Population(people, replace(RUN, adverse=("bad credit",), **run))
 
 
 def test_impact_ratios_by_attribute_and_combination_with_the_four_fifths_line():
@@ -463,7 +462,7 @@ def test_impact_ratios_by_attribute_and_combination_with_the_four_fifths_line():
     assert found["sex × age", "f · old"].ratio == pytest.approx(0.25 / (40 / 47))
     rates = [GroupRates(g, n, None, 1 - k / n, 0.1, None, None) for g, (n, k) in {"f": (50, 20), "m": (50, 40)}.items()]
     known = Performance(100, 0.9, 0.5, "good credit", "sex", tuple(rates))
-    run = structs.replace(RUN, adverse=("good credit",), performance=known)
+    run = replace(RUN, adverse=("good credit",), performance=known)
     known = impacts(Population([verdict(0)], run))
     assert [each.rate for each in known] == pytest.approx([0.4, 0.8]), "of the decision that is not adverse"
 
@@ -579,7 +578,7 @@ def test_text_from_tables_is_escaped(nasty):
         "group": nasty,
         "row": nasty,
         "pulls": {"sex": 0.5, nasty: -0.2, "(bias)": 0.1},
-        "run": structs.replace(RUN, **names, sensitive=nasty, blind=True),
+        "run": replace(RUN, **names, sensitive=nasty, blind=True),
     }
     everyone = [changed(verdict(1, status, flips=2), **odd) for status in ("found", "not_found", "not_eligible")]
     values = [{nasty if c == "age" else c: v for c, v in flip.values.items()} for flip in base.flip_set]
@@ -743,7 +742,7 @@ def test_people_whose_search_was_stopped_may_have_been_found(tmp_path):
         assert (asked.by_group["solid_low"] == 0).all()
         for high in (asked.by_group["high"], asked.by_group["solid_high"], asked.distance_curve()["high"]):
             assert ((high > 0.99) == open_).all()
-    halted = Population(stopped, structs.replace(CHECKED, out_of_time=True))
+    halted = Population(stopped, replace(CHECKED, out_of_time=True))
     text = outline(halted.to_html()).text
     assert "the time allowed was up" in text
     assert halted.by_group["close_calls"].isna().all(), "nobody was put to fresh seeds"
@@ -785,11 +784,11 @@ def test_one_label_alone_is_nothing_to_be_proven():
 
 
 def test_one_person_is_spoken_of_as_one():
-    alone = Population([verdict(0, "not_found")], structs.replace(RUN, seeded=False))
+    alone = Population([verdict(0, "not_found")], replace(RUN, seeded=False))
     assert alone.sentence.startswith("For 0 of 1 eligible person (0 %), ")
     alone = Population([verdict(0, "not_eligible")], RUN)
     assert alone.sentence.startswith("The one person asked about is not eligible")
-    unchecked = Population([verdict(0, "found", fresh=None)], structs.replace(RUN, fresh_seeds=0))
+    unchecked = Population([verdict(0, "found", fresh=None)], replace(RUN, fresh_seeds=0))
     assert unchecked.sentence.startswith("For 1 of 1 eligible person (100 %), changing at most 3 of the 600")
 
 
@@ -963,7 +962,7 @@ def test_the_curve_of_distances_has_a_line_per_group():
     heights = sorted(y for name, y in texts_of(charts.distance_curve(many)) if name.startswith(("group", "everyone")))
     assert len(heights) == 1 + charts.MOST_CURVES
     assert min(b - a for a, b in pairwise(heights)) > 13
-    single = Population([changed(v, budget=1) for v in people], structs.replace(CHECKED, budget=1))
+    single = Population([changed(v, budget=1) for v in people], replace(CHECKED, budget=1))
     never = Population([verdict(k, "not_found") for k in range(4)], RUN)
     for nothing in (single, never):
         assert charts.distance_curve(nothing) is None
@@ -1006,11 +1005,11 @@ def test_in_public_counts_are_tens_and_nothing_is_under_ten():
     people = [
         changed(verdict(k, ("found", "not_found")[k % 3 > 0]), group="few" if k < 5 else "many") for k in range(68)
     ]
-    handed = Public(Population(people, structs.replace(RUN, seeded=False)))
+    handed = Public(Population(people, replace(RUN, seeded=False)))
     assert [row["group"] for row in handed.to_dict()["by_group"]] == ["many"], "groups under ten are left out"
     assert handed.to_dict()["by_group"][0]["people"] == 60
     assert handed.sentence.startswith("For about 20 of about 70 eligible people, changing at most 3 of the 600")
-    none = Public(Population([verdict(k, "not_found") for k in range(20)], structs.replace(RUN, seeded=False)))
+    none = Public(Population([verdict(k, "not_found") for k in range(20)], replace(RUN, seeded=False)))
     assert none.sentence.startswith("For fewer than ten of ")
 
 

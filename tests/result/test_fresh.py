@@ -1,10 +1,11 @@
 """Fresh seeds and collateral: counted by hand, bounded exactly, and read in words."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 from scipy.stats import beta, norm
 
 from butfor import Population
@@ -160,7 +161,7 @@ def test_populations_count_the_words(controlled):
     (limit,) = check(population, max_solid=0.99)
     assert not limit.kept
     assert f"{SEEDS} fresh seeds are too few" in limit.sentence
-    enough = Population(population.verdicts, structs.replace(population.run, fresh_seeds=29))
+    enough = Population(population.verdicts, replace(population.run, fresh_seeds=29))
     assert "whatever the seed" in enough.sentence
     assert (enough.by_group["share_solid"] <= enough.by_group["share"]).all()
     frame = population.to_frame()

@@ -13,7 +13,6 @@ from statistics import median
 from typing import Any, overload
 
 import pandas as pd
-from msgspec import structs
 
 from butfor.data.sensitive import in_order
 from butfor.errors import listed
@@ -24,7 +23,6 @@ from butfor.result.labels import ClosedGap, LabelValue, OneStandard, Reviewed
 from butfor.result.pages import pages
 from butfor.result.record import as_json, percent, record_of, save
 from butfor.result.run import Run
-from butfor.result.schema import read_record
 from butfor.result.verdict import ONE_LABEL, Verdict
 from butfor.standard.groups import GroupStandard, answer_of
 
@@ -79,7 +77,7 @@ class Population(Sequence[Verdict]):
 
     def with_run(self, **changes: Any) -> Population:
         """The same verdicts, other fields of the run."""
-        run = structs.replace(self.run, **changes)
+        run = replace(self.run, **changes)
         return Population([replace(verdict, run=run) for verdict in self.verdicts], run, self.labels)
 
     # --- people -------------------------------------------------------------------------------------
@@ -332,6 +330,8 @@ class Population(Sequence[Verdict]):
     @classmethod
     def from_json(cls, text: str | Path | dict[str, Any]) -> Population:
         """A population from its JSON text, or from the file that a path names; refused where that was changed since."""
+        from butfor.result.schema import read_record  # with msgspec, which audits do without
+
         record = read_record(text)
         return cls([Verdict.of(person, record.run) for person in record.people], record.run, record.labels)
 

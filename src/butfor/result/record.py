@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from msgspec import Struct
 
 from butfor.files import save_text
 
@@ -23,13 +22,16 @@ LISTS = ("people", "labels")
 """What a record holds many of."""
 
 
+class Whole:
+    """Base of dataclasses of which a file holds every field."""
+
+
 def builtins_of(value: Any) -> Any:
-    """A value as JSON knows it: every field of a Struct, of a dataclass what is not its default."""
-    if isinstance(value, Struct):
-        return {name: builtins_of(getattr(value, name)) for name in value.__struct_fields__}
+    """A value as JSON knows it: of a dataclass that is not `Whole`, what is not its default."""
     if is_dataclass(value) and not isinstance(value, type):
         pairs = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: builtins_of(item) for field, item in pairs if item != field.default}
+        whole = isinstance(value, Whole)
+        return {field.name: builtins_of(item) for field, item in pairs if whole or item != field.default}
     if isinstance(value, Mapping):
         return {str(name): builtins_of(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -37,7 +39,7 @@ def builtins_of(value: Any) -> Any:
     return plain(value)
 
 
-def record_of(run: Struct, people: list[dict[str, Any]], labels: Sequence[Any] = ()) -> dict[str, Any]:
+def record_of(run: Whole, people: list[dict[str, Any]], labels: Sequence[Any] = ()) -> dict[str, Any]:
     """What a file holds of a run, its people, and the labels that are worth a review."""
     record = {"schema_version": SCHEMA_VERSION, "run": builtins_of(run), "people": people}
     return record | {"labels": builtins_of(labels)} if labels else record

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
-
-from msgspec import Struct, convert
 
 from butfor.data.check import Concern
 from butfor.result.groups import Performance
 from butfor.result.labels import ClosedGap, OneStandard, Reviewed
 from butfor.result.person import Cell
-from butfor.result.record import builtins_of
+from butfor.result.record import Whole, builtins_of
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards
 
@@ -21,7 +21,8 @@ LOADING = (
 """Fields of `Data` that `load_table` takes."""
 
 
-class Data(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Data(Whole):
     """Where the table came from, and what it was."""
 
     table: str | None
@@ -46,6 +47,12 @@ class Data(Struct, frozen=True, kw_only=True):
     hold_out: bool = True
     identifier: str | None = None
 
+    @classmethod
+    def of(cls, origin: Mapping[str, Any], **known: Any) -> Self:
+        """From how `load_table` was called, and what else is known."""
+        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in origin.items()}
+        return cls(**given, **known)
+
     @property
     def loading(self) -> dict[str, Any]:
         """How `load_table` loads it again."""
@@ -57,19 +64,22 @@ class Data(Struct, frozen=True, kw_only=True):
         return f"the table came from {self.given}" if self.given else "the table was given in Python"
 
 
-class SeedRanges(Struct, frozen=True):
+@dataclass(frozen=True)
+class SeedRanges(Whole):
     """First and last seed of the members and of the fresh ones."""
 
     members: tuple[int, int]
     fresh: tuple[int, int] | None = None
 
 
-class StopLimits(Struct, frozen=True):
+@dataclass(frozen=True)
+class StopLimits(Whole):
     seconds: float | None = None
     retrainings: int | None = None
 
 
-class Agreement(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Agreement(Whole):
     """A trial of rankings before the search: how well predicted and real effects of single `flips` agree, and which
     ranking moved the decisions about some `people` furthest."""
 
@@ -79,10 +89,11 @@ class Agreement(Struct, frozen=True, kw_only=True):
     poor: bool
     leader: str
     people: int = 0
-    gains: dict[str, float] = {}
+    gains: dict[str, float] = field(default_factory=dict)
 
 
-class RecordedStandards(Struct, frozen=True):
+@dataclass(frozen=True)
+class RecordedStandards(Whole):
     """The comparison of standards, without its doubt per row."""
 
     attribute: str
@@ -98,15 +109,17 @@ class RecordedStandards(Struct, frozen=True):
 
     @classmethod
     def of(cls, found: Standards) -> Self:
-        known = {name: getattr(found, name) for name in cls.__struct_fields__ if name != "notes"}
+        names = [each.name for each in fields(cls) if each.name != "notes"]
+        known = {name: getattr(found, name) for name in names}
         return cls(**known, notes=tuple(found.notes()))
 
 
-class Run(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Run(Whole):
     """Fields without a default are those that readers need."""
 
     butfor: str
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = field(default_factory=dict)
     command: str = ""
     data: Data
     sensitive: str
@@ -114,8 +127,8 @@ class Run(Struct, frozen=True, kw_only=True):
     attributes: tuple[str, ...] = ()
     """Its attributes one by one."""
     sensitive_columns: tuple[Cell, ...] = ()
-    sensitive_bands: dict[str, tuple[float, ...]] = {}
-    groups: dict[str, tuple[str, ...]] = {}
+    sensitive_bands: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """With several attributes, each group's value of every one."""
     blind: bool = False
     label_names: tuple[str, ...]
@@ -131,9 +144,9 @@ class Run(Struct, frozen=True, kw_only=True):
     members: int
     budget: int
     rank: str
-    rank_parameters: dict[str, Any] = {}
+    rank_parameters: dict[str, Any] = field(default_factory=dict)
     strategy: str
-    strategy_parameters: dict[str, Any] = {}
+    strategy_parameters: dict[str, Any] = field(default_factory=dict)
     phi: str
     phi_reason: str = ""
     psi: str
@@ -181,4 +194,4 @@ class Run(Struct, frozen=True, kw_only=True):
 
 def agreement_of(figures: dict[str, Any] | None) -> Agreement | None:
     """From what a ranking says of its trial."""
-    return convert(builtins_of(figures), Agreement | None)
+    return None if figures is None else Agreement(**builtins_of(figures))

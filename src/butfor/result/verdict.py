@@ -21,7 +21,6 @@ from butfor.result.pages import pages
 from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, DOUBT, as_json, builtins_of, percent, record_of, save, signed
 from butfor.result.run import Run
-from butfor.result.schema import read_record
 from butfor.result.words import base_sentence
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
@@ -349,6 +348,8 @@ class Verdict(Person):
     @classmethod
     def from_json(cls, text: str | Path | dict[str, Any]) -> Verdict:
         """A verdict from its JSON text, or from the file that a path names; refused where that was changed since."""
+        from butfor.result.schema import read_record  # with msgspec, which audits do without
+
         record = read_record(text)
         if len(record.people) != 1:
             raise ReplayError("This is the record of many people; read it with Population.from_json.")

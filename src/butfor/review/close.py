@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from msgspec import structs
 
 from butfor.errors import TableError
 from butfor.files import make_folder, save_table, save_text
@@ -101,7 +100,7 @@ def close_review(
         again, outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, progress=progress
     )
     standard = RecordedStandards.of(standards) if standards else None
-    run = structs.replace(audit.run, reviewed=reviewed, standard=standard, one_standard=(), close_gap=None)
+    run = replace(audit.run, reviewed=reviewed, standard=standard, one_standard=(), close_gap=None)
     names = [after.label_names[label] for label in after.table.codes]
     label = audit.run.data.label or "label"
     tables = {

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from msgspec import structs
 
 from butfor.data import Dataset
 from butfor.data.sensitive import Sensitive
@@ -73,8 +72,8 @@ def with_moved_files(run: Run, **files: str | None) -> Run:
             raise ReplayError(f"--{name} {file}: the record is {what}, not of a file; leave --{name} out.")
         if name != "data" and getattr(data, name) is None:
             raise ReplayError(f"--{name} {file}: the record names no {name} file; leave --{name} out.")
-    there = {"table" if name == "data" else name: file for name, file in moved.items()}
-    return structs.replace(run, data=structs.replace(data, **there))
+    there: dict[str, Any] = {"table" if name == "data" else name: file for name, file in moved.items()}
+    return replace(run, data=replace(data, **there))
 
 
 def recorded_person(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from msgspec import convert, structs
 from numpy.typing import NDArray
 
 from butfor._version import __version__
@@ -134,10 +133,11 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
             "interrupted": runners[-1].interrupted,
             "out_of_time": any(runner.out_of_time for runner in runners),
         }
-    data = convert(fitted.origin | {"sha256": fitted.data_hash, "training_rows": table.n}, Data)
     labelled = table.n + (0 if fitted.also_labelled is None else len(fitted.also_labelled.X))
-    data = structs.replace(
-        data,
+    data = Data.of(
+        fitted.origin,
+        sha256=fitted.data_hash,
+        training_rows=table.n,
         labelled=labelled,
         set_aside=table.set_aside,
         validated=table.validation is not None,
