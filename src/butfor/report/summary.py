@@ -65,7 +65,8 @@ def headlines(v: Verdict) -> dict[str, Any]:
     badges = [(v.status, STATUS[v.status].sign, STATUS[v.status].title)]
     badges += [(v.solidity.replace(" ", "-"), SOLIDITY[v.solidity].sign, v.solidity)] if v.solidity else []
     badges += [("close-call", CLOSE_CALL.sign, "close call")] if v.close_call else []
-    belief = (v.belief, v.doubt_sentence, v.collateral.sentence if v.collateral else "")
+    worlds = [one.about(v.case) for one in v.run.one_standard]
+    belief = (v.belief, v.doubt_sentence, v.collateral.sentence if v.collateral else "", *worlds)
     drawing = charts.seed_logits(v)
     return {
         "badges": badges,

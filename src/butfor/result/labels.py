@@ -19,7 +19,7 @@ MOST_RECORDED = 1000
 """Labels that a record holds, in the order of review."""
 TO_REVIEW = 100
 """Labels to review where nobody says how many, and those that a page speaks of."""
-CALIBRATED = "doubts brought into line with how many labels the groups fall short, as if that were spread evenly"
+CALIBRATED = "the sum of their probabilities of being wrong"
 NOT_CALIBRATED = (
     "the sum of their doubts, which is not calibrated: no adverse label is named, and labels that nobody would call "
     "wrong are doubted too"

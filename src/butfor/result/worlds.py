@@ -126,7 +126,11 @@ class OneStandard:
     @property
     def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
         """Per group the share of favourable decisions: the mean over worlds, and from where to where it reaches."""
-        return {group: _summary([world.rates[group] for world in self.worlds]) for group in self.rates if self.worlds}
+        return {
+            group: _summary([world.rates.get(group, math.nan) for world in self.worlds])
+            for group in self.rates
+            if self.worlds
+        }
 
     @property
     def accuracy_in_worlds(self) -> tuple[float, float, float] | None:
@@ -161,7 +165,8 @@ class OneStandard:
         ]
         others = sum(person.worlds for person in self.gaining if not self.is_of_group(person)) / len(self.worlds)
         if others >= 0.5:
-            lines.append(f"About {others:.0f} adverse decisions about people of other groups would change too.")
+            decisions = "1 adverse decision" if round(others) == 1 else f"{others:.0f} adverse decisions"
+            lines.append(f"About {decisions} about people of other groups would change too.")
         if self.losing:
             people = "1 person is" if len(self.losing) == 1 else f"{len(self.losing)} people are"
             lines.append(f"{people} decided favourably now and adversely in most worlds.")

@@ -1,8 +1,7 @@
 """The order in which to review labels.
 
-Where an adverse label is named, adverse labels are reviewed, those first that are most likely wrong (`Standards.wrong`);
-ties, and with them all labels of groups that do not fall short, go by doubt. Else labels of either kind are, by doubt
-alone.
+Where an adverse label is named, adverse labels are reviewed, the most likely wrong first (`Standards.wrong`); ties, and
+with them all labels of groups that do not fall short, go by doubt. Else labels of either kind are, by doubt alone.
 """
 
 from __future__ import annotations
