@@ -65,8 +65,7 @@ def headlines(v: Verdict) -> dict[str, Any]:
     badges = [(v.status, STATUS[v.status].sign, STATUS[v.status].title)]
     badges += [(v.solidity.replace(" ", "-"), SOLIDITY[v.solidity].sign, v.solidity)] if v.solidity else []
     badges += [("close-call", CLOSE_CALL.sign, "close call")] if v.close_call else []
-    worlds = [one.about(v.case) for one in v.run.one_standard]
-    belief = (v.belief, v.doubt_sentence, v.collateral.sentence if v.collateral else "", *worlds)
+    belief = (v.belief, v.doubt_sentence, v.collateral.sentence if v.collateral else "")
     drawing = charts.seed_logits(v)
     return {
         "badges": badges,
@@ -74,6 +73,11 @@ def headlines(v: Verdict) -> dict[str, Any]:
         "decision": v.prediction + (f" → {v.counterfactual_prediction}" if v.found else ""),
         "dots": drawing.svg() if drawing else "",
     }
+
+
+def in_worlds(v: Verdict) -> str:
+    """In how many worlds the decision changes, where it does in any."""
+    return " ".join(filter(None, (one.about(v.case) for one in v.run.one_standard)))
 
 
 def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:

@@ -146,6 +146,8 @@ class ClosedGap(FlipOutcome):
                 f"{len(self.flips)} of '{low}', of {self.doubted}, turn the gap around to {after}, and one fewer leave "
                 "it open."
             )
+        if not self.closed and not self.doubted:
+            return f"{what}. No adverse label of '{low}' is doubted, so none was flipped."
         if not self.closed:
             return (
                 f"{what}. Not within the doubted labels: with all {self.doubted} of '{low}' flipped they are {after} "

@@ -93,13 +93,15 @@ class OneStandard:
 
     def about(self, case: int | None) -> str:
         """Of one person, in a sentence; empty where no world decides otherwise."""
-        for person in self.changed:
-            if person.case == case:
-                return (
-                    f"Under one standard for {self.attribute} = {self.group} and the others, this decision changes in "
-                    f"{self.count(person)}."
-                )
-        return ""
+        person = self._by_case.get(case)
+        if person is None:
+            return ""
+        both = f"{self.attribute} = {self.group} and the others"
+        return f"Under one standard for {both}, this decision changes in {self.count(person)}."
+
+    @cached_property
+    def _by_case(self) -> dict[int | None, PersonInWorlds]:
+        return {person.case: person for person in self.changed}
 
     def count(self, person: PersonInWorlds) -> str:
         """ "17 of 20 worlds"."""
