@@ -26,7 +26,7 @@ from butfor.encode import TableEncoder, is_numeric
 from butfor.learn.engines import choose_engine
 from butfor.learn.learners import as_learner
 from butfor.learn.named import model_named
-from butfor.learn.protocols import FlipSet, Learner, Table, Training
+from butfor.learn.protocols import Learner, Table, Training
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
 
@@ -55,6 +55,11 @@ class Planted:
     share: float = 0.2
     draws: int = 99
 
+    @property
+    def blind(self) -> bool:
+        """Whether the audited model is kept from seeing the attribute: with odd seeds."""
+        return self.seed % 2 == 1
+
     @cached_property
     def data(self) -> Dataset:
         return _loaded(self.name, self.seed)
@@ -72,10 +77,14 @@ class Planted:
         rows = pd.concat([X.iloc[: part.stop - part.start] for X, part in parts])
         return rows.assign(**{data.sensitive: rows[data.sensitive].astype(str)})
 
+    @property
+    def group(self) -> str:
+        return GROUPS[self.name]
+
     @cached_property
     def inside(self) -> Mask:
         """The rows of the group."""
-        return (self.X[self.data.sensitive] == GROUPS[self.name]).to_numpy()
+        return (self.X[self.data.sensitive] == self.group).to_numpy()
 
     @cached_property
     def favourable(self) -> int:
@@ -92,7 +101,7 @@ class Planted:
         """The probabilities that labels are drawn from; None where they are the recorded ones."""
         if self.base == "recorded":
             return None
-        family = FAMILIES[self.seed % 4]
+        family = FAMILIES[self.seed // 2 % 4]
         return probabilities(family, self.X.drop(columns=self.data.sensitive), self._recorded, self._rng(1))
 
     @cached_property
@@ -181,35 +190,41 @@ class Planted:
         labels, names = self.labels[:rows], ("adverse", "favourable")
         return compare(X, labels, [attribute], names=names, draws=self.draws, n_jobs=1, explain=explain)
 
-    def seen(self, rows: slice, blind: bool) -> pd.DataFrame:
+    def seen(self, rows: slice) -> pd.DataFrame:
         """What the audited model sees of these rows."""
         X = self.X.iloc[rows]
-        return X.drop(columns=self.data.sensitive) if blind else X
+        return X.drop(columns=self.data.sensitive) if self.blind else X
 
     def numbers(self, labels: Mask, rows: slice) -> pd.Series:
         """Labels by number."""
         return pd.Series(np.where(labels[rows], self.favourable, 1 - self.favourable), self.X.index[rows], name="label")
 
-    def table(self, model: str, blind: bool, labels: Mask) -> Table:
+    def table(self, model: str, labels: Mask) -> Table:
         """The training rows and, for a network, the validation rows."""
         train, val, _ = self.parts
-        validation = (self.seen(val, blind), self.numbers(labels, val)) if model == "mlp" else None
-        return Table(self.seen(train, blind), self.numbers(labels, train), validation)
+        validation = (self.seen(val), self.numbers(labels, val)) if model == "mlp" else None
+        return Table(self.seen(train), self.numbers(labels, train), validation)
 
     def learner(self, model: str) -> Learner:
         if model == "mlp":
             return as_learner(network(self.data.setup), TableEncoder("embed", self.data.setup.numeric))
         return as_learner(model_named(model), None)
 
-    def accepted(self, model: str, blind: bool, sets: Sequence[FlipSet], labels: Mask | None = None) -> Mask:
-        """Whom of the test people the model accepts that is trained with these labels and flips: `[sets × people]`."""
-        table, people = self.table(model, blind, self.labels if labels is None else labels), self.seen(self.parts[2], blind)
+    def accepted(self, model: str, work: Sequence[Sequence[Training]], labels: Mask | None = None) -> Mask:
+        """Whom of the test people those models accept that decide by the mean of these trainings: `[work × people]`.
+        Labels are those after planting, unless others are given."""
+        table, people = self.table(model, self.labels if labels is None else labels), self.seen(self.parts[2])
         learner = self.learner(model)
-        seeds: list[int | None] = [None] if model != "mlp" else list(range(MEMBERS))
-        trained = choose_engine("cpu", learner, 1).bind(learner, table, people)
-        logits = trained([Training(flips, seed) for flips in sets for seed in seeds])
-        means = np.asarray(logits).reshape(len(sets), len(seeds), len(people)).mean(axis=1)
+        single = list(dict.fromkeys(training for together in work for training in together))
+        answers = choose_engine("cpu", learner, 1).bind(learner, table, people)(single)
+        logits = dict(zip(single, np.asarray(answers, np.float64), strict=True))
+        means = np.array([np.mean([logits[training] for training in together], axis=0) for together in work])
         return (means > 0) == bool(self.favourable)
+
+    def trainings(self, model: str, flips: Sequence[int] | Rows) -> list[Training]:
+        """The audited model with these labels flipped: of a network, `MEMBERS` seeds."""
+        flipped = tuple(sorted(map(int, flips)))
+        return [Training(flipped, seed) for seed in (range(MEMBERS) if model == "mlp" else [None])]
 
 
 @lru_cache(maxsize=2)
