@@ -143,7 +143,7 @@ def _steps(p: Population) -> list[Markup]:
 
 
 def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
-    """The labels whose review is worth most, what to expect of it, and the people behind each."""
+    """The labels to review first, what to expect of it, and the people behind each."""
     if not p.labels:
         return None
     return {
@@ -156,7 +156,7 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
                 shown(each.group),
                 each.label,
                 f"{each.doubt:.2f}",
-                f"{each.value:.2g}",
+                "" if each.wrong is None else f"{each.wrong:.2f}",
                 _links(behind.get(each.position, [])),
             )
             for each in p.labels[:MOST_KEYSTONES]
