@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
@@ -63,6 +64,7 @@ def measure(planted: Planted, models: Sequence[str], questions: Sequence[str]) -
     """One row per question, model and way; a table that cannot be compared says why."""
     about: Row = {"set": planted.name, "kind": planted.kind, "base": planted.base, "seed": planted.seed}
     about |= {"share": planted.share, "blind": planted.blind}
+    begun = time.perf_counter()
     with warnings.catch_warnings(action="ignore"), single_threaded():
         try:
             comparison = planted.standards.of_group(planted.group)
@@ -82,6 +84,7 @@ def measure(planted: Planted, models: Sequence[str], questions: Sequence[str]) -
             found += [{"question": "which"} | row for row in which(planted)]
         for model in models:
             found += [{"model": model} | row for row in decisions(planted, model, questions)]
+    found[0]["seconds"] = time.perf_counter() - begun
     return [about | row for row in found]
 
 
