@@ -73,9 +73,14 @@ class Planted:
 
     @cached_property
     def X(self) -> pd.DataFrame:
-        data, parts = self.data, zip((self.data.X_train, self.data.X_val, self.data.X_test), self.parts, strict=True)
+        parts = zip((self.data.X_train, self.data.X_val, self.data.X_test), self.parts, strict=True)
         rows = pd.concat([X.iloc[: part.stop - part.start] for X, part in parts])
-        return rows.assign(**{data.sensitive: rows[data.sensitive].astype(str)})
+        return rows.assign(**{self.attribute: rows[self.attribute].astype(str)})
+
+    @property
+    def attribute(self) -> str:
+        """The protected column."""
+        return str(self.data.sensitive)
 
     @property
     def group(self) -> str:
@@ -84,7 +89,7 @@ class Planted:
     @cached_property
     def inside(self) -> Mask:
         """The rows of the group."""
-        return (self.X[self.data.sensitive] == self.group).to_numpy()
+        return (self.X[self.attribute] == self.group).to_numpy()
 
     @cached_property
     def favourable(self) -> int:
@@ -94,7 +99,7 @@ class Planted:
     @cached_property
     def inputs(self) -> Floats:
         """All columns but the attribute, as numbers."""
-        return TableEncoder("onehot", dtype="float64").fit_transform(self.X.drop(columns=self.data.sensitive))
+        return TableEncoder("onehot", dtype="float64").fit_transform(self.X.drop(columns=self.attribute))
 
     @cached_property
     def truth(self) -> Floats | None:
@@ -102,13 +107,13 @@ class Planted:
         if self.base == "recorded":
             return None
         family = FAMILIES[self.seed // 2 % 4]
-        return probabilities(family, self.X.drop(columns=self.data.sensitive), self._recorded, self._rng(1))
+        return probabilities(family, self.X.drop(columns=self.attribute), self._recorded, self._rng(1))
 
     @cached_property
     def _recorded(self) -> Mask:
-        data, parts = self.data, zip((self.data.y_train, self.data.y_val, self.data.y_test), self.parts, strict=True)
+        parts = zip((self.data.y_train, self.data.y_val, self.data.y_test), self.parts, strict=True)
         labels = np.concatenate([y.to_numpy()[: part.stop - part.start] for y, part in parts])
-        return np.asarray(labels == (1 - data.label_names.index(str(data.adverse))))
+        return np.asarray(labels == self.favourable)
 
     def _rng(self, purpose: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, KINDS.index(self.kind) if purpose else 9, purpose])
@@ -120,9 +125,10 @@ class Planted:
 
     @cached_property
     def _where(self) -> tuple[Rows, tuple[str, str] | None]:
-        """The rows whose labels are made adverse and, of the kind `labeller`, column and value."""
+        """The rows whose labels are made adverse, and the slice that they are in."""
         rng, candidates = self._rng(3), np.flatnonzero(self.inside & self.clean)
-        count, weight, slice_ = round(self.share * len(candidates)), np.ones(len(candidates)), None
+        count, weight = round(self.share * len(candidates)), np.ones(len(candidates))
+        place: tuple[str, str] | None = None
         if self.kind == "nothing":
             count = 0
         elif self.kind == "hard":
@@ -132,15 +138,16 @@ class Planted:
             along = self.inputs[candidates] @ rng.standard_normal(self.inputs.shape[1])
             weight = (along >= np.sort(along)[-max(count, len(along) // 3)]).astype(float)
         elif self.kind == "labeller":
-            slices = list(self._slices(candidates, count))
-            *slice_, weight = slices[rng.integers(len(slices))]
-        return np.sort(rng.choice(candidates, count, replace=False, p=weight / weight.sum())), slice_ and tuple(slice_)
+            slices = self._slices(candidates, count)
+            column, value, weight = slices[rng.integers(len(slices))]
+            place = column, value
+        return np.sort(rng.choice(candidates, count, replace=False, p=weight / weight.sum())), place
 
     def _slices(self, candidates: Rows, count: int) -> list[tuple[str, str, Floats]]:
         """Column, value, and which candidates have it: at least `count` and at most half of them."""
         found = []
         for column in self.X.columns:
-            if column != self.data.sensitive and not is_numeric(self.X[column]):
+            if column != self.attribute and not is_numeric(self.X[column]):
                 values = self.X[column].astype(str).to_numpy()[candidates]
                 for value, rows in zip(*np.unique(values, return_counts=True), strict=True):
                     if count <= rows <= len(candidates) / 2:
@@ -152,7 +159,8 @@ class Planted:
         return self._where[0]
 
     @property
-    def slice(self) -> tuple[str, str] | None:
+    def planted_slice(self) -> tuple[str, str] | None:
+        """Of the kind `labeller`, column and value."""
         return self._where[1]
 
     @cached_property
@@ -186,14 +194,14 @@ class Planted:
 
     def _compare(self, rows: int, explain: bool) -> Standards:
         X = self.X.iloc[:rows]
-        attribute = Sensitive.of(self.data.sensitive, X)
+        protected = Sensitive.of(self.attribute, X)
         labels, names = self.labels[:rows], ("adverse", "favourable")
-        return compare(X, labels, [attribute], names=names, draws=self.draws, n_jobs=1, explain=explain)
+        return compare(X, labels, [protected], names=names, draws=self.draws, n_jobs=1, explain=explain)
 
     def seen(self, rows: slice) -> pd.DataFrame:
         """What the audited model sees of these rows."""
         X = self.X.iloc[rows]
-        return X.drop(columns=self.data.sensitive) if self.blind else X
+        return X.drop(columns=self.attribute) if self.blind else X
 
     def numbers(self, labels: Mask, rows: slice) -> pd.Series:
         """Labels by number."""
