@@ -4,18 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.naive_bayes import GaussianNB
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor import load_dataset
-from butfor.learn.capabilities import members_of
-from butfor.rank import checked_scores, summed_scores
 from butfor.result.population import Population
-from butfor.run.labels import best_ranking
 from recorded import LABELS, PLANTED, TABLE
 
 
@@ -54,43 +47,6 @@ def test_the_order_is_the_same_whatever_was_called_before(audit):
     assert [label.position for label in population.labels] == list(ranked[: len(population.labels)])
     chosen = [task.position for task in other.review_tasks(labels=10).tasks if not task.decoy]
     assert sorted(chosen) == sorted(ranked[:10])
-
-
-@pytest.mark.parametrize(
-    ("model", "ranking", "members"),
-    [
-        (butfor.MLP((8,), max_epochs=80), "gradient", 1),
-        (butfor.MLP((8,), max_epochs=80), "gradient", 3),
-        (LogisticRegression(), "influence", 1),
-        (RidgeClassifier(), "influence", 1),
-        (butfor.ThresholdedRegressor(KernelRidge()), "influence", 1),
-        (DecisionTreeClassifier(max_depth=4, random_state=0), "leaves", 1),
-        (HistGradientBoostingClassifier(max_iter=8, random_state=0), "leaves", 1),
-        (GaussianNB(), "distance", 1),
-    ],
-)
-def test_sums_over_people_are_the_sums_of_what_the_ranking_says_of_each(model, ranking, members):
-    data = load_dataset("german")
-    audit = butfor.LabelAudit(model, members=members, fresh_seeds=0, n_jobs=1)
-    audit.fit(data.X_train[:150], data.y_train[:150], sensitive_features="sex")
-    known = best_ranking(audit.model_)
-    assert known.name == ranking
-    # A member that decides otherwise would count in the other direction.
-    agreed = np.all([member.logits(data.X_test) > 0 for member in members_of(audit.model_)], axis=0)
-    people = data.X_test[agreed][:30]
-    assert len(people) > 10
-    weights = np.random.default_rng(0).random((2, len(people)))
-    weights /= weights.sum(axis=1, keepdims=True)
-    total = summed_scores(known, audit.model_, audit.table_, people, weights, -1)
-    if ranking == "distance":
-        nearest = np.argmin(-known.score(audit.model_, audit.table_, people.iloc[[0]])[0])
-        alone = known.total(audit.model_, audit.table_, people.iloc[[0]], np.ones((1, 1)), -1)[0]
-        assert alone.argmax() == nearest
-        return
-    scores = checked_scores(known, audit.model_, audit.table_, people)
-    if members == 1:  # a trimmed mean of sums is not the sum of trimmed means
-        np.testing.assert_allclose(total, weights @ scores, rtol=1e-3, atol=1e-5)
-    assert np.corrcoef(total[0], (weights @ scores)[0])[0, 1] > 0.95
 
 
 def test_without_an_adverse_label_labels_of_either_kind_are_reviewed_by_doubt_and_it_says_so(salary_file):
