@@ -248,7 +248,7 @@ def test_finds_under_psi_doubted_and_worlds_replay_from_the_record(tmp_path, cap
 
     out = tmp_path / "out"
     asked = ["--label", "granted", "--sensitive", "group", "--model", "logistic", "--psi", "doubted", "--budget", "36"]
-    asked += ["--phi", "everyone", "--adverse", "no"]
+    asked += ["--phi", "everyone", "--adverse", "no", "--random-state", "3"]
     assert main(["audit", str(path), *asked, "--quiet", "--cases", "0:30", "--out", str(out)]) == 0
     assert any(person.get("flip_set") for person in json.loads((out / "audit.json").read_text())["people"])
     assert main(["replay", str(out / "audit.json")]) == 0

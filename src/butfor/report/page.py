@@ -39,7 +39,8 @@ from butfor.result.record import builtins_of, save, signed
 from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
-from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, WRONG, Standards
+from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, Standards
+from butfor.standard.wrong import WRONG
 
 MOST_LABELS = 50
 """Doubted labels that a page shows."""

@@ -119,8 +119,15 @@ class _Again:
         """An audit that is given knows its groups."""
         if audit is None:
             assert training is not None
-            fresh_seeds = run.fresh_seeds if fresh else 0
-            audit = fitted_again(run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
+            audit = fitted_again(
+                run,
+                training,
+                self.data,
+                model,
+                fresh_seeds=run.fresh_seeds if fresh else 0,
+                random_state=run.random_state,
+                engine="joblib",
+            )
         self.audit = audit
         self.standards: Standards | None = None
         self.people = self.data if run.command else None
