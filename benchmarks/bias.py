@@ -29,6 +29,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -185,6 +186,7 @@ def evenly(standards: Standards) -> Floats:
     return found
 
 
+@lru_cache(maxsize=4)
 def self_confidence(planted: Planted, model: str) -> Floats:
     """cleanlab's score, the higher the more suspect: one less the cross-validated probability of the recorded label."""
     table = planted.table("logistic", planted.labels)
