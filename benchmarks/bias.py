@@ -47,7 +47,8 @@ from butfor.learn.named import model_named
 from butfor.learn.protocols import Training
 from butfor.machine import available_cores, single_threaded
 from butfor.run.worlds import draw_world, world_seeds
-from butfor.standard.groups import Standards, with_sum
+from butfor.standard.groups import Standards
+from butfor.standard.wrong import with_sum
 
 MODELS = ("logistic", "boosting", "mlp")
 QUESTIONS = ("where", "which", "whose", "reviews")
