@@ -19,7 +19,7 @@ MOST_RECORDED = 1000
 """Labels that a record holds, in the order of review."""
 TO_REVIEW = 100
 """Labels to review where nobody says how many, and those that a page speaks of."""
-CALIBRATED = "doubts brought into line with how many labels the groups fall short, as if that were spread evenly"
+CALIBRATED = "the sum of their probabilities of being wrong"
 NOT_CALIBRATED = (
     "the sum of their doubts, which is not calibrated: no adverse label is named, and labels that nobody would call "
     "wrong are doubted too"
@@ -146,6 +146,8 @@ class ClosedGap(FlipOutcome):
                 f"{len(self.flips)} of '{low}', of {self.doubted}, turn the gap around to {after}, and one fewer leave "
                 "it open."
             )
+        if not self.closed and not self.doubted:
+            return f"{what}. No adverse label of '{low}' is doubted, so none was flipped."
         if not self.closed:
             return (
                 f"{what}. Not within the doubted labels: with all {self.doubted} of '{low}' flipped they are {after} "

@@ -93,13 +93,15 @@ class OneStandard:
 
     def about(self, case: int | None) -> str:
         """Of one person, in a sentence; empty where no world decides otherwise."""
-        for person in self.changed:
-            if person.case == case:
-                return (
-                    f"Under one standard for {self.attribute} = {self.group} and the others, this decision changes in "
-                    f"{self.count(person)}."
-                )
-        return ""
+        person = self._by_case.get(case)
+        if person is None:
+            return ""
+        both = f"{self.attribute} = {self.group} and the others"
+        return f"Under one standard for {both}, this decision changes in {self.count(person)}."
+
+    @cached_property
+    def _by_case(self) -> dict[int | None, PersonInWorlds]:
+        return {person.case: person for person in self.changed}
 
     def count(self, person: PersonInWorlds) -> str:
         """ "17 of 20 worlds"."""
@@ -126,7 +128,11 @@ class OneStandard:
     @property
     def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
         """Per group the share of favourable decisions: the mean over worlds, and from where to where it reaches."""
-        return {group: _summary([world.rates[group] for world in self.worlds]) for group in self.rates if self.worlds}
+        return {
+            group: _summary([world.rates.get(group, math.nan) for world in self.worlds])
+            for group in self.rates
+            if self.worlds
+        }
 
     @property
     def accuracy_in_worlds(self) -> tuple[float, float, float] | None:
@@ -161,7 +167,8 @@ class OneStandard:
         ]
         others = sum(person.worlds for person in self.gaining if not self.is_of_group(person)) / len(self.worlds)
         if others >= 0.5:
-            lines.append(f"About {others:.0f} adverse decisions about people of other groups would change too.")
+            decisions = "1 adverse decision" if round(others) == 1 else f"{others:.0f} adverse decisions"
+            lines.append(f"About {decisions} about people of other groups would change too.")
         if self.losing:
             people = "1 person is" if len(self.losing) == 1 else f"{len(self.losing)} people are"
             lines.append(f"{people} decided favourably now and adversely in most worlds.")

@@ -44,7 +44,8 @@ def after_review(
     before: Sequence[GroupStandard] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Reviewed, Fitted, Standards | None]:
-    """What a review changes for the people X; and the audit of the corrected table, with its standards. `before`: the groups beside the others' standard, where that is known already."""
+    """What a review changes for the people X; and the audit of the corrected table, with its standards. `before`: the
+    groups beside the others' standard, where that is known already."""
     progress = progress or Progress()
     if before is None:
         known = _standards(fitted)
