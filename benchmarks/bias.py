@@ -46,6 +46,7 @@ from butfor.errors import SettingError, TableError, nearest
 from butfor.learn.named import model_named
 from butfor.learn.protocols import Training
 from butfor.machine import available_cores, single_threaded
+from butfor.result.worlds import in_most_worlds
 from butfor.run.worlds import draw_world, world_seeds
 from butfor.standard.groups import Standards
 from butfor.standard.wrong import with_sum
@@ -158,7 +159,7 @@ def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:
     """What worlds `[worlds × people]` say of the group's people who are refused now, beside who was hurt."""
     probability = worlds.mean(axis=0)
     turned = worlds[:, refused].sum(axis=1)
-    low, high = np.percentile(turned, [5, 95])
+    low, high = in_most_worlds(turned.tolist())
     likely, sure = refused & (probability > 0.5), refused & (probability > 0.9)
     bins = np.digitize(probability[refused], BINS)
     return {
@@ -169,7 +170,7 @@ def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:
         "sure": int(sure.sum()),
         "sure_hurt": int((sure & hurt).sum()),
         "expected": float(turned.mean()),
-        "covered": bool(np.floor(low) <= hurt.sum() <= np.ceil(high)),
+        "covered": bool(low <= hurt.sum() <= high),
         "bins": [
             [int((bins == k).sum()), float(probability[refused][bins == k].sum()), int(hurt[refused][bins == k].sum())]
             for k in range(len(BINS) + 1)
