@@ -92,13 +92,13 @@ def measure(planted: Planted, models: Sequence[str], questions: Sequence[str]) -
 
 
 def where(planted: Planted) -> Row:
-    """The place of the planted slice, from 1, and whether it, or any slice, was called."""
-    slices = [s for s in planted.standards.slices if s.group == planted.group]
+    """The place of the planted slice among those of its group, from 1, and whether it, or any slice, was called."""
+    slices = [s for s in planted.standards.parts if s.group == planted.group]
     places = [k for k, s in enumerate(slices, 1) if (s.column, s.value) == planted.planted_slice]
     return {
         "slices": len(slices),
         "place": places[0] if places else None,
-        "any_called": any(s.called for s in slices),
+        "any_called": any(s.called for s in planted.standards.parts),
         "planted_called": bool(places) and slices[places[0] - 1].called,
     }
 
