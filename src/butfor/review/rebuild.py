@@ -221,4 +221,4 @@ def rows_of(run: Run) -> ReviewRows:
         draws=0,
     )
     answered = run.reviewed.answered if run.reviewed else ()
-    return ReviewRows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)
+    return ReviewRows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered, run.adverse)

@@ -5,6 +5,7 @@ as there are any, of the same group. The tasks show the row's values and nothing
 the key, which does, stays with whoever asked. Disagreement on chosen labels means something only beside disagreement on
 decoys.
 
+tasks/review.html          one page that asks one task at a time
 tasks/tasks.csv            one row per label, and an empty column to fill in
 tasks/tasks.json           the same for Label Studio, with
 tasks/label_config.xml     the project's labelling interface
@@ -33,7 +34,9 @@ from butfor.learn.protocols import Table
 from butfor.result.labels import TO_REVIEW, LabelValue, expectation
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
+from butfor.review.reviewer_page import question, reviewer_page
 from butfor.run.fitted import Fitted
+from butfor.run.verdicts import adverse_labels
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table's own."""
@@ -77,6 +80,8 @@ class Review:
     labels: tuple[LabelValue, ...]
     """Those that were chosen, the most valuable first."""
     label_names: tuple[str, ...]
+    question: str
+    """What the reviewer is asked, in the table's words."""
     audit_sha256: str
     seed: int
 
@@ -105,7 +110,8 @@ class Review:
 @dataclass(frozen=True, eq=False)
 class ReviewRows:
     """The training rows, their groups, the doubt of each label, the protected columns, which no reviewer sees, those
-    that hold dates, and the positions of labels that were reviewed before."""
+    that hold dates, the positions of labels that were reviewed before, and the labels that people would rather not
+    have."""
 
     table: Table
     groups: NDArray[np.object_]
@@ -114,6 +120,7 @@ class ReviewRows:
     protected: Sequence[Hashable] = ()
     dates: tuple[str, ...] = ()
     answered: Collection[int] = ()
+    adverse: tuple[str, ...] = ()
 
     @cached_property
     def labels(self) -> NDArray[np.object_]:
@@ -137,6 +144,7 @@ def review_tasks(
         fitted.label_names,
         fitted.sensitive.columns,
         answered=fitted.answered,
+        adverse=adverse_labels(fitted),
     )
     return make_review(values, rows, population, labels=labels, hide=hide, seed=seed)
 
@@ -184,7 +192,8 @@ def make_review(
     shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
     shown.index = pd.Index([task.id for task in shuffled], name=ID)
     sha256 = checksum(population.to_dict()) if population is not None else ""
-    return Review(shuffled, shown, tuple(chosen.values()), rows.label_names, sha256, seed)
+    asked = question(table.y.name, rows.label_names, rows.adverse)
+    return Review(shuffled, shown, tuple(chosen.values()), rows.label_names, asked, sha256, seed)
 
 
 def matched(
@@ -250,7 +259,8 @@ def write_review(
     key = key_of(folder) if key is None else key.resolve()
     if folder == key.parent or folder in key.parents:
         raise SettingError(f"--key {key} lies in the folder for the reviewer, who must not see it; put it elsewhere.")
-    shown = [folder / name for name in ("tasks.csv", "tasks.json", "label_config.xml", "instructions.txt")]
+    names = ("tasks.csv", "tasks.json", "label_config.xml", "instructions.txt", "review.html")
+    shown = [folder / name for name in names]
     there = [path for path in (*shown, key) if path.exists()]
     if there and not overwrite:
         raise SettingError(
@@ -258,11 +268,12 @@ def write_review(
             "with --overwrite."
         )
     make_folder(folder)
-    tasks, studio, config, instructions = shown
+    tasks, studio, config, instructions, page = shown
     save_table(tasks, _with_column_to_fill(review.shown))
     save_text(studio, json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False))
-    save_text(config, label_config(review.label_names))
-    save_text(instructions, INSTRUCTIONS.format("\n    ".join(review.label_names)))
+    save_text(config, label_config(review.question, review.label_names))
+    save_text(instructions, INSTRUCTIONS.format(review.question, "\n    ".join(review.label_names)))
+    save_text(page, reviewer_page(review.shown, review.question, review.label_names, CANNOT_TELL))
     make_folder(key.parent)
     save_text(key, json.dumps(key_record(review), indent=1, ensure_ascii=False))
     return shown, key
@@ -281,14 +292,19 @@ def key_for(answers: Path) -> Path:
 
 
 INSTRUCTIONS = """\
-Each row of tasks.csv describes one person. Please write into its column 'label' which label you hold to be right:
+Which label is right for this person? {}
+
+Open review.html in a browser: it asks about one person at a time. When you are done, press "Save answers" and return
+the file answers.csv.
+
+Or fill in tasks.csv, one row per person. Write into its column 'label' the label that is right:
 
     {}
 
-Write 'cannot tell' where you cannot. Judge every row by itself, in any order; do not look the person up.
-The numbers in the column 'id' mean nothing; leave them as they are.
+Write 'cannot tell' where you cannot. Judge every person by what is shown and by nothing else, in any order; do not look
+anybody up. The ids in the column 'id' mean nothing; leave them as they are.
 
-With Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
+Or use Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
 the answers as JSON.
 """
 
@@ -308,10 +324,10 @@ def studio_tasks(shown: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def label_config(names: Sequence[str]) -> str:
-    """Label Studio's labelling interface: the row, and what to choose from."""
+def label_config(asked: str, names: Sequence[str]) -> str:
+    """Label Studio's labelling interface: the question, the row, and what to choose from."""
     view = ElementTree.Element("View")
-    ElementTree.SubElement(view, "Header", value="Which label is right for this person?")
+    ElementTree.SubElement(view, "Header", value=f"Which label is right for this person? {asked}")
     ElementTree.SubElement(view, "Table", name="row", value="$row")
     choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName="row", choice="single")
     for name in (*names, CANNOT_TELL):
