@@ -51,7 +51,6 @@ def page_of(frame: pd.DataFrame, labels=("no", "yes")) -> str:
         ("deny", ["no", "yes"], [], "deny: no or yes?"),
         ("deny", ["deny = 0", "deny = 1"], ["deny = 1"], "deny: 0 (favourable) or 1 (unfavourable)?"),
         (None, ["no", "yes"], [], "No or yes?"),
-        (0, ["no", "yes"], [], "No or yes?"),
         ("grade", ["a", "b", "c"], ["c"], "grade: a (favourable), b (favourable) or c (unfavourable)?"),
         ("grade", list("abcdefg"), ["g"], "grade: which of 7 labels?"),
         ("two\nlines", ["a\x00", "b"], [], "two lines: a or b?"),
@@ -72,8 +71,9 @@ def test_in_python_the_labels_own_name_asks():
     audit = LabelAudit(LogisticRegression(), budget=3, fresh_seeds=0, n_jobs=1)
     audit.fit(TABLE, LABELS.rename("loan"), sensitive_features="group", adverse="no")
     assert audit.review_tasks(labels=5).question == "loan: no (unfavourable) or yes (favourable)?"
-    audit.fit(TABLE, LABELS.rename(None), sensitive_features="group")
-    assert audit.review_tasks(labels=5).question == "No or yes?"
+    for unnamed in (None, 0):
+        audit.fit(TABLE, LABELS.rename(unnamed), sensitive_features="group")
+        assert audit.review_tasks(labels=5).question == "No or yes?"
 
 
 def test_a_page_holds_the_rows_and_loads_nothing(tasks):
@@ -83,7 +83,7 @@ def test_a_page_holds_the_rows_and_loads_nothing(tasks):
     assert data["columns"] == list(shown.columns[1:])
     assert data["tasks"] == shown.to_numpy().tolist()
     assert data["labels"] == ["bad credit", "good credit"]
-    assert set(data) == {"review", "question", "labels", "unsure", "columns", "tasks"}
+    assert set(data) == {"review", "question", "labels", "written", "unsure", "columns", "tasks"}
     parts = Parts(page)
     policy = next(known["content"] for tag, known in parts.tags if known.get("http-equiv"))
     assert policy.startswith("default-src 'none'; style-src 'sha256-")

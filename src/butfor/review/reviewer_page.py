@@ -14,13 +14,14 @@ from typing import Any
 import pandas as pd
 
 from butfor.data.labels import EQUALS
+from butfor.files import harmless
 from butfor.report.text import missing, short
 
 MOST_NAMED, LONGEST = 5, 80
 """Labels that the question names one by one, and characters of a name; more than that is on the buttons alone."""
 
 
-def question(column: Any, labels: Sequence[str], adverse: Collection[str] = ()) -> str:
+def question(column: str | None, labels: Sequence[str], adverse: Collection[str] = ()) -> str:
     """What a reviewer is asked, in the table's words: "deny: yes (unfavourable) or no (favourable)?". `column` is the
     label's, where it has a name; `adverse` are the labels that people would rather not have, where that is known."""
     known = {label: "unfavourable" if label in adverse else "favourable" for label in labels if adverse}
@@ -29,7 +30,7 @@ def question(column: Any, labels: Sequence[str], adverse: Collection[str] = ()) 
     choice = (
         f"{', '.join(told[:-1])} or {told[-1]}?" if len(labels) <= MOST_NAMED else f"which of {len(labels)} labels?"
     )
-    name = short(column, LONGEST) if isinstance(column, str) else ""
+    name = short(column or "", LONGEST)
     return f"{name}: {choice}" if name else choice[0].upper() + choice[1:]
 
 
@@ -42,6 +43,7 @@ def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], unsure
     data: dict[str, Any] = {
         "question": asked,
         "labels": list(labels),
+        "written": list(map(harmless, labels)),  # in a file that a spreadsheet may open
         "unsure": unsure,
         "columns": list(map(str, shown.columns)),
         "tasks": tasks,

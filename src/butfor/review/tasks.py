@@ -80,14 +80,21 @@ class Review:
     labels: tuple[LabelValue, ...]
     """Those that were chosen, the most valuable first."""
     label_names: tuple[str, ...]
-    question: str
-    """What the reviewer is asked, in the table's words."""
     audit_sha256: str
     seed: int
+    column: str | None = None
+    """The label's, where it has a name."""
+    adverse: tuple[str, ...] = ()
+    """The labels that people would rather not have, where that is known."""
 
     @property
     def decoys(self) -> list[Task]:
         return [task for task in self.tasks if task.decoy]
+
+    @property
+    def question(self) -> str:
+        """What the reviewer is asked, in the table's words."""
+        return question(self.column, self.label_names, self.adverse)
 
     @property
     def sentence(self) -> str:
@@ -192,8 +199,8 @@ def make_review(
     shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
     shown.index = pd.Index([task.id for task in shuffled], name=ID)
     sha256 = checksum(population.to_dict()) if population is not None else ""
-    asked = question(table.y.name, rows.label_names, rows.adverse)
-    return Review(shuffled, shown, tuple(chosen.values()), rows.label_names, asked, sha256, seed)
+    column = table.y.name if isinstance(table.y.name, str) else None
+    return Review(shuffled, shown, tuple(chosen.values()), rows.label_names, sha256, seed, column, rows.adverse)
 
 
 def matched(

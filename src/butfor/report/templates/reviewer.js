@@ -1,7 +1,8 @@
 /* The reviewer's page: one task at a time, answers kept in the browser, answers.csv at the end. */
 (() => {
   "use strict";
-  const { review, question, labels, unsure, columns, tasks } = JSON.parse(document.getElementById("tasks").textContent);
+  const data = JSON.parse(document.getElementById("tasks").textContent);
+  const { review, question, labels, written, unsure, columns, tasks } = data;
   const KEY = "butfor review " + review;
   const at = (id) => document.getElementById(id);
   const made = (tag, text, known = {}) => Object.assign(document.createElement(tag), { textContent: text }, known);
@@ -85,9 +86,10 @@
     go(open(shown + 1), "Task " + number + ": " + label + "." + done);
   }
 
+  const cells = new Map([...labels.map((label, k) => [label, written[k]]), [unsure, unsure], [undefined, ""]]);
   const quoted = (text) => '"' + text.replaceAll('"', '""') + '"';
   at("save").addEventListener("click", () => {
-    const lines = tasks.map(([id]) => quoted(id) + "," + quoted(answers.get(id) ?? ""));
+    const lines = tasks.map(([id]) => quoted(id) + "," + quoted(cells.get(answers.get(id))));
     const file = new Blob([["id,label", ...lines, ""].join("\r\n")], { type: "text/csv" });
     const link = made("a", "", { href: URL.createObjectURL(file), download: "answers.csv" });
     link.click();
