@@ -21,10 +21,11 @@ from butfor.learn.protocols import Learner, Model, Table
 from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket
-from butfor.result.labels import TO_REVIEW, ClosedGap, OneStandard, Reviewed
+from butfor.result.labels import TO_REVIEW, ClosedGap, OneStandard
 from butfor.result.population import Population
+from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
-from butfor.review.answers import Outcome, check_answers
+from butfor.review.answers import check_answers
 from butfor.review.close import after_review
 from butfor.review.tasks import Review, review_tasks
 from butfor.run import explain, trial
@@ -312,19 +313,21 @@ class LabelAudit(BaseEstimator):
 
     def after_review(
         self,
-        answers: Mapping[int, Any] | Outcome,
+        answers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         X: Any,
         y: Any = None,
         *,
         sensitive_features: Any = None,
         before: Sequence[GroupStandard] | None = None,
+        apply_anyway: bool = False,
         progress: Progress | None = None,
     ) -> tuple[Reviewed, Self]:
         """What a review changes: whose decisions about X change once its corrections are made, rates, accuracy and
         standards before and after; and the audit of the corrected table, for the next round. `answers`: the label that
-        is right for each task of `review_tasks`, by its id, or "cannot tell"."""
+        is right for each task of `review_tasks`, by its id, or "cannot tell"; of several reviewers a list, and labels
+        are corrected where they agree. Answers that show nothing are refused, unless `apply_anyway`."""
         fitted = self._require_fit()
-        outcome = check_answers(answers, self._review, fitted.label_names)
+        outcome = check_answers(answers, self._review, fitted.label_names, apply_anyway=apply_anyway)
         reviewed, again, standards, values = after_review(
             fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=progress
         )
