@@ -21,7 +21,7 @@ from butfor.learn.protocols import Learner, Model, Table
 from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket
-from butfor.result.labels import TO_REVIEW, ClosedGap, OneStandard
+from butfor.result.labels import ClosedGap, OneStandard
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
@@ -300,12 +300,12 @@ class LabelAudit(BaseEstimator):
         self,
         population: Population | None = None,
         *,
-        labels: int = TO_REVIEW,
+        labels: int | None = None,
         hide: Sequence[str] = (),
         random_state: int = 0,
     ) -> Review:
-        """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. With a population
-        the tasks know in how many people's flip sets each label is."""
+        """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. Without a number of
+        `labels`, those that may be wrong, at most 100. With a population, labels of its flip sets are no decoys."""
         fitted = self._require_fit()
         first = label_values(fitted, self._review_values())
         self._review = review_tasks(fitted, first, population, labels=labels, hide=hide, seed=random_state)

@@ -127,13 +127,10 @@ def _write_tasks(
     hide: str | None,
     random_state: int | None,
 ) -> int:
-    from butfor.result.labels import TO_REVIEW
     from butfor.review.rebuild import review_of
     from butfor.review.tasks import write_review
 
-    likely = sum(label.wrong is None or label.wrong > 0 for label in audit.labels)
-    most = min(TO_REVIEW, likely or len(audit.labels)) if labels is None else labels
-    made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
+    made = review_of(audit, labels=labels, hide=names_in(hide), seed=random_state or 0)
     if made.finds_little and not anyway:
         say(f"{made.finds_little} No tasks were written; --anyway writes them all the same.")
         return 1
@@ -170,7 +167,7 @@ def _close(
         for line in evidence.lines:
             say(line)
         if evidence.shows_nothing:
-            say("No label was corrected; --anyway corrects labels all the same.")
+            say("Nothing was corrected or written; --anyway does it all the same.")
             return 1
         say("With --out FOLDER the labels are corrected and the model is trained again.")
         return 0

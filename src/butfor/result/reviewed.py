@@ -36,15 +36,14 @@ class Tally:
 class Evidence:
     """What the answers show. `tallies`: per recorded label of the chosen tasks. `errors`: of each reviewer, decoys
     changed, of those judged. `agreed`: with several reviewers, tasks that all of them answer alike, and `kappa`, the
-    mean of Cohen's over pairs. `keystones`: like `chosen`, of those in somebody's flip set. `unsure`: tasks that got no
-    label. `expected`: chosen labels that were likely to be wrong, and whether that was calibrated."""
+    mean of Cohen's over pairs. `unsure`: tasks that got no label. `expected`: chosen labels that were likely to be
+    wrong, and whether that was calibrated."""
 
     tallies: tuple[Tally, ...]
     errors: tuple[Counts, ...]
     tasks: int
     unsure: int
     expected: tuple[float, bool]
-    keystones: Counts = (0, 0)
     agreed: Counts | None = None
     kappa: float | None = None
 
@@ -70,9 +69,7 @@ class Evidence:
     def shows_nothing(self) -> str:
         """Why nobody should rely on the answers, in a sentence; empty where one may."""
         if self.p is None:
-            return (
-                f"{NOTHING}: there are no chosen labels and decoys with the same recorded label that both got a label."
-            )
+            return f"{NOTHING}: no chosen label, or no decoy with the same recorded label, got a label."
         if not self.chosen[0]:
             return f"{NOTHING} wrong: reviewers changed none of the {self.chosen[1]} chosen labels."
         if self.p > LEVEL:
@@ -89,16 +86,14 @@ class Evidence:
         lines = [self.shows_nothing or first, self._error]
         if self.agreed:
             kappa = "" if self.kappa is None else f" (Cohen's κ {self.kappa:.2f})"
-            lines.append("The reviewers gave the same answer to {} of {} tasks".format(*self.agreed) + f"{kappa}.")
+            alike = "The reviewers gave the same answer to {} of {} tasks".format(*self.agreed)
+            lines.append(f"{alike}{kappa}; labels are corrected only where they agree.")
+        elif self.unsure:
+            lines.append(f"{self.unsure} of {self.tasks} tasks got no label ('cannot tell').")
         asked = self.chosen[1]
         if asked:
             how = "" if self.expected[1] else " (the sum of their doubts, which is too high)"
             lines.append(f"About {self.expected[0]:.0f} of the {asked} labels were expected to be wrong{how}.")
-        if self.keystones[1]:
-            lines.append("They changed {} of {} labels that are in somebody's flip set.".format(*self.keystones))
-        if self.unsure:
-            why = "'cannot tell', or reviewers differ" if self.agreed else "'cannot tell'"
-            lines.append(f"{self.unsure} of {self.tasks} tasks got no label ({why}).")
         return lines
 
     @property
@@ -132,7 +127,8 @@ class Evidence:
             error = "not known, no decoy got a label"
             if judged:
                 low, high = exact_interval(wrong, judged)
-                error = f"{percent(wrong / judged)}, {wrong} of {judged} (95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
+                interval = f"95 % interval {100 * low:.0f} to {100 * high:.0f} %"
+                error = f"{percent(wrong / judged)}, {wrong} of {judged} ({interval})"
             each.append(f"{who} {error}" if len(self.errors) > 1 else error)
         hit, about = self.chosen[0], round(self.mistakes)
         then = f" At that rate about {about} of {hit} corrections {'is a mistake' if about == 1 else 'are mistakes'}."

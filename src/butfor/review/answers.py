@@ -83,7 +83,6 @@ class Outcome:
             tasks=len(self.tasks),
             unsure=sum(self.answer(task) == CANNOT_TELL for task in self.tasks),
             expected=(sum((task.wrong if calibrated else task.doubt) or 0.0 for task in chosen), calibrated),
-            keystones=self._counts([task for task in chosen if task.people]),
             agreed=(alike, len(self.tasks)) if several else None,
             kappa=cohens_kappa(self.reviewers) if several else None,
         )

@@ -21,7 +21,6 @@ from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import Table
 from butfor.progress import Progress
 from butfor.provenance import data_hash
-from butfor.result.labels import TO_REVIEW
 from butfor.result.population import Population
 from butfor.result.record import brief, checksum
 from butfor.result.run import Run
@@ -199,14 +198,14 @@ def without_groups(run: Run, data: Dataset | None) -> bool:
 # --- the rows to review -------------------------------------------------------------------------------
 
 
-def review_of(population: Population, *, labels: int = TO_REVIEW, hide: Sequence[str] = (), seed: int = 0) -> Review:
+def review_of(population: Population, *, labels: int | None = None, hide: Sequence[str] = (), seed: int = 0) -> Review:
     """The tasks of an audit, or of a review's corrected table, from the record alone."""
     if not population.labels:
         raise SettingError(
             "The record names no label to review: it is of one person, of an audit that was stopped, or of groups that "
             "cannot be compared. Audit more people, or name the protected attribute of larger groups."
         )
-    if labels > len(population.labels):
+    if labels is not None and labels > len(population.labels):
         raise SettingError(f"--labels {labels}: the record names {len(population.labels)} labels to review.")
     rows = rows_of(population.run, checksum(population.to_dict()))
     return make_review(population.labels, rows, population, labels=labels, hide=hide, seed=seed)

@@ -97,10 +97,11 @@ class Review:
         split = ", ".join(f"{count} '{label}'" for label, count in kinds.most_common())
         doubts = [task.doubt for task in self.decoys if task.doubt is not None]
         most = f" (doubt at most {max(doubts):.2f}; {split})" if doubts else ""
-        few = f" Fewer than {LEAST_DECOYS} decoys show nothing, whatever is answered: review more labels."
+        alike = sum(kinds[label] for label in {each.label for each in self.labels})
+        few = f" Only {alike} decoys have such a label: answers will show nothing. Review another number of labels."
         return (
             f"{len(self.tasks)} tasks, shuffled: {len(self.labels)} labels to review and {len(self.decoys)} decoys, "
-            f"labels that are hardly in doubt{most}.{few if len(self.decoys) < LEAST_DECOYS else ''}"
+            f"labels that are hardly in doubt{most}.{few if alike < LEAST_DECOYS else ''}"
         )
 
     @property
@@ -144,7 +145,7 @@ def review_tasks(
     values: Sequence[LabelValue],
     population: Population | None = None,
     *,
-    labels: int = TO_REVIEW,
+    labels: int | None = None,
     hide: Sequence[str] = (),
     seed: int = 0,
 ) -> Review:
@@ -172,12 +173,16 @@ def make_review(
     rows: ReviewRows,
     population: Population | None = None,
     *,
-    labels: int = TO_REVIEW,
+    labels: int | None = None,
     hide: Sequence[str] = (),
     seed: int = 0,
 ) -> Review:
-    """The tasks: the first so many `labels` of those to review, and decoys. `hide` names columns that are not shown,
-    beside the protected ones."""
+    """The tasks: the first so many `labels` of those to review, and decoys. Without a number, those that may be wrong,
+    at most 100 and at most half of them, so that decoys are left. `hide` names columns that are not shown, beside the
+    protected ones."""
+    if labels is None:
+        likely = sum(each.wrong is None or each.wrong > 0 for each in values) or len(values)
+        labels = max(1, min(TO_REVIEW, likely, len(values) // 2))
     if not isinstance(labels, Integral) or isinstance(labels, bool) or labels < 1:
         raise SettingError(f"--labels {labels}: at least one label must be reviewed.")
     if not values:
