@@ -99,11 +99,10 @@ def test_nothing_that_the_reviewer_gets_depends_on_who_is_a_decoy(german_file, t
     """The same tasks with chosen labels and decoys the other way round, and every other fact of the key changed, make
     the same files to the last byte."""
     review = review_of(Population.from_json(german_file), labels=20)
-    some = next(task.id for task in review.tasks)
     other = tuple(
         replace(
-            task, position=task.position + 1, row="elsewhere", label="other", people=9, doubt=0.123,
-            wrong=0.321, beside=None if task.decoy else some, same_group=not task.same_group,
+            task, position=task.position + 1, row="elsewhere", label="other", people=9, doubt=0.123, wrong=0.321,
+            decoy=not task.decoy,
         )
         for task in review.tasks
     )  # fmt: skip

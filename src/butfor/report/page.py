@@ -34,6 +34,7 @@ from butfor.report import charts, overview, summary
 from butfor.report.groups import rate, standards
 from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST, SOLID
+from butfor.result.groups import points
 from butfor.result.population import Population
 from butfor.result.record import builtins_of, save, signed
 from butfor.result.run import Data, Run
@@ -151,8 +152,11 @@ def review_page(population: Population) -> str:
     r, names = population.reviewed, [" or ".join(side) for side in population.run.sides]
     assert r is not None
     groups = [(f"{group}: decided '{r.favourable}'", *map(rate, rates)) for group, rates in r.rates.items()]
-    differences = [(f"{name}: by the standard of the others", before, after) for name, before, after in r.differences]
-    right = [("Right about the test labels", *map(rate, r.accuracy))] if r.accuracy else []
+    differences = [
+        (f"{name}: labelled '{r.favourable}' less often than comparable people, by", *map(points, difference))
+        for name, *difference in r.differences
+    ]
+    right = [("Accuracy on the test labels", *map(rate, r.accuracy))] if r.accuracy else []
     people = []
     for v in r.changed:
         before, after = (names[int(decides_one(logit))] for logit in (v.logit, v.counterfactual_logit))

@@ -160,6 +160,7 @@ def compare(
                 difference=figure.difference,
                 centre=figure.centre,
                 interval=figure.interval,
+                error=figure.error if len(figure.draws) > 1 else None,
                 p=None if p is None else p[0],
                 p_adjusted=None if p is None else p[1],
                 raw_gap=others_share - figure.recorded,

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logit
 
 from butfor.errors import SettingError, listed
 from butfor.standard.explain import ColumnMove
@@ -22,6 +24,13 @@ SPREAD = 3
 BINS = np.linspace(0, 1, 21)
 """Of the doubts that are counted for charts."""
 SIGNIFICANT = 0.05
+LEAST = 1e-9
+"""Probabilities stay this far from 0 and 1."""
+WRONG = (
+    "Of labels marked 0.3, about 3 in 10 would have been favourable, if the recorded columns are all that matters, the "
+    "others' labels are right, and errors only went against this group."
+)
+"""What a probability of being wrong means."""
 ASSUMPTION = (
     "This assumes that people of different groups with the same recorded columns should have got the same label. A "
     "legitimate reason that is not among the columns, or a column that itself carries bias, misleads it."
@@ -70,6 +79,8 @@ class GroupStandard:
     centre: float = 0.0
     interval: tuple[float, float] | None = None
     """95 %; None without draws."""
+    error: float | None = None
+    """The standard error of the difference; None without draws."""
     p: float | None = None
     p_adjusted: float | None = None
     """Adjusted for all groups shown."""
@@ -274,6 +285,28 @@ class Standards:
         rows = int((self.groups.astype(str) == str(group)).sum())
         return 0 if comparison is None else max(0, round(rows * comparison.difference))
 
+    @cached_property
+    def wrong(self) -> Floats:
+        """How likely each label is wrong `[rows]`: above 0 for adverse labels of groups that fall short alone; no
+        number where the row's group was left out. See `WRONG`."""
+        found = np.where(np.isnan(self.doubt), np.nan, 0.0)
+        for c in self.comparisons:
+            if c.attribute == self.attribute:
+                found = np.where(self.groups.astype(str) == c.group, self.wrong_at(c.group, c.difference), found)
+        return found
+
+    def wrong_at(self, group: Any, difference: float) -> Floats:
+        """How likely each label would be wrong `[rows]` were the group's difference this large: 0 for the labels of
+        other groups. The sum is `difference` times the group's rows, as far as its adverse labels allow."""
+        comparison = self.of_group(group)
+        if comparison is None:
+            raise SettingError(f"There is no comparison of '{group}'; {listed(c.name for c in self.comparisons)} are.")
+        inside = self.groups.astype(str) == comparison.group
+        found = np.zeros(len(inside))
+        adverse = inside & ~self.is_favourable
+        found[adverse] = with_sum(self.doubt[adverse], difference * int(inside.sum()))
+        return found
+
     def missing_labels(self, group: Any) -> NDArray[np.int64]:
         """The positions of the M adverse labels of the group that one standard flips: spread over all of them, the more
         doubted the denser (`SPREAD`). The M most doubted alone would leave those near the boundary as they are, and
@@ -353,6 +386,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def with_sum(probability: Floats, total: float) -> Floats:
+    """The probabilities with all their odds multiplied by the one number that makes them sum to `total`; 0 where that
+    is not above 0, 1 where it is as many as there are or more."""
+    if total <= 0 or not len(probability):
+        return np.zeros(len(probability))
+    if total >= len(probability):
+        return np.ones(len(probability))
+    logits = logit(np.clip(probability, LEAST, 1 - LEAST))
+    reach = float(np.abs(logits).max() + abs(logit(total / len(probability))) + 1)
+    shift = brentq(lambda by: float(expit(logits + by).sum()) - total, -reach, reach)
+    found: Floats = expit(logits + shift)
+    return found
 
 
 def _spread(weight: Floats, count: int) -> Mask:
