@@ -117,7 +117,7 @@ def test_a_review_from_the_first_answer_to_the_corrected_table(browser, german_f
     code, out, err = run(capsys, "review", german_file, "--answers", whole, "--key", tmp_path / "tasks.key.json")
     assert code == 0, err
     told = [task for task in key_of(tasks) if not task["decoy"] and wanted[str(task["id"])] != "cannot tell"]
-    assert f"{sum(wanted[str(task['id'])] != task['label'] for task in told)} of {len(told)} labels" in out
+    assert f"{sum(wanted[str(task['id'])] != task['label'] for task in told)} of {len(told)} " in out
 
 
 def test_answers_survive_and_two_reviews_do_not_mix(browser, tmp_path):
