@@ -6,6 +6,7 @@ as the chosen labels has shown nothing about those."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class Evidence:
         """Chosen labels that reviewers would change, of those judged."""
         return _sum([tally.chosen for tally in self.tallies])
 
-    @property
+    @cached_property
     def p(self) -> float | None:
         """Could chosen labels be changed so much more often than decoys with the same recorded label by chance? Exact,
         one-sided, given how many are changed of each recorded label: with one, Fisher's test. None without both."""
@@ -65,7 +66,7 @@ class Evidence:
             changed += hit
         return min(1.0, float(chances[changed:].sum())) if self._compared else None
 
-    @property
+    @cached_property
     def shows_nothing(self) -> str:
         """Why nobody should rely on the answers, in a sentence; empty where one may."""
         if self.p is None:

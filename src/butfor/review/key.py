@@ -52,6 +52,8 @@ def read_key(path: Path, audit: Population, training: Table) -> tuple[Task, ...]
 def _fault(key: _Key, audit: Population, training: Table) -> str:
     """What in a key does not belong to the audit and its training rows; empty where all does."""
     names, positions = audit.run.label_names, [task.position for task in key.tasks]
+    if not key.tasks:
+        return "it has no tasks"
     if key.label_names != names:
         return "it has other labels than the audit"
     for task in key.tasks:

@@ -106,7 +106,7 @@ class Review:
         doubts = [task.doubt for task in self.decoys if task.doubt is not None]
         most = f" (doubt at most {max(doubts):.2f}; {split})" if doubts else ""
         alike = sum(kinds[label] for label in {each.label for each in self.labels})
-        few = f" Only {alike} decoys have such a label: answers will show nothing. Review another number of labels."
+        few = f" {alike or 'None'} of the decoys have such a label: answers will show nothing. Change --labels."
         return (
             f"{len(self.tasks)} tasks, shuffled: {len(self.labels)} labels to review and {len(self.decoys)} decoys, "
             f"labels that are hardly in doubt{most}.{few if alike < LEAST_DECOYS else ''}"
