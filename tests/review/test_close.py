@@ -211,7 +211,7 @@ def test_a_round_with_little_to_find_says_so_and_stops(german_file, tmp_path, ca
     code, out, _ = run(capsys, "review", record, "--out", tmp_path / "tasks")
     assert code == 1
     assert out.startswith(
-        "A review has little to find: about 0 of these 90 labels are likely to be wrong. No tasks were"
+        "A review has little to find: about 0 of the first 100 labels are likely to be wrong. No were"
     )
     assert not (tmp_path / "tasks").exists()
     assert not (tmp_path / "tasks.key.json").exists()

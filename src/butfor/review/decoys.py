@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 OTHER_LABEL = 3
 """One decoy in so many has another recorded label than the chosen label it comes with."""
-MOST_DOUBTED = 1 / 3
-"""Decoys are among this share of the rows with their label, the least doubted."""
-DRAWN_FROM = 10
-"""Of their label and group they are drawn from the least doubted row in so many, or from as many as it takes."""
+UNDOUBTED = 0.1
+"""Doubt up to which rows are decoys as good as any: they are drawn at random, so that decoys are not all extreme."""
+LEAST_DOUBTED = 1 / 3
+"""Where it takes more, the least doubted first, from this share of the rows with their label."""
 
 
 def choose_decoys(
@@ -31,7 +31,8 @@ def choose_decoys(
     label and the chosen one's group; else the wanted label; else the chosen one's own label."""
     asked = [int(chosen[k]) for k in rng.permutation(len(chosen))]
     for name in set(labels):
-        may = may & ((labels != name) | (doubt <= np.nanquantile(doubt[labels == name], MOST_DOUBTED)))
+        most = max(UNDOUBTED, np.nanquantile(doubt[labels == name], LEAST_DOUBTED))
+        may = may & ((labels != name) | (doubt <= most))
     own = {at: str(labels[at]) for at in asked}
     wanted, names = dict(own), [name for name, _ in Counter(labels[may]).most_common()]
     for k, at in enumerate(asked[::OTHER_LABEL]):
@@ -47,7 +48,8 @@ def choose_decoys(
                 cells.setdefault((label_of[at], str(groups[at]) if same_group else ""), []).append(at)
         for (label, group), those in cells.items():
             alike = left[(labels[left] == label) & ((groups[left] == group) | (not same_group))]
-            least = rng.permutation(alike[: max(len(those), len(alike) // DRAWN_FROM)])[: len(those)]
+            enough = max(len(those), np.sum(doubt[alike] <= UNDOUBTED))
+            least = rng.permutation(alike[:enough])[: len(those)]
             found |= dict(zip(those, map(int, least), strict=False))
             left = left[~np.isin(left, least)]
     return list(found.values())

@@ -84,6 +84,8 @@ class Review:
     label_names: tuple[str, ...]
     audit_sha256: str
     seed: int
+    likely: tuple[int, float]
+    """Labels (the first 100 or, where more were chosen, those), and how many of them are likely to be wrong."""
     column: str | None = None
     """The label's, where it has a name."""
     adverse: tuple[str, ...] = ()
@@ -119,11 +121,11 @@ class Review:
 
     @property
     def finds_little(self) -> str:
-        """That hardly any of the chosen labels is likely to be wrong, in a sentence; empty where that is not so, or not
-        known."""
-        if any(label.wrong is None for label in self.labels) or expected_wrong(self.labels)[-1] >= LITTLE:
+        """That hardly any label is likely to be wrong, in a sentence; empty where that is not so, or not known."""
+        first, likely = self.likely
+        if self.labels[0].wrong is None or likely >= LITTLE:
             return ""
-        return f"A review has little to find: about 0 of these {len(self.labels)} labels are likely to be wrong."
+        return f"A review has little to find: about 0 of the first {first} labels are likely to be wrong."
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +221,18 @@ def make_review(
     shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
     shown.index = pd.Index([task.id for task in tasks], name=ID)
     column = table.y.name if isinstance(table.y.name, str) else None
-    return Review(tasks, shown, tuple(chosen.values()), rows.label_names, rows.audit, seed, column, rows.adverse)
+    expected = expected_wrong(values[: max(len(chosen), TO_REVIEW)])
+    return Review(
+        tasks,
+        shown,
+        tuple(chosen.values()),
+        rows.label_names,
+        rows.audit,
+        seed,
+        (len(expected), expected[-1]),
+        column,
+        rows.adverse,
+    )
 
 
 def review_code(audit: str, seed: int, tasks: Iterable[tuple[int, bool]]) -> str:
