@@ -240,6 +240,5 @@ def rows_of(run: Run, audit: str = "") -> ReviewRows:
         sensitive.columns,
         data.dates,
         answered,
-        run.data.label,
         run.adverse,
     )

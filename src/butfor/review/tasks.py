@@ -3,6 +3,7 @@
 Every chosen label comes with a decoy (see `review.decoys`). The tasks show the row's values and nothing that tells
 chosen labels from decoys; the key, which does, stays with whoever asked.
 
+tasks/review.html          a page that asks one task at a time
 tasks/tasks.csv            one row per label, and an empty column to fill in
 tasks/tasks.json           the same for Label Studio, with
 tasks/label_config.xml     the project's labelling interface
@@ -36,7 +37,9 @@ from butfor.result.labels import TO_REVIEW, LabelValue, expectation, expected_wr
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain, with_checksum
 from butfor.review.decoys import choose_decoys
+from butfor.review.reviewer_page import question, reviewer_page
 from butfor.run.fitted import Fitted
+from butfor.run.verdicts import adverse_labels
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table's own."""
@@ -93,6 +96,11 @@ class Review:
         return [task for task in self.tasks if task.decoy]
 
     @property
+    def question(self) -> str:
+        """What the reviewer is asked, in the table's words."""
+        return question(self.column, self.label_names, self.adverse)
+
+    @property
     def sentence(self) -> str:
         """What the tasks hold; for whoever keeps the key."""
         kinds = Counter(task.label for task in self.decoys)
@@ -134,7 +142,6 @@ class ReviewRows:
     protected: Sequence[Hashable] = ()
     dates: tuple[str, ...] = ()
     answered: Collection[int] = ()
-    column: str | None = None
     adverse: tuple[str, ...] = ()
 
     @cached_property
@@ -154,18 +161,15 @@ def review_tasks(
     """The tasks of an audit in Python; `review.rebuild.review_of` makes those of a record."""
     if population is not None and population.run.data.sha256 != fitted.data_hash:
         raise SettingError("The population is of another table: give the one that explain_all of this audit returned.")
-    names, adverse = fitted.label_names, fitted.adverse
-    sides = fitted.table.sides(np.arange(len(names)))
     rows = ReviewRows(
         fitted.table,
         fitted.sensitive.values,
         fitted.doubt,
-        names,
+        fitted.label_names,
         fitted.data_hash if population is None else checksum(population.to_dict()),
         fitted.sensitive.columns,
         answered=fitted.answered,
-        column=None if fitted.table.y.name is None else str(fitted.table.y.name),
-        adverse=() if adverse is None else tuple(n for n, side in zip(names, sides, strict=True) if side == adverse),
+        adverse=adverse_labels(fitted),
     )
     return make_review(values, rows, population, labels=labels, hide=hide, seed=seed)
 
@@ -225,7 +229,7 @@ def make_review(
         rows.audit,
         seed,
         (len(expected), expected[-1]),
-        rows.column,
+        table.y.name if isinstance(table.y.name, str) else None,
         rows.adverse,
     )
 
@@ -286,8 +290,9 @@ def write_review(
     shown = {
         folder / "tasks.csv": as_csv(_with_column_to_fill(review.shown)),
         folder / "tasks.json": json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False),
-        folder / "label_config.xml": label_config(review.label_names),
-        folder / "instructions.txt": INSTRUCTIONS.format("\n    ".join(review.label_names)),
+        folder / "label_config.xml": label_config(review.question, review.label_names),
+        folder / "instructions.txt": INSTRUCTIONS.format(review.question, "\n    ".join(review.label_names)),
+        folder / "review.html": reviewer_page(review.shown, review.question, review.label_names, CANNOT_TELL),
     }
     there = [path for path in (*shown, key) if path.exists()]
     if there and not overwrite:
@@ -306,14 +311,19 @@ def key_of(folder: Path) -> Path:
 
 
 INSTRUCTIONS = """\
-Each row of tasks.csv describes one person. Please write into its column 'label' which label you hold to be right:
+Which label is right for this person? {}
+
+Open review.html in a browser: it asks about one person at a time. When you are done, press "Save answers" and return
+the file answers.csv.
+
+Or fill in tasks.csv, one row per person. Write into its column 'label' the label that is right:
 
     {}
 
-Write 'cannot tell' where you cannot. Judge every row by itself, in any order; do not look the person up.
-The column 'id' says which review and which task it is; leave it as it is.
+Write 'cannot tell' where you cannot. Judge every person by what is shown and by nothing else, in any order; do not look
+anybody up. The column 'id' says which review and which task it is; leave it as it is.
 
-With Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
+Or use Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
 the answers as JSON.
 """
 
@@ -333,10 +343,10 @@ def studio_tasks(shown: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def label_config(names: Sequence[str]) -> str:
-    """Label Studio's labelling interface: the row, and what to choose from."""
+def label_config(asked: str, names: Sequence[str]) -> str:
+    """Label Studio's labelling interface: the question, the row, and what to choose from."""
     view = ElementTree.Element("View")
-    ElementTree.SubElement(view, "Header", value="Which label is right for this person?")
+    ElementTree.SubElement(view, "Header", value=f"Which label is right for this person? {asked}")
     ElementTree.SubElement(view, "Table", name="row", value="$row")
     choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName="row", choice="single")
     for name in (*names, CANNOT_TELL):
