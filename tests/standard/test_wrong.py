@@ -6,7 +6,7 @@ import pytest
 
 from butfor import compare_standards
 from butfor.errors import SettingError
-from butfor.standard.groups import with_sum
+from butfor.standard.wrong import with_sum
 
 
 @pytest.fixture(scope="module")

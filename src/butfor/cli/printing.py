@@ -64,8 +64,8 @@ def write_files(
     config: str,
     kept: pd.DataFrame | None,
 ) -> list[str]:
-    """The record, the page, a row per person (with what is kept of the test rows), the keystones, every label with what
-    a review of it is worth, and the settings."""
+    """The record, the page, a row per person (with what is kept of the test rows), the keystones, every label with
+    its place in the order of review, and the settings."""
     from butfor.cli.options import SETTINGS
     from butfor.files import make_folder, save_table, save_text
 
@@ -77,12 +77,12 @@ def write_files(
         people = people.join(theirs.rename(columns={c: f"{c} (kept)" for c in theirs if c in people}))
     save_table(folder / "people.csv", people, index=False)
     save_table(folder / "keystones.csv", population.keystones)
-    valued = ["labels.csv"] if population.labels else []
-    if valued:
+    ranked = ["labels.csv"] if population.labels else []
+    if ranked:
         save_table(folder / "labels.csv", labels.labels(population).rename_axis("row"))
     result.to_html(folder / "report.html")
     save_text(folder / SETTINGS, config)
-    return ["audit.json", "people.csv", "keystones.csv", *valued, "report.html", SETTINGS]
+    return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", SETTINGS]
 
 
 def print_verdict(verdict: Verdict) -> None:

@@ -41,6 +41,7 @@ from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
 from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, Standards
+from butfor.standard.wrong import WRONG
 
 MOST_LABELS = 50
 """Doubted labels that a page shows."""
@@ -258,10 +259,10 @@ def environment(*packages: str) -> Environment:
         auto_reload=False,
     )
     made.globals.update(
-        THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED
+        THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED, WRONG=WRONG
     )
     made.globals.update(plural=plural, short=short, shown=shown, signed=signed, rate=rate, run_lines=run_lines)
-    made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines)
+    made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, in_worlds=summary.in_worlds)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
     made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
     made.globals.update(_parts(made, "style.css", "people.js"))

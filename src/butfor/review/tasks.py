@@ -220,7 +220,6 @@ def make_review(
     shown = table.X.drop(columns=hidden).iloc[order]
     shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
     shown.index = pd.Index([task.id for task in tasks], name=ID)
-    column = table.y.name if isinstance(table.y.name, str) else None
     expected = expected_wrong(values[: max(len(chosen), TO_REVIEW)])
     return Review(
         tasks,
@@ -230,7 +229,7 @@ def make_review(
         rows.audit,
         seed,
         (len(expected), expected[-1]),
-        column,
+        table.y.name if isinstance(table.y.name, str) else None,
         rows.adverse,
     )
 

@@ -28,6 +28,7 @@ from butfor.standard.members import attributes_of, clusters_of, codes_of, groups
 from butfor.standard.model import Floats, Mask, TwoModels, standard_of
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import Opinion, folds_of
+from butfor.standard.wrong import suspects
 from butfor.validate import as_labels, as_table, as_weights
 
 
@@ -140,7 +141,14 @@ def compare(
         rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
         moves = at_once(delayed(column_moves)(*each, *by_columns) for each in rows if explain)
         moves = moves or [[] for _ in groups]
-    doubt = np.full(len(X), np.nan)
+        suspected = at_once(
+            delayed(suspects)(work.standard, *each, encoded.inputs, labels, folds, weight)
+            for each, group in zip(rows, groups, strict=True)
+            if group.attribute == whole.name
+        )
+    doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
+    for group, each in zip([g for g in groups if g.attribute == whole.name], suspected, strict=True):
+        suspect[group.rows] = each
     comparisons = []
     for place, p in enumerate(p_values([each[FIRST] for each in found])):
         group, own = groups[place], favourable[groups[place].rows]
@@ -184,6 +192,7 @@ def compare(
         groups=whole.values,
         is_favourable=favourable,
         doubt=doubt,
+        suspect=suspect,
         index=X.index,
         draws=drawn.shape[2],
         moves=tuple(ColumnMove(g.attribute, g.value, *m) for g, each in zip(groups, moves, strict=True) for m in each),

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, logit
 
 from butfor.errors import SettingError, listed
 from butfor.standard.explain import ColumnMove
+from butfor.standard.wrong import with_sum
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -24,13 +23,6 @@ SPREAD = 3
 BINS = np.linspace(0, 1, 21)
 """Of the doubts that are counted for charts."""
 SIGNIFICANT = 0.05
-LEAST = 1e-9
-"""Probabilities stay this far from 0 and 1."""
-WRONG = (
-    "Of labels marked 0.3, about 3 in 10 would have been favourable, if the recorded columns are all that matters, the "
-    "others' labels are right, and errors only went against this group."
-)
-"""What a probability of being wrong means."""
 ASSUMPTION = (
     "This assumes that people of different groups with the same recorded columns should have got the same label. A "
     "legitimate reason that is not among the columns, or a column that itself carries bias, misleads it."
@@ -226,7 +218,8 @@ class Standards:
     """Every group of a table beside comparable people of the others.
 
     `doubt [rows]` is the probability of the label that a row does not have, by the standard of the other groups; no
-    number where the row's group was left out."""
+    number where the row's group was left out. `suspect [rows]`: how likely an adverse label would be wrong, before the
+    group's shortfall says how many are."""
 
     attribute: str
     adverse: str
@@ -237,6 +230,7 @@ class Standards:
     groups: NDArray[np.object_]
     is_favourable: Mask
     doubt: Floats
+    suspect: Floats
     index: pd.Index
     draws: int
     moves: tuple[ColumnMove, ...] = ()
@@ -276,8 +270,8 @@ class Standards:
 
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
         """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
-        favourable, index = self.is_favourable[rows], self.index[rows]
-        return replace(self, groups=self.groups[rows], is_favourable=favourable, doubt=self.doubt[rows], index=index)
+        names = ("groups", "is_favourable", "doubt", "suspect", "index")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def missing_here(self, group: Any) -> int:
         """How many favourable labels the group lacks among the rows whose doubts are known."""
@@ -304,7 +298,7 @@ class Standards:
         inside = self.groups.astype(str) == comparison.group
         found = np.zeros(len(inside))
         adverse = inside & ~self.is_favourable
-        found[adverse] = with_sum(self.doubt[adverse], difference * int(inside.sum()))
+        found[adverse] = with_sum(self.suspect[adverse], difference * int(inside.sum()))
         return found
 
     def missing_labels(self, group: Any) -> NDArray[np.int64]:
@@ -386,20 +380,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def with_sum(probability: Floats, total: float) -> Floats:
-    """The probabilities with all their odds multiplied by the one number that makes them sum to `total`; 0 where that
-    is not above 0, 1 where it is as many as there are or more."""
-    if total <= 0 or not len(probability):
-        return np.zeros(len(probability))
-    if total >= len(probability):
-        return np.ones(len(probability))
-    logits = logit(np.clip(probability, LEAST, 1 - LEAST))
-    reach = float(np.abs(logits).max() + abs(logit(total / len(probability))) + 1)
-    shift = brentq(lambda by: float(expit(logits + by).sum()) - total, -reach, reach)
-    found: Floats = expit(logits + shift)
-    return found
 
 
 def _spread(weight: Floats, count: int) -> Mask:
