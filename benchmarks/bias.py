@@ -29,6 +29,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -44,10 +45,9 @@ from benchmarks.work import network
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, nearest
 from butfor.learn.named import model_named
-from butfor.learn.protocols import Training
 from butfor.machine import available_cores, single_threaded
 from butfor.result.worlds import in_most_worlds
-from butfor.run.worlds import draw_world, world_seeds
+from butfor.run.worlds import DrawnWorld, draw_world, world_seeds
 from butfor.standard.groups import Standards
 from butfor.standard.wrong import with_sum
 
@@ -126,13 +126,13 @@ def decisions(planted: Planted, model: str, questions: Sequence[str]) -> list[Ro
     """Whose decisions change, by worlds, and what reviews restore: all trainings of one model together."""
     training = np.arange(planted.parts[0].stop)
     work = [planted.trainings(model, ())]
-    worlds: list[Sequence[Training]] = []
+    worlds: list[DrawnWorld] = []
     if "whose" in questions:
         seeded = model == "mlp"
-        standards = planted.standards.of_rows(training)
+        steering = planted.standards.of_rows(np.arange(*planted.parts[1].indices(len(planted.X)))) if seeded else None
+        standards = replace(planted.standards.of_rows(training), validation=steering)
         seeds = world_seeds(planted.group, planted.seed)
-        drawn = [draw_world(standards, planted.group, seed, MEMBERS if seeded else 1, seeded) for seed in seeds]
-        worlds = [world.trainings for world in drawn]
+        worlds = [draw_world(standards, planted.group, seed, MEMBERS if seeded else 1, seeded) for seed in seeds]
     reviews: list[tuple[str, str, Rows]] = []
     if "reviews" in questions and len(planted.training_rows):
         standards = planted.standards_without_test.of_rows(training)
@@ -140,19 +140,31 @@ def decisions(planted: Planted, model: str, questions: Sequence[str]) -> list[Ro
         ways |= {"self-confidence": self_confidence(planted, model), "chance": chance(planted)}
         reviews = [(way, name, first_adverse(planted, ways[way], part)) for way in ways for name, part in PARTS.items()]
     corrected = [planted.trainings(model, first[np.isin(first, planted.training_rows)]) for *_, first in reviews]
-    before, *after = planted.accepted(model, [*work, *worlds, *corrected])
+    before, *after = planted.accepted(model, [*work, *corrected])
     clean = planted.accepted(model, work, planted.clean)[0]
     ours = planted.inside[planted.parts[2]]
     hurt = ours & clean & ~before
     found: list[Row] = []
     if worlds:
-        found.append({"question": "whose"} | whose(np.array(after[: len(worlds)]), ours & ~before, hurt, ours))
+        found.append({"question": "whose"} | whose(in_worlds(planted, model, worlds), ours & ~before, hurt, ours))
     by_way: dict[str, Row] = {}
-    for (way, name, first), accepted in zip(reviews, after[len(worlds) :], strict=True):
+    for (way, name, first), accepted in zip(reviews, after, strict=True):
         row = by_way.setdefault(way, {"question": "reviews", "way": way, "hurt": int(hurt.sum())})
         row[name] = float(np.isin(first, planted.training_rows).mean())
         row[f"restored_{name}"] = float(accepted[hurt].mean()) if hurt.any() else None
     return found + list(by_way.values())
+
+
+def in_worlds(planted: Planted, model: str, worlds: Sequence[DrawnWorld]) -> Mask:
+    """Whom of the test people each world accepts; a network's worlds have validation labels of their own."""
+    if not any(world.validation_flips for world in worlds):
+        return planted.accepted(model, [world.trainings for world in worlds])
+    found = []
+    for world in worlds:
+        labels = planted.labels.copy()
+        labels[planted.parts[1].start + np.array(world.validation_flips, int)] = True
+        found.append(planted.accepted(model, [world.trainings], labels)[0])
+    return np.array(found)
 
 
 def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:
