@@ -39,12 +39,14 @@ SEEDS = 2**31
 
 @dataclass(frozen=True)
 class DrawnWorld:
-    """What a seed makes: by how much the group fell short, which labels that flips, and what is trained on them."""
+    """What a seed makes: by how much the group fell short, which labels that flips, and what is trained on them.
+    `validation_flips`: positions among the validation rows whose labels it flips too."""
 
     seed: int
     shortfall: float
     flips: FlipSet
     trainings: tuple[Training, ...]
+    validation_flips: FlipSet = ()
 
 
 def world_seeds(group: str, random_state: int = 0, count: int = WORLDS) -> list[int]:
@@ -53,17 +55,29 @@ def world_seeds(group: str, random_state: int = 0, count: int = WORLDS) -> list[
     return [int(seed) for seed in rng.integers(SEEDS, size=count)]
 
 
-def draw_world(standards: Standards, group: str, seed: int, members: int = 1, seeded: bool = False) -> DrawnWorld:
+def draw_world(
+    standards: Standards,
+    group: str,
+    seed: int,
+    members: int = 1,
+    seeded: bool = False,
+    validation: Standards | None = None,
+) -> DrawnWorld:
     """The world of this name: everything in it is drawn from its seed. Of a model that no seed changes there is one
-    training; else there are `members`, under seeds that nothing else was trained with."""
+    training; else there are `members`, under seeds that nothing else was trained with. `validation`: the same
+    comparison with the validation rows, where they steer the training: their labels are flipped likewise."""
     comparison = standards.of_group(group)
     assert comparison is not None
     rng = np.random.default_rng(seed)
     shortfall = float(rng.normal(comparison.difference, comparison.error or 0.0))
-    luck = rng.random(len(standards.groups))
-    flips = tuple(map(int, np.flatnonzero(luck < standards.wrong_at(group, shortfall))))
+
+    def drawn(rows: Standards) -> FlipSet:
+        return tuple(map(int, np.flatnonzero(rng.random(len(rows.groups)) < rows.wrong_at(group, shortfall))))
+
+    flips = drawn(standards)
     seeds: list[int | None] = [int(each) for each in rng.integers(SEEDS, size=members)] if seeded else [None]
-    return DrawnWorld(seed, shortfall, flips, tuple(Training(flips, each) for each in seeds))
+    trainings = tuple(Training(flips, each) for each in seeds)
+    return DrawnWorld(seed, shortfall, flips, trainings, () if validation is None else drawn(validation))
 
 
 def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tuple[DrawnWorld, Floats]]:
