@@ -85,6 +85,18 @@ def test_worlds_are_what_the_models_own_fit_says_on_their_labels(audit):
     assert np.mean(one.flips) == pytest.approx(audit.standards().of_group("b").missing, rel=0.25)
 
 
+def test_worlds_flip_validation_labels_too_and_else_stay_the_same(audit):
+    whole, rows = audit.standards(), np.arange(300, 400)
+    validation = whole.of_rows(rows)
+    for seed in range(5):
+        alone, both = (draw_world(each, "b", seed, 2, True) for each in (whole, replace(whole, validation=validation)))
+        assert (alone.flips, alone.trainings, alone.validation_flips) == (both.flips, both.trainings, ())
+        flips = rows[list(both.validation_flips)]
+        assert len(flips) == pytest.approx(validation.wrong_at("b", both.shortfall).sum(), abs=5)
+        assert (TABLE["group"].to_numpy()[flips] == "b").all()
+        assert (LABELS.to_numpy()[flips] == "no").all()
+
+
 def test_people_who_are_hurt_are_found(audit):
     (one,) = audit.one_standard(PEOPLE)
     rng_labels = loans(400, 0.0, 0)[1]  # the same table before group b was wronged

@@ -40,7 +40,8 @@ SEEDS = 2**31
 
 @dataclass(frozen=True)
 class DrawnWorld:
-    """What a seed makes: by how much the group fell short, which labels that flips, and what is trained on them."""
+    """What a seed makes: by how much the group fell short, which labels that flips, and what is trained on them.
+    `validation_flips`: positions among the validation rows whose labels it flips too."""
 
     seed: int
     shortfall: float
@@ -59,19 +60,20 @@ def world_seeds(group: str, random_state: int = 0, count: int = WORLDS) -> list[
 
 def draw_world(standards: Standards, group: str, seed: int, members: int = 1, seeded: bool = False) -> DrawnWorld:
     """The world of this name: everything in it is drawn from its seed. Of a model that no seed changes there is one
-    training; else there are `members`, under seeds that nothing else was trained with."""
+    training; else there are `members`, under seeds that nothing else was trained with. Labels of validation rows
+    are flipped likewise, where those rows were compared too."""
     comparison = standards.of_group(group)
     assert comparison is not None
     rng = np.random.default_rng(seed)
     shortfall = float(rng.normal(comparison.difference, comparison.error or 0.0))
-    luck = rng.random(len(standards.groups))
-    flips = tuple(map(int, np.flatnonzero(luck < standards.wrong_at(group, shortfall))))
+
+    def drawn(rows: Standards) -> FlipSet:
+        return tuple(map(int, np.flatnonzero(rng.random(len(rows.groups)) < rows.wrong_at(group, shortfall))))
+
+    flips = drawn(standards)
     seeds: list[int | None] = [int(each) for each in rng.integers(SEEDS, size=members)] if seeded else [None]
-    steering, validation_flips = standards.validation, FlipSet()
-    if steering is not None:
-        luck = rng.random(len(steering.groups))
-        validation_flips = tuple(map(int, np.flatnonzero(luck < steering.wrong_at(group, shortfall))))
-    return DrawnWorld(seed, shortfall, flips, tuple(Training(flips, each) for each in seeds), validation_flips)
+    trainings = tuple(Training(flips, each) for each in seeds)
+    return DrawnWorld(seed, shortfall, flips, trainings, drawn(standards.validation) if standards.validation else ())
 
 
 def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tuple[DrawnWorld, Floats]]:
