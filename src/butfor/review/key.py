@@ -13,7 +13,8 @@ from butfor.files import text_of
 from butfor.learn.protocols import Table
 from butfor.result.population import Population
 from butfor.result.record import CHECKSUM, checksum
-from butfor.review.tasks import Task, key_of, review_code
+from butfor.review.tasks import Task, review_code
+from butfor.review.write import key_of
 
 
 @dataclass(frozen=True)
