@@ -29,6 +29,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -45,8 +46,10 @@ from butfor.errors import SettingError, TableError, nearest
 from butfor.learn.named import model_named
 from butfor.learn.protocols import Training
 from butfor.machine import available_cores, single_threaded
+from butfor.result.worlds import in_most_worlds
 from butfor.run.worlds import draw_world, world_seeds
-from butfor.standard.groups import Standards, with_sum
+from butfor.standard.groups import Standards
+from butfor.standard.wrong import with_sum
 
 MODELS = ("logistic", "boosting", "mlp")
 QUESTIONS = ("where", "which", "whose", "reviews")
@@ -62,7 +65,7 @@ def measure(planted: Planted, models: Sequence[str], questions: Sequence[str]) -
     """One row per question, model and way; a table that cannot be compared says why."""
     about: Row = {"set": planted.name, "kind": planted.kind, "base": planted.base, "seed": planted.seed}
     about |= {"share": planted.share, "blind": planted.blind}
-    begun = time.perf_counter()
+    begun = time.process_time()
     with warnings.catch_warnings(action="ignore"), single_threaded():
         try:
             comparison = planted.standards.of_group(planted.group)
@@ -84,18 +87,18 @@ def measure(planted: Planted, models: Sequence[str], questions: Sequence[str]) -
             found += [{"question": "which"} | row for row in which(planted)]
         for model in models:
             found += [{"model": model} | row for row in decisions(planted, model, questions)]
-    found[0]["seconds"] = time.perf_counter() - begun
+    found[0]["seconds"] = time.process_time() - begun
     return [about | row for row in found]
 
 
 def where(planted: Planted) -> Row:
-    """The place of the planted slice, from 1, and whether it, or any slice, was called."""
-    slices = [s for s in planted.standards.slices if s.group == planted.group]
+    """The place of the planted slice among those of its group, from 1, and whether it, or any slice, was called."""
+    slices = [s for s in planted.standards.parts if s.group == planted.group]
     places = [k for k, s in enumerate(slices, 1) if (s.column, s.value) == planted.planted_slice]
     return {
         "slices": len(slices),
         "place": places[0] if places else None,
-        "any_called": any(s.called for s in slices),
+        "any_called": any(s.called for s in planted.standards.parts),
         "planted_called": bool(places) and slices[places[0] - 1].called,
     }
 
@@ -156,7 +159,7 @@ def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:
     """What worlds `[worlds × people]` say of the group's people who are refused now, beside who was hurt."""
     probability = worlds.mean(axis=0)
     turned = worlds[:, refused].sum(axis=1)
-    low, high = np.percentile(turned, [5, 95])
+    low, high = in_most_worlds(turned.tolist())
     likely, sure = refused & (probability > 0.5), refused & (probability > 0.9)
     bins = np.digitize(probability[refused], BINS)
     return {
@@ -167,7 +170,7 @@ def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:
         "sure": int(sure.sum()),
         "sure_hurt": int((sure & hurt).sum()),
         "expected": float(turned.mean()),
-        "covered": bool(np.floor(low) <= hurt.sum() <= np.ceil(high)),
+        "covered": bool(low <= hurt.sum() <= high),
         "bins": [
             [int((bins == k).sum()), float(probability[refused][bins == k].sum()), int(hurt[refused][bins == k].sum())]
             for k in range(len(BINS) + 1)
@@ -185,6 +188,7 @@ def evenly(standards: Standards) -> Floats:
     return found
 
 
+@lru_cache(maxsize=4)
 def self_confidence(planted: Planted, model: str) -> Floats:
     """cleanlab's score, the higher the more suspect: one less the cross-validated probability of the recorded label."""
     table = planted.table("logistic", planted.labels)

@@ -101,10 +101,17 @@ def print_population(population: Population, folder: Path | None) -> None:
     import pandas as pd
 
     from butfor.report.groups import groups_of
+    from butfor.standard.groups import where
 
     performance = population.performance
     answer = [population.standards_answer] if population.standards else []
-    answer += [f"  {line}" for c in population.standards if c.differs and c.missing for line in c.details()]
+    for c in population.standards:
+        assert population.run.standard is not None
+        called = where(population.run.standard.parts, c)
+        if c.differs and c.missing:
+            answer += [f"  {line}" for line in (*c.details(), *called)]
+        elif called:
+            answer += [c.sentence(population.run.standard.favourable), *(f"  {line}" for line in called)]
     answer += [one.sentence for one in population.one_standard]
     answer += [population.closed_gap.sentence] if population.closed_gap else []
     for line in (*answer, population.sentence, population.direct, population.proven):

@@ -117,8 +117,7 @@ class OneStandard:
     @property
     def interval(self) -> tuple[int, int]:
         """Of that number, over worlds: from the 5th to the 95th percentile, in whole people."""
-        low, high = _spread([world.turned for world in self.worlds])
-        return math.floor(low), math.ceil(high)
+        return in_most_worlds([world.turned for world in self.worlds])
 
     @property
     def flips(self) -> tuple[int, ...]:
@@ -184,6 +183,12 @@ class OneStandard:
 
     def _repr_html_(self) -> str:
         return "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.details()))
+
+
+def in_most_worlds(turned: Sequence[int]) -> tuple[int, int]:
+    """From how many people to how many it reaches in most worlds."""
+    low, high = _spread(turned)
+    return math.floor(low), math.ceil(high)
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed
 from butfor.standard.explain import ColumnMove
+from butfor.standard.slices import MOST_VALUES, Slice, kept
 from butfor.standard.wrong import with_sum
 
 Floats = NDArray[np.float64]
@@ -234,6 +235,10 @@ class Standards:
     index: pd.Index
     draws: int
     moves: tuple[ColumnMove, ...] = ()
+    parts: tuple[Slice, ...] = ()
+    """Slices of the groups, those first where a group most likely falls short."""
+    not_sliced: tuple[str, ...] = ()
+    """Columns with too many values for slices."""
     clusters: int | None = None
     interrupted: bool = False
 
@@ -262,6 +267,14 @@ class Standards:
             .set_index(["attribute", "group", "column"])
             .sort_index(level=[0, 1], sort_remaining=False, kind="stable")
         )
+
+    @cached_property
+    def slices(self) -> pd.DataFrame:
+        """Per group and value of a column, or quarter of a number: rows, recorded and expected share, difference with
+        its interval, difference elsewhere, excess over what the group's own shortfall makes there, its z, whether it
+        is called, and the share of the missing labels that is there. First where a group most likely falls short."""
+        names = [each.name for each in fields(Slice)]
+        return pd.DataFrame([[getattr(s, name) for name in names] for s in self.parts], columns=names)
 
     def of_group(self, group: Any) -> GroupStandard | None:
         """The comparison of one group of rows; None where it was left out."""
@@ -313,13 +326,16 @@ class Standards:
         return order[_spread(self.doubt[order] ** SPREAD, self.missing_here(group))]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per label: the label, the group, its doubt, and its rank: by doubt, groups with a gap first."""
+        """One row per label: the label, the group, how likely it is wrong, its doubt, and its rank: the most likely
+        wrong first, then by doubt."""
         names = np.where(self.is_favourable, self.favourable, self.adverse)
-        frame = pd.DataFrame({"label": names, "group": self.groups, "doubt": self.doubt}, index=self.index)
-        short = [c.group for c in self.comparisons if c.attribute == self.attribute and c.missing]
-        first = frame["doubt"] + frame["group"].astype(str).isin(short)
-        frame["rank"] = first.rank(ascending=False, method="first").astype("Int64")
-        return frame
+        columns = {"label": names, "group": self.groups, "wrong": self.wrong, "doubt": self.doubt}
+        frame = pd.DataFrame(columns, index=self.index)
+        rank = pd.array([pd.NA] * len(frame), dtype="Int64")
+        order = np.lexsort((-self.doubt, -self.wrong))
+        order = order[~np.isnan(self.doubt[order])]
+        rank[order] = range(1, len(order) + 1)
+        return frame.assign(rank=rank)
 
     def sentences(self) -> list[str]:
         """One per group, and one on each group that was left out."""
@@ -334,6 +350,8 @@ class Standards:
             )
         else:
             said.append(f"Rows of one cluster may share their luck: there are {self.clusters} clusters.")
+        if self.not_sliced:
+            said.append(f"Slices leave out {listed(self.not_sliced)}: more than {MOST_VALUES} different values.")
         values = [c for c in self.comparisons if c.attribute == self.attribute]
         if len(values) > 2 and any(c.differs and c.reference is None for c in values):
             said.append(
@@ -354,7 +372,7 @@ class Standards:
     def __str__(self) -> str:
         lines = []
         for c in self.comparisons:
-            lines += [c.sentence(self.favourable), *(f"  {line}" for line in c.details())]
+            lines += [c.sentence(self.favourable), *(f"  {line}" for line in [*c.details(), *where(self.parts, c)])]
         return "\n".join([*lines, *self.left_out, *self.notes()])
 
     __repr__ = __str__
@@ -371,6 +389,7 @@ class Standards:
             "left_out": list(self.left_out),
             "groups": [_plain(asdict(c)) for c in self.comparisons],
             "columns": [_plain(asdict(m)) for m in self.moves],
+            "slices": [asdict(s) for s in kept(self.parts)],
             "notes": self.notes(),
         }
 
@@ -398,6 +417,12 @@ def _spread(weight: Floats, count: int) -> Mask:
     share[open_ & (left <= 0)] = 0
     reached = np.floor(np.cumsum(share) + 0.5)
     return np.diff(reached, prepend=0) > 0
+
+
+def where(slices: Sequence[Slice], c: GroupStandard) -> list[str]:
+    """A sentence on the first slice of a group that is called; nothing where none is."""
+    called = [s.sentence for s in slices if s.called and (s.attribute, s.group) == (c.attribute, c.group)]
+    return called[:1]
 
 
 def answer_of(comparisons: Sequence[GroupStandard], favourable: str) -> str:
