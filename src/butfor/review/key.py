@@ -62,11 +62,12 @@ def _fault(key: _Key, audit: Population, training: Table) -> str:
             return f"task {task.id[:40]} is about training row {task.position}, and there are {training.n}"
         if task.label != names[training.codes[task.position]]:
             return f"the recorded label of task {task.id[:40]} is not '{task.label[:40]}'"
-    code = review_code(key.audit_sha256, key.seed, ((task.position, task.decoy) for task in key.tasks))
+    code = review_code(key.audit_sha256, key.seed, positions)
     if not all(task.id.startswith(f"{code}-") for task in key.tasks):
         return "its ids are not those of its tasks"
     if len({task.id for task in key.tasks}) < len(key.tasks) or len(set(positions)) < len(key.tasks):
         return "a task occurs twice"
-    if not {task.position for task in key.tasks if not task.decoy} <= {label.position for label in audit.labels}:
-        return "it names labels that the audit does not"
+    chosen = {task.position for task in key.tasks if not task.decoy}
+    if chosen != {label.position for label in audit.labels[: len(chosen)]}:
+        return "its decoys are not those that were drawn"
     return ""

@@ -193,7 +193,7 @@ def make_review(
     may = ~np.isin(np.arange(table.n), [*chosen, *rows.answered, *people])
     order = [*chosen, *choose_decoys(list(chosen), may, rows.labels, rows.groups.astype(str), rows.doubt, rng)]
     order = [order[k] for k in rng.permutation(len(order))]
-    code = review_code(rows.audit, seed, ((at, at not in chosen) for at in order))
+    code = review_code(rows.audit, seed, order)
     tasks = tuple(
         Task(
             id=f"{code}-{number}",
@@ -224,10 +224,10 @@ def make_review(
     )
 
 
-def review_code(audit: str, seed: int, tasks: Iterable[tuple[int, bool]]) -> str:
-    """Five letters that tell a review from others: by its audit, its seed, and its tasks' positions and decoys. A next
-    round starts from another record, and has another code."""
-    text = json.dumps([audit, int(seed), [[int(at), bool(decoy)] for at, decoy in tasks]])
+def review_code(audit: str, seed: int, positions: Iterable[int]) -> str:
+    """Five letters that tell a review from others: by its audit, its seed, and its tasks' rows. A next round starts
+    from another record, and has another code."""
+    text = json.dumps([audit, int(seed), [int(at) for at in positions]])
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     return "".join(CONSONANTS[number // len(CONSONANTS) ** k % len(CONSONANTS)] for k in range(5))
 
