@@ -71,11 +71,13 @@ def test_slices_add_up_to_their_group(in_one_office):
 def test_quarters_of_numbers_and_values_of_few():
     X, _ = loans(200)
     X.loc[:39, "income"] = np.nan
+    X["gain"] = np.where(np.arange(200) < 160, 0, np.arange(200))
     slicing = Slicing.of(X.drop(columns="group"))
     income = [value for column, value in slicing.names if column == "income"]
     assert len(income) == 5
     assert "missing" in income
     assert {value for column, value in slicing.names if column == "children"} == {"0", "1", "2", "3"}
+    assert [value for column, value in slicing.names if column == "gain"] == ["160 and over", "under 160"]
     assert (slicing.inside.sum(axis=0) >= 30).all()
     of_some = slicing.of_group(np.arange(70))
     assert all(30 <= count <= 40 for count in of_some.inside.sum(axis=0))

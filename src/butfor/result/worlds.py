@@ -68,12 +68,9 @@ class OneStandard:
     def probability(self) -> pd.Series:
         """By position among the people asked about: the share of worlds that decide favourably, for everybody decided
         adversely now, of any group; no number for the others."""
-        found = pd.Series(np.nan, index=range(self.asked), name="probability")
-        found.iloc[list(self.adverse_now)] = 0.0
-        for person in self.changed:
-            if person.refused:
-                found.iloc[person.case] = person.worlds / len(self.worlds)
-        return found
+        shares = dict.fromkeys(self.adverse_now, 0.0)
+        shares |= {person.case: person.worlds / max(1, len(self.worlds)) for person in self.gaining}
+        return pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked))
 
     @property
     def gaining(self) -> tuple[PersonInWorlds, ...]:
@@ -146,6 +143,10 @@ class OneStandard:
         """ "Under one standard for all, about 8 of 85 decisions about people with afam = yes would change (4 to 12); 5
         of them in most of 20 worlds." """
         about = f"about people with {self.attribute} = {self.group}"
+        if not self.people:
+            return (
+                f"Nobody asked about has {self.attribute} = {self.group}: one standard for all changes none of these."
+            )
         if not self.refused:
             return f"None of the {self.people} decisions {about} is adverse: one standard for all changes none of them."
         low, high = self.interval

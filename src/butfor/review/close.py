@@ -4,7 +4,7 @@ after/review.html       before and after, side by side
 after/review.json       the record of it: the next round starts from here
 after/corrected.csv     the label of every training row, as corrected
 after/corrections.csv   the labels that were changed
-after/labels.csv        every label's doubt and value on the corrected table
+after/labels.csv        every label's doubt, wrong and rank on the corrected table
 """
 
 from __future__ import annotations

@@ -101,8 +101,9 @@ def explain_all(
                 labels = labels_to_review(fitted, standards)
                 if standards.draws:
                     whole = cases == list(range(people)) and not fitted.table.multiclass
-                    trainer = runners[0].trainer if whole else None
-                    changed = _in_worlds(fitted, standards, engine, everyone, truth, trainer, progress)
+                    trainer = runners[0].trainer if whole else _asking_everyone(fitted, everyone, runners[0], engine)
+                    tried = FlipTrial.of(fitted, everyone, truth, trainer)
+                    changed = one_standard(standards, tried, fitted.settings.random_state, fitted.fit_seconds)
         run = run_of(
             fitted,
             runners,
@@ -161,19 +162,9 @@ def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) 
         return None
 
 
-def _in_worlds(
-    fitted: Fitted,
-    standards: Standards,
-    engine: Engine,
-    everyone: Situation,
-    truth: NDArray[np.int64] | None,
-    trainer: Trainer | None,
-    progress: Progress,
-) -> list[OneStandard]:
-    """One standard for all, as far as it is not stopped. `trainer` asks about everyone, where there is one."""
-    trainer = trainer or Trainer(engine, fitted.learner, fitted.table, everyone.people, progress=progress)
-    tried = FlipTrial.of(fitted, everyone, truth, trainer)
-    return one_standard(standards, tried, fitted.settings.random_state, fitted.fit_seconds)
+def _asking_everyone(fitted: Fitted, everyone: Situation, runner: Runner, engine: Engine) -> Trainer:
+    """A trainer like the runner's, which asks about everyone."""
+    return Trainer(engine, fitted.learner, fitted.table, everyone.people, progress=runner.progress, flag=runner.flag)
 
 
 def _doubt_for(fitted: Fitted, runner: Runner, standards: Standards | None) -> NDArray[np.float64] | None:

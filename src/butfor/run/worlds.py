@@ -99,7 +99,8 @@ def one_standard(
         if done or not one.refused:
             found.append(one)
         if one.refused and done < count:
-            progress.note(f"Stopped after {done} of {count} worlds of {comparison.name}: those that are done count.")
+            kept = "those that are done count" if done else "it is not told whose decisions change"
+            progress.note(f"Stopped after {done} of {count} worlds of {comparison.name}: {kept}.")
             break
     return found
 

@@ -124,9 +124,10 @@ class Slicing(NamedTuple):
 def _values(column: pd.Series) -> pd.Series:
     """What slices go by: values as text, of numbers with many the quarter."""
     if is_numeric(column) and column.nunique() > AS_THEY_ARE:
-        numbers = numbers_in(column.dropna())
-        cuts = np.unique(np.quantile(numbers, [0.25, 0.5, 0.75], method="higher"))
-        cuts = cuts[cuts > numbers.min()]
+        found = np.sort(numbers_in(column.dropna()))
+        above = found[found > found[0]]
+        cuts = np.quantile(found, [0.25, 0.5, 0.75], method="higher")
+        cuts = np.unique(np.maximum(cuts, above[0]))  # where most are alike, those stay apart from the others
         return Bands(tuple(cuts.tolist())).of(column).fillna(MISSING)
     return column.astype(object).where(column.notna(), MISSING).map(str)
 
