@@ -11,8 +11,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from butfor import LabelAudit, Population
+from butfor.review.answers import read_answers
 from butfor.review.rebuild import review_of
 from butfor.review.reviewer_page import question, reviewer_page
+from butfor.review.tasks import Task
 from butfor.review.write import write_review
 from recorded import LABELS, TABLE, key_of
 
@@ -154,3 +156,11 @@ def test_reviews_are_told_apart_by_what_they_ask(tasks):
     assert names[0] == names[1]
     assert len(set(names)) == 3
     assert len(key_of(tasks)) == len(data_of((tasks / "review.html").read_text())["tasks"])
+
+
+def test_answers_keep_labels_apart_that_differ_by_a_space(tmp_path):
+    names = ("no", "yes", "yes ")
+    (tmp_path / "answers.csv").write_text('id,label\r\n"A-1","yes "\r\n"A-2","yes"\r\n"A-3"," no "\r\n', newline="")
+    tasks = tuple(Task(f"A-{k}", k, k, "no", decoy=False, people=0) for k in (1, 2, 3))
+    (answers,) = read_answers([tmp_path / "answers.csv"], tasks, names).reviewers
+    assert answers == {"A-1": "yes ", "A-2": "yes", "A-3": "no"}

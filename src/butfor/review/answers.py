@@ -173,6 +173,7 @@ def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: 
         if task in seen:
             raise TableError(f"{path}, {where}: task {task} is answered already, in {seen[task]}; keep one answer.")
         seen[task] = where
+        label = label if label in safe else label.strip()  # some tables' labels end in a space
         if label == CANNOT_TELL:
             answers[task] = label
         elif label:
@@ -205,8 +206,8 @@ def _of_csv(text: str, path: Path) -> Given:
                 raise TableError(f"The answers '{path}' have {has} '{name}'; fill in tasks.csv and leave its header.")
         reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
         for row in reader:
-            number, label = ((row[name] or "").strip() for name in (ID, LABEL))
-            if number or label:
+            number, label = (row[ID] or "").strip(), row[LABEL] or ""
+            if number or label.strip():
                 yield f"line {reader.line_num}", number, label
     except csv.Error as error:
         raise TableError(f"The answers '{path}' are not a CSV file ({error}).") from error
@@ -219,7 +220,7 @@ def _of_label_studio(text: str, path: Path) -> Given:
         for k, entry in enumerate(json.loads(text)):
             chosen = {choice for annotation in entry["annotations"] for choice in _choices(annotation)}
             unsure = CANNOT_TELL if entry["annotations"] else ""
-            yield f"entry {k + 1}", str(entry["data"][ID]), chosen.pop().strip() if len(chosen) == 1 else unsure
+            yield f"entry {k + 1}", str(entry["data"][ID]), chosen.pop() if len(chosen) == 1 else unsure
     except RecursionError:
         raise TableError(f"The answers '{path}' nest too deeply to be an export of Label Studio.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
