@@ -185,8 +185,6 @@ def make_review(
         raise SettingError("There is no label to review: none is doubted, or all of them were reviewed.")
     if CANNOT_TELL in rows.label_names:
         raise SettingError(f"A label is called '{CANNOT_TELL}', as reviewers say it; call it otherwise.")
-    if len({name.strip() for name in rows.label_names}) < len(rows.label_names):
-        raise SettingError("Two labels differ in spaces alone, which no answer can tell apart; rename one.")
     rng, table = np.random.default_rng(check_random_state(seed)), rows.table
     _refuse_other_rows(values, rows)
     chosen = {each.position: each for each in values[: int(labels)]}
