@@ -132,7 +132,7 @@ def _write_tasks(
     random_state: int | None,
 ) -> int:
     from butfor.review.rebuild import review_of
-    from butfor.review.tasks import write_review
+    from butfor.review.write import write_review
 
     made = review_of(audit, labels=labels, hide=names_in(hide), seed=random_state or 0)
     if made.finds_little and not anyway:
