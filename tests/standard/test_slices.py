@@ -55,6 +55,14 @@ def test_the_office_that_refuses_is_found_and_called(in_one_office):
     assert first.sentence.endswith("over half of the missing labels are there.")
 
 
+def test_the_sentence_compares_with_elsewhere_or_with_what_is_usual():
+    shares = {"recorded": 0.1, "expected": 0.2, "difference": 0.1, "low": 0.05, "high": 0.15, "z": 4.0}
+    few = Slice("g", "b", "race", "x", 50, **shares, elsewhere=0.1, excess=0.06, share=0.2, called=True)
+    assert "it is 10 points, 6 more than the group's own shortfall would make there; about 20 %" in few.sentence
+    many = Slice("g", "b", "race", "x", 50, **shares, elsewhere=0.02, excess=0.06, share=0.95, called=True)
+    assert "it is 10 points, 8 more than elsewhere; almost all of the missing" in many.sentence
+
+
 def test_slices_add_up_to_their_group(in_one_office):
     _, found = in_one_office
     b = found.of_group("b")

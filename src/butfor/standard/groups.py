@@ -309,10 +309,10 @@ class Standards:
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per label: the label, the group, how likely it is wrong, its doubt, and its rank: the most likely
+        """One row per label: the label, the group, its doubt, how likely it is wrong, and its rank: the most likely
         wrong first, then by doubt."""
         names = np.where(self.is_favourable, self.favourable, self.adverse)
-        columns = {"label": names, "group": self.groups, "wrong": self.wrong, "doubt": self.doubt}
+        columns = {"label": names, "group": self.groups, "doubt": self.doubt, "wrong": self.wrong}
         frame = pd.DataFrame(columns, index=self.index)
         rank = pd.array([pd.NA] * len(frame), dtype="Int64")
         order = np.lexsort((-self.doubt, -self.wrong))

@@ -67,10 +67,12 @@ class Slice:
         """ "Where purpose = education it is 21 points, 14 more than elsewhere; over half of the missing labels …" """
         share = self.share or 0
         part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
-        here, there = 100 * self.difference, 100 * self.elsewhere
+        more, than = self.difference - self.elsewhere, "elsewhere"
+        if more < self.excess:  # fewer labels are expected to be favourable here, and more of them are lost
+            more, than = self.excess, "the group's own shortfall would make there"
         return (
-            f"Where {self.name} it is {here:.0f} points, {here - there:.0f} more than elsewhere; {part} of the missing "
-            "labels are there."
+            f"Where {self.name} it is {100 * self.difference:.0f} points, {100 * more:.0f} more than {than}; {part} of "
+            "the missing labels are there."
         )
 
 
