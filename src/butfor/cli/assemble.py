@@ -75,6 +75,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         encoder=_encoder(data, o, model),
         members=o.members,
         budget=_budget(data, o),
+        threshold=o.threshold,
         rank=o.rank,
         strategy=o.strategy,
         phi=_phi(o),

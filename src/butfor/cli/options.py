@@ -243,6 +243,13 @@ QUESTION = together(
             "people who get that decision.",
         ),
         REFERENCE,
+        option(
+            "--threshold",
+            default="0.5",
+            show_default=True,
+            help="Who gets the favourable decision: everybody from this probability of it on, or the best so many of the "
+            'test rows ("top 20%").',
+        ),
         option("--towards", help="The decision to reach. Default: any other than the present one."),
         option(
             "--phi",

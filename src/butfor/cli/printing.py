@@ -107,7 +107,8 @@ def print_population(population: Population, folder: Path | None) -> None:
     answer += [f"  {line}" for c in population.standards if c.differs and c.missing for line in c.details()]
     answer += [one.sentence for one in population.one_standard]
     answer += [population.closed_gap.sentence] if population.closed_gap else []
-    for line in (*answer, population.sentence, population.direct, population.proven):
+    answer += [population.sentence, population.run.cut, population.direct, population.proven]
+    for line in (population.run.alike, *answer):
         if line:
             say(line)
     if performance is not None:

@@ -23,14 +23,14 @@ from butfor.report.text import plural, short, shown, without_middle
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, UNDECIDED
 from butfor.result.labels import TO_REVIEW, expectation, expected_wrong
 from butfor.result.population import Population
-from butfor.result.record import checksum, percent, signed
+from butfor.result.record import checksum, percent
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 LISTED = 40
 """Characters of a value in the list of people."""
-ABOUT = ("Decision", "Result", "Solidity", "Distance", "Flips", "Logit", "After, or closest", "Attempts")
+ABOUT = ("Decision", "Result", "Solidity", "Distance", "Flips", "{measure}", "After, or closest", "Attempts")
 
 Addressed = Sequence[tuple[Verdict, str]]
 """People, each with the address of more about them."""
@@ -190,12 +190,14 @@ def roster(people: Addressed, sensitive: str) -> tuple[tuple[str, ...], Markup]:
     """The headings and the rows of the list of people, small enough for ten thousand of them: without the end tags that
     HTML lets one leave out."""
     rows = (f"<tr><th>{'<td>'.join(_cells(verdict, address))}" for verdict, address in people)
-    return ("Person", "Id", shown(sensitive, LISTED), *ABOUT), Markup("\n".join(rows))
+    measure = people[0][0].run.measure.capitalize() if people else "Logit"
+    heads = (name.format(measure=measure) for name in ABOUT)
+    return ("Person", "Id", shown(sensitive, LISTED), *heads), Markup("\n".join(rows))
 
 
 def _cells(v: Verdict, address: str) -> list[str]:
     """In the order of their weight. The style and the script know columns by their places."""
-    after = v.counterfactual_logit if v.found else v.closest_logit
+    after, moved = (v.counterfactual_logit, v.cut_moved) if v.found else (v.closest_logit, None)
     words = [f"{SOLIDITY[v.solidity].sign} {v.solidity}"] if v.solidity else []
     words += [f"{CLOSE_CALL.sign} close call"] if v.close_call else []
     first, *others = (
@@ -207,8 +209,8 @@ def _cells(v: Verdict, address: str) -> list[str]:
         ", ".join(words),
         str(v.distance or ""),
         str(v.at_most or ""),
-        signed(v.logit),
-        "" if after is None else signed(after),
+        v.run.measured(v.logit),
+        "" if after is None else v.run.measured(after, moved or 0.0),
         str(v.attempts or ""),
     )
     return [f'<a href="{escape(address)}">{escape(first)}</a>', *(str(escape(cell)) for cell in others)]

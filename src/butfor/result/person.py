@@ -63,6 +63,8 @@ class Person:
     search: Search = Search()
     flip_set: tuple[Flip, ...] = ()
     counterfactual_logit: float | None = None
+    cut_moved: float | None = None
+    """Where places are limited ("top 20%"): how far the flips move the cut, from which both logits are measured."""
     minimal: bool = False
     """No single flip can be left out: every set with one flip fewer was trained and does not turn the decision."""
     fresh: FreshSeeds | None = None

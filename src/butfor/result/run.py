@@ -10,7 +10,8 @@ from butfor.data.check import Concern
 from butfor.result.groups import Performance
 from butfor.result.labels import ClosedGap, OneStandard, Reviewed
 from butfor.result.person import Cell
-from butfor.result.record import Whole, builtins_of
+from butfor.result.record import Whole, builtins_of, signed
+from butfor.result.threshold import ThresholdFacts, score, shown
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards
 
@@ -137,6 +138,8 @@ class Run(Whole):
     towards: str | None = None
     reference: tuple[str, ...] = ()
     """Groups that the others are compared with, instead of all others."""
+    threshold: ThresholdFacts | None = None
+    """Where the line is drawn; None with more than two labels, where the highest score decides."""
     learner: dict[str, Any]
     learner_name: str = "a model"
     seeded: bool
@@ -190,6 +193,51 @@ class Run(Whole):
         more nobody knows: then it is empty."""
         first, second = map(" or ".join, self.sides)
         return first if " or ".join(self.adverse) == second else second
+
+    @property
+    def measure(self) -> str:
+        """What verdicts show of a person: a score, where somebody said where the cut is and there are probabilities,
+        else the logit."""
+        return "score" if self.threshold and self.threshold.speaks_of_scores else "logit"
+
+    @property
+    def cut_moves(self) -> bool:
+        """Whether every model has its own cut, because places are limited."""
+        return self.threshold is not None and self.threshold.share is not None
+
+    def score(self, logit: float, cut_moved: float = 0.0) -> float | None:
+        """The probability of the favourable label that a logit means; None where it means none. `cut_moved`: how far
+        the cut, from which it is measured, moved in logits."""
+        at = self.cut_at(cut_moved)
+        return None if at is None else score(logit, at, self._favours_second)
+
+    def cut_at(self, cut_moved: float = 0.0) -> float | None:
+        """The probability at the cut, also after it moved."""
+        at = self.threshold.probability if self.threshold else None
+        return at if at is None or not cut_moved else score(cut_moved, at, self._favours_second)
+
+    def measured(self, logit: float, cut_moved: float = 0.0) -> str:
+        """A logit as it is shown."""
+        found, at = self.score(logit, cut_moved), self.cut_at(cut_moved)
+        return signed(logit) if self.measure == "logit" or found is None or at is None else shown(found, at)[0]
+
+    @property
+    def _favours_second(self) -> bool:
+        return self.favourable == self.label_names[1]
+
+    @property
+    def cut(self) -> str:
+        """Where the line is drawn and how many are accepted, in a sentence; empty where there is nothing to say."""
+        rows = "test rows" if self.command else "people"
+        return self.threshold.sentence(self.favourable, bool(self.adverse), rows) if self.threshold else ""
+
+    @property
+    def alike(self) -> str:
+        """That everybody is decided alike, and the way out; empty where they are not."""
+        if self.threshold is None:
+            return ""
+        other = next(name for name in self.label_names if name != self.favourable)
+        return self.threshold.alike(self.favourable, other, bool(self.adverse), bool(self.command))
 
 
 def agreement_of(figures: dict[str, Any] | None) -> Agreement | None:

@@ -276,11 +276,12 @@ def _other_counts(recorded: Verdict, now: Verdict) -> Iterator[str]:
 
 
 def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
-    course, after = f"'{now.prediction}' at logit {signed(now.logit)}", now.counterfactual_logit
+    run, after = now.run, now.counterfactual_logit
+    course = f"'{now.prediction}' at {run.measure} {run.measured(now.logit)}"
     if recorded.found:
         after = after if after is not None else now.closest_logit
         plural, name = "s" * (len(recorded.flip_set) != 1), now.counterfactual_prediction or now.prediction
-        reached = "" if after is None else f" at {signed(after)}"
+        reached = "" if after is None else f" at {run.measured(after, now.cut_moved or 0.0)}"
         course += f" → '{name}'{reached} with {len(recorded.flip_set)} label{plural} flipped"
     if recorded.proof is not None and now.at_least is not None and now.proof not in BY_SEARCH:
         course += f"; proven: at least {now.at_least} label{'s' * (now.at_least != 1)}"
