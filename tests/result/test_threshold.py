@@ -4,13 +4,17 @@ import math
 
 import pytest
 
-from butfor.result.threshold import ThresholdFacts, course, score, share_in_words, shown, what_moved
-
-FACTS = {"given": 0.5, "probability": 0.5, "share": None, "pool": 1046, "accepted": 1046, "ties": 0, "recorded": 0.82}
-
-
-def facts(**other) -> ThresholdFacts:
-    return ThresholdFacts(**(FACTS | other))
+from butfor.result.threshold import (
+    Acceptance,
+    ThresholdFacts,
+    alike_sentence,
+    course,
+    cut_sentence,
+    score,
+    share_in_words,
+    shown,
+    what_moved,
+)
 
 
 @pytest.mark.parametrize("probability", [0.001, 0.26, 0.8, 0.999])
@@ -61,46 +65,57 @@ def test_shares_are_not_rounded_to_nobody_or_everybody(share, text):
     assert share_in_words(share) == text
 
 
+def cut(facts, seen=None, named=True) -> str:
+    return cut_sentence(facts, seen, "no", named, "test rows")
+
+
 def test_the_cut_in_a_sentence():
-    fixed = facts(given=0.8, probability=0.8, pool=476, accepted=295)
-    assert fixed.sentence("no", True, "test rows") == (
-        "Accepted 'no' from a probability of 0.80 on; 62 % of 476 test rows are."
+    seen, fixed = Acceptance(476, 295, 0.88, True), ThresholdFacts(given=0.8, probability=0.8)
+    assert cut(fixed, seen) == "Accepted 'no' from a probability of 0.80 on; 62 % of 476 test rows are."
+    assert cut(fixed, seen, named=False).startswith("Decided 'no' from a probability of 0.80 on; 62 % of 476")
+    assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Accepted 'no' from a probability of 0.80 on."
+    own = ThresholdFacts(given=None, probability=0.31)
+    assert cut(own) == "Accepted 'no' from a probability of 0.31 on, the model's own threshold."
+    assert cut(None, seen) == "Accepted 'no': 62 % of 476 test rows; of the recorded labels 88 % are."
+    assert not cut(None)
+
+
+def test_a_moving_cut_in_a_sentence():
+    top = ThresholdFacts(given="top 20%", probability=0.331, share=0.2, pool=476, accepted=97, ties=3)
+    assert cut(top) == (
+        "Accepted 'no': the best 20 % of 476 test rows, 97 of them, from a probability of 0.33 on. 3 tie for the last "
+        "place, and all of them have one."
     )
-    assert fixed.sentence("no", False, "people").startswith("Decided 'no' from a probability of 0.80 on; 62 % of 476")
-    top = facts(given="top 20%", probability=0.331, share=0.2, pool=476, accepted=95, ties=3)
-    assert top.sentence("no", True, "test rows") == (
-        "Accepted 'no': the best 20 % of 476 test rows, 95 of them, from a probability of 0.33 on. 3 tie for "
-        "the last place, and all of them have one."
-    )
-    bare = facts(given="top 20%", probability=None, share=0.2, pool=476, accepted=95, ties=0)
-    assert bare.sentence("no", True, "test rows") == ("Accepted 'no': the best 20 % of 476 test rows, 95 of them.")
-    assert not facts(probability=None).sentence("no", True, "test rows")  # a margin, and nobody said where to cut it
+    bare = ThresholdFacts(given="top 20%", share=0.2, pool=476, accepted=95)
+    assert cut(bare) == "Accepted 'no': the best 20 % of 476 test rows, 95 of them."
+
+
+def alike(accepted=1046, recorded=0.82, facts=None, named=True, command=True, by_half=True) -> str:
+    seen = Acceptance(1046, accepted, recorded, by_half)
+    favourable, other = ("no", "yes") if named else ("yes", "no")
+    return alike_sentence(facts, seen, favourable, other, named, command)
 
 
 def test_everybody_decided_alike_and_the_way_out():
-    assert facts().alike("no", "yes", True, command=True) == (
-        "At 0.5 this model accepts all 1046 people. Recorded labels accept 82 %: `--threshold 'top 82%'` decides as often."
+    assert alike() == (
+        "At 0.5 this model accepts all 1046 people. Recorded labels accept 82 %: `--threshold 'top 82%'` decides as "
+        "often."
     )
-    assert facts(accepted=0, recorded=0.12).alike("no", "yes", True, command=False) == (
+    assert alike(0, 0.12, command=False) == (
         "At 0.5 this model accepts none of the 1046 people. Recorded labels accept 12 %: "
         '`threshold="top 12%"` decides as often.'
     )
-    assert facts(accepted=0, recorded=0.12).alike("yes", "no", False, command=True) == (
+    assert alike(0, 0.12, named=False) == (
         "At 0.5 this model decides 'no' about all 1046 people. Of the recorded labels 12 % are 'yes': "
         "`--threshold 'top 12%'` decides as often."
     )
-    assert facts(probability=None).alike("no", "yes", True, command=True).startswith("This model accepts all 1046")
-    assert facts(given=0.9).alike("no", "yes", True, command=True).startswith("At 0.9 this model")
-    top = facts(given="top 20%", share=0.2).alike("no", "yes", True, command=True)
-    assert top == "This model accepts all 1046 people: all of them have the same score."
+    assert alike(by_half=False).startswith("This model accepts all 1046")
+    assert alike(facts=ThresholdFacts(given=0.9, probability=0.9)).startswith("At 0.9 this model")
+    assert alike(facts=ThresholdFacts(given=None, probability=0.9)).startswith("This model")
 
 
 def test_few_people_or_two_decisions_are_no_reason_to_say_so():
-    assert not facts(accepted=1045).alike("no", "yes", True, command=True)
-    assert not facts(accepted=3, pool=3).alike("no", "yes", True, command=True)
-
-
-def test_scores_are_shown_where_a_cut_was_given_and_there_are_probabilities():
-    assert facts(given=0.8, probability=0.8).speaks_of_scores
-    assert not facts().speaks_of_scores
-    assert not facts(given="top 20%", probability=None, share=0.2).speaks_of_scores
+    assert Acceptance(1046, 1046, 0.82, True).alike
+    assert Acceptance(1046, 0, 0.82, True).alike
+    assert not Acceptance(1046, 1045, 0.82, True).alike
+    assert not Acceptance(3, 3, 0.82, True).alike

@@ -95,6 +95,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
         reference=names_in(o.reference) or None,
         also_labelled=_not_trained_on(data),
+        pool=data.X_test,
         progress=progress,
     )
     return labels

@@ -22,13 +22,21 @@ REVIEW_FIRST = 3
 
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched."""
+    from butfor.run.explain import acceptance
+    from butfor.run.verdicts import run_of
+
     name = labels.learner_.name
     accuracy = (labels.predict(data.X_test) == data.y_test).mean()
+    run = run_of(
+        labels.fitted_, acceptance=acceptance(labels.fitted_, labels.fitted_.decide(data.X_test)), command="audit"
+    )
     commoner = (data.y_test == data.y_train.mode()[0]).mean()
     lines = [
+        *([run.alike] if run.alike else []),
         f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns. Accuracy of {name}: "
         f"{100 * accuracy:.0f} % on {len(data.X_test)} test rows (always the commoner label: {100 * commoner:.0f} %). "
         f"Auditing {people} of them.",
+        *([run.cut] if run.cut else []),
         *labels.fitted_.remarks(data.X_test),
     ]
     if labels.table_.validation is None and len(data.X_val):

@@ -184,7 +184,7 @@ def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | N
         raise SettingError("Give at least one limit: --max-solid 5%, --max-close-calls 30% or --max-switch 1%.")
     audit = Population.from_json(file)
     checks = limits.check(audit, **shares)
-    if audit.run.threshold and not audit.run.threshold.usual:
+    if audit.run.threshold:
         say(audit.run.cut)
     for check in checks:
         say(check.line)

@@ -76,8 +76,10 @@ class Public:
             "by_group": [{str(name): plain(value) for name, value in row.items()} for row in rows],
             "performance": _round(known | {"by_group": by_group}) if known else None,
             "run": run
-            | {"threshold": p.run.threshold.given if p.run.threshold else None}
-            | {"data": {"sha256": p.run.data.sha256, "training_rows": p.run.data.training_rows}},
+            | {
+                "threshold": p.run.threshold_in_words,
+                "data": {"sha256": p.run.data.sha256, "training_rows": p.run.data.training_rows},
+            },
         }
 
     def to_json(self) -> str:

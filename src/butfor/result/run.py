@@ -11,7 +11,7 @@ from butfor.result.groups import Performance
 from butfor.result.labels import ClosedGap, OneStandard, Reviewed
 from butfor.result.person import Cell
 from butfor.result.record import Whole, builtins_of, signed
-from butfor.result.threshold import ThresholdFacts, score, shown
+from butfor.result.threshold import Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards
 
@@ -138,8 +138,8 @@ class Run(Whole):
     towards: str | None = None
     reference: tuple[str, ...] = ()
     """Groups that the others are compared with, instead of all others."""
-    threshold: ThresholdFacts | None = None
-    """Where the line is drawn; None with more than two labels, where the highest score decides."""
+    acceptance: Acceptance | None = None
+    """How many people are accepted; None with more than two labels."""
     learner: dict[str, Any]
     learner_name: str = "a model"
     seeded: bool
@@ -156,6 +156,8 @@ class Run(Whole):
     fresh_seeds: int
     seed_ranges: SeedRanges | None = None
     random_state: int = 0
+    threshold: ThresholdFacts | None = None
+    """None: one half, or what the model itself tunes."""
     stop: StopLimits | None = None
     not_rebuildable: tuple[str, ...] = ()
     """What the record cannot carry, each "name: reason"."""
@@ -196,9 +198,15 @@ class Run(Whole):
 
     @property
     def measure(self) -> str:
-        """What verdicts show of a person: a score, where somebody said where the cut is and there are probabilities,
-        else the logit."""
-        return "score" if self.threshold and self.threshold.speaks_of_scores else "logit"
+        """What verdicts show of a person: a score where somebody said from which probability on to decide, else the
+        logit."""
+        return "score" if self.threshold and self.threshold.probability is not None else "logit"
+
+    @property
+    def threshold_in_words(self) -> str:
+        if self.threshold is None:
+            return "0.5" if len(self.label_names) == 2 else "none: the highest score decides"
+        return "the model's own" if self.threshold.given is None else str(self.threshold.given)
 
     @property
     def cut_moves(self) -> bool:
@@ -206,8 +214,8 @@ class Run(Whole):
         return self.threshold is not None and self.threshold.share is not None
 
     def score(self, logit: float, cut_moved: float = 0.0) -> float | None:
-        """The probability of the favourable label that a logit means; None where it means none. `cut_moved`: how far
-        the cut, from which it is measured, moved in logits."""
+        """The probability of the favourable label that a logit means; None where the cut is no probability.
+        `cut_moved`: how far the cut, from which the logit is measured, moved in logits."""
         at = self.cut_at(cut_moved)
         return None if at is None else score(logit, at, self._favours_second)
 
@@ -219,7 +227,7 @@ class Run(Whole):
     def measured(self, logit: float, cut_moved: float = 0.0) -> str:
         """A logit as it is shown."""
         found, at = self.score(logit, cut_moved), self.cut_at(cut_moved)
-        return signed(logit) if self.measure == "logit" or found is None or at is None else shown(found, at)[0]
+        return signed(logit) if found is None or at is None else shown(found, at)[0]
 
     @property
     def _favours_second(self) -> bool:
@@ -229,15 +237,16 @@ class Run(Whole):
     def cut(self) -> str:
         """Where the line is drawn and how many are accepted, in a sentence; empty where there is nothing to say."""
         rows = "test rows" if self.command else "people"
-        return self.threshold.sentence(self.favourable, bool(self.adverse), rows) if self.threshold else ""
+        return cut_sentence(self.threshold, self.acceptance, self.favourable, bool(self.adverse), rows)
 
     @property
     def alike(self) -> str:
         """That everybody is decided alike, and the way out; empty where they are not."""
-        if self.threshold is None:
+        if self.acceptance is None or not self.acceptance.alike or self.cut_moves:
             return ""
         other = next(name for name in self.label_names if name != self.favourable)
-        return self.threshold.alike(self.favourable, other, bool(self.adverse), bool(self.command))
+        named, command = bool(self.adverse), bool(self.command)
+        return alike_sentence(self.threshold, self.acceptance, self.favourable, other, named, command)
 
 
 def agreement_of(figures: dict[str, Any] | None) -> Agreement | None:

@@ -8,70 +8,81 @@ from dataclasses import dataclass
 
 from butfor.result.record import Whole, percent
 
-DEFAULT = 0.5
 MOST_DIGITS = 6
 MOSTLY = 0.9
 """The share of a change from which it counts as all of it."""
 FEWEST = 10
-"""Of fewer people it means little that all of them are decided alike."""
+"""Of fewer people it means little how many are accepted."""
 CLIP = 1e-15
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ThresholdFacts(Whole):
-    """Where the audited model draws the line, and how many of the `pool` it accepts.
+    """Where the line is drawn, if not at one half. `given`: as the user wrote it, None where the model came with it.
+    `probability` of the favourable label at the cut, None of a model without probabilities. With places for a `share`
+    of people: of `pool` people so many are `accepted`, and `ties` of them tie for the last place, where that is why
+    they are more. With a fixed cut the pool are the rows that were given beside the training rows, if any."""
 
-    `given`: as the user wrote it. `probability`: of the favourable label at the cut, None of a model without
-    probabilities. `share`: of "top 20%". The pool are the people given, for "top" those who compete; `ties`: how many
-    of them tie for the last place, where all of these have one. `recorded`: the share of favourable training labels."""
+    given: float | str | None
+    probability: float | None = None
+    share: float | None = None
+    pool: int = 0
+    accepted: int = 0
+    ties: int = 0
 
-    given: float | str
-    probability: float | None
-    share: float | None
-    pool: int
+
+@dataclass(frozen=True)
+class Acceptance(Whole):
+    """Of the `people` given, how many the audited model `accepted`; `recorded`: the share of favourable training
+    labels. `by_half`: whether the model by itself decides at a probability of one half."""
+
+    people: int
     accepted: int
-    ties: int
     recorded: float
+    by_half: bool
 
     @property
-    def usual(self) -> bool:
-        """Whether the line is where it is when nobody says where."""
-        return self.given == DEFAULT
+    def alike(self) -> bool:
+        """Whether everybody is decided alike."""
+        return self.people >= FEWEST and self.accepted in (0, self.people)
 
-    @property
-    def speaks_of_scores(self) -> bool:
-        """Whether verdicts show scores, not logits: somebody said where the cut is, and there are probabilities."""
-        return not self.usual and self.probability is not None
 
-    def sentence(self, favourable: str, named: bool, rows: str) -> str:
-        """Where the cut is and how many are accepted; empty where there is nothing to say. `named`: whether somebody
-        said which label is favourable. `rows`: what the pool consists of."""
-        decided = f"{'Accepted' if named else 'Decided'} '{favourable}'"
-        at = "" if self.probability is None else f"from a probability of {shown(self.probability)[0]} on"
-        if self.share is None:
-            share = percent(self.accepted / self.pool) if self.pool else ""
-            return f"{decided} {at}; {share} of {self.pool} {rows} are." if at and share else ""
-        tied = f" {self.ties} tie for the last place, and all of them have one." if self.ties else ""
-        best = f"the best {share_in_words(self.share)} % of {self.pool} {rows}, {self.accepted} of them"
+def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourable: str, named: bool, rows: str) -> str:
+    """Where the cut is and how many are accepted; empty where nothing is known. `named`: whether somebody said which
+    label is favourable. `rows`: what the people are."""
+    decided = f"{'Accepted' if named else 'Decided'} '{favourable}'"
+    known = None if seen is None or seen.people < FEWEST else seen
+    if facts is None:
+        labels = f"of the recorded labels {share_in_words(known.recorded)} % are" if known else ""
+        return (
+            f"{decided}: {percent(known.accepted / known.people)} of {known.people} {rows}; {labels}." if known else ""
+        )
+    at = "" if facts.probability is None else f"from a probability of {shown(facts.probability)[0]} on"
+    if facts.share is not None:
+        tied = f" {facts.ties} tie for the last place, and all of them have one." if facts.ties else ""
+        best = f"the best {share_in_words(facts.share)} % of {facts.pool} {rows}, {facts.accepted} of them"
         return f"{decided}: {best}{', ' * bool(at)}{at}.{tied}"
+    own = ", the model's own threshold" if facts.given is None else ""
+    share = f"; {percent(known.accepted / known.people)} of {known.people} {rows} are" if known else ""
+    return f"{decided} {at}{own}{share}."
 
-    def alike(self, favourable: str, other: str, named: bool, command: bool) -> str:
-        """That everybody is decided alike, and which threshold decides as often as the recorded labels do; empty where
-        they are not. `command`: whether whoever reads it typed one."""
-        if self.pool < FEWEST or 0 < self.accepted < self.pool:
-            return ""
-        share, favoured = share_in_words(self.recorded), bool(self.accepted)
-        option = f"`--threshold 'top {share}%'`" if command else f'`threshold="top {share}%"`'
-        if named:
-            decides = f"accepts {'all' if favoured else 'none of the'} {self.pool} people"
-            labels = f"Recorded labels accept {share} %"
-        else:
-            decides = f"decides '{favourable if favoured else other}' about all {self.pool} people"
-            labels = f"Of the recorded labels {share} % are '{favourable}'"
-        if self.share is not None:
-            return f"This model {decides}: all of them have the same score."
-        at = "This" if self.probability is None else f"At {self.given} this"
-        return f"{at} model {decides}. {labels}: {option} decides as often."
+
+def alike_sentence(
+    facts: ThresholdFacts | None, seen: Acceptance, favourable: str, other: str, named: bool, command: bool
+) -> str:
+    """That everybody is decided alike, and which threshold decides as often as the recorded labels do. `command`:
+    whether whoever reads it typed one."""
+    share, favoured = share_in_words(seen.recorded), bool(seen.accepted)
+    option = f"`--threshold 'top {share}%'`" if command else f'`threshold="top {share}%"`'
+    if named:
+        decides = f"accepts {'all' if favoured else 'none of the'} {seen.people} people"
+        labels = f"Recorded labels accept {share} %"
+    else:
+        decides = f"decides '{favourable if favoured else other}' about all {seen.people} people"
+        labels = f"Of the recorded labels {share} % are '{favourable}'"
+    given = facts.given if facts else 0.5 if seen.by_half else None
+    at = "This" if given is None else f"At {given} this"
+    return f"{at} model {decides}. {labels}: {option} decides as often."
 
 
 def score(logit: float, cut: float, towards: bool) -> float:

@@ -165,7 +165,7 @@ class Verdict(Person):
 
     @property
     def score(self) -> float | None:
-        """The probability of the favourable label; None where the logit is none of a probability."""
+        """The probability of the favourable label; None where the cut is no probability."""
         return self.run.score(self.logit)
 
     @property
@@ -178,7 +178,7 @@ class Verdict(Person):
     def course_in_words(self) -> str:
         """ "score 0.74 → 0.83, cut 0.80", or "logit −0.35 → +0.18" """
         before, cut = self.score, self.run.cut_at()
-        if self.run.measure == "score" and before is not None and cut is not None:
+        if before is not None and cut is not None:
             return course(before, self.counterfactual_score, cut, self.run.cut_at(self.cut_moved or 0.0))
         after = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
         return f"logit {signed(self.logit)}{after}"

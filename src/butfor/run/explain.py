@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from butfor.data.check import Concern, check_people
 from butfor.data.sensitive import in_order
 from butfor.errors import SettingError, Stopped, TableError, listed
-from butfor.learn.ensemble import ledger_gaps
+from butfor.learn.capabilities import Scored
+from butfor.learn.ensemble import ledger_gaps, single_learner
 from butfor.learn.protocols import Engine
 from butfor.machine import single_threaded
 from butfor.progress import Progress
@@ -23,6 +24,7 @@ from butfor.result.groups import Performance
 from butfor.result.labels import OneStandard
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards, StopLimits
+from butfor.result.threshold import Acceptance
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fit import note_concerns
 from butfor.run.fitted import DRAWS, Fitted
@@ -109,6 +111,7 @@ def explain_all(
             towards=None if wanted is None else fitted.label_names[wanted],
             stop=StopLimits(stop.seconds, stop.retrainings) if stop else None,
             performance=performance,
+            acceptance=acceptance(fitted, everyone.decisions),
             concerns=tuple(concerns),
             standard=RecordedStandards.of(standards) if standards and standards.draws else None,
             one_standard=tuple(changed),
@@ -143,6 +146,16 @@ def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) 
     commoner = int(np.bincount(table.codes).argmax())  # of equally common ones the first
     named = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
     return Performance.of(groups, truth, everyone.decisions, commoner, table.sides, named, order)
+
+
+def acceptance(fitted: Fitted, decisions: NDArray[np.int64]) -> Acceptance | None:
+    """How many of these decisions are favourable; None with more than two labels."""
+    if fitted.table.multiclass:
+        return None
+    favourable, learner = 0 if fitted.adverse == 1 else 1, single_learner(fitted.learner)
+    recorded = float((fitted.table.codes == favourable).mean())
+    by_half = not isinstance(learner, Scored) or (learner.has_probabilities and not learner.has_threshold)
+    return Acceptance(len(decisions), int((decisions == favourable).sum()), recorded, by_half)
 
 
 def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
