@@ -247,8 +247,8 @@ QUESTION = together(
             "--threshold",
             default="0.5",
             show_default=True,
-            help="The probability from which on a decision is favourable, or 'top 20%': the best fifth of the test rows "
-            "are accepted.",
+            help="The probability from which on a decision is favourable; or 'top 20%': the best fifth of the test "
+            "rows are accepted.",
         ),
         option("--towards", help="The decision to reach. Default: any other than the present one."),
         option(

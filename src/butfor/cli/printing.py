@@ -25,11 +25,10 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     from butfor.run.explain import acceptance
     from butfor.run.verdicts import run_of
 
-    name = labels.learner_.name
-    accuracy = (labels.predict(data.X_test) == data.y_test).mean()
-    run = run_of(
-        labels.fitted_, acceptance=acceptance(labels.fitted_, labels.fitted_.decide(data.X_test)), command="audit"
-    )
+    name, fitted = labels.learner_.name, labels.fitted_
+    decided = fitted.decide(data.X_test)
+    accuracy = (fitted.classes[decided] == data.y_test).mean()
+    run = run_of(fitted, acceptance=acceptance(fitted, decided), command="butfor audit")
     commoner = (data.y_test == data.y_train.mode()[0]).mean()
     lines = [
         *([run.alike] if run.alike else []),
