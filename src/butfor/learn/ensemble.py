@@ -1,4 +1,4 @@
-"""Models made of others: an ensemble of seeds, and a model of more than two classes with a split.
+"""Models made of others: an ensemble of seeds, a model of more than two classes with a split, one with a cut.
 
 An ensemble: several trainings of one learner that differ in the seed alone, deciding by their mean logit. A single
 network's verdict is about its labels and its seed; the mean over seeds is about the labels. The ensemble is a learner
@@ -20,10 +20,15 @@ from butfor.errors import SettingError
 from butfor.learn import capabilities as can
 from butfor.learn.capabilities import MEMBERS, members_of, require, unpack
 from butfor.learn.decision_split import DecisionSplit
-from butfor.learn.protocols import Advance, C, Floats, Learner, Model, Numbers, Table
+from butfor.learn.protocols import BIAS, Advance, C, Floats, Learner, Model, Numbers, Table
+from butfor.learn.threshold import Cut
 
 FRESH_FROM = 10_000
 """Fresh seeds are counted from this far above the learner's own: no member comes near."""
+
+
+LAST = 0.02
+"""The share of the pool nearest to the cut whose mean movement is taken for that of the cut."""
 
 
 class Ensemble(Learner):
@@ -178,6 +183,62 @@ class MarginModel(Model, can.Linear, can.Pulls, can.Members):
         return self.decision_split.contrast(self.model.scores(people))
 
 
+class CutModel(Model, can.Linear, can.Pulls, can.Members):
+    """A model whose logits are measured from a cut. `at_cut`: what the model says there; `last [rows]`: where places
+    are limited, those of the pool nearest to the cut, which moves as they do."""
+
+    def __init__(self, model: Model, cut: Cut, at_cut: float, last: pd.DataFrame | None = None) -> None:
+        self.model, self.cut, self.at_cut, self.last = model, cut, at_cut, last
+
+    @classmethod
+    def of(cls, model: Model, table: Table) -> CutModel:
+        cut = table.cut
+        assert cut is not None
+        if cut.pool is None:
+            return cls(model, cut, cut.fixed_answer)
+        answers = table.answers(model, cut.pool)
+        at_cut = float(cut.answer_at_cut(answers))
+        nearest = np.argsort(np.abs(answers - at_cut), kind="stable")[: max(1, round(LAST * len(answers)))]
+        return cls(model, cut, at_cut, cut.pool.iloc[np.sort(nearest)])
+
+    def at_cut_probability(self, label: int) -> float | None:
+        """The probability of a label at the cut."""
+        return self.cut.score(self.at_cut, label) if self.cut.by_probability else None
+
+    def capability(self, kind: type[C]) -> C | None:
+        inner = self.model.capability(kind)
+        return inner if inner is None else super().capability(kind) or inner
+
+    def logits(self, people: pd.DataFrame) -> Floats:
+        return self.cut.from_cut(self.model.logits(people), self.at_cut)
+
+    @property
+    def members(self) -> Sequence[Model]:
+        return tuple(CutModel(member, self.cut, self.at_cut, self.last) for member in members_of(self.model))
+
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
+        """From the cut; None where they do not add up to what the cut is a cut of, such as calibrated probabilities."""
+        pulled, answers = pulls_of(self.model, people), self.model.logits(people)
+        if pulled is None or not np.allclose([sum(each.values()) for each in pulled], answers, rtol=1e-3, atol=1e-3):
+            return None
+        return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulled]
+
+    @property
+    def exact(self) -> bool:
+        return self.cut.fixed and require(self.model, can.Linear).exact
+
+    def flip_effects(
+        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
+    ) -> NDArray[np.float64]:
+        """Less what a flip does to the cut."""
+        linear = require(self.model, can.Linear)
+        effects = linear.flip_effects(table, people, weights)
+        if self.last is None:
+            return effects
+        alike = np.full((1, len(self.last)), 1 / len(self.last))
+        return effects - linear.flip_effects(table, self.last, alike)
+
+
 def pulls_of(model: Model, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
     """`Pulls.pulls`; None where the model has none."""
     able = model.capability(can.Pulls)
@@ -188,6 +249,11 @@ def with_split(model: Model, decision_split: DecisionSplit | None) -> Model:
     """The model with a split of its decisions; of two classes as it is."""
     inside = model.model if isinstance(model, MarginModel) else model
     return inside if decision_split is None else MarginModel(inside, decision_split)
+
+
+def with_cut(model: Model, table: Table) -> Model:
+    """The model as it is audited: measured from the table's cut, where there is one."""
+    return model if table.cut is None else CutModel.of(model, table)
 
 
 def mean_answers(members: NDArray[np.floating[Any]]) -> Floats:

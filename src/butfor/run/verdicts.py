@@ -169,6 +169,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
         fresh_seeds=fitted.settings.fresh_seeds,
         seed_ranges=_seed_ranges(fitted),
         random_state=fitted.settings.random_state,
+        threshold=fitted.cut_facts,
         not_rebuildable=tuple(_not_rebuildable(fitted, data)),
         **more,
     )

@@ -49,10 +49,13 @@ class Trainer:
         self.single, self.seeds = single_learner(learner), member_seeds(learner)
         self.members = len(self.seeds)
         """Trainings that one flip set takes."""
-        self.bound: Bound = bind(engine, self.single, table, people)
+        self._asked = table.with_pool(people)
+        self.bound: Bound = bind(engine, self.single, table, self._asked)
         self._own_fit = own_fit_engine(engine, n_jobs)
         self.n_jobs: int = self._own_fit.n_jobs
-        self._page: Page | None = ledger.page(self.single, table, people, self.bound) if ledger is not None else None
+        self._page: Page | None = (
+            ledger.page(self.single, table, self._asked, self.bound) if ledger is not None else None
+        )
         self.trained = self.recalled = self.confirmations = 0
         self._seconds_each: float | None = None
         self._members: dict[FlipSet, Floats] = {}
@@ -177,7 +180,7 @@ class Trainer:
     @cached_property
     def _by_definition(self) -> Bound:
         by_engine = self.bound.by_definition
-        return self.bound if by_engine else bind(self._own_fit, self.single, self.table, self.people)
+        return self.bound if by_engine else bind(self._own_fit, self.single, self.table, self._asked)
 
     def _progress(self, count: int) -> None:
         self.progress.advance(count)
