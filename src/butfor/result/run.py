@@ -73,21 +73,6 @@ class SeedRanges(Whole):
     fresh: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ThresholdFacts(Whole):
-    """Where the line is drawn, if not at one half. `given`: as the user wrote it, None where the model came with it.
-    `probability` of the favourable label at the cut, None of a model without probabilities. With places for a `share`
-    of people: of `pool` people so many are `accepted`, and `ties` of them tie for the last place, where that is why
-    they are more. With a fixed cut the pool are the rows that were given beside the training rows, if any."""
-
-    given: float | str | None
-    probability: float | None = None
-    share: float | None = None
-    pool: int = 0
-    accepted: int = 0
-    ties: int = 0
-
-
 @dataclass(frozen=True)
 class StopLimits(Whole):
     seconds: float | None = None

@@ -140,7 +140,8 @@ def fitted_again(
     known = not without_groups(run, data)
     phi, psi = (known and name not in run.lost for name in ("phi", "psi"))
     rules: dict[str, Any] = {"phi": run.phi if phi else "everyone", "psi": run.psi if psi else "everything"}
-    members = len(member_seeds(learner))
+    members, cut = len(member_seeds(learner)), run.threshold.given if run.threshold else None
+    rules |= {} if cut is None else {"threshold": cut}
     asked = Settings(single_learner(learner), members=members, budget=run.budget, **rules, **settings)
     X, y = training.whole[:2] if training.whole else (training.X, training.y)
     with as_recorded("run.learner cannot be trained again"):
@@ -152,9 +153,10 @@ def fitted_again(
             sensitive_bands=run.sensitive_bands or None,
             sample_weight=training.weight,
             validation=None if training.whole else training.validation,
-            adverse=run.adverse or None if known else None,
+            adverse=run.adverse or None,
             reference=list(run.reference) or None if known else None,
             also_labelled=_also_labelled(run, training, data) if known else (),
+            pool=_pool(run, training, data),
             label_names=run.label_names,
             progress=progress,
         )
@@ -169,6 +171,18 @@ def _also_labelled(run: Run, training: Table, data: Dataset | None) -> tuple[Any
         return ()
     X, y = pd.concat([data.X_val, data.X_test]), pd.concat([data.y_val, data.y_test])
     return (X, y) if data.groups is None else (X, y, pd.concat([data.groups["val"], data.groups["test"]]))
+
+
+def _pool(run: Run, training: Table, data: Dataset | None) -> pd.DataFrame | None:
+    """The people who compete for places, where these are limited: those of the audit or, of a record, the test rows."""
+    if training.cut is not None and training.cut.pool is not None:
+        return training.cut.pool
+    if run.cut_moves and data is None:
+        raise ReplayError(
+            f"The record was made with threshold={run.threshold_in_words!r}, and does not carry the people who compete: "
+            "replay it from the Verdict, or give the audit, replay(verdict, audit=…)."
+        )
+    return None if data is None else data.X_test
 
 
 def _protected(run: Run, X: pd.DataFrame, data: Dataset | None) -> Any:

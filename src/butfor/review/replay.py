@@ -39,6 +39,7 @@ BY_SEARCH = {ONE_LABEL, ENUMERATION}
 LOGITS = ("logit", "counterfactual_logit", "pulls")
 """What is compared, and of that what need only be close."""
 OF_GROUPS = ("sensitive", "sensitive_columns", "sensitive_bands", "blind")
+OF_THRESHOLD = ("given", "probability", "share")
 OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded")
 
 
@@ -134,6 +135,9 @@ class _Again:
             for name in OF_RUN
             if getattr(run, name) != getattr(now, name) and not (self.without_groups and name in OF_GROUPS)
         ]
+        for name in OF_THRESHOLD:
+            recorded, real = (getattr(each.threshold, name, None) for each in (run, now))
+            self.differs += unlike(f"run.threshold.{name}", recorded, real, CLOSE)
 
     # --- asked again ----------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from butfor.learn.threshold import USUAL, parse_threshold
 from butfor.machine import check_random_state
 from butfor.progress import Progress
 from butfor.rank import Ranking, as_ranking
-from butfor.result.run import ThresholdFacts
+from butfor.result.threshold import ThresholdFacts
 from butfor.rules import Rule, as_phi, as_psi
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.situation import Mask, Situation

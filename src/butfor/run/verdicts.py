@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor._version import __version__
-from butfor.learn.ensemble import pulls_of, record_gaps
+from butfor.learn.ensemble import CutModel, pulls_of, record_gaps
 from butfor.learn.protocols import FlipSet
 from butfor.provenance import versions
 from butfor.rank.ranking import parameters
@@ -56,6 +56,7 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
             search=_search(search) if search else Search(),
             flip_set=tuple(map(flip, positions)),
             counterfactual_logit=search.found_logit if search and positions else None,
+            cut_moved=_cut_moved(runner, positions),
             minimal=len(positions) == 1 or bool(positions and search and search.minimal),
             clearance=plain(search.clearance) if search and positions else None,
             at_least=at_least,
@@ -78,6 +79,14 @@ def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
     if positions:
         known["new_decision"] = names[runner.trainer.confirmed_decisions(positions)[k]]
     return known
+
+
+def _cut_moved(runner: Runner, positions: FlipSet) -> float | None:
+    """How far the flips move the cut, where places are limited."""
+    model = runner.situation.model
+    if not positions or not isinstance(model, CutModel) or model.cut.fixed:
+        return None
+    return runner.trainer.confirmed_cut(positions) - model.at_cut
 
 
 def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int | None, str | None]:

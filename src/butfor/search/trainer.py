@@ -177,6 +177,12 @@ class Trainer:
         """What they decide, by number."""
         return self.table.decisions(self._confirmed[flips])
 
+    def confirmed_cut(self, flips: FlipSet) -> float:
+        """What the model says exactly at its cut, where it has one of its own."""
+        cut = self.table.cut
+        assert cut is not None and cut.pool is not None
+        return float(cut.answer_at_cut(self._confirmed[flips][-len(cut.pool) :]))
+
     @cached_property
     def _by_definition(self) -> Bound:
         by_engine = self.bound.by_definition

@@ -49,7 +49,7 @@ def test_a_fixed_threshold_is_named_recorded_repeated_and_replayed(capsys, tmp_p
     page = (out_dir / "report.html").read_text()
     assert ", cut 0.80" in page
     assert "from a probability of 0.80 on" in page
-    assert "<th scope=\"col\">Score</th>" in page
+    assert '<th scope="col">Score</th>' in page
     code, out, _ = run(capsys, "replay", out_dir / "audit.json")
     assert code == 0
     assert "at score 0." in out
@@ -110,7 +110,9 @@ def test_with_no_adverse_label_it_is_said_in_terms_of_the_labels(capsys, rare):
     assert out.startswith("At 0.5 this model decides 'no' about all 80 people. Of the recorded labels ")
 
 
-@pytest.mark.parametrize("given", ["0", "1", "1.5", "20", "-0.2", "nan", "inf", "", "high", "top", "top 0%", "top 120%"])
+@pytest.mark.parametrize(
+    "given", ["0", "1", "1.5", "20", "-0.2", "nan", "inf", "", "high", "top", "top 0%", "top 120%"]
+)
 def test_what_is_no_threshold_gets_a_sentence(capsys, given):
     code, out, err = run(capsys, *GERMAN, f"--threshold={given}")
     assert code == 2
