@@ -33,7 +33,7 @@ def test_a_fixed_threshold_is_named_recorded_repeated_and_replayed(capsys, tmp_p
     out_dir = tmp_path / "report"
     code, out, err = run(capsys, *GERMAN, "--threshold", "0.8", "--out", out_dir)
     assert code == 0
-    assert "Accepted 'good credit' from a probability of 0.80 on; " in out
+    assert "Accepted ('good credit') from a probability of 0.80 on; " in out
     assert "of 200 test rows are." in out
     assert "from a probability of 0.80 on" in err  # before the search
     record = json.loads((out_dir / "audit.json").read_text())
@@ -55,13 +55,13 @@ def test_a_fixed_threshold_is_named_recorded_repeated_and_replayed(capsys, tmp_p
     assert "at score 0." in out
     code, out, _ = run(capsys, "gate", out_dir / "audit.json", "--max-solid", "100%")
     assert code == 0
-    assert out.startswith("Accepted 'good credit' from a probability of 0.80 on")
+    assert out.startswith("Accepted ('good credit') from a probability of 0.80 on")
 
 
 def test_places_are_those_of_all_test_rows(capsys, tmp_path):
     code, out, _ = run(capsys, *GERMAN, "--threshold", "top 60%", "--out", tmp_path / "report")
     assert code == 0
-    assert "Accepted 'good credit': the best 60 % of 200 test rows, 120 of them, from a probability of 0." in out
+    assert "Accepted ('good credit'): the best 60 % of 200 test rows, 120 of them, from a probability of 0." in out
     record = json.loads((tmp_path / "report" / "audit.json").read_text())
     assert record["run"]["threshold"]["pool"] == 200
     assert record["run"]["threshold"]["accepted"] == 120
@@ -99,7 +99,7 @@ def test_everybody_decided_alike_is_said_first(capsys, rare, tmp_path):
     code, out, err = run(capsys, *given, "--adverse", "no", "--threshold", share, "--overwrite", "--cases", "0:8")
     assert code == 0
     assert "this model accepts" not in out + err
-    assert "Accepted 'yes': the best " in out
+    assert "Accepted ('yes'): the best " in out
 
 
 def test_with_no_adverse_label_it_is_said_in_terms_of_the_labels(capsys, rare):

@@ -44,10 +44,10 @@ def test_a_course_has_the_decimals_that_tell_the_score_from_the_cut():
 @pytest.mark.parametrize(
     ("answers", "cuts", "words"),
     [
-        ((-1.0, 1.0), (0.0, 0.0), "The score moved, not the cut."),
-        ((1.0, -1.0), (0.0, 0.05), "The score moved, not the cut."),
-        ((-1.0, -0.99), (0.0, -1.5), "The cut moved, not the score"),
-        ((-1.0, -1.2), (0.0, -1.5), "The cut moved, not the score"),
+        ((-1.0, 1.0), (0.0, 0.0), "The score moved, hardly the cut."),
+        ((1.0, -1.0), (0.0, 0.05), "The score moved, hardly the cut."),
+        ((-1.0, -0.99), (0.0, -1.5), "The cut moved, hardly the score"),
+        ((-1.0, -1.2), (0.0, -1.5), "The cut moved, hardly the score"),
         ((-1.0, 0.5), (0.0, -0.5), "Both moved: 75 % of the change is the score's, 25 % the cut's."),
         ((-1.0, 3.0), (0.0, 2.0), "The score moved; the cut moved too, against it."),
     ],
@@ -71,23 +71,23 @@ def cut(facts, seen=None, named=True) -> str:
 
 def test_the_cut_in_a_sentence():
     seen, fixed = Acceptance(476, 295, 0.88, True), ThresholdFacts(given=0.8, probability=0.8)
-    assert cut(fixed, seen) == "Accepted 'no' from a probability of 0.80 on; 62 % of 476 test rows are."
+    assert cut(fixed, seen) == "Accepted ('no') from a probability of 0.80 on; 62 % of 476 test rows are."
     assert cut(fixed, seen, named=False).startswith("Decided 'no' from a probability of 0.80 on; 62 % of 476")
-    assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Accepted 'no' from a probability of 0.80 on."
+    assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Accepted ('no') from a probability of 0.80 on."
     own = ThresholdFacts(given=None, probability=0.31)
-    assert cut(own) == "Accepted 'no' from a probability of 0.31 on, the model's own threshold."
-    assert cut(None, seen) == "Accepted 'no': 62 % of 476 test rows; of the recorded labels 88 % are."
+    assert cut(own) == "Accepted ('no') from a probability of 0.31 on, the model's own threshold."
+    assert cut(None, seen) == "Accepted ('no'): 62 % of 476 test rows; of the recorded labels 88 % are."
     assert not cut(None)
 
 
 def test_a_moving_cut_in_a_sentence():
     top = ThresholdFacts(given="top 20%", probability=0.331, share=0.2, pool=476, accepted=97, ties=3)
     assert cut(top) == (
-        "Accepted 'no': the best 20 % of 476 test rows, 97 of them, from a probability of 0.33 on. 3 tie for the last "
-        "place, and all of them have one."
+        "Accepted ('no'): the best 20 % of 476 test rows, 97 of them, from a probability of 0.33 on. 3 tie for the "
+        "last place, and all of them have one."
     )
     bare = ThresholdFacts(given="top 20%", share=0.2, pool=476, accepted=95)
-    assert cut(bare) == "Accepted 'no': the best 20 % of 476 test rows, 95 of them."
+    assert cut(bare) == "Accepted ('no'): the best 20 % of 476 test rows, 95 of them."
 
 
 def alike(accepted=1046, recorded=0.82, facts=None, named=True, command=True, by_half=True) -> str:

@@ -50,7 +50,7 @@ class Acceptance(Whole):
 def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourable: str, named: bool, rows: str) -> str:
     """Where the cut is and how many are accepted; empty where nothing is known. `named`: whether somebody said which
     label is favourable. `rows`: what the people are."""
-    decided = f"{'Accepted' if named else 'Decided'} '{favourable}'"
+    decided = f"Accepted ('{favourable}')" if named else f"Decided '{favourable}'"
     known = None if seen is None or seen.people < FEWEST else seen
     if facts is None:
         labels = f"of the recorded labels {share_in_words(known.recorded)} % are" if known else ""
@@ -123,9 +123,9 @@ def what_moved(logit: float, after: float, cut_moved: float) -> str:
     if ours > 2 - MOSTLY:
         return "The score moved; the cut moved too, against it."
     if ours >= MOSTLY:
-        return "The score moved, not the cut."
+        return "The score moved, hardly the cut."
     if ours <= 1 - MOSTLY:
-        return "The cut moved, not the score: the scores of others did."
+        return "The cut moved, hardly the score: the scores of others did."
     return f"Both moved: {percent(ours)} of the change is the score's, {percent(1 - ours)} the cut's."
 
 

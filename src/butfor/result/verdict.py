@@ -190,7 +190,7 @@ class Verdict(Person):
         if near is None:
             return ""
         if self.run.cut_moves:
-            return f"being {signed(near)} logits from the cut"
+            return f"being {abs(near):.2f} logits from the cut"
         return f"{self.run.measure} being {self.run.measured(near)}"
 
     @property

@@ -179,7 +179,7 @@ def _pool(run: Run, training: Table, data: Dataset | None) -> pd.DataFrame | Non
         return training.cut.pool
     if run.cut_moves and data is None:
         raise ReplayError(
-            f"The record was made with threshold={run.threshold_in_words!r}, and does not carry the people who compete: "
+            f"The record was made with threshold={run.threshold_in_words!r} and does not carry the people who compete: "
             "replay it from the Verdict, or give the audit, replay(verdict, audit=…)."
         )
     return None if data is None else data.X_test

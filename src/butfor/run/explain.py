@@ -136,7 +136,8 @@ def _refuse_infinite(everyone: Situation, cases: Sequence[int]) -> None:
 
 def _concerns(fitted: Fitted, everyone: Situation, performance: Performance | None) -> list[Concern]:
     found = check_people(fitted.table.X, everyone.people)
-    return [*found, performance.concern] if performance and performance.concern else found
+    at_half = fitted.table.cut is None  # elsewhere fewer right decisions may be what is wanted
+    return [*found, performance.concern] if performance and performance.concern and at_half else found
 
 
 def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:

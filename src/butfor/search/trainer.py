@@ -180,7 +180,8 @@ class Trainer:
     def confirmed_cut(self, flips: FlipSet) -> float:
         """What the model says exactly at its cut, where it has one of its own."""
         cut = self.table.cut
-        assert cut is not None and cut.pool is not None
+        assert cut is not None
+        assert cut.pool is not None
         return float(cut.answer_at_cut(self._confirmed[flips][-len(cut.pool) :]))
 
     @cached_property
