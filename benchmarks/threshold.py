@@ -82,7 +82,7 @@ def audited(model: Any, data: Split, people: int, **settings: Any) -> Row:
     """One audit of the first people who are refused and eligible, with the time it took to train and to search."""
     started = time.perf_counter()
     audit = LabelAudit(model, phi=PHI, **settings)
-    audit.fit(data.X, data.y, sensitive_features=ATTRIBUTE, label_names=LABELS)
+    audit.fit(data.X, data.y, sensitive_features=ATTRIBUTE, pool=data.X_test, label_names=LABELS)
     trained = time.perf_counter()
     accepted = int(np.sum(audit.predict(data.X_test)))
     cases = eligible_cases(audit.fitted_, data.X_test)
