@@ -34,9 +34,10 @@ EXACT = 1e-12
 COMPARED = (
     *("row", "values", "group", "eligible", "flippable", "logit", "prediction", "counterfactual_logit", "flip_set"),
     *("counterfactual_prediction", "new_label", "at_least", "proof", "switch_changes", "pulls"),
+    *("score", "cut", "counterfactual_score", "counterfactual_cut"),
 )
 BY_SEARCH = {ONE_LABEL, ENUMERATION}
-LOGITS = ("logit", "counterfactual_logit", "pulls")
+LOGITS = ("logit", "counterfactual_logit", "pulls", "score", "cut", "counterfactual_score", "counterfactual_cut")
 """What is compared, and of that what need only be close."""
 OF_GROUPS = ("sensitive", "sensitive_columns", "sensitive_bands", "blind")
 OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded")
@@ -134,6 +135,10 @@ class _Again:
             for name in OF_RUN
             if getattr(run, name) != getattr(now, name) and not (self.without_groups and name in OF_GROUPS)
         ]
+        cuts = [builtins_of(each.threshold) for each in (run, now)]
+        if now.threshold is not None and run.threshold is not None and not now.threshold.pool:  # nobody to count
+            cuts = [{name: cut[name] for name in ("given", "probability", "share")} for cut in cuts]
+        self.differs += unlike("run.threshold", *cuts, CLOSE)
 
     # --- asked again ----------------------------------------------------------------------------------
 
@@ -208,7 +213,7 @@ class _Again:
     def _differences(self, recorded: Verdict, now: Verdict) -> Iterator[str]:
         skipped = set(self.unknown)
         if recorded.found != now.found:
-            skipped |= {"counterfactual_logit", "flip_set"}
+            skipped |= {"counterfactual_logit", "counterfactual_score", "counterfactual_cut", "flip_set"}
             turned = f"status is {recorded.status}, but flipping rows {list(now.positions)} turns the decision"
             yield turned if now.found else "retraining with these flips leaves the decision as it was"
         if "proof" not in skipped and {recorded.proof, now.proof} & BY_SEARCH:

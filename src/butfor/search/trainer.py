@@ -173,6 +173,11 @@ class Trainer:
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self.table.margins(self._confirmed[flips])
 
+    def confirmed_cut(self, flips: FlipSet) -> float:
+        """What the model says at its cut."""
+        assert self.table.cut is not None
+        return float(self.table.cut.answer_at_cut(self._confirmed[flips][len(self.people) :]))
+
     def confirmed_decisions(self, flips: FlipSet) -> NDArray[np.int64]:
         """What they decide, by number."""
         return self.table.decisions(self._confirmed[flips])
