@@ -53,8 +53,9 @@ def test_a_course_has_the_decimals_that_tell_the_score_from_the_cut():
     ],
 )
 def test_whether_the_score_or_the_cut_moved(answers, cuts, words):
-    before, after = (answer - cut for answer, cut in zip(answers, cuts, strict=True))
-    assert what_moved(before, after, cuts[1] - cuts[0]).startswith(words)
+    assert what_moved(*answers, *cuts, probabilities=False).startswith(words)
+    probabilities = [1 / (1 + math.exp(-each)) for each in (*answers, *cuts)]
+    assert what_moved(*probabilities, probabilities=True).startswith(words)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ class Cut:
 
     def answer_at_cut(self, pool: Answers) -> NDArray[np.float64]:
         """What models say at their cut, from what they say about the pool, `[… × pool]`."""
-        return np.full(pool.shape[:-1], self.fixed_answer) if self.fixed else self.sign * self.divide(pool).cut
+        return np.array(self.fixed_answer) if self.fixed else self.sign * self.divide(pool).cut
 
     def divide(self, pool: Answers) -> Places:
         """Who of the pool has a place, `[… × pool]` → `[…]`."""

@@ -197,7 +197,6 @@ def roster(people: Addressed, sensitive: str) -> tuple[tuple[str, ...], Markup]:
 
 def _cells(v: Verdict, address: str) -> list[str]:
     """In the order of their weight. The style and the script know columns by their places."""
-    after, moved = (v.counterfactual_logit, v.cut_moved) if v.found else (v.closest_logit, None)
     words = [f"{SOLIDITY[v.solidity].sign} {v.solidity}"] if v.solidity else []
     words += [f"{CLOSE_CALL.sign} close call"] if v.close_call else []
     first, *others = (
@@ -209,8 +208,8 @@ def _cells(v: Verdict, address: str) -> list[str]:
         ", ".join(words),
         str(v.distance or ""),
         str(v.at_most or ""),
-        v.run.measured(v.logit),
-        "" if after is None else v.run.measured(after, moved or 0.0),
+        v.measured,
+        v.measured_after,
         str(v.attempts or ""),
     )
     return [f'<a href="{escape(address)}">{escape(first)}</a>', *(str(escape(cell)) for cell in others)]

@@ -82,7 +82,9 @@ def _measure(v: Verdict) -> tuple[str, str]:
         after = f" → {signed(v.counterfactual_logit)}" if v.counterfactual_logit is not None else ""
         return f"Logit (below 0: {short(v.label_names[0], 40)})", f"{signed(v.logit)}{after}"
     score, cut = v.course_in_words.removeprefix("score ").split(", ")
-    return f"Score: probability of '{short(v.run.favourable, 40)}', {cut}", score
+    known = v.run.threshold is not None and v.run.threshold.probability is not None
+    kind = f": probability of '{short(v.run.favourable, 40)}'" if known else f" towards '{short(v.run.favourable, 40)}'"
+    return f"Score{kind}, {cut}", score
 
 
 def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:

@@ -30,8 +30,8 @@ SMALL_GROUP = 10
 """A group of fewer people has no rate to speak of."""
 ALL = "everyone"
 FRAME_COLUMNS = (
-    "case row group status prediction switch_changes logit score counterfactual_prediction counterfactual_logit "
-    "counterfactual_score flips "
+    "case row group status prediction switch_changes logit score cut counterfactual_prediction counterfactual_logit "
+    "counterfactual_score counterfactual_cut flips "
     "at_least proof flipped_rows doubted minimal solidity distance hold base close_call attempts flippable "
     "closest_logit shared complete"
 )

@@ -198,9 +198,8 @@ class Run(Whole):
 
     @property
     def measure(self) -> str:
-        """What verdicts show of a person: a score where somebody said from which probability on to decide, else the
-        logit."""
-        return "score" if self.threshold and self.threshold.probability is not None else "logit"
+        """What verdicts show of a person: the score, where somebody said where the line is drawn, else the logit."""
+        return "logit" if self.threshold is None else "score"
 
     @property
     def threshold_in_words(self) -> str:
@@ -213,25 +212,12 @@ class Run(Whole):
         """Whether every model has its own cut, because places are limited."""
         return self.threshold is not None and self.threshold.share is not None
 
-    def score(self, logit: float, cut_moved: float = 0.0) -> float | None:
-        """The probability of the favourable label that a logit means; None where the cut is no probability.
-        `cut_moved`: how far the cut, from which the logit is measured, moved in logits."""
-        at = self.cut_at(cut_moved)
-        return None if at is None else score(logit, at, self._favours_second)
-
-    def cut_at(self, cut_moved: float = 0.0) -> float | None:
-        """The probability at the cut, also after it moved."""
-        at = self.threshold.probability if self.threshold else None
-        return at if at is None or not cut_moved else score(cut_moved, at, self._favours_second)
-
-    def measured(self, logit: float, cut_moved: float = 0.0) -> str:
-        """A logit as it is shown."""
-        found, at = self.score(logit, cut_moved), self.cut_at(cut_moved)
-        return signed(logit) if found is None or at is None else shown(found, at)[0]
-
-    @property
-    def _favours_second(self) -> bool:
-        return self.favourable == self.label_names[1]
+    def measured(self, logit: float) -> str:
+        """Any model's logit as it is shown: as a score where the cut is one probability for all models."""
+        cut = self.threshold.probability if self.threshold and not self.cut_moves else None
+        return (
+            signed(logit) if cut is None else shown(score(logit, cut, self.favourable == self.label_names[1]), cut)[0]
+        )
 
     @property
     def cut(self) -> str:

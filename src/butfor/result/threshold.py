@@ -115,18 +115,19 @@ def course(before: float, after: float | None, cut: float, cut_after: float | No
     return f"score {scores}, cut {text[cut]}{moved}"
 
 
-def what_moved(logit: float, after: float, cut_moved: float) -> str:
-    """Whether the score or the cut brought a change about. `logit` and `after` are measured from the cut before and
-    after; `cut_moved` is how far that moved, on the same scale."""
-    change = after - logit
-    ours = (change + cut_moved) / change if change else 1.0
-    if ours > 2 - MOSTLY:
+def what_moved(before: float, after: float, cut: float, cut_after: float, *, probabilities: bool) -> str:
+    """Whether the score or the cut brought a change about: how far each moved, in log-odds where scores are
+    `probabilities`."""
+    scale = log_odds if probabilities else float
+    ours, cuts = scale(after) - scale(before), scale(cut_after) - scale(cut)
+    share = ours / (ours - cuts) if ours != cuts else 1.0
+    if share > 2 - MOSTLY:
         return "The score moved; the cut moved too, against it."
-    if ours >= MOSTLY:
+    if share >= MOSTLY:
         return "The score moved, hardly the cut."
-    if ours <= 1 - MOSTLY:
+    if share <= 1 - MOSTLY:
         return "The cut moved, hardly the score: the scores of others did."
-    return f"Both moved: {percent(ours)} of the change is the score's, {percent(1 - ours)} the cut's."
+    return f"Both moved: {percent(share)} of the change is the score's, {percent(1 - share)} the cut's."
 
 
 def share_in_words(share: float) -> str:

@@ -21,7 +21,7 @@ from butfor.result.pages import pages
 from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, DOUBT, as_json, builtins_of, percent, record_of, save, signed
 from butfor.result.run import Run
-from butfor.result.threshold import course, what_moved
+from butfor.result.threshold import course, shown, what_moved
 from butfor.result.words import base_sentence
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
@@ -164,41 +164,45 @@ class Verdict(Person):
     # --- scores -------------------------------------------------------------------------------------
 
     @property
-    def score(self) -> float | None:
-        """The probability of the favourable label; None where the cut is no probability."""
-        return self.run.score(self.logit)
-
-    @property
-    def counterfactual_score(self) -> float | None:
-        """The same with the flips made."""
-        after = self.counterfactual_logit
-        return None if after is None else self.run.score(after, self.cut_moved or 0.0)
-
-    @property
     def course_in_words(self) -> str:
         """ "score 0.74 → 0.83, cut 0.80", or "logit −0.35 → +0.18" """
-        before, cut = self.score, self.run.cut_at()
-        if before is not None and cut is not None:
-            return course(before, self.counterfactual_score, cut, self.run.cut_at(self.cut_moved or 0.0))
+        if self.score is not None and self.cut is not None:
+            return course(self.score, self.counterfactual_score, self.cut, self.counterfactual_cut)
         after = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
         return f"logit {signed(self.logit)}{after}"
 
     @property
+    def measured(self) -> str:
+        """The score or the logit of this person, as it is shown."""
+        return signed(self.logit) if self.score is None or self.cut is None else shown(self.score, self.cut)[0]
+
+    @property
+    def measured_after(self) -> str:
+        """The same with the flips made or, without a find, the closest; empty where there is none. Where the cut moves,
+        every model had its own, and the closest is no one number."""
+        if self.counterfactual_score is not None and self.counterfactual_cut is not None:
+            return shown(self.counterfactual_score, self.counterfactual_cut)[0]
+        if self.counterfactual_logit is not None:
+            return signed(self.counterfactual_logit)
+        return "" if self.closest_logit is None or self.run.cut_moves else self.run.measured(self.closest_logit)
+
+    @property
     def closest(self) -> str:
-        """How close any tried model came to the other decision. Where the cut moves, each of them had its own."""
-        near = self.closest_logit
-        if near is None:
+        """How close any tried model came to the other decision."""
+        if self.closest_logit is None:
             return ""
         if self.run.cut_moves:
-            return f"being {abs(near):.2f} logits from the cut"
-        return f"{self.run.measure} being {self.run.measured(near)}"
+            return f"being {abs(self.closest_logit):.2f} logits from the cut"
+        return f"{self.run.measure} being {self.run.measured(self.closest_logit)}"
 
     @property
     def moved(self) -> str:
         """Whether the score or the cut moved, in a sentence; empty at a fixed cut, and without a find."""
-        if self.cut_moved is None or self.counterfactual_logit is None:
+        known = (self.score, self.counterfactual_score, self.cut, self.counterfactual_cut)
+        if not self.run.cut_moves or None in known:
             return ""
-        return what_moved(self.logit, self.counterfactual_logit, self.cut_moved)
+        probabilities = self.run.threshold is not None and self.run.threshold.probability is not None
+        return what_moved(*(each or 0.0 for each in known), probabilities=probabilities)
 
     # --- how far to believe it ----------------------------------------------------------------------
 

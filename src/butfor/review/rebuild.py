@@ -19,6 +19,7 @@ from butfor.learn.capabilities import set_rows_aside
 from butfor.learn.ensemble import member_seeds, single_learner
 from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import Table
+from butfor.learn.threshold import USUAL
 from butfor.progress import Progress
 from butfor.provenance import data_hash
 from butfor.result.labels import TO_REVIEW
@@ -140,9 +141,11 @@ def fitted_again(
     known = not without_groups(run, data)
     phi, psi = (known and name not in run.lost for name in ("phi", "psi"))
     rules: dict[str, Any] = {"phi": run.phi if phi else "everyone", "psi": run.psi if psi else "everything"}
-    members, cut = len(member_seeds(learner)), run.threshold.given if run.threshold else None
-    rules |= {} if cut is None else {"threshold": cut}
-    asked = Settings(single_learner(learner), members=members, budget=run.budget, **rules, **settings)
+    members = len(member_seeds(learner))
+    threshold = USUAL if run.threshold is None or run.threshold.given is None else run.threshold.given
+    asked = Settings(
+        single_learner(learner), members=members, threshold=threshold, budget=run.budget, **rules, **settings
+    )
     X, y = training.whole[:2] if training.whole else (training.X, training.y)
     with as_recorded("run.learner cannot be trained again"):
         fitted = fit(
@@ -174,13 +177,13 @@ def _also_labelled(run: Run, training: Table, data: Dataset | None) -> tuple[Any
 
 
 def _pool(run: Run, training: Table, data: Dataset | None) -> pd.DataFrame | None:
-    """The people who compete for places, where these are limited: those of the audit or, of a record, the test rows."""
-    if training.cut is not None and training.cut.pool is not None:
-        return training.cut.pool
-    if run.cut_moves and data is None:
+    """Who competes for the places, where they are limited: as the training rows have it, else the test rows."""
+    if run.threshold is None or training.cut is not None:
+        return None if training.cut is None else training.cut.pool
+    if data is None and run.threshold.share is not None:
         raise ReplayError(
-            f"The record was made with threshold={run.threshold_in_words!r} and does not carry the people who compete: "
-            "replay it from the Verdict, or give the audit, replay(verdict, audit=…)."
+            f"The record's threshold is the {run.threshold.given} of {run.threshold.pool} people, whom it does not "
+            "carry: replay it from the Verdict that explain returned, or with the audit itself."
         )
     return None if data is None else data.X_test
 

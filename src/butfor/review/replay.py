@@ -34,12 +34,12 @@ EXACT = 1e-12
 COMPARED = (
     *("row", "values", "group", "eligible", "flippable", "logit", "prediction", "counterfactual_logit", "flip_set"),
     *("counterfactual_prediction", "new_label", "at_least", "proof", "switch_changes", "pulls"),
+    *("score", "cut", "counterfactual_score", "counterfactual_cut"),
 )
 BY_SEARCH = {ONE_LABEL, ENUMERATION}
-LOGITS = ("logit", "counterfactual_logit", "pulls")
+LOGITS = ("logit", "counterfactual_logit", "pulls", "score", "cut", "counterfactual_score", "counterfactual_cut")
 """What is compared, and of that what need only be close."""
 OF_GROUPS = ("sensitive", "sensitive_columns", "sensitive_bands", "blind")
-OF_THRESHOLD = ("given", "probability", "share")
 OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded")
 
 
@@ -135,9 +135,10 @@ class _Again:
             for name in OF_RUN
             if getattr(run, name) != getattr(now, name) and not (self.without_groups and name in OF_GROUPS)
         ]
-        for name in OF_THRESHOLD:
-            recorded, real = (getattr(each.threshold, name, None) for each in (run, now))
-            self.differs += unlike(f"run.threshold.{name}", recorded, real, CLOSE)
+        cuts = [builtins_of(each.threshold) for each in (run, now)]
+        if now.threshold is not None and run.threshold is not None and not now.threshold.pool:  # nobody to count
+            cuts = [{name: cut[name] for name in ("given", "probability", "share")} for cut in cuts]
+        self.differs += unlike("run.threshold", cuts[0], cuts[1], CLOSE)
 
     # --- asked again ----------------------------------------------------------------------------------
 
@@ -212,7 +213,7 @@ class _Again:
     def _differences(self, recorded: Verdict, now: Verdict) -> Iterator[str]:
         skipped = set(self.unknown)
         if recorded.found != now.found:
-            skipped |= {"counterfactual_logit", "flip_set"}
+            skipped |= {"counterfactual_logit", "counterfactual_score", "counterfactual_cut", "flip_set"}
             turned = f"status is {recorded.status}, but flipping rows {list(now.positions)} turns the decision"
             yield turned if now.found else "retraining with these flips leaves the decision as it was"
         if "proof" not in skipped and {recorded.proof, now.proof} & BY_SEARCH:
@@ -280,12 +281,11 @@ def _other_counts(recorded: Verdict, now: Verdict) -> Iterator[str]:
 
 
 def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
-    run, after = now.run, now.counterfactual_logit
-    course = f"'{now.prediction}' at {run.measure} {run.measured(now.logit)}"
+    course, after = f"'{now.prediction}' at {now.run.measure} {now.measured}", now.counterfactual_logit
     if recorded.found:
+        reached = f" at {now.measured_after}" if now.measured_after else ""
         after = after if after is not None else now.closest_logit
         plural, name = "s" * (len(recorded.flip_set) != 1), now.counterfactual_prediction or now.prediction
-        reached = "" if after is None else f" at {run.measured(after, now.cut_moved or 0.0)}"
         course += f" → '{name}'{reached} with {len(recorded.flip_set)} label{plural} flipped"
     if recorded.proof is not None and now.at_least is not None and now.proof not in BY_SEARCH:
         course += f"; proven: at least {now.at_least} label{'s' * (now.at_least != 1)}"

@@ -56,7 +56,6 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
             search=_search(search) if search else Search(),
             flip_set=tuple(map(flip, positions)),
             counterfactual_logit=search.found_logit if search and positions else None,
-            cut_moved=_cut_moved(runner, positions),
             minimal=len(positions) == 1 or bool(positions and search and search.minimal),
             clearance=plain(search.clearance) if search and positions else None,
             at_least=at_least,
@@ -64,10 +63,27 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
             pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,
             switch_changes=None if switched is None else bool(switched[k]),
             **_classes(runner, k, positions),
+            **_scores(runner, k, positions, run.label_names.index(run.favourable) if run.threshold else 1),
             **runner.extra.get(k, {}),
         )
         found.append(Verdict.of(person, run, table))
     return found
+
+
+def _scores(runner: Runner, k: int, positions: FlipSet, favourable: int) -> dict[str, Any]:
+    """Where the line is not drawn at one half: the score and the cut, before and after the flips."""
+    model, trainer = runner.situation.model, runner.trainer
+    if not isinstance(model, CutModel):
+        return {}
+
+    def read(logit: float, at_cut: float) -> tuple[float, float]:
+        return model.cut.score(logit + at_cut, favourable), model.cut.score(at_cut, favourable)
+
+    score, cut = read(float(runner.situation.logits[k]), model.at_cut)
+    if not positions:
+        return {"score": score, "cut": cut}
+    after = read(float(trainer.confirmed_logits(positions)[k]), trainer.confirmed_cut(positions))
+    return {"score": score, "cut": cut, "counterfactual_score": after[0], "counterfactual_cut": after[1]}
 
 
 def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
@@ -79,14 +95,6 @@ def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
     if positions:
         known["new_decision"] = names[runner.trainer.confirmed_decisions(positions)[k]]
     return known
-
-
-def _cut_moved(runner: Runner, positions: FlipSet) -> float | None:
-    """How far the flips move the cut, where places are limited."""
-    model = runner.situation.model
-    if not positions or not isinstance(model, CutModel) or model.cut.fixed:
-        return None
-    return runner.trainer.confirmed_cut(positions) - model.at_cut
 
 
 def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int | None, str | None]:

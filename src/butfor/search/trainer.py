@@ -173,16 +173,14 @@ class Trainer:
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self.table.margins(self._confirmed[flips])
 
+    def confirmed_cut(self, flips: FlipSet) -> float:
+        """What the model says at its cut."""
+        assert self.table.cut is not None
+        return float(self.table.cut.answer_at_cut(self._confirmed[flips][len(self.people) :]))
+
     def confirmed_decisions(self, flips: FlipSet) -> NDArray[np.int64]:
         """What they decide, by number."""
         return self.table.decisions(self._confirmed[flips])
-
-    def confirmed_cut(self, flips: FlipSet) -> float:
-        """What the model says exactly at its cut, where it has one of its own."""
-        cut = self.table.cut
-        assert cut is not None
-        assert cut.pool is not None
-        return float(cut.answer_at_cut(self._confirmed[flips][-len(cut.pool) :]))
 
     @cached_property
     def _by_definition(self) -> Bound:
