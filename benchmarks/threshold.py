@@ -158,6 +158,8 @@ LEVELS: Columns = {
 
 # --- scikit-learn's wrappers ----------------------------------------------------------------------------
 
+FOLDS, TRIED = 5, 100
+"""As many folds and thresholds as scikit-learn takes by itself."""
 FINAL = {
     "logistic": LogisticRegression(solver="newton-cholesky"),
     "boosting": HistGradientBoostingClassifier(random_state=0),
@@ -172,7 +174,7 @@ def ways_of(final: Any, data: Split) -> dict[str, dict[str, Any]]:
         (StandardScaler(), numeric), (OneHotEncoder(handle_unknown="ignore", sparse_output=False), words)
     )
     bare = make_pipeline(encoder, final)
-    tuned = TunedThresholdClassifierCV(bare, cv=5)
+    tuned = TunedThresholdClassifierCV(bare, cv=FOLDS, thresholds=TRIED)
     cut = min(max(float(clone(tuned).fit(data.X, data.y).best_threshold_), 0.01), 0.99)
     return {
         "threshold=": {"model": bare, "threshold": cut},
@@ -236,6 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, help="rows of each table at the most")
     parser.add_argument("--seed", type=int, default=0, help="of the split")
     parser.add_argument("--engine", default="auto", help="what trains, or a device")
+    parser.add_argument("--n-jobs", type=int, default=-1, help="models trained at a time on the CPU")
     parser.add_argument("--wrapped", action="store_true", help="measure scikit-learn's wrappers instead")
     parser.add_argument("--repeats", type=int, default=3, help="audits of each way with --wrapped")
     as_json, given = parse(parser, arguments)
