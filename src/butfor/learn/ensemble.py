@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError
+from butfor.errors import SettingError, TableError
 from butfor.learn import capabilities as can
 from butfor.learn.capabilities import MEMBERS, members_of, require, unpack
 from butfor.learn.decision_split import DecisionSplit
@@ -226,7 +226,10 @@ def with_cut(model: Model, table: Table) -> Model:
     if table.cut is None:
         return model
     pool = table.X.iloc[:0] if table.cut.pool is None else table.cut.pool
-    return CutModel(model, table.cut, float(table.cut.answer_at_cut(table.answers(model, pool))))
+    at_cut = float(table.cut.answer_at_cut(table.answers(model, pool)))
+    if not np.isfinite(at_cut):
+        raise TableError("The model's answers about the pool are infinite or none: look there for outlying numbers.")
+    return CutModel(model, table.cut, at_cut)
 
 
 def mean_answers(members: NDArray[np.floating[Any]]) -> Floats:
