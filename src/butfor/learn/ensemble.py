@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError
+from butfor.errors import SettingError, TableError
 from butfor.learn import capabilities as can
 from butfor.learn.capabilities import MEMBERS, members_of, require, unpack
 from butfor.learn.decision_split import DecisionSplit
@@ -25,10 +25,6 @@ from butfor.learn.threshold import Cut
 
 FRESH_FROM = 10_000
 """Fresh seeds are counted from this far above the learner's own: no member comes near."""
-
-
-LAST = 0.02
-"""The share of the pool nearest to the cut whose mean movement is taken for that of the cut."""
 
 
 class Ensemble(Learner):
@@ -183,23 +179,12 @@ class MarginModel(Model, can.Linear, can.Pulls, can.Members):
         return self.decision_split.contrast(self.model.scores(people))
 
 
-class CutModel(Model, can.Linear, can.Pulls, can.Members):
-    """A model whose logits are measured from a cut. `at_cut`: what the model says there; `last [rows]`: where places
-    are limited, those of the pool nearest to the cut, which moves as they do."""
+class CutModel(Model, can.Pulls, can.Members):
+    """A model whose logits are measured from a cut; `at_cut`: what the model says there. Where places are limited a
+    flip moves the cut too, which the effects of flips leave out: with it a search found no more, nor smaller sets."""
 
-    def __init__(self, model: Model, cut: Cut, at_cut: float, last: pd.DataFrame | None = None) -> None:
-        self.model, self.cut, self.at_cut, self.last = model, cut, at_cut, last
-
-    @classmethod
-    def of(cls, model: Model, table: Table) -> CutModel:
-        cut = table.cut
-        assert cut is not None
-        if cut.pool is None:
-            return cls(model, cut, cut.fixed_answer)
-        answers = table.answers(model, cut.pool)
-        at_cut = float(cut.answer_at_cut(answers))
-        nearest = np.argsort(np.abs(answers - at_cut), kind="stable")[: max(1, round(LAST * len(answers)))]
-        return cls(model, cut, at_cut, cut.pool.iloc[np.sort(nearest)])
+    def __init__(self, model: Model, cut: Cut, at_cut: float) -> None:
+        self.model, self.cut, self.at_cut = model, cut, at_cut
 
     def at_cut_probability(self, label: int) -> float | None:
         """The probability of a label at the cut."""
@@ -214,7 +199,7 @@ class CutModel(Model, can.Linear, can.Pulls, can.Members):
 
     @property
     def members(self) -> Sequence[Model]:
-        return tuple(CutModel(member, self.cut, self.at_cut, self.last) for member in members_of(self.model))
+        return tuple(CutModel(member, self.cut, self.at_cut) for member in members_of(self.model))
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
         """From the cut; None where they do not add up to what the cut is a cut of, such as calibrated probabilities."""
@@ -222,21 +207,6 @@ class CutModel(Model, can.Linear, can.Pulls, can.Members):
         if pulled is None or not np.allclose([sum(each.values()) for each in pulled], answers, rtol=1e-3, atol=1e-3):
             return None
         return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulled]
-
-    @property
-    def exact(self) -> bool:
-        return self.cut.fixed and require(self.model, can.Linear).exact
-
-    def flip_effects(
-        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
-    ) -> NDArray[np.float64]:
-        """Less what a flip does to the cut."""
-        linear = require(self.model, can.Linear)
-        effects = linear.flip_effects(table, people, weights)
-        if self.last is None:
-            return effects
-        alike = np.full((1, len(self.last)), 1 / len(self.last))
-        return effects - linear.flip_effects(table, self.last, alike)
 
 
 def pulls_of(model: Model, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
@@ -253,7 +223,13 @@ def with_split(model: Model, decision_split: DecisionSplit | None) -> Model:
 
 def with_cut(model: Model, table: Table) -> Model:
     """The model as it is audited: measured from the table's cut, where there is one."""
-    return model if table.cut is None else CutModel.of(model, table)
+    if table.cut is None:
+        return model
+    pool = table.X.iloc[:0] if table.cut.pool is None else table.cut.pool
+    at_cut = float(table.cut.answer_at_cut(table.answers(model, pool)))
+    if not np.isfinite(at_cut):
+        raise TableError("The model's answers about the pool are infinite or none: look there for outlying numbers.")
+    return CutModel(model, table.cut, at_cut)
 
 
 def mean_answers(members: NDArray[np.floating[Any]]) -> Floats:

@@ -135,10 +135,10 @@ class _Again:
             for name in OF_RUN
             if getattr(run, name) != getattr(now, name) and not (self.without_groups and name in OF_GROUPS)
         ]
-        cuts = [builtins_of(each.threshold) for each in (run, now)]
-        if now.threshold is not None and run.threshold is not None and not now.threshold.pool:  # nobody to count
-            cuts = [{name: cut[name] for name in ("given", "probability", "share")} for cut in cuts]
-        self.differs += unlike("run.threshold", cuts[0], cuts[1], CLOSE)
+        recorded, real = run.threshold, now.threshold
+        if recorded is not None and real is not None and not real.pool:  # there is nobody to count
+            recorded = replace(recorded, pool=0, accepted=0)
+        self.differs += unlike("run.threshold", builtins_of(recorded), builtins_of(real), CLOSE)
 
     # --- asked again ----------------------------------------------------------------------------------
 

@@ -237,6 +237,11 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
         with single_threaded():
             proven = prove(part.of(situation), part.allowed(psi, situation))
         if proven is None:
+            if fitted.table.cut is not None:
+                raise SettingError(
+                    f"Nothing can be proven about {fitted.learner.name} at this threshold: proofs know a fixed one, of "
+                    "ridge classifiers and nearest neighbours."
+                )
             raise SettingError(
                 f"Nothing can be proven about {fitted.learner.name}; ridge classifiers, linear regression and kernel "
                 "ridge on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
