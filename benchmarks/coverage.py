@@ -135,7 +135,7 @@ def drawn_table(name: str, family: str, rng: np.random.Generator, folder: str | 
         X, attribute, favourable = X.iloc[rows].reset_index(drop=True), attribute[rows], favourable[rows]
     inside = attribute.astype(str) == group
     kind = family if family in FAMILIES[:4] else "interactions" if family == "proxy" else str(rng.choice(FAMILIES[:4]))
-    truth = _probabilities(kind, X, favourable, rng)
+    truth = probabilities(kind, X, favourable, rng)
     if family == "proxy":
         X = X.assign(proxy=np.where(rng.random(len(X)) < 0.07, ~inside, inside).astype(str))
     if family == "high":
@@ -143,7 +143,7 @@ def drawn_table(name: str, family: str, rng: np.random.Generator, folder: str | 
     return Table(name, family, X, attribute, group, truth)
 
 
-def _probabilities(kind: str, X: pd.DataFrame, favourable: Mask, rng: np.random.Generator) -> Floats:
+def probabilities(kind: str, X: pd.DataFrame, favourable: Mask, rng: np.random.Generator) -> Floats:
     inputs = TableEncoder("onehot", dtype="float64").fit_transform(X)
     seed = int(rng.integers(2**31))
     if kind == "boosting":

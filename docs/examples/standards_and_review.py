@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Standards, and a review
 #
-# See whether a group was labelled by another standard, have the labels reviewed whose review is worth most, and see
+# See whether a group was labelled by another standard, have the labels reviewed that are most likely wrong, and see
 # what the corrections change. The table is a part of the embedded Adult data (incomes in the US census of 1994) as
 # it is, nothing planted; the label says whether a person earns more than 50 000 dollars a year.
 
@@ -30,15 +30,14 @@ for group in audit.one_standard(X_test, y_test):
 # %% [markdown]
 # ## Which labels to review first
 #
-# Every label has a doubt (the probability of the other label by the standard of the others), a probability of being
-# wrong, and a value (doubt² × what flipping it does to people of its group who get the adverse decision). The most
-# valuable:
+# Every label has a doubt (the probability of the other label by the standard of the others); an adverse label of a
+# group that falls short also has a probability of being wrong. The first in the order of review:
 
 # %%
-audit.labels().sort_values("rank").head(5)[["label", "group", "doubt", "value", "wrong", "rank"]].round(3)
+audit.labels().sort_values("rank").head(5).round(3)
 
 # %% [markdown]
-# The reviewer gets the 50 most valuable labels among 50 decoys, shuffled, without the recorded label and the sex:
+# The reviewer gets the first 50 labels among 50 decoys, shuffled, without the recorded label and the sex:
 
 # %%
 review = audit.review_tasks(labels=50)

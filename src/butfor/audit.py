@@ -22,18 +22,19 @@ from butfor.learn.threshold import USUAL
 from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket
-from butfor.result.labels import TO_REVIEW, ClosedGap, OneStandard, Reviewed
+from butfor.result.labels import TO_REVIEW, ClosedGap, Reviewed
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
+from butfor.result.worlds import OneStandard
 from butfor.review.answers import Outcome, check_answers
 from butfor.review.close import after_review
 from butfor.review.tasks import Review, review_tasks
-from butfor.run import explain, trial
+from butfor.run import explain, trial, worlds
 from butfor.run.fit import fit, with_settings
 from butfor.run.fitted import Fitted, Settings
-from butfor.run.labels import Values, label_values, labels_frame, review_values
+from butfor.run.labels import labels_frame, labels_to_review, review_order
 from butfor.standard.groups import GroupStandard, Standards
-from butfor.stopping import Stop
+from butfor.stopping import Stop, listen
 from butfor.validate import as_person
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
@@ -82,7 +83,6 @@ class LabelAudit(BaseEstimator):
 
     fitted_: Fitted
     _standards: Standards | None
-    _values: Values | None
     _review: Review | None
 
     def __init__(
@@ -244,8 +244,9 @@ class LabelAudit(BaseEstimator):
             stop=stop,
             progress=progress,
         )
-        self._standards = answer.standards or self._standards
-        self._values = answer.values or self._values
+        found = answer.standards
+        if found is not None and (found.draws or self.fitted_.adverse is None) and not found.interrupted:
+            self._standards = found
         return answer.population
 
     def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
@@ -258,27 +259,28 @@ class LabelAudit(BaseEstimator):
     def standards(self, progress: Progress | None = None) -> Standards:
         """Each group's labels beside the standard of the others; computed once."""
         fitted = self._require_fit()
-        if self._standards is None or not self._standards.draws:
-            self._standards = fitted.compare(progress=progress)
-        return self._standards
+        fitted.require_adverse()
+        return self._compared(fitted, progress)
 
     def labels(self, population: Population | None = None) -> pd.DataFrame:
         """One row per training row: label, group, doubt (the probability of the other label by the standard of the
-        other groups), wrong (the probability that the label is wrong), value (what a review of it is worth), rank among
-        those to review, and people: in how many flip sets of a population it is."""
+        other groups), wrong (the probability that an adverse label of a group that falls short is wrong), rank among
+        those to review (by wrong, then by doubt), and people: in how many flip sets of a population it is."""
         fitted = self._require_fit()
-        return labels_frame(fitted, self._review_values(), population.flip_counts if population else {})
+        return labels_frame(fitted, self._compared(fitted), population.flip_counts if population else {})
 
     def one_standard(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | None = None
     ) -> list[OneStandard]:
-        """For every group that falls short of the others' standard by more than chance: whose decisions change once its
-        labels are given by that standard, and how that holds under fresh seeds."""
+        """For every group that falls short of the others' standard by more than chance: in 20 worlds its labels are
+        drawn by that standard, and the model is trained on them. `probability` is the share of worlds that decide
+        favourably about each person who is decided adversely now; `expected` how many decisions about the group would
+        change, with its `interval`. Ctrl-C keeps the worlds that are done."""
         fitted, progress = self._require_fit(), progress or Progress()
         standards = self.standards(progress)
-        with progress, single_threaded():
+        with listen(), progress, single_threaded():
             people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            return trial.one_standard(standards, people)
+            return worlds.one_standard(standards, people, fitted.settings.random_state, fitted.fit_seconds)
 
     def close_gap(
         self,
@@ -292,15 +294,15 @@ class LabelAudit(BaseEstimator):
         stop: Stop | None = None,
         progress: Progress | None = None,
     ) -> ClosedGap:
-        """The fewest doubted labels, in order of their value, whose flipping brings two groups' rates about X within a
+        """The fewest doubted labels, in the order of review, whose flipping brings two groups' rates about X within a
         point of each other: `by` "selection" or "true positive" rates. `groups`: which two, else those furthest apart.
         That the doubted labels do not suffice is an answer too. When the time of `stop` is up it ends as by Ctrl-C."""
         fitted, progress = self._require_fit(), progress or Progress()
         fitted.require_adverse()
-        values = self._review_values()
+        standards = self._compared(fitted, progress)
         with progress, single_threaded():
             people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            return trial.close_gap(values.order, self._known_standards(), people, by, groups, within, stop)
+            return trial.close_gap(review_order(fitted, standards), standards, people, by, groups, within, stop)
 
     # --- reviews ------------------------------------------------------------------------------------
 
@@ -315,7 +317,7 @@ class LabelAudit(BaseEstimator):
         """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. With a population
         the tasks know in how many people's flip sets each label is."""
         fitted = self._require_fit()
-        first = label_values(fitted, self._review_values())
+        first = labels_to_review(fitted, self._compared(fitted))
         self._review = review_tasks(fitted, first, population, labels=labels, hide=hide, seed=random_state)
         return self._review
 
@@ -334,11 +336,11 @@ class LabelAudit(BaseEstimator):
         is right for each task of `review_tasks`, by its id, or "cannot tell"."""
         fitted = self._require_fit()
         outcome = check_answers(answers, self._review, fitted.label_names)
-        reviewed, again, standards, values = after_review(
+        reviewed, again, standards = after_review(
             fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=progress
         )
         other = copy(self)._reset(again)
-        other._standards, other._values = standards, values
+        other._standards = standards
         return reviewed, other
 
     # --- what is known so far -----------------------------------------------------------------------
@@ -346,20 +348,15 @@ class LabelAudit(BaseEstimator):
     def _reset(self, fitted: Fitted) -> Self:
         """Nothing is known yet but what was fitted."""
         self.fitted_ = fitted
-        self._standards = self._values = self._review = None
+        self._standards = self._review = None
         return self
 
-    def _known_standards(self) -> Standards:
-        """The comparison with or without draws, whichever is there."""
+    def _compared(self, fitted: Fitted, progress: Progress | None = None) -> Standards:
+        """The comparison of standards, computed once; where no adverse label is named, for the doubts alone."""
         if self._standards is None:
-            self._standards = self._require_fit().compare(draws=0)
+            draws = {"draws": 0} if fitted.adverse is None else {}
+            self._standards = fitted.compare(progress=progress, **draws)
         return self._standards
-
-    def _review_values(self) -> Values:
-        """By the people of the last `explain_all`; before that, by the training rows."""
-        if self._values is None:
-            self._values = review_values(self._require_fit(), self._known_standards())
-        return self._values
 
     def _settings(self) -> Settings:
         return Settings(**self.get_params(deep=False))

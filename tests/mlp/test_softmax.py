@@ -93,14 +93,6 @@ def _trained(how: Recipe, rows: Rows, moved: torch.Tensor, epochs: int, people: 
     return (scores * contrast).sum(1)
 
 
-def test_sums_of_margins_are_differentiated_at_once():
-    rows, people = subject(decided=2, new=3)
-    weights = np.random.default_rng(1).random((2, 6))
-    [each] = sweep_many(recipe(), rows, [Sweep(0, (), np.arange(6))], people, dtype=torch.float64)
-    [sums] = sweep_many(recipe(), rows, [Sweep(0, (), np.arange(6), weights)], people, dtype=torch.float64)
-    assert np.allclose(weights @ each.gradient, sums.gradient, atol=1e-9)
-
-
 def test_as_a_scikit_learn_classifier():
     from butfor import MLP
 

@@ -20,7 +20,7 @@ from butfor.learn.named import model_named
 from butfor.result.labels import disagreement
 from butfor.result.population import Population
 from butfor.result.record import checksum
-from butfor.run.labels import label_values
+from butfor.run.labels import labels_to_review
 from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, run
 
 
@@ -109,7 +109,7 @@ def test_the_same_in_python_without_files():
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
     with pytest.raises(SettingError, match=r"review_tasks\(\) first"):
         audit.after_review({}, TABLE)
-    groups = [label.group for label in label_values(audit.fitted_, audit._review_values())]
+    groups = [label.group for label in labels_to_review(audit.fitted_, audit.standards())]
     assert groups == sorted(groups, reverse=True), "the group that falls short, b, comes first"
     review = audit.review_tasks(labels=60)
     assert "group" not in review.shown.columns

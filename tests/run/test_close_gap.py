@@ -40,9 +40,13 @@ def test_the_fewest_labels_that_close_the_gap():
     assert f"{len(found.flips)} doubted labels of 'b'" in found.sentence
     again = audit.close_gap(TABLE, groups=["a", "b"], within=0.5)
     assert "there is no gap to close" in again.sentence
-    never = audit.close_gap(TABLE, within=-0.9)
-    assert (never.closed, len(never.flips)) == (False, never.doubted)
-    assert "Not within the doubted labels" in never.sentence
+    over = audit.close_gap(TABLE, within=0.002)
+    assert (over.closed, over.overshoots) == (False, True)
+    assert over.gap[1] < -0.002 < 0.002 < gap(list(doubted[: len(over.flips) - 1]))
+    assert "turn the gap around to −0.6 points" in over.sentence
+    none = audit.close_gap(TABLE[:60])
+    assert not none.closed
+    assert "No adverse label of 'a' is doubted" in none.sentence
     truth = pd.Series(np.where(PLANTED, "yes", LABELS))
     by_truth = audit.close_gap(TABLE, truth, by="true positive")
     assert by_truth.by == "true positive"
@@ -55,6 +59,8 @@ def test_the_fewest_labels_that_close_the_gap():
         ({"by": "odds"}, "selection or true positive"),
         ({"by": "true positive"}, "give y"),
         ({"groups": ["a", "z"]}, "name two of"),
+        ({"within": -0.9}, "must be a share"),
+        ({"within": "1 %"}, "must be a share"),
     ):
         with pytest.raises(SettingError, match=sentence):
             audit.close_gap(TABLE, **wrong)

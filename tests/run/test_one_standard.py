@@ -1,4 +1,4 @@
-"""One standard for all: the labels that a group falls short of, flipped; and verdicts that know doubt."""
+"""One standard for all: worlds whose labels are drawn by the others' standard; and verdicts that know doubt."""
 
 import json
 from dataclasses import replace
@@ -12,9 +12,16 @@ import butfor
 from butfor.errors import ReplayError, SettingError
 from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
+from butfor.result.population import Population
 from butfor.result.schema import read_record
+from butfor.result.worlds import OneStandard, PersonInWorlds, World
+from butfor.run import worlds
 from butfor.run.explain import flippable_labels
+from butfor.run.trial import FlipTrial
+from butfor.run.worlds import draw_world
+from butfor.search.trainer import Trainer
 from conftest import press
+from recorded import changed
 
 
 def loans(rows, wronged, seed):
@@ -42,28 +49,145 @@ def population(audit):
     return audit.explain_all(PEOPLE, TRUTH)
 
 
-def test_who_is_turned_is_what_the_models_own_fit_says_on_the_flipped_labels(audit):
+ENCODER = butfor.TableEncoder("onehot", dtype="float64").fit(TABLE)
+
+
+def decided(labels, people=PEOPLE):
+    """By the model's own fit."""
+    return LogisticRegression().fit(ENCODER.transform(TABLE), labels).predict(ENCODER.transform(people))
+
+
+def test_worlds_are_what_the_models_own_fit_says_on_their_labels(audit):
     (one,) = audit.one_standard(PEOPLE, TRUTH)
-    flips = list(one.flips)
-    assert one.group == "b"
-    assert len(flips) == audit.standards().of_group("b").missing > 20
-    assert (TABLE["group"].to_numpy()[flips] == "b").all()
-    assert (LABELS.to_numpy()[flips] == "no").all()
-    adverse = np.flatnonzero((TABLE["group"] == "b") & (LABELS == "no"))
-    assert audit.fitted_.doubt[flips].mean() > 2 * audit.fitted_.doubt[np.setdiff1d(adverse, flips)].mean()
-    encoder = butfor.TableEncoder("onehot", dtype="float64").fit(TABLE)
-    y = (LABELS == "yes").to_numpy()
-    flipped = y.copy()
-    flipped[flips] = True
-    before, after = (LogisticRegression().fit(encoder.transform(TABLE), labels) for labels in (y, flipped))
-    decisions = [model.predict(encoder.transform(PEOPLE)) for model in (before, after)]
-    assert [person.case for person in one.changed] == list(np.flatnonzero(decisions[0] != decisions[1]))
-    assert len(one.changed) > 3
-    ours = (PEOPLE["group"] == "b").to_numpy()
-    assert one.rates["b"] == pytest.approx([decided[ours].mean() for decided in decisions])
-    assert one.accuracy == pytest.approx([(decided == (TRUTH == "yes")).mean() for decided in decisions])
-    assert one.people == ours.sum()
-    assert f"({len(flips)} of 400 labels), {len(one.of_group)} of {ours.sum()} decisions" in one.sentence
+    recorded = (LABELS == "yes").to_numpy()
+    now, ours = decided(recorded), (PEOPLE["group"] == "b").to_numpy()
+    assert (one.group, one.asked, one.people, one.refused) == ("b", 80, ours.sum(), (ours & ~now).sum())
+    in_worlds = []
+    for world in one.worlds:
+        drawn = draw_world(audit.standards(), "b", world.seed)
+        flips = list(drawn.flips)
+        assert (world.shortfall, world.flips) == (drawn.shortfall, len(flips))
+        assert (TABLE["group"].to_numpy()[flips] == "b").all()
+        assert not recorded[flips].any()
+        labels = recorded.copy()
+        labels[flips] = True
+        then = decided(labels)
+        assert world.turned == (ours & ~now & then).sum()
+        assert world.rates["b"] == pytest.approx(then[ours].mean())
+        assert world.accuracy == pytest.approx((then == (TRUTH == "yes")).mean())
+        in_worlds.append(then)
+    assert len(in_worlds) == 20
+    share = np.mean(in_worlds, axis=0)
+    np.testing.assert_allclose(one.probability, np.where(now, np.nan, share))
+    assert one.expected == pytest.approx(share[ours & ~now].sum())
+    assert one.rates["b"] == pytest.approx(now[ours].mean())
+    assert [person.case for person in one.losing] == list(np.flatnonzero(now & (share < 0.5)))
+    assert np.mean(one.flips) == pytest.approx(audit.standards().of_group("b").missing, rel=0.25)
+
+
+def test_people_who_are_hurt_are_found(audit):
+    (one,) = audit.one_standard(PEOPLE)
+    rng_labels = loans(400, 0.0, 0)[1]  # the same table before group b was wronged
+    hurt = (PEOPLE["group"] == "b").to_numpy() & decided(rng_labels == "yes") & ~decided(LABELS == "yes")
+    likely = one.probability.to_numpy() > 0.5
+    assert (likely & hurt).sum() >= 0.8 * hurt.sum() > 5
+    assert (likely & hurt).sum() >= 0.8 * likely.sum()
+    low, high = one.interval
+    assert low <= hurt.sum() <= high
+    assert low <= one.expected <= high
+
+
+def test_worlds_are_drawn_from_their_seeds_alone(audit):
+    first, again = (audit.one_standard(PEOPLE)[0] for _ in range(2))
+    assert first == again
+    few = worlds.world_seeds("b", 0, 7)
+    assert few == [world.seed for world in first.worlds[:7]]
+    assert len(set(worlds.world_seeds("b", 0)) | set(worlds.world_seeds("b", 1)) | set(worlds.world_seeds("a"))) == 60
+    drawn = draw_world(audit.standards(), "b", few[0], members=3, seeded=True)
+    assert drawn.flips == draw_world(audit.standards(), "b", few[0]).flips
+    assert len({training.seed for training in drawn.trainings}) == 3
+
+
+def test_a_world_without_a_shortfall_changes_nothing(audit):
+    found = audit.standards()
+    none = [replace(c, difference=-0.2, error=0.0) for c in found.comparisons if c.group == "b"]
+    people = FlipTrial.about(audit.fitted_, PEOPLE, TRUTH, None, Progress())
+    (comparison,) = none
+    one = worlds.in_worlds(replace(found, comparisons=tuple(none)), comparison, people, [1, 2, 3])
+    assert one.flips == (0, 0, 0)
+    assert (one.changed, one.expected, one.interval) == ((), 0.0, (0, 0))
+    assert one.probability.dropna().tolist() == [0.0] * len(one.adverse_now)
+    assert one.rates_in_worlds["b"] == pytest.approx([one.rates["b"]] * 3)
+
+
+class Hasty(Progress):
+    """Presses Ctrl-C in the third world."""
+
+    def __init__(self):
+        self.lines, self.done, self.at_work = [], 0, ""
+
+    def phase(self, name, *_):
+        self.at_work = name
+
+    def note(self, line):
+        self.lines.append(line)
+
+    def advance(self, count):
+        self.done += count * (self.at_work == "one standard for all")
+        if self.done == 3:
+            press()
+
+
+def test_ctrl_c_keeps_the_worlds_that_are_done(audit, population):
+    (whole,) = population.one_standard
+    audit.engine = "joblib"
+    hasty = Hasty()
+    stopped = audit.explain_all(PEOPLE, TRUTH, progress=hasty)
+    (one,) = stopped.one_standard
+    audit.engine = "auto"
+    assert 1 <= len(one.worlds) <= 3
+    assert one.worlds == whole.worlds[: len(one.worlds)]
+    assert f"of {len(one.worlds)} worlds" in one.sentence
+    assert any(f"Stopped after {len(one.worlds)} of 20 worlds" in line for line in hasty.lines)
+    assert len(stopped) == len(PEOPLE)
+
+
+def test_a_slow_learner_has_fewer_worlds_and_it_says_so(audit, monkeypatch):
+    (whole,) = audit.one_standard(PEOPLE)
+    monkeypatch.setattr(worlds, "PATIENCE", 1e-9)
+    notes = Notes()
+    (few,) = audit.one_standard(PEOPLE, progress=notes)
+    assert few.worlds == tuple(replace(world, accuracy=None) for world in whole.worlds[:5])
+    assert any("5 worlds instead of 20" in line for line in notes.lines)
+    assert "of 5 worlds" in few.sentence
+
+
+def test_who_gains_who_loses_and_what_is_said_of_them():
+    rates = [World(seed, 0.1, 5, turned, {"b": 0.5 + turned / 10}, 0.8) for seed, turned in enumerate((0, 1, 2, 3))]
+    people = [PersonInWorlds(7, "r7", "b", True, 4), PersonInWorlds(1, "r1", "b", True, 2)]
+    people += [PersonInWorlds(3, "r3", "a", True, 3), PersonInWorlds(0, "r0", "a", False, 3)]
+    people += [PersonInWorlds(2, "r2", "b", False, 2)]
+    one = OneStandard(
+        attribute="race", group="b", labels=100, asked=8, people=4, refused=3, adverse_now=(1, 3, 5, 7),
+        worlds=tuple(rates), changed=tuple(people), rates={"b": 0.5}, accuracy=0.85,
+    )  # fmt: skip
+    assert one.probability.tolist() == pytest.approx([np.nan, 0.5, np.nan, 0.75, np.nan, 0, np.nan, 1], nan_ok=True)
+    assert (one.expected, one.interval) == (1.5, (0, 3))
+    assert [person.case for person in one.losing] == [0]
+    assert one.sentence == (
+        "Under one standard for all, about 2 of 4 decisions about people with race = b would change (0 to 3); 1 of "
+        "them in most of 4 worlds."
+    )
+    assert one.about(7).endswith("this decision changes in 4 of 4 worlds.")
+    assert one.about(5) == one.about(None) == ""
+    details = " ".join(one.details())
+    assert "1 adverse decision about people of other groups" in details
+    assert "1 person is decided favourably now and adversely in most worlds." in details
+    assert "Accuracy: 85.0 % now, 80.0 % in the worlds" in details
+    assert "a fall is no cost" in details
+    nobody = replace(one, refused=0, worlds=(), changed=())
+    assert "None of the 4 decisions" in nobody.sentence
+    assert (nobody.details(), nobody.expected) == ([], 0.0)
 
 
 def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path):
@@ -75,8 +199,17 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     page = population_page(population)
     assert page.index("People with group = b were labelled") < page.index("eligible people")
     assert one.sentence in page
-    linked = [person.case for person in one.changed if f'href="#case-{person.case}"' in page]
-    assert linked == [person.case for person in one.changed]
+    assert one.gaining
+    for person in one.gaining:
+        entry = f'<a href="#case-{person.case}">{person.case}</a></th><td>{person.group}</td><td>{one.count(person)}<'
+        assert entry in page
+        assert f'id="case-{person.case}"' in page
+        assert one.about(person.case) in page[page.index(f'id="case-{person.case}"') :]
+        assert one.about(person.case) in person_page(population.about(person.case))
+    some = replace(population.run, one_standard=(replace(one, changed=(PersonInWorlds(999, "x", "b", True, 20),)),))
+    unknown = population_page(Population(population.verdicts, some))
+    assert "<th>999</th><td>b</td><td>20 of 20 worlds" in unknown
+    assert "case-999" not in unknown
     assert "--psi doubted" in page
     bent = json.loads((tmp_path / "audit.json").read_text())
     bent["run"]["one_standard"][0]["changed"] = "nobody"
@@ -108,27 +241,64 @@ def test_psi_doubted_allows_the_groups_doubted_labels_alone(audit, psi, least):
     assert other._standards is None  # doubt alone needs no draws
 
 
-def test_finds_under_psi_doubted_replay_from_the_record(tmp_path):
+def test_finds_under_psi_doubted_and_worlds_replay_from_the_record(tmp_path, capsys):
     path = tmp_path / "loans.csv"
     TABLE.assign(granted=LABELS).to_csv(path, index=False)
     from butfor.cli import main
 
     out = tmp_path / "out"
     asked = ["--label", "granted", "--sensitive", "group", "--model", "logistic", "--psi", "doubted", "--budget", "36"]
-    asked += ["--phi", "everyone"]
+    asked += ["--phi", "everyone", "--adverse", "no", "--random-state", "3"]
     assert main(["audit", str(path), *asked, "--quiet", "--cases", "0:30", "--out", str(out)]) == 0
     assert any(person.get("flip_set") for person in json.loads((out / "audit.json").read_text())["people"])
     assert main(["replay", str(out / "audit.json")]) == 0
+    assert "one standard for group = b: agree (20 worlds" in capsys.readouterr().out
+
+    def bend(record):
+        record["run"]["one_standard"][0]["worlds"][4]["flips"] += 1
+        record["run"]["one_standard"][0]["changed"][0]["worlds"] = 3
+
+    bent = changed(out / "audit.json", tmp_path / "bent.json", bend)
+    assert main(["replay", str(bent)]) == 1
+    said = capsys.readouterr().out
+    assert "one standard for group = b: DISAGREE" in said
+    assert "worlds, retrained in 20" in said
+    for name, sentence in (("group", "which run.standard does not compare"), ("worlds", "cannot be made again")):
+
+        def break_it(record, name=name):
+            one = record["run"]["one_standard"][0]
+            one["group" if name == "group" else "asked"] = "z" if name == "group" else one["asked"]
+            if name == "worlds":
+                one["worlds"][0]["seed"] = -1
+
+        assert main(["replay", str(changed(out / "audit.json", tmp_path / "bent.json", break_it))]) == 2
+        assert sentence in capsys.readouterr().err
 
 
-def test_fresh_seeds_say_how_far_to_believe_it():
-    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=30, batch_size=32), members=2, fresh_seeds=3, n_jobs=1)
+def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
+    monkeypatch.setattr(worlds, "WORLDS", 6)
+    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=30, batch_size=32), members=2, fresh_seeds=0, n_jobs=1)
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    asked = []
+    real = Trainer.ask_together
+
+    def ask(self, ensembles):
+        asked.extend(ensembles)
+        return real(self, ensembles)
+
+    monkeypatch.setattr(Trainer, "ask_together", ask)
     (one,) = audit.one_standard(PEOPLE)
-    assert one.seeded
-    assert one.changed
-    assert all(person.fresh.seeds == 3 for person in one.changed)
-    assert "whatever the seed" in one.sentence
+    assert len(one.worlds) == 6
+    assert one.expected > 1
+    assert len({training.seed for world in asked for training in world}) == 12
+    assert all(len({training.flips for training in world}) == 1 for world in asked)
+    person = one.gaining[0]
+    again = np.mean([real(audit_trainer(audit), [world])[0][person.case] > 0 for world in asked])
+    assert again == one.probability[person.case] == person.worlds / 6
+
+
+def audit_trainer(audit):
+    return Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, PEOPLE, n_jobs=1)
 
 
 def test_a_difference_that_may_be_chance_flips_nothing():

@@ -71,8 +71,8 @@ def write_files(
     config: str,
     kept: pd.DataFrame | None,
 ) -> list[str]:
-    """The record, the page, a row per person (with what is kept of the test rows), the keystones, every label with what
-    a review of it is worth, and the settings."""
+    """The record, the page, a row per person (with what is kept of the test rows), the keystones, every label with
+    its place in the order of review, and the settings."""
     from butfor.cli.options import SETTINGS
     from butfor.files import make_folder, save_table, save_text
 
@@ -84,12 +84,12 @@ def write_files(
         people = people.join(theirs.rename(columns={c: f"{c} (kept)" for c in theirs if c in people}))
     save_table(folder / "people.csv", people, index=False)
     save_table(folder / "keystones.csv", population.keystones)
-    valued = ["labels.csv"] if population.labels else []
-    if valued:
+    ranked = ["labels.csv"] if population.labels else []
+    if ranked:
         save_table(folder / "labels.csv", labels.labels(population).rename_axis("row"))
     result.to_html(folder / "report.html")
     save_text(folder / SETTINGS, config)
-    return ["audit.json", "people.csv", "keystones.csv", *valued, "report.html", SETTINGS]
+    return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", SETTINGS]
 
 
 def print_verdict(verdict: Verdict) -> None:
@@ -108,10 +108,17 @@ def print_population(population: Population, folder: Path | None) -> None:
     import pandas as pd
 
     from butfor.report.groups import groups_of
+    from butfor.standard.groups import where
 
     performance = population.performance
     answer = [population.standards_answer] if population.standards else []
-    answer += [f"  {line}" for c in population.standards if c.differs and c.missing for line in c.details()]
+    for c in population.standards:
+        assert population.run.standard is not None
+        called = where(population.run.standard.parts, c)
+        if c.differs and c.missing:
+            answer += [f"  {line}" for line in (*c.details(), *called)]
+        elif called:
+            answer += [c.sentence(population.run.standard.favourable), *(f"  {line}" for line in called)]
     answer += [one.sentence for one in population.one_standard]
     answer += [population.closed_gap.sentence] if population.closed_gap else []
     answer += [population.sentence, population.run.cut, population.direct, population.proven]

@@ -51,8 +51,6 @@ MOST_NETWORKS = {"cpu": 16, "cuda": 4096}
 """Networks in one block: more would only leave the caches."""
 PARTS = 3
 """Numbers of a state for each one of a network: the weight and two moments."""
-SUMMED = 1024
-"""People whose gradients are held at a time where only sums of them are asked for."""
 MOST_DIRECTIONS = {"cpu": 32, "cuda": 4096}
 """Directions in one Hessian product: more would only push its sums out of the cache."""
 
@@ -93,17 +91,11 @@ class GradientResult:
 
 class Sweep(NamedTuple):
     """One network, by its seed and the labels turned, and the people whose logits are differentiated: positions
-    in the array of people. With `weights [sums × people]` sums of their logits take the place of the logits."""
+    in the array of people."""
 
     seed: int
     flips: FlipSet
     people: Positions
-    weights: Numbers | None = None
-
-    @property
-    def outcomes(self) -> int:
-        """How many numbers are differentiated."""
-        return len(self.people) if self.weights is None else len(self.weights)
 
 
 def sweep_many(
@@ -128,7 +120,7 @@ def sweep_many(
     results: dict[int, GradientResult] = {}
     with one_thread(), float32_products(), torch.no_grad():
         data = Data.of(rows, people, where, dtype)
-        for places in _blocks(recipe, data, [sweep.outcomes + epochs for sweep in sweeps], limit):
+        for places in _blocks(recipe, data, [len(sweep.people) + epochs for sweep in sweeps], limit):
             block = Block(recipe, data, rows, [sweeps[k] for k in places], limit, halt)
             results |= zip(places, block.walk_back(epochs), strict=True)
     return [results[k] for k in range(len(sweeps))]
@@ -212,9 +204,6 @@ class Block(Stack):
         state = PARTS * self.p * data.X.element_size() * len(sweeps)
         self.tape = Tape(max(1, memory_limit // (4 * state)))
         self.course, self.members = [self.weights.clone()], [np.arange(len(sweeps))]
-        self.mixed: Tensor | None = None
-        if sweeps[0].weights is not None:  # then all of them have such sums, of the same people
-            self.mixed = torch.as_tensor(np.array([s.weights for s in sweeps]), dtype=data.X.dtype).to(data.X.device)
         for members, after in self.train(self.tape.record):
             self.course.append(after.w)
             self.members.append(members)
@@ -235,14 +224,15 @@ class Block(Stack):
         self.place = np.argsort(self.order)
         people = self._people()
         contrast = self._contrast(people)
-        outcomes, logits = self._outcomes(people, contrast), self._epoch_logits(people, contrast)
+        outcomes = logit_gradients(self.layers(self.weights), self.recipe.activation, people, contrast)
+        logits = self._epoch_logits(people, contrast)
         gradients, width, weights = self._walk(outcomes).cpu().numpy(), outcomes.shape[1], self.weights.cpu().numpy()
         results = []
         for s, (sweep, each) in enumerate(zip(self.sweeps, considered, strict=True)):
             ended = self.kept[s], self.ran[s], self.losses[s, self.kept[s]]
             network = Network.from_packed(weights[s], replace(self.recipe, seed=sweep.seed), self.d, *ended)
             moves = 1 - 2 * self.labels[s] if self.decision_split is None else np.ones_like(self.labels[s])
-            after, by_label = logits[s, : len(each), : sweep.outcomes], gradients[s, : sweep.outcomes]
+            after, by_label = logits[s, : len(each), : len(sweep.people)], gradients[s, : len(sweep.people)]
             losses, by_loss = self.losses[s, each], gradients[s, width : width + len(each)]
             results.append(GradientResult(moves, after[0], by_label, network, tuple(each), after, losses, by_loss))
         return results
@@ -262,18 +252,6 @@ class Block(Stack):
         best, rival = (scores.masked_fill(out, -torch.inf).argmax(2) for out in (~self.towards, self.towards))
         return hot(best, scores) - hot(rival, scores)
 
-    def _outcomes(self, people: Tensor, contrast: Tensor | None) -> Tensor:
-        """∂logit/∂w of each network's people after the kept epoch, or of the sums of them, `[S × outcomes × p]`."""
-        layers, mixed = self.layers(self.weights), self.mixed
-        if mixed is None:
-            return logit_gradients(layers, self.recipe.activation, people, contrast)
-        total = self.weights.new_zeros(len(people), mixed.shape[1], self.p)
-        for first in range(0, people.shape[1], SUMMED):
-            some = slice(first, first + SUMMED)
-            ours = None if contrast is None else contrast[:, some]
-            total += mixed[:, :, some] @ logit_gradients(layers, self.recipe.activation, people[:, some], ours)
-        return total
-
     def _weights(self, epoch: int, networks: Positions) -> Tensor:
         """These networks' weights after an epoch, `[networks × p]`."""
         return self.course[epoch][self.index(np.searchsorted(self.members[epoch], networks))]
@@ -288,7 +266,7 @@ class Block(Stack):
             after = forward(layers, self.recipe.activation, people[at])[1]
             after = after[:, :, 0] if contrast is None else (after * contrast[at]).sum(2)
             logits[networks, number] = after.cpu().numpy()
-        return logits if self.mixed is None else logits @ self.mixed.mT.cpu().numpy()
+        return logits
 
     def _walk(self, outcomes: Tensor) -> Tensor:
         """Derivatives by the labels `[S × D × n]`: of the logits, whose derivatives by the kept weights are

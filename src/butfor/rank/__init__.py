@@ -14,9 +14,9 @@ from butfor.errors import SettingError, nearest
 from butfor.learn.protocols import Model
 from butfor.rank.gradient import Gradient
 from butfor.rank.named import Activation, Chance, Combined, Distance, Influence, Leaves, Surrogate
-from butfor.rank.ranking import Ranking, Scores, checked_scores, summed_scores, wrap_ranking
+from butfor.rank.ranking import Ranking, Scores, checked_scores, wrap_ranking
 
-__all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted", "summed_scores"]
+__all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted"]
 
 _MAKERS: dict[str, Callable[..., Ranking]] = {
     "gradient": Gradient,

@@ -112,21 +112,6 @@ class Gradient(NetworkRanking):
         for member, effects in zip(members, swept, strict=True):
             yield effects * flip_direction(member.logits(people))[:, None]
 
-    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Numbers, out: int) -> Numbers:
-        return next(self.total_members([model], table, people, weights, out))
-
-    def total_members(
-        self, members: Sequence[Model], table: Table, people: pd.DataFrame, weights: Numbers, out: int
-    ) -> Iterator[Numbers]:
-        """One walk back through each training, of sums of the people's logits."""
-        from butfor.mlp.sweeps import Sweep
-
-        subjects, everyone = [require(member, Differentiable) for member in members], np.arange(len(people))
-        sweeps = [Sweep(each.network.recipe.seed, (), everyone, weights) for each in subjects]
-        first = subjects[0]
-        effects = self._effects(first.network.recipe, first.rows, sweeps, first.encoded(people))
-        return (each * out for each in effects)
-
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
         """Scores for each person once their own `flips` are made: which further flips go on in the same direction, away
         from what `model` decides now. By the share of rows each row beats, the mean over the members of an ensemble."""
@@ -152,7 +137,7 @@ class Gradient(NetworkRanking):
     def _effects(self, recipe: Recipe, rows: Rows, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
         """Predicted changes of the logits if each label were turned, sweep by sweep."""
         walk = Walk(recipe, rows, people, self.epochs, self.tolerance, self._device)
-        size = max(1, EFFECTS // (rows.n * max(1, *(sweep.outcomes for sweep in sweeps))))
+        size = max(1, EFFECTS // (rows.n * max(1, *(len(sweep.people) for sweep in sweeps))))
         for first in range(0, len(sweeps), size):
             yield from self._sweep(walk, sweeps[first : first + size])
 

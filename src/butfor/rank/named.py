@@ -4,7 +4,6 @@ mean, and the two baselines; then influence functions of linear models, and leav
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +14,7 @@ from butfor.learn.capabilities import Differentiable, Linear, Trees, person_keys
 from butfor.learn.protocols import Floats, Model, Numbers, Table, flip_direction
 from butfor.machine import single_threaded
 from butfor.mlp.recipe import Network, Rows
-from butfor.rank.ranking import BLOCK, NetworkRanking, Ranking, Scores, checked_scores, numbers_of, wrap_ranking
-
-FADING = 4.0
-"""How fast nearness fades: at the median distance it is e to minus this."""
+from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores, numbers_of, wrap_ranking
 
 
 class Surrogate(Ranking):
@@ -112,15 +108,6 @@ class Distance(Ranking):
         rows, asked = numbers_of(model, table, people)
         return -euclidean_distances(np.asarray(asked, np.float64), rows.astype(np.float64))
 
-    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
-        """Nearness instead, which fades with the distance: what is far counts for nothing, however many there are."""
-        total, scale = np.zeros((len(weights), table.n)), None
-        for first in range(0, len(people), BLOCK):
-            distances = -self.score(model, table, people.iloc[first : first + BLOCK])
-            scale = scale or float(np.median(distances)) or 1.0
-            total += weights[:, first : first + BLOCK] @ np.exp(-((distances / scale) ** 2) * FADING)
-        return total
-
 
 class Chance(Ranking):
     """Uniform scores, drawn per person from `seed` and the person's own values."""
@@ -151,15 +138,9 @@ class Influence(Ranking):
         return model.capability(Linear) is not None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        effects = self._effects(model, table, people)
-        return effects * flip_direction(model.logits(people))[:, None]
-
-    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
-        return self._effects(model, table, people, weights) * out
-
-    def _effects(self, model: Model, *asked: Any) -> Scores:
         with single_threaded():
-            return require(model, Linear).flip_effects(*asked)
+            effects = require(model, Linear).flip_effects(table, people)
+        return effects * flip_direction(model.logits(people))[:, None]
 
 
 class Leaves(Ranking):
@@ -178,12 +159,3 @@ class Leaves(Ranking):
         for mine, others in zip(ours.T, theirs.T, strict=True):
             shared += mine[:, None] == others[None, :]
         return shared / ours.shape[1]
-
-    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
-        ours, theirs = map(require(model, Trees).leaves, (people, table.X))
-        total = np.zeros((len(weights), table.n))
-        for mine, others in zip(ours.T, theirs.T, strict=True):
-            names, places = np.unique(np.concatenate([mine, others]), return_inverse=True)
-            for sums, weight in zip(total, weights, strict=True):
-                sums += np.bincount(places[: len(mine)], weight, len(names))[places[len(mine) :]]
-        return total / ours.shape[1]

@@ -17,8 +17,6 @@ from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Tabl
 from butfor.mlp.recipe import Network, Rows
 
 Scores = NDArray[np.floating[Any]]
-BLOCK = 256
-"""People whose scores are held at a time where only their sum is asked for."""
 WILD = 8
 """Of so many members one at either end is left out where scores can be wild; of few members one as well."""
 
@@ -60,16 +58,6 @@ class Ranking:
         """`[people × training rows]`, higher = flip first."""
         raise NotImplementedError
 
-    def total(self, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int) -> Scores:
-        """Scores summed over people, `[sums × training rows]`: each row of `weights [sums × people]` adds up to 1 and
-        says how much people count in one sum. All of them are decided alike, and `out` is the direction out of that
-        decision: +1 towards class 1, −1 away from it."""
-        total = np.zeros((len(weights), table.n))
-        for first in range(0, len(people), BLOCK):
-            some = slice(first, first + BLOCK)
-            total += weights[:, some] @ checked_scores(self, model, table, people.iloc[some])
-        return total
-
     @property
     def member_limit(self) -> int | None:
         """Members of an ensemble to average over where all would take long."""
@@ -78,12 +66,6 @@ class Ranking:
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Scores]:
         """The scores of several models in turn."""
         return (checked_scores(self, member, table, people) for member in members)
-
-    def total_members(
-        self, members: Sequence[Model], table: Table, people: pd.DataFrame, weights: Scores, out: int
-    ) -> Iterator[Scores]:
-        """The sums of several models in turn."""
-        return (self.total(member, table, people, weights, out) for member in members)
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
         """Scores for each person once their own `flips` are made."""
@@ -160,17 +142,6 @@ def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame
     for scores in turned:
         total += scores
     return total / len(members)
-
-
-def summed_scores(
-    ranking: Ranking, model: Model, table: Table, people: pd.DataFrame, weights: Scores, out: int
-) -> Scores:
-    """`Ranking.total`, averaged over the members of an ensemble where the ranking wants that."""
-    if not ranking.averages(model):
-        return ranking.total(model, table, people, weights, out)
-    members = members_of(model)[: ranking.member_limit]
-    found = np.array(list(ranking.total_members(members, table, people, weights, out)))
-    return trimmed_mean(found) if ranking.noisy else np.asarray(found.mean(axis=0))
 
 
 def trimmed_mean(scores: Scores) -> Scores:

@@ -7,6 +7,7 @@ people sets no standard.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,16 @@ from butfor.report.summary import LONGEST
 from butfor.report.text import short, shown
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards
-from butfor.standard.groups import GroupStandard, Standards, interval_in_words, points
+from butfor.standard.groups import GroupStandard, Standards, interval_in_words, number, points, where
+from butfor.standard.slices import Slice
 
 FOUR_FIFTHS = 0.8
 SMALL_SHARE = 0.02
 """Of all people: a smaller group sets no standard."""
 MOST_COLUMNS = 8
 """Columns of a chart of what explains a gap."""
+MOST_SLICES = 8
+"""Slices of a group in its table."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,25 @@ def _difference(c: GroupStandard) -> str:
     return gap if c.interval is None else f"{gap} ({interval_in_words(c.interval, c.difference < 0)})"
 
 
+def _slices(slices: Sequence[Slice], comparisons: Sequence[GroupStandard]) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """Of groups that fall short, and of those with a slice that is called: the first slices, a table each."""
+    found = []
+    for c in comparisons:
+        own = [s for s in slices if (s.attribute, s.group) == (c.attribute, c.group)]
+        if own and ((c.differs and c.missing) or where(own, c)):
+            found.append((c.name, [_slice(s) for s in own[:MOST_SLICES]]))
+    return found
+
+
+def _slice(s: Slice) -> tuple[Any, ...]:
+    """For reading: slice, rows, shares, gap and interval, how much more than elsewhere, whether it is called."""
+    more, lacking = number(s.difference - s.elsewhere), "–" if s.share is None else f"{100 * s.share:.0f} %"
+    gap = f"{number(s.difference)} ({interval_in_words((s.low, s.high))})"
+    names = Markup("<strong>{}</strong>").format(short(s.name, 60)) if s.called else short(s.name, 60)
+    verdict = "more than chance" if s.called else ""
+    return names, s.rows, rate(s.recorded), rate(s.expected), gap, more, lacking, verdict
+
+
 def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
     """What a template shows of a comparison of standards."""
     comparisons = found.comparisons
@@ -146,13 +169,14 @@ def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
     largest = sorted(found.moves, key=lambda move: -abs(move.move))
     moves = [(c, [m for m in largest if (m.attribute, m.group) == (c.attribute, c.group)]) for c in comparisons]
     return {
-        "groups": [(c.sentence(found.favourable), c.details()) for c in comparisons],
+        "groups": [(c.sentence(found.favourable), [*c.details(), *where(found.parts, c)]) for c in comparisons],
         "left_out": found.left_out,
         "notes": notes,
         "model": found.model,
         "columns": [(c.name, charts.column_moves(m[:MOST_COLUMNS], c.difference).svg()) for c, m in moves if m],
         "differs": [c.name for c in comparisons if c.differs],
-        "headlines": [(c.name, c.details()) for c in comparisons if c.differs and c.missing],
+        "headlines": [(c.name, [*where(found.parts, c), *c.details()]) for c in comparisons if c.differs and c.missing],
+        "slices": _slices(found.parts, comparisons),
         "chart": charts.differences(comparisons).svg(),
         "doubts": [(c.name, charts.doubts(c).svg()) for c in comparisons if sum(c.doubts)],
     }

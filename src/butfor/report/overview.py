@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -16,6 +16,7 @@ from butfor.report.groups import (
     close_calls,
     groups_of,
     impacts,
+    rate,
     standards,
 )
 from butfor.report.summary import LONGEST, marked, method_facts, settle
@@ -26,7 +27,10 @@ from butfor.result.population import Population
 from butfor.result.record import checksum, percent
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
+from butfor.result.worlds import OneStandard, PersonInWorlds
 
+MOST_IN_WORLDS = 100
+"""People that are listed by how likely their decision would change."""
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 LISTED = 40
 """Characters of a value in the list of people."""
@@ -51,7 +55,7 @@ def population(p: Population, addressed: Addressed) -> dict[str, Any]:
         "numbers": _numbers(p),
         "steps": _steps(p),
         "standards": standards(run.standard) if run.standard else None,
-        "addresses": {v.case: address for v, address in addressed},
+        "one_standard": [_in_worlds(one, {v.case: address for v, address in addressed}) for one in p.one_standard],
         "groups": groups_of(p),
         "unchecked": "" if p.checked else _unchecked(p),
         "glossary": _glossary(p),
@@ -142,8 +146,31 @@ def _steps(p: Population) -> list[Markup]:
 # --- labels and people ------------------------------------------------------------------------------
 
 
+def _in_worlds(one: OneStandard, addresses: Mapping[int | None, str]) -> dict[str, Any]:
+    """Whose decisions one standard changes, the likeliest first, and how rates move over worlds."""
+
+    def link(person: PersonInWorlds) -> Markup | str:
+        return _links([(str(person.case), addresses[person.case])]) if person.case in addresses else str(person.case)
+
+    shares = one.rates_in_worlds
+    rows = [(shown(group, LONGEST), rate(one.rates[group]), *map(rate, shares[group])) for group in shares]
+    if one.accuracy_in_worlds:
+        rows.append(("Accuracy", rate(one.accuracy), *map(rate, one.accuracy_in_worlds)))
+    first = one.gaining[:MOST_IN_WORLDS]
+    return {
+        "name": f"{one.attribute} = {short(one.group, LISTED)}",
+        "sentence": one.sentence,
+        "worlds": len(one.worlds),
+        "details": one.details(),
+        "people": [(link(person), shown(person.group), one.count(person)) for person in first],
+        "more": len(one.gaining) - len(first),
+        "rates": rows,
+        "losing": Markup(", ").join(link(person) for person in one.losing),
+    }
+
+
 def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
-    """The labels whose review is worth most, what to expect of it, and the people behind each."""
+    """The labels to review first, what to expect of it, and the people behind each."""
     if not p.labels:
         return None
     return {
@@ -156,7 +183,7 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
                 shown(each.group),
                 each.label,
                 f"{each.doubt:.2f}",
-                f"{each.value:.2g}",
+                "" if each.wrong is None else f"{each.wrong:.2f}",
                 _links(behind.get(each.position, [])),
             )
             for each in p.labels[:MOST_KEYSTONES]

@@ -40,9 +40,12 @@ from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
 from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, Standards
+from butfor.standard.wrong import WRONG
 
 MOST_LABELS = 50
-"""Doubted labels that a page shows."""
+"""Labels that a page shows, the most likely wrong first."""
+LEAST_WRONG = 0.05
+"""Labels that are less likely wrong are not shown."""
 SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
 """How much of a table is shown where many people have one."""
 MOST_IN_ONE = 300
@@ -131,8 +134,8 @@ def anchors(verdicts: Sequence[Verdict]) -> list[str]:
 def standard_page(found: Standards, table: str | None = None) -> str:
     """The comparison of standards alone, a whole HTML document."""
     frame = found.to_frame()
-    doubted = frame[~found.is_favourable & (frame["doubt"] > 0.5).to_numpy()].sort_values("rank").head(MOST_LABELS)
-    cells = zip(doubted.index, doubted["group"], doubted["label"], doubted["doubt"], strict=True)
+    first = frame[(frame["wrong"] > LEAST_WRONG).to_numpy()].sort_values("rank").head(MOST_LABELS)
+    cells = zip(first.index, first["group"], first["label"], first["wrong"], first["doubt"], strict=True)
     return render(
         "standard.html",
         title=f"Standards of {found.attribute}",
@@ -142,7 +145,10 @@ def standard_page(found: Standards, table: str | None = None) -> str:
         rows=len(frame),
         answer=found.answer,
         t=standards(found),
-        labels=[(shown(row), group, label, f"{doubt:.2f}") for row, group, label, doubt in cells],
+        meaning=WRONG,
+        labels=[
+            (shown(row), group, label, f"{wrong:.2f}", f"{doubt:.2f}") for row, group, label, wrong, doubt in cells
+        ],
     )
 
 
@@ -254,10 +260,10 @@ def environment(*packages: str) -> Environment:
         auto_reload=False,
     )
     made.globals.update(
-        THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED
+        THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED, WRONG=WRONG
     )
-    made.globals.update(plural=plural, short=short, shown=shown, rate=rate, run_lines=run_lines)
-    made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, marked=summary.marked)
+    made.globals.update(plural=plural, short=short, shown=shown, rate=rate, run_lines=run_lines, marked=summary.marked)
+    made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, in_worlds=summary.in_worlds)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
     made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
     sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'

@@ -87,6 +87,11 @@ def _measure(v: Verdict) -> tuple[str, str]:
     return f"Score{kind}, {cut}", score
 
 
+def in_worlds(v: Verdict) -> str:
+    """In how many worlds the decision changes, where it does in any."""
+    return " ".join(filter(None, (one.about(v.case) for one in v.run.one_standard)))
+
+
 def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:
     """The person beside the flipped rows; at most so many of them, and so many columns: those that differ first.
     `lines` has a column's name, the person's value, and each row's with whether it differs."""

@@ -1,4 +1,4 @@
-"""Training labels: those worth a review, and those flipped together: for one standard, to close a gap, by a review."""
+"""Training labels: those to review, and those flipped together: to close a gap, by a review."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from butfor.standard.groups import GroupStandard
 LEVEL = 0.05
 """Of tests."""
 MOST_RECORDED = 1000
-"""Labels that a record holds, the most valuable first."""
+"""Labels that a record holds, in the order of review."""
 TO_REVIEW = 100
 """Labels to review where nobody says how many, and those that a page speaks of."""
-CALIBRATED = "doubts brought into line with how many labels the groups fall short, as if that were spread evenly"
+CALIBRATED = "the sum of their probabilities of being wrong"
 NOT_CALIBRATED = (
     "the sum of their doubts, which is not calibrated: no adverse label is named, and labels that nobody would call "
     "wrong are doubted too"
@@ -28,19 +28,18 @@ Counts = tuple[int, int]
 """So many, of how many."""
 
 
-# --- worth a review ---------------------------------------------------------------------------------
+# --- to review ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LabelValue:
-    """One training label: its doubt, what a review of it is worth, and how likely it is wrong, where that is known."""
+    """One training label: its doubt and, where an adverse label is named, how likely it is wrong."""
 
     position: int
     row: Cell
     group: Cell
     label: str
     doubt: float
-    value: float
     wrong: float | None = None
 
 
@@ -116,34 +115,12 @@ class FlipOutcome:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class OneStandard(FlipOutcome):
-    """M doubted adverse labels of one group. `people`: how many of those asked about are of the group."""
-
-    attribute: str
-    group: str
-    people: int
-
-    @property
-    def of_group(self) -> tuple[ChangedDecision, ...]:
-        return tuple(person for person in self.changed if str(person.group) == self.group)
-
-    @property
-    def sentence(self) -> str:
-        """ "Had the labels where afam = yes been given by the standard of the others (28 of 1428 labels), …" """
-        ours, others = self.of_group, len(self.changed) - len(self.of_group)
-        return (
-            f"Had the labels where {self.attribute} = {self.group} been given by the standard of the others "
-            f"({len(self.flips)} of {self.labels} labels), {len(ours)} of {self.people} decisions about them would be "
-            f"otherwise{self.solid_clause(ours)}{f', and {others} about others' if others else ''}."
-        )
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
 class ClosedGap(FlipOutcome):
-    """The fewest doubted labels, in order of their value, that bring two groups' rates together.
+    """The fewest doubted labels, in the order of review, that bring two groups' rates together.
 
-    `groups`: the one with the lower rate, and the other. `gap`: between them before and after; where it is not
-    `closed`, after all `doubted` labels. `members` and `fresh`: how many single models have it closed too."""
+    `groups`: the one with the lower rate, and the other. `gap`: between them before and after; below 0 where the flips
+    turn it around. Where it is not `closed`, that is after all `doubted` labels, or after as many as overshoot.
+    `members` and `fresh`: how many single models have it closed too."""
 
     by: str
     groups: tuple[str, str]
@@ -155,9 +132,22 @@ class ClosedGap(FlipOutcome):
     fresh: Counts | None = None
 
     @property
+    def overshoots(self) -> bool:
+        """Whether the fewest labels that would do turn the gap around by more than is allowed."""
+        return self.gap[1] < -self.within
+
+    @property
     def sentence(self) -> str:
         (low, high), (before, after) = self.groups, map(points, self.gap)
         what = f"The {self.by} rates of '{low}' and '{high}' are {before} apart"
+        if self.overshoots:
+            return (
+                f"{what}. Flipping doubted labels does not bring them within {points(self.within)}: "
+                f"{len(self.flips)} of '{low}', of {self.doubted}, turn the gap around to {after}, and one fewer leave "
+                "it open."
+            )
+        if not self.closed and not self.doubted:
+            return f"{what}. No adverse label of '{low}' is doubted, so none was flipped."
         if not self.closed:
             return (
                 f"{what}. Not within the doubted labels: with all {self.doubted} of '{low}' flipped they are {after} "

@@ -19,11 +19,12 @@ from butfor.errors import listed
 from butfor.learn.decision_split import decides_one
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap, LabelValue, OneStandard, Reviewed
+from butfor.result.labels import ClosedGap, LabelValue, Reviewed
 from butfor.result.pages import pages
 from butfor.result.record import as_json, percent, record_of, save
 from butfor.result.run import Run
 from butfor.result.verdict import ONE_LABEL, Verdict
+from butfor.result.worlds import OneStandard
 from butfor.standard.groups import GroupStandard, answer_of
 
 SMALL_GROUP = 10
@@ -47,7 +48,7 @@ class Population(Sequence[Verdict]):
         self.verdicts = tuple(verdicts)
         self.run = run
         self.labels = tuple(labels)
-        """The training labels that are worth a review, the most valuable first."""
+        """The training labels to review, in order."""
 
     def __len__(self) -> int:
         return len(self.verdicts)

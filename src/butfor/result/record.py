@@ -15,7 +15,7 @@ import pandas as pd
 
 from butfor.files import save_text
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 CHECKSUM = "checksum"
 LISTS = ("people", "labels")
@@ -40,7 +40,7 @@ def builtins_of(value: Any) -> Any:
 
 
 def record_of(run: Whole, people: list[dict[str, Any]], labels: Sequence[Any] = ()) -> dict[str, Any]:
-    """What a file holds of a run, its people, and the labels that are worth a review."""
+    """What a file holds of a run, its people, and the labels to review."""
     record = {"schema_version": SCHEMA_VERSION, "run": builtins_of(run), "people": people}
     return record | {"labels": builtins_of(labels)} if labels else record
 

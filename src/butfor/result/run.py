@@ -8,12 +8,14 @@ from typing import Any, Self
 
 from butfor.data.check import Concern
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap, OneStandard, Reviewed
+from butfor.result.labels import ClosedGap, Reviewed
 from butfor.result.person import Cell
 from butfor.result.record import Whole, builtins_of, signed
 from butfor.result.threshold import Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown
+from butfor.result.worlds import OneStandard
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards
+from butfor.standard.slices import Slice, kept
 
 LOADING = (
     *("label", "sensitive", "drop", "keep", "split_seed", "missing"),
@@ -106,12 +108,14 @@ class RecordedStandards(Whole):
     comparisons: tuple[GroupStandard, ...]
     moves: tuple[ColumnMove, ...] = ()
     clusters: int | None = None
+    parts: tuple[Slice, ...] = ()
+    """Slices of the groups, the first of each."""
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, found: Standards) -> Self:
         names = [each.name for each in fields(cls) if each.name != "notes"]
-        known = {name: getattr(found, name) for name in names}
+        known = {name: getattr(found, name) for name in names} | {"parts": kept(found.parts)}
         return cls(**known, notes=tuple(found.notes()))
 
 

@@ -1,7 +1,7 @@
 """How audit files are read: msgspec decodes them into the run, the people and the labels, and names the first fault.
 
-    {"schema_version": 5, "run": settings, once, "people": [what was measured about each, and its status in words],
-     "labels": [the training labels that are worth a review], "checksum": "sha256:…"}
+    {"schema_version": 6, "run": settings, once, "people": [what was measured about each, and its status in words],
+     "labels": [the training labels to review], "checksum": "sha256:…"}
 
 A file must be JSON, of this version, of these types, and as it was written: its checksum says so. Whether what it says
 is true, `replay` tells, by training again.

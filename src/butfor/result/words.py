@@ -22,8 +22,8 @@ BLIND_REVIEW = (
     "recorded label, nor the {sensitive} of the person concerned, nor this report."
 )
 REVIEW = (
-    "**Have labels reviewed blind**, the most valuable first: `butfor review audit.json --out tasks/` makes the tasks. "
-    "With the answers it corrects, trains anew and says who is decided otherwise."
+    "**Have labels reviewed blind**, the most likely wrong first: `butfor review audit.json --out tasks/` makes the "
+    "tasks. With the answers it corrects, trains anew and says who is decided otherwise."
 )
 CORRECT = (
     "**If a label turns out wrong**, correct it, train again and decide anew about {who}. **If all stand**, record "

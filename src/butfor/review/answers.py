@@ -18,7 +18,7 @@ from butfor.data.labels import label_number
 from butfor.errors import SettingError, TableError, listed
 from butfor.review.tasks import CANNOT_TELL, ID, LABEL, Review, Task
 
-COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "value", "people", "kind"]
+COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "wrong", "people", "kind"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Outcome:
         return [task for task in self.tasks if task.decoy == decoys and task.id not in self.unsure]
 
     def changed(self, decoys: bool) -> list[Task]:
-        """Those whose label the reviewer would change, the most valuable first."""
+        """Those whose label the reviewer would change, in the order of review."""
         changed = [task for task in self.told(decoys) if self.answers[task.id] != task.label]
-        return sorted(changed, key=lambda task: (-(task.value or 0), task.position))
+        return sorted(changed, key=lambda task: (-(task.wrong or 0), -(task.doubt or 0), task.position))
 
     def counts(self, decoys: bool, keystones: bool = False) -> tuple[int, int]:
         """How many are disagreed with, of how many; of `keystones` alone, those in somebody's flip set."""
@@ -75,7 +75,7 @@ class Outcome:
     def corrections(self) -> pd.DataFrame:
         """The labels the reviewer would change, the chosen ones first."""
         rows = [
-            [task.row, task.position, task.label, self.answers[task.id], task.doubt, task.value, task.people, kind]
+            [task.row, task.position, task.label, self.answers[task.id], task.doubt, task.wrong, task.people, kind]
             for decoys, kind in ((False, "chosen"), (True, "decoy"))
             for task in self.changed(decoys)
         ]

@@ -4,7 +4,7 @@ after/review.html       before and after, side by side
 after/review.json       the record of it: the next round starts from here
 after/corrected.csv     the label of every training row, as corrected
 after/corrections.csv   the labels that were changed
-after/labels.csv        every label's doubt and value on the corrected table
+after/labels.csv        every label's doubt, wrong and rank on the corrected table
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from butfor.review.answers import Outcome
 from butfor.review.rebuild import fitted_again, load_rows
 from butfor.run.fit import with_labels
 from butfor.run.fitted import Fitted
-from butfor.run.labels import Values, label_values, labels_frame, review_values
+from butfor.run.labels import labels_frame, labels_to_review
 from butfor.run.trial import FlipTrial
 from butfor.standard.groups import GroupStandard, Standards
 
@@ -43,9 +43,9 @@ def after_review(
     sensitive_features: Any = None,
     before: Sequence[GroupStandard] | None = None,
     progress: Progress | None = None,
-) -> tuple[Reviewed, Fitted, Standards | None, Values]:
-    """What a review changes for the people X; and the audit of the corrected table, its standards and what a review of
-    its labels is worth. `before`: the groups beside the others' standard, where that is known already."""
+) -> tuple[Reviewed, Fitted, Standards | None]:
+    """What a review changes for the people X; and the audit of the corrected table, with its standards. `before`: the
+    groups beside the others' standard, where that is known already."""
     progress = progress or Progress()
     if before is None:
         known = _standards(fitted)
@@ -58,7 +58,6 @@ def after_review(
     again = with_labels(fitted, list(labels), list(labels.values()), CORRECTED, progress)
     again = replace(again, answered=fitted.answered | outcome.positions)
     standards = _standards(again)
-    values = review_values(again, standards or again.compare(draws=0), trial.everyone.people, trial.everyone.groups)
     now = [fitted.label_names[again.table.codes[at]] for at in again.corrected]
     reviewed = Reviewed(
         favourable=fitted.sides[trial.favourable],
@@ -74,7 +73,7 @@ def after_review(
         after=standards.comparisons if standards else (),
         **flipped,
     )
-    return reviewed, again, standards, values
+    return reviewed, again, standards
 
 
 def _standards(fitted: Fitted) -> Standards | None:
@@ -96,19 +95,20 @@ def close_review(
     settings = {"fresh_seeds": audit.run.fresh_seeds, "random_state": audit.run.random_state}
     again = fitted_again(audit.run, training, data, model, progress=progress, **settings)
     groups, before = data.groups["test"] if data.groups else None, audit.standards or None
-    reviewed, after, standards, values = after_review(
+    reviewed, after, standards = after_review(
         again, outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, progress=progress
     )
     standard = RecordedStandards.of(standards) if standards else None
+    compared = standards or after.compare(draws=0)
     run = replace(audit.run, reviewed=reviewed, standard=standard, one_standard=(), close_gap=None)
     names = [after.label_names[label] for label in after.table.codes]
     label = audit.run.data.label or "label"
     tables = {
         "corrected.csv": pd.DataFrame({label: names}, index=after.table.X.index.rename("row")),
         "corrections.csv": outcome.corrections().set_index("row"),
-        "labels.csv": labels_frame(after, values, {}).rename_axis("row"),
+        "labels.csv": labels_frame(after, compared, {}).rename_axis("row"),
     }
-    return Population([], run, labels=label_values(after, values)), tables
+    return Population([], run, labels=labels_to_review(after, compared)), tables
 
 
 def write_after(population: Population, tables: dict[str, pd.DataFrame], folder: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """Run a record again: the audit it names is made once more, trained by the learner's own `fit`, and asked about the
-recorded people with the recorded flip sets. What it says now is compared with what was recorded, field by field."""
+recorded people with the recorded flip sets, and in the recorded worlds. What it says now is compared with what was
+recorded, field by field."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from butfor.learn.protocols import FlipSet, Table
 from butfor.result.record import brief, builtins_of, plain, signed
 from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
+from butfor.result.worlds import OneStandard
 from butfor.review.rebuild import as_recorded, fitted_again, load_rows, recorded_person, without_groups
+from butfor.review.replay_worlds import worlds_again, worlds_differ
 from butfor.run.explain import brackets, explain_all, flippable_labels
 from butfor.run.fit import with_settings
 from butfor.run.fitted import Fitted
@@ -50,8 +53,8 @@ class Replay:
 
     case: int | None
     sentence: str
-    logit: float
-    counterfactual_logit: float | None
+    logit: float | None = None
+    counterfactual_logit: float | None = None
     differs: tuple[str, ...] = ()
 
     @property
@@ -92,14 +95,18 @@ def replay_all(
     *,
     audit: Any = None,
     fresh: bool = False,
+    worlds: bool = False,
 ) -> Iterator[Replay]:
-    """The same for the verdicts of one run, which share its data and its first training."""
+    """The same for the verdicts of one run, which share its data and its first training; with `worlds`, then the worlds
+    of each group that falls short."""
     if not verdicts:
         return
     known = None if audit is None else audit.fitted_
     again = _Again(verdicts[0].run, training or verdicts[0].training, model, known, fresh)
     for start in range(0, len(verdicts), BLOCK):
         yield from again.check(verdicts[start : start + BLOCK])
+    if worlds:
+        yield from again.check_worlds(verdicts)
 
 
 class _Again:
@@ -113,8 +120,15 @@ class _Again:
         """An audit that is given knows its groups."""
         if audit is None:
             assert training is not None
-            fresh_seeds = run.fresh_seeds if fresh else 0
-            audit = fitted_again(run, training, self.data, model, fresh_seeds=fresh_seeds, engine="joblib")
+            audit = fitted_again(
+                run,
+                training,
+                self.data,
+                model,
+                fresh_seeds=run.fresh_seeds if fresh else 0,
+                random_state=run.random_state,
+                engine="joblib",
+            )
         self.audit = audit
         self.standards: Standards | None = None
         self.people = self.data if run.command else None
@@ -207,6 +221,37 @@ class _Again:
             return self.people.groups["test"].iloc[[int(v.case or 0) for v in verdicts]]
         known = {str(plain(value)): value for value in self.audit.sensitive.values}
         return np.array([known.get(str(v.group), v.group) for v in verdicts], dtype=object)
+
+    def check_worlds(self, verdicts: Sequence[Verdict]) -> Iterator[Replay]:
+        """Train the recorded worlds again, all of them, and compare."""
+        for recorded in self.run.one_standard:
+            about = f"one standard for {recorded.attribute} = {recorded.group}"
+            asked = self._everyone(verdicts, recorded)
+            if asked is None:
+                yield Replay(None, f"{about}: not trained again, since the record does not hold everybody asked about")
+                continue
+            with as_recorded(f"Invalid record: the worlds of {about} cannot be made again"):
+                now = worlds_again(self.audit, self.run, recorded, *asked)
+            differs = tuple(worlds_differ(recorded, now))
+            course = f"{len(now.worlds)} worlds, in the mean {now.expected:.1f} decisions change"
+            yield Replay(
+                None,
+                "; ".join([f"{about}: {'DISAGREE' if differs else 'agree'} ({course})", *differs]),
+                differs=differs,
+            )
+
+    def _everyone(self, verdicts: Sequence[Verdict], recorded: OneStandard) -> tuple[Any, Any, Any] | None:
+        """Everybody asked about: people, their labels and their groups; None where the record does not tell."""
+        if self.without_groups:
+            return None
+        if self.people is not None:
+            groups = self.people.groups["test"] if self.people.groups is not None else None
+            return self.people.X_test, self.people.y_test, groups
+        by_case = sorted(verdicts, key=lambda v: -1 if v.case is None else v.case)
+        if [v.case for v in by_case] != list(range(recorded.asked)):
+            return None
+        people = pd.concat([self._person(v) for v in by_case])
+        return people, None, self._groups(by_case, people)
 
     # --- compared -------------------------------------------------------------------------------------
 

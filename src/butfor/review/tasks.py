@@ -55,7 +55,6 @@ class Task:
     people: int
     """How many people's flip sets it is in: a keystone where it is in any."""
     doubt: float | None = None
-    value: float | None = None
     wrong: float | None = None
     """Of a chosen label: see `LabelValue`."""
     beside: int | None = None
@@ -172,7 +171,6 @@ def make_review(
             label=str(rows.labels[at]),
             people=people.get(at, 0),
             doubt=chosen[at].doubt if at in chosen else None,
-            value=chosen[at].value if at in chosen else None,
             wrong=chosen[at].wrong if at in chosen else None,
             beside=ids.get(label_of.get(at, -1)),
             same_group=rows.groups[at] == rows.groups[label_of.get(at, at)],

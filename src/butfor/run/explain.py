@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor.data.check import Concern, check_people
 from butfor.data.sensitive import in_order
-from butfor.errors import SettingError, Stopped, TableError, listed
+from butfor.errors import SettingError, TableError, listed
 from butfor.learn.capabilities import Scored
 from butfor.learn.ensemble import ledger_gaps, single_learner
 from butfor.learn.protocols import Engine
@@ -21,18 +21,20 @@ from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket, prove
 from butfor.result.groups import Performance
-from butfor.result.labels import OneStandard
+from butfor.result.labels import LabelValue
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards, StopLimits
 from butfor.result.threshold import Acceptance
+from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fit import note_concerns
 from butfor.run.fitted import DRAWS, Fitted
-from butfor.run.labels import Values, label_values, review_values
+from butfor.run.labels import labels_to_review
 from butfor.run.parts import parts_of, run_parts
 from butfor.run.runner import Runner
-from butfor.run.trial import FlipTrial, one_standard
+from butfor.run.trial import FlipTrial
 from butfor.run.verdicts import run_of, verdicts_of
+from butfor.run.worlds import one_standard
 from butfor.search.ledger import Ledger
 from butfor.search.published import Recorded
 from butfor.search.trainer import Trainer
@@ -46,11 +48,10 @@ STANDARDS_SHARE = 0.2
 
 
 class Answer(NamedTuple):
-    """The verdicts; and what was computed on the way that later questions can use."""
+    """The verdicts; and the comparison of standards, which later questions can use."""
 
     population: Population
     standards: Standards | None
-    values: Values | None
 
 
 def explain_all(
@@ -96,12 +97,15 @@ def explain_all(
                 begun=begun,
                 progress=progress,
             )
-            values, changed = None, list[OneStandard]()
+            changed, labels = list[OneStandard](), tuple[LabelValue, ...]()
             complete = not any(runner.interrupted or runner.out_of_time for runner in runners)
             if len(cases) > 1 and searches and complete and standards is not None:
-                whole = cases == list(range(people)) and not fitted.table.multiclass
-                trainer = runners[0].trainer if whole else None
-                values, changed = _about_labels(fitted, standards, engine, everyone, truth, trainer, progress)
+                labels = labels_to_review(fitted, standards)
+                if standards.draws:
+                    whole = cases == list(range(people)) and not fitted.table.multiclass
+                    trainer = runners[0].trainer if whole else _asking_everyone(fitted, everyone, runners[0], engine)
+                    tried = FlipTrial.of(fitted, everyone, truth, trainer)
+                    changed = one_standard(standards, tried, fitted.settings.random_state, fitted.fit_seconds)
         run = run_of(
             fitted,
             runners,
@@ -120,9 +124,8 @@ def explain_all(
         verdicts = {
             v.case: v for runner in runners for v in verdicts_of(runner, run, _doubt_for(fitted, runner, standards))
         }
-        labels = () if values is None else label_values(fitted, values)
         population = Population([verdicts[case] for case in cases], run, labels)
-        return Answer(population, standards, values)
+        return Answer(population, standards)
 
 
 def _refuse_infinite(everyone: Situation, cases: Sequence[int]) -> None:
@@ -173,27 +176,9 @@ def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) 
         return None
 
 
-def _about_labels(
-    fitted: Fitted,
-    standards: Standards,
-    engine: Engine,
-    everyone: Situation,
-    truth: NDArray[np.int64] | None,
-    trainer: Trainer | None,
-    progress: Progress,
-) -> tuple[Values | None, list[OneStandard]]:
-    """The value of reviews, and one standard for all; as far as it is not stopped. `trainer` asks about everyone, where
-    there is one."""
-    values = None
-    try:
-        progress.phase("the value of reviews")
-        values = review_values(fitted, standards, everyone.people, everyone.groups, engine)
-        if standards.draws:
-            trainer = trainer or Trainer(engine, fitted.learner, fitted.table, everyone.people, progress=progress)
-            return values, one_standard(standards, FlipTrial.of(fitted, everyone, truth, trainer))
-    except Stopped:
-        progress.note("Stopped before one standard for all was trained: the verdicts stand without it.")
-    return values, []
+def _asking_everyone(fitted: Fitted, everyone: Situation, runner: Runner, engine: Engine) -> Trainer:
+    """A trainer like the runner's, which asks about everyone."""
+    return Trainer(engine, fitted.learner, fitted.table, everyone.people, progress=runner.progress, flag=runner.flag)
 
 
 def _doubt_for(fitted: Fitted, runner: Runner, standards: Standards | None) -> NDArray[np.float64] | None:

@@ -1,4 +1,4 @@
-"""Flip many labels together, retrain, and see whose decisions change: one standard for all, and closing a gap."""
+"""Flip many labels together, retrain, and see whose decisions change: what a review corrects, what closes a gap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from butfor.learn.decision_split import decides_one
 from butfor.learn.protocols import FlipSet, Floats, Training
 from butfor.progress import Progress
 from butfor.result.fresh import FreshSeeds
-from butfor.result.labels import ChangedDecision, ClosedGap, OneStandard
+from butfor.result.labels import ChangedDecision, ClosedGap
 from butfor.result.population import SMALL_GROUP
 from butfor.result.record import plain
 from butfor.run.fitted import Fitted
@@ -122,25 +122,6 @@ class FlipTrial:
         return tuple(found)
 
 
-def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
-    """For every group that falls short by more than chance: its missing labels flipped."""
-    short = [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
-    sets = {c.group: tuple(sorted(map(int, standards.missing_labels(c.group)))) for c in short}
-    seeds = len(tried.seeds)
-    tried.trainer.progress.phase(
-        "one standard for all", len(sets) * (tried.trainer.members + seeds) + seeds * bool(sets)
-    )
-    return [
-        OneStandard(
-            attribute=standards.attribute,
-            group=group,
-            people=int(tried.groups[group].sum()) if group in tried.groups else 0,
-            **tried.flip(flips),
-        )
-        for group, flips in sets.items()
-    ]
-
-
 def close_gap(
     order: NDArray[np.int64],
     standards: Standards,
@@ -151,7 +132,9 @@ def close_gap(
     stop: Stop | None = None,
 ) -> ClosedGap:
     """The shortest prefix of the doubted labels of the group with the lower rate, in their `order`, that brings its
-    rate within so much of the other's: by bisection, since more such flips raise it further."""
+    rate within so much of the other's, or beyond: by bisection, since more such flips raise it further."""
+    if isinstance(within, bool) or not isinstance(within, (int, float)) or not 0 <= within < 1:
+        raise SettingError(f"within={within!r} must be a share from 0 up to 1, such as 0.01 for one point.")
     if stop is not None and stop.seconds is not None:
         tried.trainer.flag.set_deadline(time.monotonic() + stop.seconds)
     counted = _counted(tried, by)
@@ -164,19 +147,21 @@ def close_gap(
     def prefix(k: int) -> FlipSet:
         return tuple(sorted(doubted[:k]))
 
-    def closed(k: int) -> bool:
+    def reaches(k: int) -> bool:
         return gap(tried.trainer.retrain([prefix(k)])[0]) <= within
+
+    def closed(logits: Floats) -> bool:
+        return abs(gap(logits)) <= within
 
     before = gap(tried.everyone.logits)
     steps = len(doubted).bit_length() + 2
     tried.trainer.progress.phase("closing the gap", (steps * tried.trainer.members + 2 * len(tried.seeds)))
     fewest = 0 if before <= within else len(doubted)
-    found = before <= within or (bool(doubted) and closed(fewest))
-    if found and fewest:
+    if fewest and reaches(fewest):
         least = 0  # not enough
         while fewest - least > 1:
             middle = (least + fewest) // 2
-            least, fewest = (least, middle) if closed(middle) else (middle, fewest)
+            least, fewest = (least, middle) if reaches(middle) else (middle, fewest)
     flips = prefix(fewest)
     after = tried.confirmed(flips)
     members = tried.trainer.member_logits(flips) if tried.trainer.holds(flips) else after[None]
@@ -186,10 +171,10 @@ def close_gap(
         groups=(low, high),
         within=within,
         gap=(before, gap(after)),
-        closed=found and gap(after) <= within,
+        closed=closed(after),
         doubted=len(doubted),
-        members=(sum(gap(each) <= within for each in members), len(members)),
-        fresh=None if fresh is None else (sum(gap(each) <= within for each in fresh), len(fresh)),
+        members=(sum(map(closed, members)), len(members)),
+        fresh=None if fresh is None else (sum(map(closed, fresh)), len(fresh)),
         **tried.flip(flips),
     )
 

@@ -150,6 +150,11 @@ class Trainer:
         said = np.array([answers[training] for training in trainings], np.float32).reshape(len(trainings), -1)
         return self.table.margins(said)
 
+    def ask_together(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
+        """What the mean of each of these ensembles answers, `[ensembles × answers]`; likewise."""
+        answers, _ = self._answers(list(dict.fromkeys(training for each in ensembles for training in each)))
+        return np.array([mean_answers(np.array([answers[training] for training in each])) for each in ensembles])
+
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
         """Train the flip sets by the definition, each once. What an engine trained here by definition stands."""
         for flips in flip_sets:

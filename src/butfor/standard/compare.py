@@ -20,7 +20,7 @@ from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
 from butfor.machine import check_n_jobs, check_random_state, single_threaded
 from butfor.progress import Progress
-from butfor.standard.draws import FIRST, NEAR, SECOND, Work, draw, figures, jobs_of
+from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, jobs_of
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
 from butfor.standard.inference import Drawn, disagree, p_values
@@ -28,6 +28,8 @@ from butfor.standard.members import attributes_of, clusters_of, codes_of, groups
 from butfor.standard.model import Floats, Mask, TwoModels, standard_of
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import Opinion, folds_of
+from butfor.standard.slices import Slice, Slicing, in_order, slices_of
+from butfor.standard.wrong import suspects
 from butfor.validate import as_labels, as_table, as_weights
 
 
@@ -126,7 +128,9 @@ def compare(
         folds = folds_of(len(X), clusters, random_state)
         at_once = Parallel(jobs_of(n_jobs, len(groups)), prefer="threads")
         by_groups = [delayed(Opinion.of)(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
-        work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight)
+        slicing = Slicing.of(inputs) if explain else Slicing.nothing(len(X))
+        slicings = [slicing.of_group(group.rows) for group in groups]
+        work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight, slicings)
         recorded, probabilities, outcomes = zip(
             *at_once(delayed(work.shares)(place, labels[None]) for place in range(len(groups))), strict=True
         )
@@ -136,11 +140,19 @@ def compare(
             figures(work, null, place, recorded[place][:, 0], drawn[place], labels, random_state)
             for place in range(len(groups))
         ]
+        slices = _slices(work, null, found, probabilities, favourable, random_state)
         by_columns = (work.standard, encoded, labels, weight, clusters)
         rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
         moves = at_once(delayed(column_moves)(*each, *by_columns) for each in rows if explain)
         moves = moves or [[] for _ in groups]
-    doubt = np.full(len(X), np.nan)
+        suspected = at_once(
+            delayed(suspects)(work.standard, *each, encoded.inputs, labels, folds, weight)
+            for each, group in zip(rows, groups, strict=True)
+            if group.attribute == whole.name
+        )
+    doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
+    for group, each in zip([g for g in groups if g.attribute == whole.name], suspected, strict=True):
+        suspect[group.rows] = each
     comparisons = []
     for place, p in enumerate(p_values([each[FIRST] for each in found])):
         group, own = groups[place], favourable[groups[place].rows]
@@ -160,6 +172,7 @@ def compare(
                 difference=figure.difference,
                 centre=figure.centre,
                 interval=figure.interval,
+                error=figure.error if len(figure.draws) > 1 else None,
                 p=None if p is None else p[0],
                 p_adjusted=None if p is None else p[1],
                 raw_gap=others_share - figure.recorded,
@@ -183,11 +196,40 @@ def compare(
         groups=whole.values,
         is_favourable=favourable,
         doubt=doubt,
+        suspect=suspect,
         index=X.index,
-        draws=drawn.shape[2],
+        draws=drawn[0].shape[1],
         moves=tuple(ColumnMove(g.attribute, g.value, *m) for g, each in zip(groups, moves, strict=True) for m in each),
+        parts=slices,
+        not_sliced=slicing.skipped,
         clusters=None if clusters is None else int(clusters.max()) + 1,
         interrupted=interrupted,
+    )
+
+
+def _slices(
+    work: Work,
+    null: OneStandard,
+    found: list[list[Drawn]],
+    probabilities: Sequence[Floats],
+    favourable: Mask,
+    random_state: int,
+) -> tuple[Slice, ...]:
+    """The slices of all groups, in order; none without draws."""
+    tables = len(found[0][FIRST].draws)
+    return in_order(
+        slices_of(
+            group,
+            work.slicings[place],
+            found[place][FIRST],
+            found[place][SLICES:],
+            probabilities[place],
+            favourable[group.rows],
+            work.weights(place),
+            null.uniforms_of(group.rows, random_state, tables),
+        )
+        for place, group in enumerate(work.groups)
+        if tables > 1 and work.slicings[place].names
     )
 
 

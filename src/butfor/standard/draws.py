@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.sparse import csr_array, hstack
 
 from butfor.machine import check_n_jobs, in_worker, single_threaded
 from butfor.progress import Progress
@@ -17,6 +19,7 @@ from butfor.standard.members import Group
 from butfor.standard.model import Floats, Standard, TwoModels
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import Opinion
+from butfor.standard.slices import Slicing
 from butfor.stopping import Stop, listen
 
 AT_ONCE = (5, 25)
@@ -25,46 +28,62 @@ that."""
 CELLS_AT_ONCE = 400_000
 REDRAWS = 40
 """Of a group's labels per drawn table, where quantiles are taken."""
-FIRST, NEAR, SECOND = range(3)
-"""The shares of a group: by the others' standard, of its comparable rows alone, by AIPW."""
+FIRST, NEAR, SECOND, SLICES = range(4)
+"""The shares of a group: by the others' standard, of its comparable rows alone, by AIPW, and of its slices."""
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What is needed to compare groups, whatever the labels. Opinions, one per group, where second ones are wanted."""
+    """What is needed to compare groups, whatever the labels. Opinions and slices, one each per group, where second
+    ones and slices are wanted."""
 
     standard: Standard
     encoded: TwoModels
     groups: list[Group]
     opinions: list[Opinion]
     weight: Floats | None
+    slicings: list[Slicing] = field(default_factory=list)
+
+    @cached_property
+    def averages(self) -> list[csr_array]:
+        """Per group, what takes means over its rows `[its rows × means]`: over all, over the comparable ones, and over
+        each slice."""
+        found = []
+        for place in range(len(self.groups)):
+            weights = self.weights(place)
+            near = weights * self.opinions[place].comparable if self.opinions else weights
+            columns = np.column_stack([weights, near if near.any() else weights])
+            parts = [csr_array(columns), *(s.inside * weights[:, None] for s in self.slicings[place : place + 1])]
+            whole = csr_array(hstack(parts, format="csr"))
+            found.append(csr_array(whole / whole.sum(axis=0)))
+        return found
+
+    def weights(self, place: int) -> Floats:
+        """Of a group's rows."""
+        rows = self.groups[place].rows
+        return np.ones(len(rows)) if self.weight is None else self.weight[rows]
 
     def shares(self, place: int, labels: Floats) -> tuple[Floats, Floats, Floats]:
-        """Of one group on tables with these labels `[tables × rows]`: shares by the others' standard `[3 × tables]`,
-        and on the first table the probabilities of the group's rows and the outcomes that AIPW expects."""
-        found = np.full((3, len(labels)), np.nan)
-        group, outcomes = self.groups[place], np.empty((1, 0))
+        """Of one group on tables with these labels `[tables × rows]`: shares by the others' standard
+        `[shares × tables]`, and on the first table the probabilities of the group's rows and the outcomes that AIPW
+        expects."""
+        group, outcomes, second = self.groups[place], np.empty((1, 0)), np.full(len(labels), np.nan)
         by_row = self.standard.predict(group.others, group.rows, labels[:, group.others], self.weight)
-        found[:SECOND] = self.means(place, by_row)
         if self.opinions:
             outcomes = self.opinions[place].outcomes(self.encoded, labels)
-            found[SECOND] = self.opinions[place].expected(outcomes, labels)
-        return found, by_row[0], outcomes[0]
+            second = self.opinions[place].expected(outcomes, labels)
+        return np.insert(self.means(place, by_row), SECOND, second, axis=0), by_row[0], outcomes[0]
 
-    def means(self, place: int, values: Floats) -> tuple[Floats, Floats]:
-        """Of values `[tables × rows of the group]`: over all its rows, and over the comparable ones."""
-        rows = self.groups[place].rows
-        weights = np.ones(len(rows)) if self.weight is None else self.weight[rows]
-        near = weights * self.opinions[place].comparable if self.opinions else weights
-        if not near.any():
-            near = weights
-        return values @ weights / weights.sum(), values @ near / near.sum()
+    def means(self, place: int, values: Floats) -> Floats:
+        """Of values `[tables × rows of the group]`: `[means × tables]`, see `averages`."""
+        found: Floats = self.averages[place].T @ values.T
+        return found
 
-    def drawn(self, null: OneStandard, seeds: list[tuple[int, int]]) -> Floats:
-        """Shares on tables drawn with these seeds."""
+    def drawn(self, null: OneStandard, seeds: list[tuple[int, int]]) -> list[Floats]:
+        """Shares of each group on tables drawn with these seeds."""
         with single_threaded():
             labels = np.array([null.uniforms(seed) < null.everybody for seed in seeds], np.float64)
-            return np.stack([self.shares(place, labels)[0] for place in range(len(self.groups))])
+            return [self.shares(place, labels)[0] for place in range(len(self.groups))]
 
 
 def jobs_of(n_jobs: int | None, tasks: int) -> int:
@@ -80,8 +99,8 @@ def draw(
     random_state: int,
     seconds: float | None,
     progress: Progress,
-) -> tuple[Floats, bool]:
-    """Shares of all groups on the drawn tables that were finished `[groups × 3 × tables]`, and whether Ctrl-C ended
+) -> tuple[list[Floats], bool]:
+    """Shares of each group on the drawn tables that were finished `[shares × tables]`, and whether Ctrl-C ended
     them."""
     size = int(np.clip(CELLS_AT_ONCE // len(null.everybody), *AT_ONCE))
     seeds = [(random_state, k) for k in range(draws)]
@@ -92,19 +111,20 @@ def draw(
     done, interrupted = _until_stopped(
         parallel(delayed(in_worker)(os.getpid(), work.drawn, null, part) for part in parts), seconds, progress
     )
-    return np.concatenate(done, axis=2) if done else np.empty((len(work.groups), 3, 0)), interrupted
+    nothing = [np.empty((1 + each.shape[1], 0)) for each in work.averages]
+    return [np.concatenate(parts, axis=1) for parts in zip(nothing, *done, strict=True)], interrupted
 
 
 def _until_stopped(
-    tasks: Generator[Floats, None, None], seconds: float | None, progress: Progress
-) -> tuple[list[Floats], bool]:
+    tasks: Generator[list[Floats], None, None], seconds: float | None, progress: Progress
+) -> tuple[list[list[Floats]], bool]:
     """Ctrl-C ends it with the tables that are done, and it is said; so does the time, where it is limited."""
-    done: list[Floats] = []
+    done: list[list[Floats]] = []
     with listen(Stop(seconds)) as flag:
         try:
             for part in tasks:
                 done.append(part)
-                progress.advance(part.shape[2])
+                progress.advance(part[0].shape[1])
                 if flag.requested:
                     break
         finally:
@@ -116,39 +136,35 @@ def _until_stopped(
 def figures(
     work: Work, null: OneStandard, place: int, recorded: Floats, drawn: Floats, labels: Floats, random_state: int
 ) -> list[Drawn]:
-    """Of one group: the figures of all its rows, of the comparable ones, and of the second opinion. `recorded [3]` and
-    `drawn [3 × tables]` are shares by the others' standard."""
-    rows = work.groups[place].rows
-    tables = drawn.shape[1]
-    uniforms = np.array([null.uniforms((random_state, k))[rows] for k in range(tables)]).reshape(tables, len(rows))
-    weights = np.ones(len(rows)) if work.weight is None else work.weight[rows]
+    """Of one group: the figures of all its rows, of the comparable ones, of the second opinion, and of its slices.
+    `recorded [shares]` and `drawn [shares × tables]` are shares by the others' standard."""
+    rows, averages = work.groups[place].rows, work.averages[place]
+    alternative, tables = null.own[rows], drawn.shape[1]
+    uniforms = null.uniforms_of(rows, random_state, tables)
     own_draws = work.means(place, (uniforms < null.everybody[rows]).astype(float))
-    recorded_shares = work.means(place, labels[None, rows])
-    one_standard = work.means(place, null.everybody[None, rows])
-    alternative = null.own[rows]
-    expected = work.means(place, alternative[None])
-    counts = len(rows) * float(expected[0][0])
+    recorded_shares, one_standard, expected = work.means(
+        place, np.array([labels[rows], null.everybody[rows], alternative])
+    ).T
+    counts = len(rows) * float(expected[0])
     few = min(counts, len(rows) - counts) < FEW
     clustered = bool(null.correlation)
     again = REDRAWS if few and not clustered else 1
     if again > 1:
         uniforms = np.random.default_rng([random_state, 7, place]).random((tables * again, len(rows)))
-    label_draws = work.means(place, (uniforms < alternative).astype(float))
-    near = weights * work.opinions[place].comparable if work.opinions else weights
+    label_draws = work.means(place, (uniforms < alternative).astype(float)) - expected[:, None]
+    label_variance = averages.power(2).T @ (alternative * (1 - alternative))
     found = []
-    for kind in (FIRST, NEAR, SECOND):
-        which = 1 if kind == NEAR else 0
-        counted = near if kind == NEAR and near.any() else weights
-        spread = alternative * (1 - alternative)
+    for kind in range(len(recorded)):
+        which = kind if kind < SECOND else 0 if kind == SECOND else kind - 1
         found.append(
             Drawn(
                 expected=float(recorded[kind]),
-                recorded=float(recorded_shares[which][0]),
+                recorded=float(recorded_shares[which]),
                 draws=drawn[kind],
                 own_draws=own_draws[which],
-                one_standard=float(one_standard[which][0]),
-                label_variance=float(counted**2 @ spread / counted.sum() ** 2),
-                label_draws=(label_draws[which] - expected[which]).reshape(tables, again),
+                one_standard=float(one_standard[which]),
+                label_variance=float(label_variance[which]),
+                label_draws=label_draws[which].reshape(tables, again),
                 few=few,
                 clustered=clustered,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed
 from butfor.standard.explain import ColumnMove
+from butfor.standard.slices import MOST_VALUES, Slice, kept
+from butfor.standard.wrong import with_sum
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -70,6 +72,8 @@ class GroupStandard:
     centre: float = 0.0
     interval: tuple[float, float] | None = None
     """95 %; None without draws."""
+    error: float | None = None
+    """The standard error of the difference; None without draws."""
     p: float | None = None
     p_adjusted: float | None = None
     """Adjusted for all groups shown."""
@@ -215,7 +219,8 @@ class Standards:
     """Every group of a table beside comparable people of the others.
 
     `doubt [rows]` is the probability of the label that a row does not have, by the standard of the other groups; no
-    number where the row's group was left out."""
+    number where the row's group was left out. `suspect [rows]`: how likely an adverse label would be wrong, before the
+    group's shortfall says how many are."""
 
     attribute: str
     adverse: str
@@ -226,9 +231,14 @@ class Standards:
     groups: NDArray[np.object_]
     is_favourable: Mask
     doubt: Floats
+    suspect: Floats
     index: pd.Index
     draws: int
     moves: tuple[ColumnMove, ...] = ()
+    parts: tuple[Slice, ...] = ()
+    """Slices of the groups, those first where a group most likely falls short."""
+    not_sliced: tuple[str, ...] = ()
+    """Columns with too many values for slices."""
     clusters: int | None = None
     interrupted: bool = False
 
@@ -258,6 +268,14 @@ class Standards:
             .sort_index(level=[0, 1], sort_remaining=False, kind="stable")
         )
 
+    @cached_property
+    def slices(self) -> pd.DataFrame:
+        """Per group and value of a column, or quarter of a number: rows, recorded and expected share, difference with
+        its interval, difference elsewhere, excess over what the group's own shortfall makes there, its z, whether it
+        is called, and the share of the missing labels that is there. First where a group most likely falls short."""
+        names = [each.name for each in fields(Slice)]
+        return pd.DataFrame([[getattr(s, name) for name in names] for s in self.parts], columns=names)
+
     def of_group(self, group: Any) -> GroupStandard | None:
         """The comparison of one group of rows; None where it was left out."""
         found = [c for c in self.comparisons if c.attribute == self.attribute and c.group == str(group)]
@@ -265,14 +283,36 @@ class Standards:
 
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
         """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
-        favourable, index = self.is_favourable[rows], self.index[rows]
-        return replace(self, groups=self.groups[rows], is_favourable=favourable, doubt=self.doubt[rows], index=index)
+        names = ("groups", "is_favourable", "doubt", "suspect", "index")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def missing_here(self, group: Any) -> int:
         """How many favourable labels the group lacks among the rows whose doubts are known."""
         comparison = self.of_group(group)
         rows = int((self.groups.astype(str) == str(group)).sum())
         return 0 if comparison is None else max(0, round(rows * comparison.difference))
+
+    @cached_property
+    def wrong(self) -> Floats:
+        """How likely each label is wrong `[rows]`: above 0 for adverse labels of groups that fall short alone; no
+        number where the row's group was left out. See `WRONG`."""
+        found = np.where(np.isnan(self.doubt), np.nan, 0.0)
+        for c in self.comparisons:
+            if c.attribute == self.attribute:
+                found = np.where(self.groups.astype(str) == c.group, self.wrong_at(c.group, c.difference), found)
+        return found
+
+    def wrong_at(self, group: Any, difference: float) -> Floats:
+        """How likely each label would be wrong `[rows]` were the group's difference this large: 0 for the labels of
+        other groups. The sum is `difference` times the group's rows, as far as its adverse labels allow."""
+        comparison = self.of_group(group)
+        if comparison is None:
+            raise SettingError(f"There is no comparison of '{group}'; {listed(c.name for c in self.comparisons)} are.")
+        inside = self.groups.astype(str) == comparison.group
+        found = np.zeros(len(inside))
+        adverse = inside & ~self.is_favourable
+        found[adverse] = with_sum(self.suspect[adverse], difference * int(inside.sum()))
+        return found
 
     def missing_labels(self, group: Any) -> NDArray[np.int64]:
         """The positions of the M adverse labels of the group that one standard flips: spread over all of them, the more
@@ -286,13 +326,16 @@ class Standards:
         return order[_spread(self.doubt[order] ** SPREAD, self.missing_here(group))]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per label: the label, the group, its doubt, and its rank: by doubt, groups with a gap first."""
+        """One row per label: the label, the group, how likely it is wrong, its doubt, and its rank: the most likely
+        wrong first, then by doubt."""
         names = np.where(self.is_favourable, self.favourable, self.adverse)
-        frame = pd.DataFrame({"label": names, "group": self.groups, "doubt": self.doubt}, index=self.index)
-        short = [c.group for c in self.comparisons if c.attribute == self.attribute and c.missing]
-        first = frame["doubt"] + frame["group"].astype(str).isin(short)
-        frame["rank"] = first.rank(ascending=False, method="first").astype("Int64")
-        return frame
+        columns = {"label": names, "group": self.groups, "wrong": self.wrong, "doubt": self.doubt}
+        frame = pd.DataFrame(columns, index=self.index)
+        rank = pd.array([pd.NA] * len(frame), dtype="Int64")
+        order = np.lexsort((-self.doubt, -self.wrong))
+        order = order[~np.isnan(self.doubt[order])]
+        rank[order] = range(1, len(order) + 1)
+        return frame.assign(rank=rank)
 
     def sentences(self) -> list[str]:
         """One per group, and one on each group that was left out."""
@@ -307,6 +350,8 @@ class Standards:
             )
         else:
             said.append(f"Rows of one cluster may share their luck: there are {self.clusters} clusters.")
+        if self.not_sliced:
+            said.append(f"Slices leave out {listed(self.not_sliced)}: more than {MOST_VALUES} different values.")
         values = [c for c in self.comparisons if c.attribute == self.attribute]
         if len(values) > 2 and any(c.differs and c.reference is None for c in values):
             said.append(
@@ -327,7 +372,7 @@ class Standards:
     def __str__(self) -> str:
         lines = []
         for c in self.comparisons:
-            lines += [c.sentence(self.favourable), *(f"  {line}" for line in c.details())]
+            lines += [c.sentence(self.favourable), *(f"  {line}" for line in [*c.details(), *where(self.parts, c)])]
         return "\n".join([*lines, *self.left_out, *self.notes()])
 
     __repr__ = __str__
@@ -344,6 +389,7 @@ class Standards:
             "left_out": list(self.left_out),
             "groups": [_plain(asdict(c)) for c in self.comparisons],
             "columns": [_plain(asdict(m)) for m in self.moves],
+            "slices": [asdict(s) for s in kept(self.parts)],
             "notes": self.notes(),
         }
 
@@ -371,6 +417,12 @@ def _spread(weight: Floats, count: int) -> Mask:
     share[open_ & (left <= 0)] = 0
     reached = np.floor(np.cumsum(share) + 0.5)
     return np.diff(reached, prepend=0) > 0
+
+
+def where(slices: Sequence[Slice], c: GroupStandard) -> list[str]:
+    """A sentence on the first slice of a group that is called; nothing where none is."""
+    called = [s.sentence for s in slices if s.called and (s.attribute, s.group) == (c.attribute, c.group)]
+    return called[:1]
 
 
 def answer_of(comparisons: Sequence[GroupStandard], favourable: str) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from butfor.standard.model import Floats, TwoModels
+from butfor.standard.model import Floats, Rows, TwoModels
 from butfor.standard.second_opinion import folds_of
 
 MEMBERSHIP = 2.0
@@ -73,6 +73,11 @@ class OneStandard:
         apart = rng.standard_normal(len(shared))
         found: Floats = ndtr(np.sqrt(self.correlation) * shared + np.sqrt(1 - self.correlation) * apart)
         return found
+
+    def uniforms_of(self, rows: Rows, random_state: int, tables: int) -> Floats:
+        """Those of some rows in the first so many drawn tables `[tables × rows]`."""
+        found = [self.uniforms((random_state, k))[rows] for k in range(tables)]
+        return np.array(found).reshape(tables, len(rows))
 
 
 def _latent_correlation(labels: Floats, expected: Floats, clusters: NDArray[np.int64]) -> float:

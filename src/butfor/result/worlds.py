@@ -1,0 +1,209 @@
+"""One standard for all: whose decisions change in worlds where a group's labels were given by the others' standard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+
+import numpy as np
+import pandas as pd
+
+from butfor.result.person import Cell
+from butfor.standard.groups import share
+
+SPREAD = (5, 95)
+"""Percentiles of the worlds that intervals reach from and to."""
+ON_ACCURACY = "It is measured against the recorded labels, whose bias the worlds remove: a fall is no cost."
+
+
+@dataclass(frozen=True)
+class World:
+    """One world, named by its seed: by how much the group falls short in it, how many labels that flips, how many of
+    the group's adverse decisions are favourable there, the share of favourable decisions per group, and accuracy."""
+
+    seed: int
+    shortfall: float
+    flips: int
+    turned: int
+    rates: dict[str, float]
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class PersonInWorlds:
+    """Somebody about whom some worlds decide otherwise than the model does now. `worlds`: how many of them do;
+    `refused`: whether the decision is the adverse one now."""
+
+    case: int
+    row: Cell
+    group: Cell
+    refused: bool
+    worlds: int
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OneStandard:
+    """One group whose labels fall short. Of `asked` people, `people` are of the group, and `refused` of these are
+    decided adversely now; `adverse_now` are the positions of all who are. `changed`: whoever is decided otherwise in
+    any world, those in most worlds first. `rates` and `accuracy` are those of now."""
+
+    attribute: str
+    group: str
+    labels: int
+    asked: int
+    people: int
+    refused: int
+    adverse_now: tuple[int, ...]
+    worlds: tuple[World, ...]
+    changed: tuple[PersonInWorlds, ...]
+    rates: dict[str, float]
+    accuracy: float | None = None
+
+    # --- people ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def probability(self) -> pd.Series:
+        """By position among the people asked about: the share of worlds that decide favourably, for everybody decided
+        adversely now, of any group; no number for the others."""
+        shares = dict.fromkeys(self.adverse_now, 0.0)
+        shares |= {person.case: person.worlds / max(1, len(self.worlds)) for person in self.gaining}
+        return pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked))
+
+    @property
+    def gaining(self) -> tuple[PersonInWorlds, ...]:
+        """Decided adversely now and favourably in some worlds, of any group; the most worlds first."""
+        return tuple(person for person in self.changed if person.refused)
+
+    @property
+    def losing(self) -> tuple[PersonInWorlds, ...]:
+        """Decided favourably now and adversely in most worlds."""
+        return tuple(person for person in self.changed if not person.refused and self.in_most(person))
+
+    def in_most(self, person: PersonInWorlds) -> bool:
+        return 2 * person.worlds > len(self.worlds)
+
+    def is_of_group(self, person: PersonInWorlds) -> bool:
+        return str(person.group) == self.group
+
+    def about(self, case: int | None) -> str:
+        """Of one person, in a sentence; empty where no world decides otherwise."""
+        person = self._by_case.get(case)
+        if person is None:
+            return ""
+        both = f"{self.attribute} = {self.group} and the others"
+        return f"Under one standard for {both}, this decision changes in {self.count(person)}."
+
+    @cached_property
+    def _by_case(self) -> dict[int | None, PersonInWorlds]:
+        return {person.case: person for person in self.changed}
+
+    def count(self, person: PersonInWorlds) -> str:
+        """ "17 of 20 worlds"."""
+        return f"{person.worlds} of {len(self.worlds)} worlds"
+
+    # --- together -------------------------------------------------------------------------------------
+
+    @property
+    def expected(self) -> float:
+        """How many adverse decisions about people of the group would change: the sum of their probabilities."""
+        return float(np.mean([world.turned for world in self.worlds])) if self.worlds else 0.0
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        """Of that number, over worlds: from the 5th to the 95th percentile, in whole people."""
+        return in_most_worlds([world.turned for world in self.worlds])
+
+    @property
+    def flips(self) -> tuple[int, ...]:
+        """Labels flipped, per world."""
+        return tuple(world.flips for world in self.worlds)
+
+    @property
+    def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
+        """Per group the share of favourable decisions: the mean over worlds, and from where to where it reaches."""
+        return {
+            group: _summary([world.rates.get(group, math.nan) for world in self.worlds])
+            for group in self.rates
+            if self.worlds
+        }
+
+    @property
+    def accuracy_in_worlds(self) -> tuple[float, float, float] | None:
+        """Likewise; None where the people's labels are not known."""
+        known = [world.accuracy for world in self.worlds if world.accuracy is not None]
+        return _summary(known) if known else None
+
+    # --- in words -------------------------------------------------------------------------------------
+
+    @property
+    def sentence(self) -> str:
+        """ "Under one standard for all, about 8 of 85 decisions about people with afam = yes would change (4 to 12); 5
+        of them in most of 20 worlds." """
+        about = f"about people with {self.attribute} = {self.group}"
+        if not self.people:
+            return (
+                f"Nobody asked about has {self.attribute} = {self.group}: one standard for all changes none of these."
+            )
+        if not self.refused:
+            return f"None of the {self.people} decisions {about} is adverse: one standard for all changes none of them."
+        low, high = self.interval
+        most = sum(self.is_of_group(person) and self.in_most(person) for person in self.gaining)
+        return (
+            f"Under one standard for all, about {self.expected:.0f} of {self.people} decisions {about} would change "
+            f"({low} to {high}); {most} of them in most of {len(self.worlds)} worlds."
+        )
+
+    def details(self) -> list[str]:
+        """Whom it concerns, and how rates and accuracy move; a sentence each."""
+        if not self.worlds:
+            return []
+        few, many = min(self.flips), max(self.flips)
+        lines = [
+            f"In each of {len(self.worlds)} worlds {few} to {many} of {self.labels} labels are flipped. Of "
+            f"{self.people} people of the group {self.refused} are decided adversely now."
+        ]
+        others = sum(person.worlds for person in self.gaining if not self.is_of_group(person)) / len(self.worlds)
+        if others >= 0.5:
+            decisions = "1 adverse decision" if round(others) == 1 else f"{others:.0f} adverse decisions"
+            lines.append(f"About {decisions} about people of other groups would change too.")
+        if self.losing:
+            people = "1 person is" if len(self.losing) == 1 else f"{len(self.losing)} people are"
+            lines.append(f"{people} decided favourably now and adversely in most worlds.")
+        if self.group in self.rates_in_worlds:
+            then = _in_words(self.rates_in_worlds[self.group])
+            lines.append(f"Favourable decisions about the group: {share(self.rates[self.group])} now, {then}.")
+        if self.accuracy is not None and self.accuracy_in_worlds is not None:
+            lines.append(f"Accuracy: {share(self.accuracy)} now, {_in_words(self.accuracy_in_worlds)}. {ON_ACCURACY}")
+        return lines
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.details()))
+
+
+def in_most_worlds(turned: Sequence[int]) -> tuple[int, int]:
+    """From how many people to how many it reaches in most worlds."""
+    low, high = _spread(turned)
+    return math.floor(low), math.ceil(high)
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float]:
+    if not values:
+        return 0.0, 0.0
+    low, high = np.percentile(values, SPREAD)
+    return float(low), float(high)
+
+
+def _summary(values: Sequence[float]) -> tuple[float, float, float]:
+    return float(np.mean(values)), *_spread(values)
+
+
+def _in_words(summary: tuple[float, float, float]) -> str:
+    """ "78.3 % in the worlds (75.1 to 80.2)"."""
+    mean, low, high = summary
+    return f"{share(mean)} in the worlds ({100 * low:.1f} to {100 * high:.1f})"

@@ -1,0 +1,76 @@
+"""The recorded worlds made again: from their seeds and the recorded shortfall, by the learner's own `fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from butfor.errors import ReplayError
+from butfor.machine import single_threaded
+from butfor.progress import Progress
+from butfor.result.record import brief
+from butfor.result.run import Run
+from butfor.result.worlds import OneStandard
+from butfor.run.fitted import Fitted
+from butfor.run.trial import FlipTrial
+from butfor.run.worlds import in_worlds
+
+EXACT = 1e-9
+SHARE = 0.05
+"""How far mean rates and accuracies may be apart."""
+
+
+def worlds_again(audit: Fitted, run: Run, recorded: OneStandard, X: Any, y: Any, groups: Any) -> OneStandard:
+    """The worlds of the recorded names, about the people X. The shortfall and its error are the recorded ones: they
+    come from drawn tables, which are not drawn again."""
+    if run.standard is None:
+        raise ReplayError("Invalid record: run.one_standard has worlds, but run.standard compares nothing.")
+    standards = replace(audit.compare(draws=0), comparisons=run.standard.comparisons)
+    comparison = standards.of_group(recorded.group)
+    if comparison is None or comparison.attribute != recorded.attribute:
+        raise ReplayError(
+            f"Invalid record: run.one_standard is about {brief(recorded.group)}, which run.standard does not compare."
+        )
+    with single_threaded():
+        tried = FlipTrial.about(audit, X, y, groups, Progress())
+        return in_worlds(standards, comparison, tried, [world.seed for world in recorded.worlds])
+
+
+def worlds_differ(recorded: OneStandard, now: OneStandard) -> Iterator[str]:
+    """Where they differ. Engines add up in another order than `fit`: one decision in twenty may fall on the other side
+    of 0."""
+    for name in ("labels", "asked", "people", "refused", "adverse_now"):
+        if getattr(recorded, name) != getattr(now, name):
+            yield f"{name} is {brief(getattr(recorded, name))}, but should be {brief(getattr(now, name))}"
+    if len(recorded.worlds) != len(now.worlds):
+        yield f"worlds is {brief(recorded.worlds)}, but should be {brief(now.worlds)}"
+        return
+    people = 1 + recorded.refused // 20
+    for was, again in zip(recorded.worlds, now.worlds, strict=True):
+        drawn = abs(was.shortfall - again.shortfall) > EXACT or was.flips != again.flips
+        if drawn or abs(was.turned - again.turned) > people:
+            yield (
+                f"world {was.seed} has {was.flips} labels flipped and {was.turned} decisions changed, retrained it is "
+                f"{again.flips} and {again.turned}"
+            )
+    for name, before, after in _shares(recorded, now):
+        if not abs(before - after) <= SHARE:
+            yield f"{name} is {before:.3f} in the mean world, retrained it is {after:.3f}"
+    counts = {person.case: person.worlds for person in now.changed}
+    most = 1 + len(now.worlds) // 20
+    for person in recorded.changed:
+        again_in = counts.pop(person.case, 0)
+        if abs(person.worlds - again_in) > most:
+            yield f"person {person.case} is decided otherwise in {person.worlds} worlds, retrained in {again_in}"
+    for case, again_in in counts.items():
+        if again_in > most:
+            yield f"person {case} is decided otherwise in no world, retrained in {again_in}"
+
+
+def _shares(recorded: OneStandard, now: OneStandard) -> Iterator[tuple[str, float, float]]:
+    """Rates and accuracy, in the mean over worlds."""
+    before, after = recorded.rates_in_worlds, now.rates_in_worlds
+    yield from ((f"the rate of {group}", before.get(group, (-1.0,))[0], after[group][0]) for group in after)
+    if recorded.accuracy_in_worlds and now.accuracy_in_worlds:
+        yield "accuracy", recorded.accuracy_in_worlds[0], now.accuracy_in_worlds[0]

@@ -1,0 +1,211 @@
+"""Where a group falls short: slices of its rows, those with one value of one column, or a quarter of a number.
+
+Once a group falls short, every large slice of it does. So a slice is called only by its excess: its difference less
+what the group's own shortfall would make there, were it a share r of the labels that the others' standard makes
+favourable, the same everywhere. Labels drawn with that share say how large the largest excess of all slices is by
+chance.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
+
+from butfor.data.sensitive import AS_THEY_ARE, Bands
+from butfor.encode import MISSING, is_numeric, numbers_in
+from butfor.standard.inference import WIDER, Drawn
+from butfor.standard.members import LEAST_ROWS, Group
+from butfor.standard.model import Floats, Mask, Rows
+
+MOST_VALUES = 1000
+"""A column of text with more different values makes no slices."""
+MOST_KEPT = 50
+"""Slices of a group in a record."""
+CHANCE = 0.05
+"""How often any slice is called where the group falls short by the same share everywhere."""
+CERTAIN = 0.02
+"""Probabilities stay this far from 0 and 1 where slices are put in order."""
+LOST = np.linspace(0, 0.95, 39)
+"""Shares r that are tried there."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The rows of a group with one value of a column. `difference` is as a group's, and so is its interval from `low`
+    to `high`; `elsewhere` that of the group's other rows. `excess`: the difference less what the group's shortfall
+    would make here, `z` that in standard errors. `share`: of the labels that the group lacks, how many are here; None
+    where it lacks none."""
+
+    attribute: str
+    group: str
+    column: str
+    value: str
+    rows: int
+    recorded: float
+    expected: float
+    difference: float
+    low: float
+    high: float
+    elsewhere: float
+    excess: float
+    z: float
+    share: float | None
+    called: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.column} = {self.value}"
+
+    @property
+    def sentence(self) -> str:
+        """ "Where purpose = education it is 21 points, 14 more than elsewhere; over half of the missing labels …" """
+        share = self.share or 0
+        part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
+        here, there = 100 * self.difference, 100 * self.elsewhere
+        return (
+            f"Where {self.name} it is {here:.0f} points, {here - there:.0f} more than elsewhere; {part} of the missing "
+            "labels are there."
+        )
+
+
+def kept(slices: Iterable[Slice]) -> tuple[Slice, ...]:
+    """Those that a record keeps: the first of each group."""
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for one in slices:
+        seen[one.attribute, one.group] += 1
+        if seen[one.attribute, one.group] <= MOST_KEPT:
+            found.append(one)
+    return tuple(found)
+
+
+class Slicing(NamedTuple):
+    """Column and value of each slice of a table, which rows it has `[rows × slices]`, and the columns that have too
+    many values."""
+
+    names: list[tuple[str, str]]
+    inside: csr_array
+    skipped: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> Slicing:
+        names, skipped, rows, places = list[tuple[str, str]](), list[str](), [], []
+        for column in table.columns:
+            values = _values(table[column])
+            codes, found = pd.factorize(values, sort=True)
+            if len(found) > MOST_VALUES:
+                skipped.append(str(column))
+                continue
+            for code in np.flatnonzero(np.bincount(codes, minlength=len(found)) >= LEAST_ROWS):
+                rows.append(np.flatnonzero(codes == code))
+                places.append(np.full(len(rows[-1]), len(names)))
+                names.append((str(column), str(found[int(code)])))
+        at = (np.concatenate([[], *rows]).astype(np.int64), np.concatenate([[], *places]).astype(np.int64))
+        return cls(names, csr_array((np.ones(len(at[0])), at), shape=(len(table), len(names))), tuple(skipped))
+
+    @classmethod
+    def nothing(cls, rows: int) -> Slicing:
+        return cls([], csr_array((rows, 0)), ())
+
+    def of_group(self, rows: Rows) -> Slicing:
+        """Of these rows alone: slices that enough of them are in, and enough are not."""
+        inside = self.inside[rows]
+        count = inside.sum(axis=0)
+        stay = np.flatnonzero((count >= LEAST_ROWS) & (len(rows) - count >= LEAST_ROWS))
+        return Slicing([self.names[k] for k in stay], csr_array(inside[:, stay]), self.skipped)
+
+
+def _values(column: pd.Series) -> pd.Series:
+    """What slices go by: values as text, of numbers with many the quarter."""
+    if is_numeric(column) and column.nunique() > AS_THEY_ARE:
+        numbers = numbers_in(column.dropna())
+        cuts = np.unique(np.quantile(numbers, [0.25, 0.5, 0.75], method="higher"))
+        cuts = cuts[cuts > numbers.min()]
+        return Bands(tuple(cuts.tolist())).of(column).fillna(MISSING)
+    return column.astype(object).where(column.notna(), MISSING).map(str)
+
+
+class Found(NamedTuple):
+    """The slices of one group, none called yet; `first`: higher where the group more likely falls short; and the
+    largest z of each drawn table."""
+
+    slices: list[Slice]
+    first: Floats
+    largest: Floats
+
+
+def slices_of(
+    group: Group,
+    slicing: Slicing,
+    whole: Drawn,
+    parts: Sequence[Drawn],
+    probabilities: Floats,
+    favourable: Mask,
+    weight: Floats,
+    uniforms: Floats,
+) -> Found:
+    """Of one group, by the figures of all its rows and of each of its slices. `probabilities`, `favourable` and
+    `weight` are of its rows, and `uniforms [tables × its rows]` draw their labels."""
+    weight = weight / weight.sum()
+    mass = slicing.inside.T @ weight
+    differences = np.array([part.difference for part in parts])
+    expected = np.array([part.recorded for part in parts]) + differences
+    usual = whole.difference / max(whole.recorded + whole.difference, 1e-9)
+    excess = differences - usual * expected
+    likely = np.clip(probabilities * (1 - usual), 0, 1)
+    noise = (uniforms < likely) - likely
+    together = whole.draws - noise @ weight
+    drawn = np.array([part.draws for part in parts]).T - (noise * weight) @ slicing.inside / mass
+    drawn = drawn - np.outer(together, expected / max(whole.recorded + whole.difference, 1e-9))
+    drawn = WIDER * (drawn - drawn.mean(axis=0))
+    error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
+    elsewhere = (whole.difference - mass * differences) / (1 - mass)
+    lacking = np.clip(mass * differences / max(whole.difference, 1e-9), 0, 1)
+    found = []
+    for k, (part, count) in enumerate(zip(parts, slicing.inside.sum(axis=0), strict=True)):
+        low, high = part.interval or (np.nan, np.nan)
+        found.append(
+            Slice(
+                group.attribute,
+                group.value,
+                *slicing.names[k],
+                rows=int(count),
+                recorded=part.recorded,
+                expected=float(expected[k]),
+                difference=float(differences[k]),
+                low=low,
+                high=high,
+                elsewhere=float(elsewhere[k]),
+                excess=float(excess[k]),
+                z=float(excess[k] / error[k]),
+                share=float(lacking[k]) if whole.difference > 0 else None,
+            )
+        )
+    alone = _alone(np.clip(probabilities - whole.centre, CERTAIN, 1 - CERTAIN), favourable, weight, slicing.inside)
+    return Found(found, alone + excess / error, (drawn / error).max(axis=1, initial=-np.inf))
+
+
+def _alone(p: Floats, favourable: Mask, weight: Floats, inside: csr_array) -> Floats:
+    """How far the labels of each slice speak for a shortfall there, in standard errors: the root of twice the
+    log-likelihood ratio between a share r lost in this slice alone and none lost, at the best r."""
+    lost = LOST[:, None]
+    ratio = np.where(favourable, np.log(1 - lost), np.log1p(p * lost / (1 - p)))
+    return np.sqrt(2 * np.max((ratio * weight * len(weight)) @ inside, axis=0, initial=0))
+
+
+def in_order(groups: Iterable[Found]) -> tuple[Slice, ...]:
+    """The slices of all groups, those first where a group most likely falls short. Called are those of groups that
+    fall short whose excess is larger than the largest of all such slices by chance."""
+    found = list(groups)
+    short = [each for each in found if each.slices and each.slices[0].share is not None]
+    largest = np.max([each.largest for each in short], axis=0) if short else np.empty(0)
+    at_least = float(np.quantile(largest, 1 - CHANCE, method="higher")) if len(largest) else np.inf
+    slices = [replace(s, called=s.share is not None and s.z > at_least) for each in found for s in each.slices]
+    order = np.argsort(-np.concatenate([[], *(each.first for each in found)]), kind="stable")
+    return tuple(slices[k] for k in order)
