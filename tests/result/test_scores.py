@@ -38,7 +38,8 @@ def test_a_course_has_the_decimals_that_tell_the_score_from_the_cut():
     assert course(0.31, 0.36, 0.33, 0.34) == "score 0.31 → 0.36, cut 0.33 → 0.34"
     assert course(0.31, 0.36, 0.33, 0.33) == "score 0.31 → 0.36, cut 0.33"
     assert shown(0.3, 0.3) == ["0.30", "0.30"]
-    assert shown(0.3, 0.3 + 1e-9) == ["0.300000", "0.300000"]
+    assert shown(0.3, 0.3 + 1e-9) == ["0.30", "0.30"]
+    assert shown(0.3, 0.300001) == ["0.300000", "0.300001"]
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,10 @@ def log_odds(probability: float) -> float:
 
 def shown(*scores: float) -> list[str]:
     """Scores with as many decimals, at least two, as it takes to tell different ones apart."""
+    different = len({round(each, MOST_DIGITS) for each in scores})
     for digits in range(2, MOST_DIGITS):
         texts = [f"{each:.{digits}f}" for each in scores]
-        if len(set(texts)) == len(set(scores)):
+        if len(set(texts)) == different:
             return texts
     return [f"{each:.{MOST_DIGITS}f}" for each in scores]
 
