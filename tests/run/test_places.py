@@ -6,6 +6,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from butfor.review.gate import check
 
 
 def loans(rows, wronged, seed):
@@ -65,3 +66,7 @@ def test_everybody_decided_alike_in_python():
     assert repr(population).startswith("At 0.5 this model accepts all 80 people. Recorded labels accept ")
     assert said in repr(population)
     assert "None of the 80 people asked about is eligible" in repr(population)
+    assert "accepts all 80 people" in population._repr_html_()
+    (limit,) = check(population, max_solid=0.05)
+    assert not limit.kept
+    assert limit.sentence.startswith("there is nothing to measure: At 0.5 this model accepts all 80 people.")

@@ -69,6 +69,7 @@ def audit(table: str, **options: Any) -> int:
     butfor audit german --model boosting
     butfor audit loans.csv --label approved --sensitive sex --out report/
     butfor audit loans.csv --label approved --adverse no --sensitive sex --id ref
+    butfor audit loans.csv --label approved --sensitive sex --threshold 'top 20%'
 
     An embedded set is audited with its published settings, a file with settings that suit its size. docs/data.md lists
     further options (encoding, early stopping, ranking).

@@ -156,10 +156,9 @@ def acceptance(fitted: Fitted, decisions: NDArray[np.int64]) -> Acceptance | Non
     """How many of these decisions are favourable; None with more than two labels."""
     if fitted.table.multiclass:
         return None
-    favourable, learner = 0 if fitted.adverse == 1 else 1, single_learner(fitted.learner)
-    recorded = float((fitted.table.codes == favourable).mean())
+    learner, recorded = single_learner(fitted.learner), float((fitted.table.codes == fitted.favourable).mean())
     by_half = not isinstance(learner, Scored) or (learner.has_probabilities and not learner.has_threshold)
-    return Acceptance(len(decisions), int((decisions == favourable).sum()), recorded, by_half)
+    return Acceptance(len(decisions), int((decisions == fitted.favourable).sum()), recorded, by_half)
 
 
 def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
