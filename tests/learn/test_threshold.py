@@ -241,14 +241,14 @@ def test_a_fixed_threshold_classifier_is_trained_by_the_fast_engine(name, credit
 @pytest.mark.parametrize("more", [{}, {"response_method": "decision_function"}])
 def test_a_threshold_is_tuned_anew_in_every_training(more, credit):
     X, y, people, _ = credit
-    model = TunedThresholdClassifierCV(LogisticRegression(), cv=2, scoring="balanced_accuracy", **more)
+    model = TunedThresholdClassifierCV(LogisticRegression(), cv=2, thresholds=8, **more)
     audit = audited(credit, model, budget=2)
     fitted = clone(model).fit(X, y)
     assert np.array_equal(audit.predict(people), fitted.predict(people))
     odds = LogisticRegression().fit(X, y).decision_function(people)
     at = fitted.best_threshold_ if more else log_odds(fitted.best_threshold_)
     assert audit.model_.logits(people) == pytest.approx(odds - at, abs=1e-4)
-    population = audit.explain_all(people, cases=range(2), stop=butfor.max_retrainings(12))
+    population = audit.explain_all(people, cases=[0], stop=butfor.max_retrainings(4))
     assert population.run.engine == "joblib"
     assert population.run.threshold is None
 
@@ -380,6 +380,15 @@ def test_proofs_under_a_threshold_survive_brute_force(seed, threshold, weights, 
             assert (verdict.status == "found") == (fewest is not None) or not verdict.exact
             if verdict.found:
                 assert len(verdict.flip_set) >= fewest
+
+
+@pytest.mark.parametrize(("labels", "threshold", "fewest"), [([1, 1, 0, 0], 0.75, 1), ([1, 1, 1, 0], 0.25, 3)])
+def test_a_share_of_votes_at_the_threshold_is_counted_as_scikit_learn_does(labels, threshold, fewest):
+    X, asked = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]}), pd.DataFrame({"a": [1.5]})
+    audit = butfor.LabelAudit(KNeighborsClassifier(4), threshold=threshold, psi="everything", budget=4, fresh_seeds=0)
+    audit.fit(X, pd.Series(labels), sensitive_features=np.array([0, 1, 0, 1]))
+    proven = audit.brackets(asked, sensitive_features=[0])[0]
+    assert (proven.at_least, len(proven.witness or ())) == (fewest, fewest)
 
 
 def _two(y, flips):
