@@ -4,6 +4,7 @@ import pickle
 import sys
 import textwrap
 import warnings
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -172,9 +173,9 @@ def test_a_threshold_of_ones_own_is_where_the_line_is():
     table = Table(numeric[:ROWS], y[:ROWS])
     for threshold in (0.2, 0.5, 0.8):
         learner = SklearnLearner(FixedThresholdClassifier(LogisticRegression(), threshold=threshold))
-        model = learner.fit(table, table.labels())
-        decided = model.estimator.predict(numeric[ROWS:])
-        logits = model.logits(numeric[ROWS:])
+        cut = replace(table, cut=learner.cut(table))
+        decided = learner.given.fit(numeric[:ROWS], y[:ROWS]).predict(numeric[ROWS:])
+        logits = cut.margins(learner.fit(cut, cut.labels()).logits(numeric[ROWS:]))
         assert np.array_equal(logits > 0, decided == 1)
         assert np.abs(logits).min() > 1e-3  # a distance from the line, not only a side
 

@@ -75,6 +75,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         encoder=_encoder(data, o, model),
         members=o.members,
         budget=_budget(data, o),
+        threshold=o.threshold,
         rank=o.rank,
         strategy=o.strategy,
         phi=_phi(o),
@@ -85,17 +86,21 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         ledger=o.ledger,
         random_state=o.random_state,
     )
-    labels.fit(
-        data.X_train,
-        data.y_train,
-        sensitive_features=groups_of(data),
-        sensitive_bands=bands_in(o.bands),
-        validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
-        adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
-        reference=names_in(o.reference) or None,
-        also_labelled=data.not_trained_on,
-        progress=progress,
-    )
+    try:
+        labels.fit(
+            data.X_train,
+            data.y_train,
+            sensitive_features=groups_of(data),
+            sensitive_bands=bands_in(o.bands),
+            validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
+            adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
+            reference=names_in(o.reference) or None,
+            also_labelled=data.not_trained_on,
+            pool=data.X_test,
+            progress=progress,
+        )
+    except SettingError as error:  # the same setting, as it is spelled here
+        raise SettingError(str(error).replace("threshold=", "--threshold ")) from error
     return labels
 
 

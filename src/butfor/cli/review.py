@@ -212,7 +212,10 @@ def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | N
     shares = {name: limits.share_in(text, f"--{name.replace('_', '-')}") for name, text in texts.items()}
     if not shares:
         raise SettingError("Give at least one limit: --max-solid 5%, --max-close-calls 30% or --max-switch 1%.")
-    checks = limits.check(Population.from_json(file), **shares)
+    audit = Population.from_json(file)
+    checks = limits.check(audit, **shares)
+    if audit.run.threshold:
+        say(audit.run.cut)
     for check in checks:
         say(check.line)
     if markdown:
