@@ -129,7 +129,7 @@ def closed_gap(
 @contextmanager
 def _engine(o: SimpleNamespace) -> Iterator[Any]:
     """What --engine names: an engine, a device or a cluster."""
-    from butfor.learn.dask_engine import cluster_engine
+    from butfor.learn.cluster_engine import cluster_engine
     from butfor.learn.engines import is_cluster
 
     if is_cluster(o.engine):
