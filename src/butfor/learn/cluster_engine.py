@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import atexit
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+import math
+from collections.abc import Callable, Sequence
 from copy import copy
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,9 @@ from butfor.errors import EngineError, SettingError
 from butfor.learn.capabilities import Cluster, engines_of
 from butfor.learn.dask_backend import PATIENCE, DaskBackend
 from butfor.learn.engines import NAMES, choose_engine, engine_named, is_device, local_workers
-from butfor.learn.joblib_engine import JoblibEngine
-from butfor.learn.protocols import Advance, Bound, Floats, Learner, Table, Training, bind
-from butfor.learn.workers import Pace, Workers
+from butfor.learn.joblib_engine import JoblibEngine, WorkersBound
+from butfor.learn.protocols import Advance, Bound, Learner, Table, bind
+from butfor.learn.workers import Pace, Workers, in_order
 from butfor.machine import check_n_jobs
 
 CONNECT = 10.0
@@ -58,17 +57,19 @@ class ClusterEngine(JoblibEngine, Cluster):
         engines = engines_of(learner)
         if "linear" in engines and self.engine in ("auto", "linear"):
             # Thousands a second: the way to a worker would take longer. Only the estimator's own fit travels.
-            bound: Bound | None = engine_named("linear").bind_here(learner, table, people)
-            if bound is not None:
-                return bound
-        if self.engine == "joblib" or "fused" not in engines:
-            return super().bind(learner, table, people)
-        return _Bound(self, learner, table, people)
+            here: Bound | None = engine_named("linear").bind_here(learner, table, people)
+            if here is not None:
+                return here
+        fast = () if self.engine == "joblib" or "fused" not in engines else (self.engine, fast_answers)
+        bound = WorkersBound(self.workers, (learner, table, people), self.name, *fast)
+        bound.width, bound.device = self.n_jobs, self.device
+        return bound
 
     def spread(
         self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], advance: Advance | None = None
     ) -> list[Any]:
-        return self.workers.collect(calls, [self.workers.send(function, shared)], parts, Pace(most=1), advance)
+        sent = self.workers.send(function, shared)
+        return in_order(self.workers.run(calls, [sent], parts, Pace(math.inf), advance), len(parts))
 
 
 class DaskEngine(ClusterEngine):
@@ -90,32 +91,6 @@ class DaskEngine(ClusterEngine):
         return self
 
 
-class _Bound(Bound):
-    """A network, and the people to ask it about."""
-
-    def __init__(self, engine: ClusterEngine, learner: Learner, table: Table, people: pd.DataFrame) -> None:
-        self.name, self.device, self.width = engine.name, engine.device, engine.n_jobs
-        self._workers, self._answers, self._pace = engine.workers, len(people) * table.outputs, Pace()
-        self._shared = [engine.workers.subject(learner, table), engine.workers.send(engine.engine, people)]
-
-    @property
-    def at_once(self) -> int:
-        return self._workers.count
-
-    def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-        found = np.empty((len(trainings), self._answers), np.float32)
-        run = self._workers.run(fast_answers, self._shared, trainings, self._pace, advance)
-        with closing(run) as pieces:
-            for chunk, answers in pieces:
-                found[chunk.start : chunk.stop] = answers
-        return found
-
-    def pieces(
-        self, trainings: Sequence[Training], advance: Advance | None = None, size: int = 0
-    ) -> Iterator[tuple[range, Floats]]:
-        return self._workers.run(fast_answers, self._shared, trainings, self._pace, advance)
-
-
 def fast_answers(subject: tuple[Learner, Table], asked: tuple[str, pd.DataFrame]) -> Any:
     """In a worker: what each trained model says about the people, `[trainings × people]`, by the best engine here."""
     (learner, table), (engine, people) = subject, asked
@@ -130,26 +105,17 @@ def calls(call: tuple[Callable[..., Any], Any]) -> Any:
     return lambda parts: [function(shared, part) for part in parts], 1
 
 
-# --- a cluster by its name --------------------------------------------------------------------------
+_opened: dict[tuple[str, int | None], ClusterEngine] = {}
 
 
-@lru_cache
 def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
-    """The engine on that cluster, connected once and left with this process."""
-    stack = ExitStack()
-    engine = stack.enter_context(cluster_engine(name, n_jobs))
-    atexit.register(stack.close)
-    return engine
-
-
-@contextmanager
-def cluster_engine(name: str, n_jobs: int | None = None, engine: str = "auto") -> Iterator[ClusterEngine]:
-    """The engine for `local:4`, so many processes here, or for the scheduler at `tcp://scheduler:8786`. `engine`: what
-    trains there."""
-    workers = local_workers(name)
+    """The engine for `local:4`, so many processes here, or for the scheduler at `tcp://scheduler:8786`: connected once,
+    and until this process ends."""
+    workers, found = local_workers(name), _opened.get((name, n_jobs))
     if workers is not None:
-        yield ClusterEngine(engine, n_jobs, workers=Workers(workers))
-        return
+        return found or _opened.setdefault((name, n_jobs), ClusterEngine(n_jobs=n_jobs, workers=Workers(workers)))
+    if isinstance(found, DaskEngine) and found.client.status == "running":
+        return found
     try:
         import distributed
     except ImportError as error:
@@ -164,7 +130,6 @@ def cluster_engine(name: str, n_jobs: int | None = None, engine: str = "auto") -
             f"--engine {name}: no scheduler answers there within {CONNECT:.0f} seconds ({type(error).__name__}); start "
             "one (dask scheduler) and give the address that it prints."
         ) from error
-    try:
-        yield DaskEngine(client, engine, n_jobs)
-    finally:
-        client.close(timeout=2)
+    atexit.register(client.close, timeout=2)
+    _opened[name, n_jobs] = engine = DaskEngine(client, n_jobs=n_jobs)
+    return engine

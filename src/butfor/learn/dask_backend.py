@@ -26,6 +26,11 @@ POLL = 0.5
 PATIENCE = 60.0
 """Seconds to wait for a worker where there is none."""
 
+LOST = (
+    "A chunk of trainings took several workers down with it: is there too little memory where they run? What was "
+    "trained before is in the ledger, if one was given."
+)
+
 
 class DaskBackend(ParallelBackendBase):
     """`patience`: seconds to wait for a worker where there is none."""
@@ -65,11 +70,7 @@ class DaskBackend(ParallelBackendBase):
             raise self._sentence(error) from error
 
     def submit(self, func: Any, callback: Any = None) -> Any:
-        try:
-            future = self.task(call_all, func.items)
-        except EngineError as error:
-            callback((None, error))
-            return None
+        future = self.task(call_all, func.items)
         self._flying[future] = callback
         future.add_done_callback(lambda done: callback(self._outcome(done)))
         return future
@@ -135,10 +136,7 @@ class DaskBackend(ParallelBackendBase):
         if isinstance(error, ButforError):
             return error
         if isinstance(error, KilledWorker):
-            return EngineError(
-                "A chunk of trainings took several workers down with it: is there too little memory where they run? "
-                "What was trained before is in the ledger, if one was given."
-            )
+            return EngineError(LOST)
         if self.client.status != "running":
             return EngineError(
                 f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: start "

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pandas as pd
 from butfor.errors import LearnerError, TableError
 from butfor.learn.capabilities import OwnFit, pack
 from butfor.learn.protocols import Advance, Bound, FlipSet, Floats, Learner, Model, Table, Training
-from butfor.learn.workers import Pace, Workers
+from butfor.learn.workers import Chunks, Pace, Work, Workers, in_order
 from butfor.machine import check_n_jobs, single_threaded
 
 Subject = tuple[Learner, Table, pd.DataFrame]
@@ -42,36 +43,44 @@ class JoblibEngine(OwnFit):
         return True
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        return _Bound(self.workers, (learner, table, people), self.name)
+        return WorkersBound(self.workers, (learner, table, people), self.name)
 
     def fit_models(
         self, learner: Learner, table: Table, seeds: Sequence[int | None], advance: Advance | None = None
     ) -> list[Any]:
-        bound = _Bound(self.workers, (learner, table, table.X.iloc[:0]), self.name)
-        return bound.each(packed_model, seeds, advance)
+        bound = WorkersBound(self.workers, (learner, table, table.X.iloc[:0]), self.name, packed_model)
+        return bound.each(seeds, advance)
 
 
-class _Bound(Bound):
-    """One subject, and what is known of how long a training takes."""
+class WorkersBound(Bound):
+    """One subject for workers, and what is known of how long a training takes. `work` is what they do with the subject,
+    `function` with each item, where that is not the learner's own `fit` and the answers of its model."""
 
-    by_definition = True
     warm = False
     """Whether worker processes were started before, by any binding."""
 
-    def __init__(self, workers: Workers, subject: Subject, name: str) -> None:
+    def __init__(
+        self, workers: Workers, subject: Subject, name: str, function: Any = None, work: Work | None = None
+    ) -> None:
         self._workers, self._subject, self.name, self.width = workers, subject, name, workers.count
+        self._function, self._work = function or answer, work or each_item
         self._pace, self._spent = Pace(), 0.0
         self._expected: int | None = None
+        self.by_definition = work is None
 
     def expect(self, trainings: int) -> None:
         self._expected = trainings
 
+    @property
+    def at_once(self) -> int:
+        return self._workers.count
+
     def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-        answers = self.each(answer, trainings, advance)
+        answers = self.each(trainings, advance)
         return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]) * self._subject[1].outputs)
 
-    def each(self, function: Function, items: Sequence[Any], advance: Advance | None) -> list[Any]:
-        """`function(subject, item)` for each item: one by one here, until processes pay for the rest."""
+    def each(self, items: Sequence[Any], advance: Advance | None) -> list[Any]:
+        """What comes of each item: one by one here, until processes pay for the rest."""
         done: list[Any] = []
         # Without a forecast, assume as much work again: then starting processes now would have paid already.
         waited = self._spent if self._expected is None else 0.0
@@ -79,10 +88,10 @@ class _Bound(Bound):
         while len(done) < len(items):
             left = items[len(done) :]
             if self._worth_processes(len(left) + later, waited):
-                done += self._spread(function, left, advance)
+                done += self._spread(left, advance)
                 break
             started = time.perf_counter()
-            done += run(function, self._subject, left[:1])
+            done += run(self._function, self._subject, left[:1])
             took = time.perf_counter() - started
             self._pace.observe(1, took)
             self._spent += took
@@ -91,22 +100,36 @@ class _Bound(Bound):
         self._expected = None if self._expected is None else later
         return done
 
+    def pieces(
+        self, trainings: Sequence[Training], advance: Advance | None = None, size: int = 64
+    ) -> Iterator[tuple[range, Any]]:
+        return self._chunks(trainings, advance) if self._always else super().pieces(trainings, advance, size)
+
+    @property
+    def _always(self) -> bool:
+        """Whether all goes to workers, however little it is."""
+        return self._workers.elsewhere or not self.by_definition
+
     def _worth_processes(self, left: int, waited: float) -> bool:
         """Whether processes save more time on what is left than starting them takes, or did on what went before."""
-        if self._workers.elsewhere:
-            return True
         workers, each = self._workers.count, self._pace.each
-        if each is None or workers == 1:
-            return False
+        if self._always or each is None or workers == 1:
+            return self._always
         saved = each * left * (1 - 1 / workers)
-        return saved > WARM_SECONDS if _Bound.warm else waited + saved > START_SECONDS
+        return saved > WARM_SECONDS if WorkersBound.warm else waited + saved > START_SECONDS
 
-    def _spread(self, function: Function, items: Sequence[Any], advance: Advance | None) -> list[Any]:
-        learner, table, people = self._subject
-        shared = [self._workers.subject(learner, table), self._workers.send(function, people)]
-        done = self._workers.collect(each_item, shared, items, self._pace, advance)
-        _Bound.warm = True
+    def _spread(self, items: Sequence[Any], advance: Advance | None) -> list[Any]:
+        done = in_order(self._chunks(items, advance), len(items))
+        WorkersBound.warm = True
         return done
+
+    def _chunks(self, items: Sequence[Any], advance: Advance | None) -> Chunks:
+        return self._workers.run(self._work, self._shared, items, self._pace, advance)
+
+    @cached_property
+    def _shared(self) -> list[Any]:
+        learner, table, people = self._subject
+        return [self._workers.subject(learner, table), self._workers.send(self._function, people)]
 
 
 def each_item(subject: tuple[Learner, Table], asked: tuple[Function, pd.DataFrame]) -> Any:

@@ -21,7 +21,7 @@ import uuid
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from butfor import stopping
 from butfor.errors import EngineError
+from butfor.learn.dask_backend import LOST, DaskBackend
 from butfor.learn.protocols import Advance, Learner, Table
 from butfor.machine import in_worker, single_threaded
 
@@ -45,14 +46,13 @@ MOST_HELD = 16
 """Things that a worker remembers."""
 SAME = ("butfor", "torch", "numpy", "scikit-learn")
 """Packages whose versions must be the same wherever something is trained."""
-LOST = (
-    "Workers died {deaths} times during the same trainings: is there too little memory where they run? What was "
-    "trained before is in the ledger, if one was given."
-)
 
 Work = Callable[..., tuple[Callable[[list[Any]], Sequence[Any]], int]]
 """From what is shared to what does a chunk of items, and how many of them that likes to have at a time: one on a core,
 hundreds on a GPU."""
+
+Chunks = Generator[tuple[range, Any], None, None]
+"""Which items are done, and what came of them, in whatever order."""
 
 
 class Sent(NamedTuple):
@@ -64,11 +64,10 @@ class Sent(NamedTuple):
 
 class Pace:
     """Seconds that an item takes, as far as is known, and so how many make a chunk: a quarter of what is left for each
-    worker, so that all end together, but as many as a worker does side by side. At most `most`."""
+    worker, so that all end together, but as many as a worker does side by side."""
 
-    def __init__(self, most: int | None = None) -> None:
-        self.each: float | None = None
-        self.most, self.at_once = most, 1
+    def __init__(self, each: float | None = None) -> None:
+        self.each, self.at_once = each, 1
 
     def observe(self, items: int, seconds: float, at_once: int = 1) -> None:
         each, self.at_once = seconds / items, at_once
@@ -77,7 +76,7 @@ class Pace:
     def size(self, left: int, workers: int) -> int:
         if self.each is None:
             return 1
-        share = min(math.ceil(left / workers), self.most or left)
+        share = math.ceil(left / workers)
         seconds = min(max(share * self.each / 4, LEAST_SECONDS), MOST_SECONDS)
         return max(1, min(share, max(self.at_once, round(seconds / max(self.each, 1e-9)))))
 
@@ -109,8 +108,6 @@ class Workers:
         functions of a script or a notebook are not there to be imported in a worker."""
         import cloudpickle
 
-        from butfor.learn.dask_backend import DaskBackend
-
         backend, key = self._active()[0], uuid.uuid4().hex
         try:
             if _is_local(backend):
@@ -128,17 +125,19 @@ class Workers:
 
     def subject(self, learner: Learner, table: Table) -> Any:
         """The same, sent once however often they are asked for."""
-        key = id(learner), id(table), id(self._active()[0])
+        backend = self._active()[0]
+        key = id(learner), id(table), None if _is_local(backend) else id(backend)
         if key not in self._subjects:
-            self._subjects[key] = self.send(learner, replace(table, whole=None)), learner, table  # so their ids stay
+            sent = self.send(learner, replace(table, whole=None))
+            self._subjects[key] = sent, learner, table, backend  # kept, so that nothing else gets their ids
             while len(self._subjects) > MOST_SUBJECTS:
                 self._subjects.popitem(last=False)
         return self._subjects[key][0]
 
     def run(
         self, work: Work, shared: list[Any], items: Sequence[Any], pace: Pace, advance: Advance | None = None
-    ) -> Generator[tuple[range, Any], None, None]:
-        """What comes of the items, chunk by chunk: which they were, and their results, in whatever order."""
+    ) -> Chunks:
+        """What comes of the items, chunk by chunk."""
         start, deaths, given = 0, 0, dict[int, range]()
 
         def chunks(workers: int) -> Iterator[range]:
@@ -161,17 +160,7 @@ class Workers:
                 stopping.check()  # Ctrl-C may have ended a worker that had just started
                 deaths += 1
                 if deaths == MOST_DEATHS:
-                    raise EngineError(LOST.format(deaths=deaths)) from error
-
-    def collect(
-        self, work: Work, shared: list[Any], items: Sequence[Any], pace: Pace, advance: Advance | None = None
-    ) -> list[Any]:
-        """The same, all of it, in the order of the items."""
-        done: dict[int, Any] = {}
-        with closing(self.run(work, shared, items, pace, advance)) as coming:
-            for chunk, results in coming:
-                done.update(zip(chunk, results, strict=True))
-        return [done[k] for k in range(len(items))]
+                    raise EngineError(LOST) from error
 
     def _replies(
         self, work: Work, shared: list[Any], items: Sequence[Any], chunks: Callable[[int], Iterator[range]]
@@ -180,10 +169,10 @@ class Workers:
 
         backend, jobs = self._active()
         count = int(backend.effective_n_jobs(jobs))
-        call, wanted = delayed(in_worker), versions_here()
+        call, here = partial(delayed(in_worker), os.getpid(), run_chunk), (os.getpid(), versions_here())
         tasks = (
             # Items as bytes: else Dask looks for its futures among them.
-            call(os.getpid(), run_chunk, os.getpid(), wanted, work, shared, chunk.start, _bytes(items, chunk))
+            call(here, work, shared, chunk.start, pickle.dumps(list(items[chunk.start : chunk.stop])))
             for chunk in chunks(count)
         )
         if backend.supports_return_generator:
@@ -203,21 +192,24 @@ class Workers:
         """The backend that would do work now, and how many workers to ask it for."""
         from joblib.parallel import get_active_backend
 
-        from butfor.learn.dask_backend import DaskBackend
-
         backend, jobs = (self._backend, None) if self._backend else get_active_backend()
         if type(backend).__name__ == "DaskDistributedBackend":
             backend = DaskBackend.of(backend.client)
         return backend, jobs or (self._jobs if _is_local(backend) else -1)
 
 
+def in_order(chunks: Chunks, count: int) -> list[Any]:
+    """What came of each item, in their order."""
+    done: dict[int, Any] = {}
+    with closing(chunks):
+        for chunk, results in chunks:
+            done.update(zip(chunk, results, strict=True))
+    return [done[k] for k in range(count)]
+
+
 def _is_local(backend: Any) -> bool:
     """Whether its workers are processes or threads of this machine: joblib's own backends."""
     return type(backend).__module__ == "joblib._parallel_backends"
-
-
-def _bytes(items: Sequence[Any], chunk: range) -> bytes:
-    return pickle.dumps(list(items[chunk.start : chunk.stop]))
 
 
 def _next(coming: Iterator[Any]) -> Any:
@@ -265,13 +257,12 @@ _lock = threading.RLock()
 
 
 def run_chunk(
-    parent: int, wanted: Mapping[str, str], work: Work, shared: list[Sent], start: int, items: bytes
+    asks: tuple[int, dict[str, str]], work: Work, shared: list[Sent], start: int, items: bytes
 ) -> tuple[int, Sequence[Any], float, int]:
     """Where the chunk starts, what came of its items, the seconds it took once everything was in place, and how many
     items the worker likes to have at a time."""
-    sentence = version_difference(wanted, versions_here())
-    if sentence:
-        raise EngineError(sentence)
+    parent, wanted = asks
+    check_versions(wanted, versions_here())
     loaded = [_once(each.key, each.load) for each in shared]
     do, at_once = _once(f"{work.__name__} {[each.key for each in shared]}", lambda: work(*loaded))
     if os.getpid() != parent:
@@ -303,14 +294,13 @@ def versions_here() -> dict[str, str]:
     return found
 
 
-def version_difference(wanted: Mapping[str, str], there: Mapping[str, str]) -> str | None:
-    """A sentence where this worker has other versions than are wanted."""
-    other = [package for package in wanted if there.get(package) != wanted[package]]
-    if not other:
-        return None
-    has = " and ".join(f"{package} {there[package]}" if package in there else f"no {package}" for package in other)
-    asks = " and ".join(f"{package} {wanted[package]}" for package in other)
-    return (
-        f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}: it would "
-        f"train other models. Install {asks} there, or stop that worker."
-    )
+def check_versions(wanted: dict[str, str], here: dict[str, str]) -> None:
+    """Refuse to train with other versions than whoever asks has."""
+    other = [package for package in wanted if here.get(package) != wanted[package]]
+    if other:
+        has = " and ".join(f"{package} {here[package]}" if package in here else f"no {package}" for package in other)
+        asks = " and ".join(f"{package} {wanted[package]}" for package in other)
+        raise EngineError(
+            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}: it "
+            f"would train other models. Install {asks} there, or stop that worker."
+        )
