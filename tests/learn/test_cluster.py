@@ -19,12 +19,12 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor.errors import EngineError, SettingError, Stopped
 from butfor.learn import joblib_engine, workers
-from butfor.learn.cluster_engine import open_cluster
+from butfor.learn.cluster_engine import calls, open_cluster
 from butfor.learn.engines import local_workers
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.learners import as_learner
 from butfor.learn.protocols import Training
-from butfor.learn.workers import Pace, check_versions, versions_here
+from butfor.learn.workers import Pace, run_chunk, versions_here
 from butfor.progress import Progress
 from butfor.search.ledger import Ledger
 from butfor.stopping import listen
@@ -107,7 +107,7 @@ def pids(engine) -> list[int]:
 @pytest.mark.system
 def test_the_file_is_the_same_as_without_a_cluster(either, alone):
     population = small(either).explain_all(PEOPLE)
-    assert population.run.engine == either.name
+    assert population.run.engine == "cluster"
     assert told(population) == alone
     assert any("flip_set" in person for person in alone["people"])
 
@@ -271,7 +271,7 @@ def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_
         with worker(address, path=str(tmp_path)):
             far.client.wait_for_workers(2, timeout=180)
             with pytest.raises(EngineError, match=rf"process \d+, has numpy 1.99.0 where .* {np.__version__}"):
-                bound(trainings)
+                far.bind(single, table, PEOPLE)(trainings)
         while len(far.client.nthreads()) > 1:
             time.sleep(0.1)
         with pytest.raises(EngineError, match=r"scheduler at .* is gone.*--ledger"):
@@ -335,9 +335,11 @@ def test_an_audit_on_a_cluster_can_be_cloned(engine):
 
 def test_builds_of_one_version_are_the_same_and_what_is_missing_is_said(monkeypatch):
     monkeypatch.setattr(workers, "version", lambda package: "2.13.0+cu126")
-    check_versions({"torch": "2.13.0"}, versions_here.__wrapped__())
-    with pytest.raises(EngineError, match=r"has no torch where the audit has torch 2\.13\.0"):
-        check_versions({"torch": "2.13.0"}, {})
+    here = versions_here.__wrapped__()
+    assert here["torch"] == "2.13.0"
+    monkeypatch.setattr(workers, "versions_here", dict)
+    with pytest.raises(EngineError, match=r"has no numpy where the audit has numpy 2\.13\.0"):
+        run_chunk((os.getpid(), {"numpy": here["numpy"]}), calls, [], 0, b"")
 
 
 def sizes(pace: Pace, items: int, count: int) -> list[int]:

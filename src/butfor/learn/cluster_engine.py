@@ -76,8 +76,6 @@ class DaskEngine(ClusterEngine):
     """The same on the workers of `client`, a `distributed.Client`. `patience`: seconds to wait for a worker where there
     is none."""
 
-    name = "dask"
-
     def __init__(
         self, client: Any, engine: str = "auto", n_jobs: int | None = None, patience: float = PATIENCE
     ) -> None:

@@ -26,6 +26,8 @@ POLL = 0.5
 PATIENCE = 60.0
 """Seconds to wait for a worker where there is none."""
 
+NOT_THERE = (ImportError, AttributeError)
+"""What loading something raises where it is not installed, or another version of it."""
 LOST = (
     "A chunk of trainings took several workers down with it: is there too little memory where they run? What was "
     "trained before is in the ledger, if one was given."
@@ -68,6 +70,12 @@ class DaskBackend(ParallelBackendBase):
                 return self.client.submit(function, *given, key=f"butfor-{uuid.uuid4().hex}", pure=False)
         except Exception as error:  # whatever a connection that ends raises
             raise self._sentence(error) from error
+
+    def ask_all(self, function: Callable[..., Any], *given: Any) -> None:
+        """Call a function on every worker that is there, and raise what it raises."""
+        for found in self.client.run(function, *given, on_error="return").values():
+            if isinstance(found, (ButforError, *NOT_THERE)):  # else the worker is gone by now
+                raise self._sentence(found)
 
     def submit(self, func: Any, callback: Any = None) -> Any:
         future = self.task(call_all, func.items)
@@ -142,7 +150,7 @@ class DaskBackend(ParallelBackendBase):
                 f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: start "
                 "the cluster again and repeat the command with the same --ledger (ledger=... in Python)."
             )
-        if isinstance(error, (ImportError, AttributeError)):
+        if isinstance(error, NOT_THERE):
             return EngineError(
                 f"A worker cannot load what it was sent ({what}): install butfor {__version__} there, and the packages "
                 "that the model imports."

@@ -116,6 +116,7 @@ class Workers:
         except Exception as error:  # whatever the user's own objects raise
             raise EngineError(f"The model cannot be sent to workers: {type(error).__name__}: {error}") from error
         if isinstance(backend, DaskBackend):
+            backend.ask_all(check_versions, versions_here())
             return backend.task(Sent, key, load)
         if type(backend).__module__.startswith("ray."):
             import ray
@@ -262,7 +263,7 @@ def run_chunk(
     """Where the chunk starts, what came of its items, the seconds it took once everything was in place, and how many
     items the worker likes to have at a time."""
     parent, wanted = asks
-    check_versions(wanted, versions_here())
+    check_versions(wanted)
     loaded = [_once(each.key, each.load) for each in shared]
     do, at_once = _once(f"{work.__name__} {[each.key for each in shared]}", lambda: work(*loaded))
     if os.getpid() != parent:
@@ -294,8 +295,9 @@ def versions_here() -> dict[str, str]:
     return found
 
 
-def check_versions(wanted: dict[str, str], here: dict[str, str]) -> None:
+def check_versions(wanted: dict[str, str]) -> None:
     """Refuse to train with other versions than whoever asks has."""
+    here = versions_here()
     other = [package for package in wanted if here.get(package) != wanted[package]]
     if other:
         has = " and ".join(f"{package} {here[package]}" if package in here else f"no {package}" for package in other)
