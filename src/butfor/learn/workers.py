@@ -30,6 +30,8 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+import cloudpickle
+
 from butfor import stopping
 from butfor.errors import EngineError
 from butfor.learn.dask_backend import LOST, DaskBackend
@@ -106,8 +108,6 @@ class Workers:
     def send(self, code: Any, data: Any) -> Any:
         """Put both where workers find them, for as long as what this returns lives. Code travels by value: classes and
         functions of a script or a notebook are not there to be imported in a worker."""
-        import cloudpickle
-
         backend, key = self._active()[0], uuid.uuid4().hex
         try:
             if _is_local(backend):
@@ -152,11 +152,11 @@ class Workers:
         while start < len(items) or given:
             try:
                 for at, results, seconds, at_once in self._replies(work, shared, items, chunks):
-                    pace.observe(len(results), seconds, at_once)
                     chunk = given.pop(at)
+                    pace.observe(len(chunk), seconds, at_once)
                     if advance:
                         advance(len(chunk))
-                    yield chunk, results
+                    yield chunk, pickle.loads(results)
             except BrokenExecutor as error:
                 stopping.check()  # Ctrl-C may have ended a worker that had just started
                 deaths += 1
@@ -259,9 +259,9 @@ _lock = threading.RLock()
 
 def run_chunk(
     asks: tuple[int, dict[str, str]], work: Work, shared: list[Sent], start: int, items: bytes
-) -> tuple[int, Sequence[Any], float, int]:
-    """Where the chunk starts, what came of its items, the seconds it took once everything was in place, and how many
-    items the worker likes to have at a time."""
+) -> tuple[int, bytes, float, int]:
+    """Where the chunk starts, what came of its items as bytes (arrays that Ray carries cannot be written to), the
+    seconds it took once everything was in place, and how many items the worker likes to have at a time."""
     parent, wanted = asks
     check_versions(wanted)
     loaded = [_once(each.key, each.load) for each in shared]
@@ -272,7 +272,7 @@ def run_chunk(
     with warnings.catch_warnings(action="ignore"):  # what a model warns about, it said when it was first fitted
         started = time.perf_counter()
         results = do(pickle.loads(items))
-    return start, results, time.perf_counter() - started, at_once
+    return start, cloudpickle.dumps(results), time.perf_counter() - started, at_once
 
 
 def _once(key: str, make: Callable[[], Any]) -> Any:

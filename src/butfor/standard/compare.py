@@ -124,7 +124,7 @@ def compare(
         progress.phase("the other groups' standard")
         encoded = TwoModels.of(inputs)
         folds = folds_of(len(X), clusters, random_state)
-        at_once = Parallel(jobs_of(n_jobs, len(groups)), prefer="threads")
+        at_once = Parallel(jobs_of(n_jobs, len(groups)), backend="threading")
         by_groups = [delayed(Opinion.of)(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
         work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight)
         recorded, probabilities, outcomes = zip(
