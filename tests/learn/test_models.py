@@ -554,7 +554,7 @@ def test_rankings_measure_where_the_model_does_not_say_what_it_sees():
 def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
     monkeypatch.setattr("butfor.learn.joblib_engine.START_SECONDS", 0.0)
     monkeypatch.setattr("butfor.learn.joblib_engine.WARM_SECONDS", 0.0)
-    monkeypatch.setattr("butfor.learn.joblib_engine.CHUNK_SECONDS", 0.05)
+    monkeypatch.setattr("butfor.learn.workers.MOST_SECONDS", 0.05)
     audit, people = fitted_model(DecisionTreeClassifier(random_state=0))
     engine = butfor.JoblibEngine(1)
     trainings = [Training((row,), seed) for row in range(30) for seed in (None, 5)]
@@ -599,14 +599,14 @@ def test_processes_start_where_they_save_more_than_they_take(calls, expected, sp
     from butfor.learn import joblib_engine as engine
 
     monkeypatch.setattr(engine.time, "perf_counter", lambda: _Slow.clock)
-    monkeypatch.setattr(engine._Bound, "warm", False)
+    monkeypatch.setattr(engine.WorkersBound, "warm", False)
     spread = []
 
-    def pretend(self, function, trainings, advance):
+    def pretend(self, trainings, advance):
         spread.append(len(trainings))
         return [np.zeros(1, np.float32)] * len(trainings)
 
-    monkeypatch.setattr(engine._Bound, "_spread", pretend)
+    monkeypatch.setattr(engine.WorkersBound, "_spread", pretend)
     X, y = loans()
     bound = butfor.JoblibEngine(2).bind(_Slow(), Table(X[:ROWS], y[:ROWS]), X[:1])
     if expected:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +80,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         phi=_phi(o),
         psi=o.psi,
         fresh_seeds=o.fresh_seeds,
-        engine=click.get_current_context().with_resource(_engine(o)),
+        engine=o.engine,
         n_jobs=o.n_jobs,
         ledger=o.ledger,
         random_state=o.random_state,
@@ -121,19 +120,6 @@ def closed_gap(
         remark = f"Which labels would close the gap is not known. {error}"
     progress.note(f"Note: {remark}")
     return {"remarks": (*population.run.remarks, remark)}
-
-
-@contextmanager
-def _engine(o: SimpleNamespace) -> Iterator[Any]:
-    """What --engine names: an engine, a device or a cluster."""
-    from butfor.learn.dask_engine import cluster_engine
-    from butfor.learn.engines import is_cluster
-
-    if is_cluster(o.engine):
-        with cluster_engine(o.engine, o.n_jobs) as engine:
-            yield engine
-    else:
-        yield o.engine
 
 
 def stop_of(o: SimpleNamespace) -> Stop:
