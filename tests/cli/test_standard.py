@@ -41,7 +41,7 @@ def test_it_prints_a_line_per_group_and_writes_page_and_labels(capsys, loans, tm
     assert "Raw gap" in printed
     assert "This assumes" in printed
     labels = pd.read_csv(out / "labels.csv")
-    assert list(labels) == ["row", "label", "group", "doubt", "rank"]
+    assert list(labels) == ["row", "label", "group", "doubt", "wrong", "rank"]
     assert sorted(labels["row"]) == list(range(600))
     assert sorted(labels["rank"]) == list(range(1, 601))
     page = (out / "standard.html").read_text()

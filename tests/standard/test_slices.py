@@ -55,6 +55,14 @@ def test_the_office_that_refuses_is_found_and_called(in_one_office):
     assert first.sentence.endswith("over half of the missing labels are there.")
 
 
+def test_the_sentence_compares_with_elsewhere_or_with_what_is_usual():
+    shares = {"recorded": 0.1, "expected": 0.2, "difference": 0.1, "low": 0.05, "high": 0.15, "z": 4.0}
+    few = Slice("g", "b", "race", "x", 50, **shares, elsewhere=0.1, excess=0.06, share=0.2, called=True)
+    assert "it is 10 points, 6 more than the group's own shortfall would make there; about 20 %" in few.sentence
+    many = Slice("g", "b", "race", "x", 50, **shares, elsewhere=0.02, excess=0.06, share=0.95, called=True)
+    assert "it is 10 points, 8 more than elsewhere; almost all of the missing" in many.sentence
+
+
 def test_slices_add_up_to_their_group(in_one_office):
     _, found = in_one_office
     b = found.of_group("b")
@@ -71,11 +79,13 @@ def test_slices_add_up_to_their_group(in_one_office):
 def test_quarters_of_numbers_and_values_of_few():
     X, _ = loans(200)
     X.loc[:39, "income"] = np.nan
+    X["gain"] = np.where(np.arange(200) < 160, 0, np.arange(200))
     slicing = Slicing.of(X.drop(columns="group"))
     income = [value for column, value in slicing.names if column == "income"]
     assert len(income) == 5
     assert "missing" in income
     assert {value for column, value in slicing.names if column == "children"} == {"0", "1", "2", "3"}
+    assert [value for column, value in slicing.names if column == "gain"] == ["160 and over", "under 160"]
     assert (slicing.inside.sum(axis=0) >= 30).all()
     of_some = slicing.of_group(np.arange(70))
     assert all(30 <= count <= 40 for count in of_some.inside.sum(axis=0))

@@ -14,7 +14,7 @@ from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.progress import Progress
 from butfor.standard.compare import compare
-from butfor.standard.groups import GroupStandard, _spread
+from butfor.standard.groups import GroupStandard
 from conftest import press
 
 
@@ -63,16 +63,13 @@ def test_wronged_labels_are_found_counted_and_doubted_most():
     assert b.interval[0] < truth < b.interval[1]
     assert b.interval[0] > 0
     assert abs(b.missing - wrong.sum()) < 0.5 * wrong.sum()
-    flips = found.missing_labels("b")
-    assert len(flips) == b.missing
-    assert wrong[flips].mean() > 0.5
-    assert (found.groups[flips] == "b").all()
-    assert not found.is_favourable[flips].any()
+    first = np.argsort(-found.wrong)[: b.missing]
+    assert wrong[first].mean() > 0.5
+    assert (found.groups[first] == "b").all()
+    assert not found.is_favourable[first].any()
     assert found.answer.startswith("People with group = b were labelled 'yes'")
     assert "less often than comparable people in other groups (95 % interval" in found.answer
     assert found.of_group("a").missing == 0
-    with pytest.raises(SettingError, match="no comparison of 'c'"):
-        found.missing_labels("c")
 
 
 def test_without_bias_nothing_is_found():
@@ -369,15 +366,6 @@ def test_labels_that_are_all_alike_and_tables_of_nothing_else():
         compared(X, y.mask(y != "no", "no"))
     with pytest.raises(TableError, match="no column but the protected"):
         compared(X[["group"]], y)
-
-
-@pytest.mark.parametrize("count", [0, 1, 7, 29, 30, 31])
-def test_labels_are_spread_in_proportion_and_exactly_as_many(count):
-    weight = np.sort(np.random.default_rng(0).random(30))[::-1] ** 3
-    taken = _spread(weight, count)
-    assert taken.sum() == min(count, 30)
-    if 1 < count < 30:
-        assert weight[taken].mean() > weight[~taken].mean()
 
 
 def test_limited_time_ends_the_draws():

@@ -183,14 +183,15 @@ def standard(table: str, **options: Any) -> int:
     butfor standard german --out standards/
 
     People of each group are compared with comparable people of the other groups: those with the same recorded columns.
-    All rows of TABLE are used; no model of yours is needed. Every label gets its doubt: the probability, by the others'
-    standard, of the other label.
+    All rows of TABLE are used; no model of yours is needed. Every label gets its doubt, the probability of the other
+    label by the others' standard, and every adverse label of a group that falls short the probability that it is wrong.
     """
     from butfor.files import results_folder, save_table, save_text
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleProgress, Progress
     from butfor.report.page import standard_page
     from butfor.standard import compare_standards
+    from butfor.standard.wrong import WRONG
 
     o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed", "keep")))
     if o.out is not None:
@@ -227,6 +228,7 @@ def standard(table: str, **options: Any) -> int:
             say(f"Stopped after {found.draws} of {o.draws} draws.", err=True)
         if o.out is not None and not o.quiet:
             say(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
+            say(f"labels.csv says how likely each label is wrong. {WRONG}", err=True)
     return 130 if found.interrupted else 0
 
 

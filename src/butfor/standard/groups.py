@@ -19,8 +19,6 @@ from butfor.standard.wrong import with_sum
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-SPREAD = 3
-"""How much denser the more doubted labels are flipped: in proportion to doubt to this power."""
 BINS = np.linspace(0, 1, 21)
 """Of the doubts that are counted for charts."""
 SIGNIFICANT = 0.05
@@ -286,12 +284,6 @@ class Standards:
         names = ("groups", "is_favourable", "doubt", "suspect", "index")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
-    def missing_here(self, group: Any) -> int:
-        """How many favourable labels the group lacks among the rows whose doubts are known."""
-        comparison = self.of_group(group)
-        rows = int((self.groups.astype(str) == str(group)).sum())
-        return 0 if comparison is None else max(0, round(rows * comparison.difference))
-
     @cached_property
     def wrong(self) -> Floats:
         """How likely each label is wrong `[rows]`: above 0 for adverse labels of groups that fall short alone; no
@@ -314,22 +306,11 @@ class Standards:
         found[adverse] = with_sum(self.suspect[adverse], difference * int(inside.sum()))
         return found
 
-    def missing_labels(self, group: Any) -> NDArray[np.int64]:
-        """The positions of the M adverse labels of the group that one standard flips: spread over all of them, the more
-        doubted the denser (`SPREAD`). The M most doubted alone would leave those near the boundary as they are, and
-        with them many of the people whom they hurt."""
-        comparison = self.of_group(group)
-        if comparison is None:
-            raise SettingError(f"There is no comparison of '{group}'; {listed(c.name for c in self.comparisons)} are.")
-        adverse = np.flatnonzero((self.groups.astype(str) == str(group)) & ~self.is_favourable)
-        order = adverse[np.argsort(-self.doubt[adverse], kind="stable")]
-        return order[_spread(self.doubt[order] ** SPREAD, self.missing_here(group))]
-
     def to_frame(self) -> pd.DataFrame:
-        """One row per label: the label, the group, how likely it is wrong, its doubt, and its rank: the most likely
+        """One row per label: the label, the group, its doubt, how likely it is wrong, and its rank: the most likely
         wrong first, then by doubt."""
         names = np.where(self.is_favourable, self.favourable, self.adverse)
-        columns = {"label": names, "group": self.groups, "wrong": self.wrong, "doubt": self.doubt}
+        columns = {"label": names, "group": self.groups, "doubt": self.doubt, "wrong": self.wrong}
         frame = pd.DataFrame(columns, index=self.index)
         rank = pd.array([pd.NA] * len(frame), dtype="Int64")
         order = np.lexsort((-self.doubt, -self.wrong))
@@ -399,24 +380,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def _spread(weight: Floats, count: int) -> Mask:
-    """`count` of the rows, evenly along their order, each as likely as its weight says but never more than once."""
-    if count >= len(weight):
-        return np.ones(len(weight), bool)
-    share, left = np.zeros(len(weight)), count
-    open_ = np.ones(len(weight), bool)
-    while left > 0:
-        share[open_] = weight[open_] * left / weight[open_].sum()
-        sure = open_ & (share >= 1)
-        if not sure.any():
-            break
-        share[sure], open_ = 1, open_ & ~sure
-        left = count - int((~open_).sum())
-    share[open_ & (left <= 0)] = 0
-    reached = np.floor(np.cumsum(share) + 0.5)
-    return np.diff(reached, prepend=0) > 0
 
 
 def where(slices: Sequence[Slice], c: GroupStandard) -> list[str]:

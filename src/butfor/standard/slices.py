@@ -67,10 +67,12 @@ class Slice:
         """ "Where purpose = education it is 21 points, 14 more than elsewhere; over half of the missing labels …" """
         share = self.share or 0
         part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
-        here, there = 100 * self.difference, 100 * self.elsewhere
+        more, than = self.difference - self.elsewhere, "elsewhere"
+        if more < self.excess:  # fewer labels are expected to be favourable here, and more of them are lost
+            more, than = self.excess, "the group's own shortfall would make there"
         return (
-            f"Where {self.name} it is {here:.0f} points, {here - there:.0f} more than elsewhere; {part} of the missing "
-            "labels are there."
+            f"Where {self.name} it is {100 * self.difference:.0f} points, {100 * more:.0f} more than {than}; {part} of "
+            "the missing labels are there."
         )
 
 
@@ -124,9 +126,10 @@ class Slicing(NamedTuple):
 def _values(column: pd.Series) -> pd.Series:
     """What slices go by: values as text, of numbers with many the quarter."""
     if is_numeric(column) and column.nunique() > AS_THEY_ARE:
-        numbers = numbers_in(column.dropna())
-        cuts = np.unique(np.quantile(numbers, [0.25, 0.5, 0.75], method="higher"))
-        cuts = cuts[cuts > numbers.min()]
+        found = np.sort(numbers_in(column.dropna()))
+        above = found[found > found[0]]
+        cuts = np.quantile(found, [0.25, 0.5, 0.75], method="higher")
+        cuts = np.unique(np.maximum(cuts, above[0]))  # where most are alike, those stay apart from the others
         return Bands(tuple(cuts.tolist())).of(column).fillna(MISSING)
     return column.astype(object).where(column.notna(), MISSING).map(str)
 

@@ -24,8 +24,8 @@ WRONG = (
 LEAST = 0.005
 """Probabilities stay this far from 0 and 1."""
 PENALTY, ON_STANDARD = 16.0, 1.0
-"""On the squared coefficients of r: of the columns, and of the others' standard. Chosen on drawn tables, seeds 1030 to
-1037, so that the foretold and the real share of wrong labels agree."""
+"""On the squared coefficients of r: of the columns, and of the others' standard. Chosen on drawn tables,
+so that the foretold and the real share of wrong labels agree."""
 USUAL, AROUND = -2.0, 0.1
 """The intercept of r is drawn towards this, so slightly."""
 STEPS = 60
