@@ -40,8 +40,7 @@ SEEDS = 2**31
 
 @dataclass(frozen=True)
 class DrawnWorld:
-    """What a seed makes: by how much the group fell short, which labels that flips, and what is trained on them.
-    `validation_flips`: positions among the validation rows whose labels it flips too."""
+    """What a seed makes: by how much the group fell short, which labels that flips, and what is trained on them."""
 
     seed: int
     shortfall: float
