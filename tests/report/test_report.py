@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 from butfor.cli import main
+from butfor.cli.printing import print_population
 from butfor.errors import OutputError, SettingError
 from butfor.report import charts, page
 from butfor.report.groups import impacts
@@ -31,10 +32,12 @@ from butfor.result.groups import GroupRates, Performance
 from butfor.result.person import Flip, Search
 from butfor.result.population import Population
 from butfor.result.record import checksum
-from butfor.result.run import Agreement, Data, Run
+from butfor.result.run import Agreement, Data, RecordedStandards, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import RANKINGS, RULES, SOLIDITY, STRATEGIES
 from butfor.standard.explain import ColumnMove
+from butfor.standard.groups import GroupStandard
+from butfor.standard.slices import Slice
 from conftest import changed
 
 NASTY = [
@@ -1022,3 +1025,24 @@ def test_without_a_column_the_gap_is_larger_on_the_right_also_for_a_group_that_i
     assert place(0.03, 0.06) == pytest.approx(place(-0.03, -0.06))
     assert place(-0.03, 0.06) == pytest.approx(place(0.03, -0.06))
     assert place(-0.03, 0.06) < place(0.03, 0.06)
+
+
+def test_an_audit_says_where_a_group_falls_short(capsys):
+    b = GroupStandard("group", "b", 400, 0.5, 0.6, 0.1, interval=(0.05, 0.15), p=0.001, p_adjusted=0.001)
+    figures = {"rows": 90, "recorded": 0.4, "expected": 0.7, "difference": 0.3, "low": 0.2, "high": 0.4}
+    south = Slice("group", "b", "office", "<b>south</b>", **figures, elsewhere=0.04, excess=0.2, z=4, share=0.7)
+    found = RecordedStandards("group", "no", "yes", "a model", 99, (), (b,), parts=(replace(south, called=True),))
+
+    def printed(standard: RecordedStandards) -> str:
+        print_population(Population([verdict(0)], replace(RUN, standard=standard)), None)
+        return capsys.readouterr().out
+
+    sentence = "Where office = <b>south</b> it is 30 points, 26 more than elsewhere; over half of the missing labels"
+    html = page.population_page(Population([verdict(0)], replace(RUN, standard=found)))
+    assert sentence.replace("<", "&lt;").replace(">", "&gt;") in html
+    assert "more than chance" in html
+    assert "<b>south" not in html
+    assert sentence in printed(found)
+    no_headline = printed(replace(found, comparisons=(replace(b, p_adjusted=0.5),)))
+    assert no_headline.index("People with group = b were labelled 'yes' 10.0 points less") < no_headline.index(sentence)
+    assert "Where office" not in printed(replace(found, parts=(south,)))
