@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from butfor import compare_standards
 from butfor.errors import SettingError
@@ -57,3 +58,38 @@ def test_odds_are_scaled_to_a_sum(total):
     assert scaled.sum() == pytest.approx(np.clip(total, 0, 4), abs=1e-6)
     assert (np.diff(scaled) >= 0).all()
     assert with_sum(given[:0], total).shape == (0,)
+
+
+def test_permuted_rows_have_permuted_probabilities(short):
+    X, y, found = short
+    order = np.random.default_rng(5).permutation(len(X))
+    np.testing.assert_allclose(found.of_rows(order).wrong, found.wrong[order])
+    again = compare_standards(X.iloc[order], y.iloc[order], sensitive_features="group", adverse=0, draws=0, n_jobs=1)
+    before = found.wrong_at("b", 0.2)[order]  # folds are others, so the numbers are not quite the same
+    assert np.corrcoef(again.wrong_at("b", 0.2), before)[0, 1] > 0.97
+
+
+def test_labels_lost_where_a_column_says_so_are_the_most_likely_wrong():
+    rng = np.random.default_rng(8)
+    X = pd.DataFrame({"x": rng.standard_normal(1500), "office": rng.choice(["north", "south", "west"], 1500)})
+    X["group"] = np.where(np.arange(1500) % 3 == 0, "b", "a")
+    right = rng.random(1500) < 1 / (1 + np.exp(-1 - X["x"]))
+    lost = right & (X["group"] == "b") & (X["office"] == "south") & (rng.random(1500) < 0.6)
+    found = compare_standards(X, (right & ~lost).astype(int), sensitive_features="group", adverse=0, n_jobs=1)
+    adverse = (found.groups == "b") & ~found.is_favourable
+    south = adverse & (X["office"] == "south").to_numpy()
+    assert found.wrong[south].mean() > 2 * found.wrong[adverse & ~south].mean()
+    first = np.argsort(-found.wrong)[: int(lost.sum())]
+    assert found.wrong[first].mean() == pytest.approx(lost[first].mean(), abs=0.12)
+
+
+def test_a_standard_that_is_too_certain_is_read_as_less_certain():
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame(rng.standard_normal((400, 12)), columns=[f"x{k}" for k in range(12)])
+    X["group"] = np.where(np.arange(400) % 2 == 0, "b", "a")
+    y = (rng.random(400) < 0.7).astype(int)  # nothing foretells it
+    forest = RandomForestClassifier(20, min_samples_leaf=1, random_state=0)
+    found = compare_standards(X, y, sensitive_features="group", adverse=0, draws=0, standard=forest, n_jobs=1)
+    adverse = (found.groups == "b") & ~found.is_favourable
+    assert found.doubt[adverse].std() > 0.05
+    assert found.suspect[adverse].std() < 0.05

@@ -2,9 +2,10 @@
 
 Suppose that the others' standard made a label favourable with probability p, and that a share r of those labels became
 adverse. Of the adverse labels with these p and r a share p·r / (1 − p + p·r) is wrong. p is the others' standard, read
-as their own labels say it is to be read. r depends on the columns and on p, and is fitted to the group's labels: a
-logistic regression, strongly penalised, so that r is the same for all unless the labels say otherwise. Both are
-cross-fitted: no label takes part in the judgement of itself.
+as their own labels say it is to be read. r depends on the columns and on p, and is fitted to the group's labels by
+penalised logistic regressions: the better one foretells labels that it has not seen, the more it counts, so that r is
+much the same for all unless the labels say otherwise. Both are cross-fitted: no label takes part in the judgement of
+itself.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ WRONG = (
 """What a probability of being wrong means."""
 LEAST = 0.005
 """Probabilities stay this far from 0 and 1."""
-PENALTY, ON_STANDARD = 16.0, 1.0
-"""On the squared coefficients of r: of the columns, and of the others' standard. Chosen on drawn tables,
-so that the foretold and the real share of wrong labels agree."""
+PENALTIES, ON_STANDARD = (32.0, 8.0, 2.0), 1.0
+"""On the squared coefficients of r: of the columns, and of the others' standard. Chosen on drawn tables, so that the
+foretold and the real share of wrong labels agree."""
 USUAL, AROUND = -2.0, 0.1
 """The intercept of r is drawn towards this, so slightly."""
 STEPS = 60
@@ -86,19 +87,25 @@ def _as_others_read(
 
 
 def _lost(p: Floats, favourable: Mask, inputs: Floats, folds: Rows, weight: Floats | None) -> Floats:
-    """r: the share of favourable labels that became adverse, among rows like each `[rows]`."""
+    """r: the share of favourable labels that became adverse, among rows like each `[rows]`. The mean over penalties,
+    weighted by the likelihood of the labels that a fit has not seen."""
     by_standard = _logits(p)
     by_standard = (by_standard - by_standard.mean()) / max(float(by_standard.std()), 0.1)
     design = np.column_stack([np.ones(len(p)), by_standard, inputs - inputs.mean(axis=0)])
-    penalty = np.append([AROUND, ON_STANDARD], np.full(inputs.shape[1], PENALTY))
     towards = np.append(USUAL, np.zeros(design.shape[1] - 1))
-    found, start = np.empty(len(p)), towards
+    found = np.empty((len(PENALTIES), len(p)))
     for fold in np.unique(folds):
-        inside = folds == fold
+        inside, start = folds == fold, towards
         learned = None if weight is None else weight[~inside]
-        start = _fit(design[~inside], p[~inside], favourable[~inside], learned, penalty, towards, start)
-        found[inside] = expit(design[inside] @ start)
-    return found
+        for lost, on_columns in zip(found, PENALTIES, strict=True):
+            penalty = np.append([AROUND, ON_STANDARD], np.full(inputs.shape[1], on_columns))
+            start = _fit(design[~inside], p[~inside], favourable[~inside], learned, penalty, towards, start)
+            lost[inside] = expit(design[inside] @ start)
+    chance = np.clip(p * (1 - found), 1e-9, 1 - 1e-9)
+    unseen = np.log(np.where(favourable, chance, 1 - chance)) @ (np.ones(len(p)) if weight is None else weight)
+    counts = np.exp(unseen - unseen.max())
+    mean: Floats = counts @ found / counts.sum()
+    return mean
 
 
 def _fit(
