@@ -1,6 +1,7 @@
 """Decisions at another threshold than one half: what plain scikit-learn decides, before and after every find."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import butfor
-from butfor.errors import SettingError
+from butfor.errors import ReplayError, SettingError
 from butfor.learn.threshold import NEAR, Cut, log_odds, parse_threshold
 
 ROWS, PEOPLE = 120, 60
@@ -87,8 +88,8 @@ def test_what_cannot_be_compared_gets_a_sentence(credit):
         audited(credit, TunedThresholdClassifierCV(LogisticRegression()), "top 20%")
     with pytest.raises(SettingError, match="who competes for the places"):
         audited(credit, LogisticRegression(), "top 20%", pool=False)
-    with pytest.raises(SettingError, match=r"'top 0\.5%' of 60 people is nobody"):
-        audited(credit, LogisticRegression(), "top 0.5%")
+    with pytest.raises(SettingError, match=r"'top 1\.6%' of 60 people is fewer than one person"):
+        audited(credit, LogisticRegression(), "top 1.6%")
     with pytest.raises(SettingError, match="everybody"):
         audited(credit, LogisticRegression(), "top 99.9%")
     X, _, people, _ = credit
@@ -308,6 +309,26 @@ def test_places_do_not_depend_on_who_is_asked_about(credit):
         alone = audit.explain_all(people, cases=[case])[0]
         assert (alone.logit, alone.score, alone.cut) == (verdict.logit, verdict.score, verdict.cut)
         assert len(alone.flip_set) == len(verdict.flip_set)
+
+
+def test_a_record_of_places_is_replayed_with_those_who_competed(credit):
+    X, y, people, _ = credit
+    audit = audited(credit, LogisticRegression(), "top 20%")
+    nearest = sorted(map(int, np.argsort(np.abs(audit.model_.logits(people)))[:3]))
+    record = audit.explain_all(people, cases=nearest).found[0].to_dict()
+    assert butfor.replay(record, audit.table_).agrees
+    with pytest.raises(ReplayError, match="the top 20% of 60 people, whom it does not carry"):
+        butfor.replay(record, butfor.Table(X, y))
+    record["run"]["threshold"]["accepted"] = 13
+    assert butfor.replay(record, audit.table_).differs == ("run.threshold.accepted is 13, but should be 12",)
+
+
+def test_categories_stay_categories_beside_the_pool():
+    X = pd.DataFrame({"kind": pd.Categorical(["a", "b", "c"])})
+    table = replace(butfor.Table(X, pd.Series([0, 1, 1])), cut=Cut(1, places=1, pool=X))
+    asked = table.with_pool(pd.DataFrame({"kind": pd.Categorical(["b"])}))
+    assert asked["kind"].dtype == X["kind"].dtype
+    assert list(asked["kind"]) == ["b", "a", "b", "c"]
 
 
 def test_ties_for_the_last_place_are_counted():

@@ -103,7 +103,11 @@ class Table:
     def with_pool(self, people: pd.DataFrame) -> pd.DataFrame:
         """People whom a trained model must be asked about to know its decisions: these and, where places are limited,
         everyone who competes for them."""
-        return people if self.cut is None or self.cut.pool is None else pd.concat([people, self.cut.pool])
+        if self.cut is None or self.cut.pool is None:
+            return people
+        both = pd.concat([people, self.cut.pool])
+        kinds = {name: dtype for name, dtype in self.X.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)}
+        return both.astype({name: dtype for name, dtype in kinds.items() if both[name].dtype != dtype})
 
     def sides(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which labels or decisions, given by number, count as 1."""

@@ -56,8 +56,9 @@ def _places(share: float, given: str, pool: pd.DataFrame | None) -> int:
             f"{given}: who competes for the places? Give people whom the model is not trained on: fit(…, pool=X_test), "
             "or also_labelled=(X_test, y_test)."
         )
-    places = math.floor(share * len(pool) + 0.5 + 1e-9)
-    if not 0 < places < len(pool):
-        who = "nobody" if places < 1 else "everybody"
+    people = share * len(pool) + 1e-9  # a share is seldom an exact float
+    places = math.floor(people + 0.5)
+    if people < 1 or places == len(pool):
+        who = "fewer than one person" if people < 1 else "everybody"
         raise SettingError(f"{given} of {len(pool)} people is {who}: give another share, or more people.")
     return places
