@@ -80,6 +80,7 @@ def test_everybody_decided_alike_in_python():
     assert said in repr(population)
     assert "None of the 80 people asked about is eligible" in repr(population)
     assert "accepts all 80 people" in population._repr_html_()
+    assert not population.run.cut  # the same, once
     (limit,) = check(population, max_solid=0.05)
     assert not limit.kept
     assert limit.sentence.startswith("there is nothing to measure: At 0.5 this model accepts all 80 people.")
