@@ -1,11 +1,14 @@
 """Limited places: whoever gains one takes it from somebody, and a verdict says whether the score or the cut moved."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.review.gate import check
 
 
@@ -38,6 +41,16 @@ def test_one_standard_counts_who_loses_a_place(population):
     assert one.sentence.endswith(f"Places are limited: about {one.displaced:.0f} of 80 people would lose theirs.")
 
 
+def test_only_those_who_lose_are_counted_as_losing():
+    changed = (PersonInWorlds(0, 0, "b", True, 2), PersonInWorlds(4, 4, "a", False, 1))
+    known = {"attribute": "group", "group": "b", "labels": 10, "asked": 5, "people": 3, "refused": 2, "rates": {}}
+    one = OneStandard(**known, adverse_now=(0, 1), worlds=(World(1, 0.1, 2, 1, {}),) * 2, changed=changed, limited=True)
+    assert one.displaced == 0.5
+    assert one.sentence.endswith("Places are limited: about 1 of 5 people would lose theirs.")
+    assert "Places" not in replace(one, limited=False).sentence
+    assert replace(one, changed=changed[:1]).sentence.endswith("nobody would lose theirs.")
+
+
 def test_a_verdict_says_whether_the_score_or_the_cut_moved(population):
     assert population.found
     for verdict in population.found:
@@ -67,6 +80,7 @@ def test_everybody_decided_alike_in_python():
     assert said in repr(population)
     assert "None of the 80 people asked about is eligible" in repr(population)
     assert "accepts all 80 people" in population._repr_html_()
+    assert not population.run.cut  # the same, once
     (limit,) = check(population, max_solid=0.05)
     assert not limit.kept
     assert limit.sentence.startswith("there is nothing to measure: At 0.5 this model accepts all 80 people.")

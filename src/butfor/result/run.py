@@ -227,6 +227,8 @@ class Run(Whole):
     @property
     def cut(self) -> str:
         """Where the line is drawn and how many are accepted, in a sentence; empty where there is nothing to say."""
+        if self.threshold is None and self.alike:  # which says the same
+            return ""
         rows = "test rows" if self.command else "people"
         return cut_sentence(self.threshold, self.acceptance, self.favourable, bool(self.adverse), rows)
 

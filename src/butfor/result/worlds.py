@@ -167,7 +167,7 @@ class OneStandard:
     def _who_loses(self) -> str:
         if not self.limited:
             return ""
-        count = "nobody" if self.displaced < 0.5 else f"about {self.displaced:.0f} of {self.asked} people"
+        count = f"about {max(1, round(self.displaced))} of {self.asked} people" if self.displaced >= 0.5 else "nobody"
         return f" Places are limited: {count} would lose theirs."
 
     def details(self) -> list[str]:
