@@ -26,8 +26,6 @@ POLL = 0.5
 PATIENCE = 60.0
 """Seconds to wait for a worker where there is none."""
 
-NOT_THERE = (ImportError, AttributeError)
-"""What loading something raises where it is not installed, or another version of it."""
 LOST = (
     "A chunk of trainings took several workers down with it: is there too little memory where they run? What was "
     "trained before is in the ledger, if one was given."
@@ -74,7 +72,7 @@ class DaskBackend(ParallelBackendBase):
     def ask_all(self, function: Callable[..., Any], *given: Any) -> None:
         """Call a function on every worker that is there, and raise what it raises."""
         for found in self.client.run(function, *given, on_error="return").values():
-            if isinstance(found, (ButforError, *NOT_THERE)):  # else the worker is gone by now
+            if isinstance(found, (ButforError, ImportError, AttributeError)):  # else the worker is gone
                 raise self._sentence(found)
 
     def submit(self, func: Any, callback: Any = None) -> Any:
@@ -140,7 +138,6 @@ class DaskBackend(ParallelBackendBase):
     def _sentence(self, error: Exception) -> ButforError:
         from distributed import KilledWorker
 
-        what = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0] or 'no reason given'}"
         if isinstance(error, ButforError):
             return error
         if isinstance(error, KilledWorker):
@@ -150,12 +147,15 @@ class DaskBackend(ParallelBackendBase):
                 f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: start "
                 "the cluster again and repeat the command with the same --ledger (ledger=... in Python)."
             )
-        if isinstance(error, NOT_THERE):
-            return EngineError(
-                f"A worker cannot load what it was sent ({what}): install butfor {__version__} there, and the packages "
-                "that the model imports."
-            )
-        return EngineError(f"A worker could not train: {what}")
+        return cannot_train(error)
+
+
+def cannot_train(error: Exception) -> EngineError:
+    """The sentence for whatever a worker raises that is no error of ours."""
+    reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0] or 'no reason given'}"
+    return EngineError(
+        f"A worker could not train ({reason}). It needs butfor {__version__} and the packages that the model imports."
+    )
 
 
 def call_all(calls: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]) -> list[Any]:

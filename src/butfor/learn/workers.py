@@ -33,8 +33,8 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from butfor import stopping
-from butfor.errors import EngineError
-from butfor.learn.dask_backend import LOST, DaskBackend
+from butfor.errors import ButforError, EngineError
+from butfor.learn.dask_backend import LOST, DaskBackend, cannot_train
 from butfor.learn.protocols import Advance, Learner, Table
 from butfor.machine import in_worker, single_threaded
 
@@ -158,7 +158,6 @@ class Workers:
                         advance(len(chunk))
                     yield chunk, pickle.loads(results)
             except BrokenExecutor as error:
-                stopping.check()  # Ctrl-C may have ended a worker that had just started
                 deaths += 1
                 if deaths == MOST_DEATHS:
                     raise EngineError(LOST) from error
@@ -184,6 +183,11 @@ class Workers:
         try:
             while (reply := _next(coming)) is not None:
                 yield reply
+        except Exception as error:
+            stopping.check()  # Ctrl-C may have ended a worker that had just started
+            if _is_local(backend) or isinstance(error, ButforError):
+                raise
+            raise cannot_train(error) from error
         finally:
             if isinstance(coming, Generator):  # whoever stops here does not want the rest
                 with warnings.catch_warnings(action="ignore"):
