@@ -29,6 +29,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -44,7 +45,6 @@ from benchmarks.work import network
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, nearest
 from butfor.learn.named import model_named
-from butfor.learn.protocols import Training
 from butfor.machine import available_cores, single_threaded
 from butfor.result.worlds import in_most_worlds
 from butfor.run.worlds import draw_world, world_seeds
@@ -74,13 +74,9 @@ def measure(planted: Planted, models: Sequence[str], questions: Sequence[str]) -
         if comparison is None:
             return [about | {"question": "failed", "why": " ".join(planted.standards.left_out)}]
         about["called"] = comparison.differs and comparison.difference > 0
-        found: list[Row] = [
-            {"question": "comparison", "difference": comparison.difference, "true": planted.true_difference}
-        ]
-        found[0]["covered"] = None
-        if planted.true_difference is not None and comparison.interval is not None:
-            low, high = comparison.interval
-            found[0]["covered"] = low <= planted.true_difference <= high
+        true, (low, high) = planted.true_difference, comparison.interval or (np.nan, np.nan)
+        found: list[Row] = [{"question": "comparison", "difference": comparison.difference, "true": true}]
+        found[0]["covered"] = None if true is None else bool(low <= true <= high)
         if "where" in questions:
             found.append({"question": "where"} | where(planted))
         if "which" in questions and len(planted.training_rows):
@@ -123,36 +119,49 @@ def which(planted: Planted) -> list[Row]:
 
 
 def decisions(planted: Planted, model: str, questions: Sequence[str]) -> list[Row]:
-    """Whose decisions change, by worlds, and what reviews restore: all trainings of one model together."""
-    training = np.arange(planted.parts[0].stop)
-    work = [planted.trainings(model, ())]
-    worlds: list[Sequence[Training]] = []
-    if "whose" in questions:
-        seeded = model == "mlp"
-        standards = planted.standards.of_rows(training)
-        seeds = world_seeds(planted.group, planted.seed)
-        drawn = [draw_world(standards, planted.group, seed, MEMBERS if seeded else 1, seeded) for seed in seeds]
-        worlds = [world.trainings for world in drawn]
-    reviews: list[tuple[str, str, Rows]] = []
-    if "reviews" in questions and len(planted.training_rows):
-        standards = planted.standards_without_test.of_rows(training)
-        ways = {"wrong": np.nan_to_num(standards.wrong) + 1e-6 * standards.doubt, "doubt": standards.doubt}
-        ways |= {"self-confidence": self_confidence(planted, model), "chance": chance(planted)}
-        reviews = [(way, name, first_adverse(planted, ways[way], part)) for way in ways for name, part in PARTS.items()]
-    corrected = [planted.trainings(model, first[np.isin(first, planted.training_rows)]) for *_, first in reviews]
-    before, *after = planted.accepted(model, [*work, *worlds, *corrected])
-    clean = planted.accepted(model, work, planted.clean)[0]
+    """Whose decisions change, by worlds, and what reviews restore: of one model."""
+    now = [planted.trainings(model, ())]
+    before, clean = planted.accepted(model, now)[0], planted.accepted(model, now, planted.clean)[0]
     ours = planted.inside[planted.parts[2]]
     hurt = ours & clean & ~before
     found: list[Row] = []
-    if worlds:
-        found.append({"question": "whose"} | whose(np.array(after[: len(worlds)]), ours & ~before, hurt, ours))
-    by_way: dict[str, Row] = {}
-    for (way, name, first), accepted in zip(reviews, after[len(worlds) :], strict=True):
-        row = by_way.setdefault(way, {"question": "reviews", "way": way, "hurt": int(hurt.sum())})
-        row[name] = float(np.isin(first, planted.training_rows).mean())
-        row[f"restored_{name}"] = float(accepted[hurt].mean()) if hurt.any() else None
-    return found + list(by_way.values())
+    if "whose" in questions:
+        found.append({"question": "whose"} | whose(in_worlds(planted, model), ours & ~before, hurt, ours))
+    if "reviews" in questions and len(planted.training_rows):
+        found += [{"question": "reviews"} | row for row in reviews(planted, model, hurt)]
+    return found
+
+
+def in_worlds(planted: Planted, model: str) -> Mask:
+    """Whom of the test people each world accepts `[worlds × people]`. Validation rows steer a network alone."""
+    training, validation = (planted.standards.of_rows(np.arange(part.start, part.stop)) for part in planted.parts[:2])
+    known = replace(training, validation=validation if model == "mlp" else None)
+    how = (MEMBERS, True) if model == "mlp" else (1, False)
+    worlds = [draw_world(known, planted.group, seed, *how) for seed in world_seeds(planted.group, planted.seed)]
+    if model != "mlp":
+        return planted.accepted(model, [world.trainings for world in worlds])
+    found = []
+    for world in worlds:
+        labels = planted.labels.copy()
+        labels[planted.parts[1].start + np.array(world.validation_flips, int)] = True
+        found.append(planted.accepted(model, [world.trainings], labels)[0])
+    return np.array(found)
+
+
+def reviews(planted: Planted, model: str, hurt: Mask) -> list[Row]:
+    """Of the first n/4 and n adverse labels, by each way: how many are wrong, and how many of the hurt are accepted
+    once these are corrected."""
+    standards = planted.standards_without_test.of_rows(np.arange(planted.parts[0].stop))
+    ways = {"wrong": np.nan_to_num(standards.wrong) + 1e-6 * standards.doubt, "doubt": standards.doubt}
+    ways |= {"self-confidence": self_confidence(planted, model), "chance": chance(planted)}
+    first = {(way, name): first_adverse(planted, ways[way], part) for way in ways for name, part in PARTS.items()}
+    wrong = {case: rows[np.isin(rows, planted.training_rows)] for case, rows in first.items()}
+    accepted = planted.accepted(model, [planted.trainings(model, rows) for rows in wrong.values()])
+    found: dict[str, Row] = {way: {"way": way, "hurt": int(hurt.sum())} for way in ways}
+    for (way, name), people in zip(wrong, accepted, strict=True):
+        found[way][name] = len(wrong[way, name]) / len(first[way, name])
+        found[way][f"restored_{name}"] = float(people[hurt].mean()) if hurt.any() else None
+    return list(found.values())
 
 
 def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:

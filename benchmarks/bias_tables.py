@@ -14,6 +14,8 @@ from benchmarks.rows import Columns, Row, line
 
 PARTS = ("quarter", "whole")
 """Of as many labels as were planted."""
+BOTH = "both"
+"""Recorded and drawn labels together."""
 FEW = 30
 """Bins with fewer people are not judged."""
 
@@ -92,7 +94,7 @@ def in_reviews(some: pd.DataFrame) -> Row:
     return row
 
 
-BY: Columns = {"labels  ": "{base}", "by    ": "{by}", "of                    ": "{of}", "tables": "{tables}"}
+BY: Columns = {"labels  ": "{base}", "by    ": "{by}", "of                        ": "{of}", "tables": "{tables}"}
 TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[Row]], Columns]] = {
     "comparison": (
         "The comparison. On drawn labels: the difference less the true one, in points; the 95 % interval covers it",
@@ -173,7 +175,7 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
 
 
 def summary(measured: Sequence[Row]) -> dict[str, list[Row]]:
-    """Per question: all tables and then parts of them, for recorded and for drawn labels."""
+    """Per question: all tables and then parts of them, for recorded labels, for drawn ones, and for both together."""
     found: dict[str, list[Row]] = {}
     for question, (_, keys, figures, _) in TABLES.items():
         asked = "whose" if question == "reliability" else question
@@ -182,8 +184,10 @@ def summary(measured: Sequence[Row]) -> dict[str, list[Row]]:
             continue
         frame["told"] = np.where(frame["called"], "group called", "group not called")
         rows = found[question] = []
-        for base, by in product(BASES, ("all", *keys)):
-            part = frame[frame["base"] == base].assign(all="all tables")
+        for base, by in product((*BASES, BOTH), ("all", *keys)):
+            if base == BOTH and (by not in ("all", "model") or frame["base"].nunique() == 1):
+                continue
+            part = frame[(frame["base"] == base) | (base == BOTH)].assign(all="all tables")
             if question == "which" and by != "way":
                 part = part[part["way"] == "wrong"]
             inner = [by, "way"] if question == "reviews" else [by]

@@ -35,20 +35,21 @@ def changed(path: Path, to: Path, change) -> Path:
     return to
 
 
-def answered(tasks: Path, wrong_labels: int, wrong_decoys: int) -> dict[int, str]:
-    """Every task answered as recorded, but for so many of either kind."""
+def answered(tasks: Path, wrong_labels: int, wrong_decoys: int) -> dict[str, str]:
+    """Every task answered as recorded, but for so many of either kind, all with the same recorded label."""
     answers = {task["id"]: task["label"] for task in key_of(tasks)}
+    chosen = next(task["label"] for task in key_of(tasks) if not task["decoy"])
     for decoys, wrong in ((False, wrong_labels), (True, wrong_decoys)):
-        for task in [t for t in key_of(tasks) if t["decoy"] == decoys][:wrong]:
+        for task in [t for t in key_of(tasks) if t["decoy"] == decoys and t["label"] == chosen][:wrong]:
             answers[task["id"]] = OTHER[task["label"]]
     return answers
 
 
-def fill_in(tasks: Path, answers: dict[int, str], separator: str = ",") -> Path:
+def fill_in(tasks: Path, answers: dict[str, str], separator: str = ",", name: str = "tasks.csv") -> Path:
     frame = pd.read_csv(tasks / "tasks.csv", dtype=str, keep_default_na=False)
-    frame["label"] = [answers.get(int(number), "") for number in frame["id"]]
-    frame.to_csv(tasks / "tasks.csv", index=False, sep=separator, encoding="utf-8-sig")
-    return tasks / "tasks.csv"
+    frame["label"] = [answers.get(task, "") for task in frame["id"]]
+    frame.to_csv(tasks / name, index=False, sep=separator, encoding="utf-8-sig")
+    return tasks / name
 
 
 def wronged(rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:

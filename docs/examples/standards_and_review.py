@@ -70,9 +70,7 @@ review.shown.apply(answer, axis=1).value_counts()
 
 # %%
 reviewed, corrected = audit.after_review(answers, X_test, y_test)
-print(reviewed.sentence)
-for line in reviewed.lines:
-    print("-", line)
+print("\n".join(reviewed.lines))
 
 # %% [markdown]
 # `corrected` is the audit of the corrected table: `corrected.review_tasks()` starts the next round and does not ask

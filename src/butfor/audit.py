@@ -21,11 +21,12 @@ from butfor.learn.protocols import Learner, Model, Table
 from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket
-from butfor.result.labels import TO_REVIEW, ClosedGap, Reviewed
+from butfor.result.labels import ClosedGap
 from butfor.result.population import Population
+from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
-from butfor.review.answers import Outcome, check_answers
+from butfor.review.answers import check_answers
 from butfor.review.close import after_review
 from butfor.review.tasks import Review, review_tasks
 from butfor.run import explain, trial, worlds
@@ -301,12 +302,12 @@ class LabelAudit(BaseEstimator):
         self,
         population: Population | None = None,
         *,
-        labels: int = TO_REVIEW,
+        labels: int | None = None,
         hide: Sequence[str] = (),
         random_state: int = 0,
     ) -> Review:
-        """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. With a population
-        the tasks know in how many people's flip sets each label is."""
+        """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. Without a number of
+        `labels`, those that may be wrong, at most 100. With a population, labels of its flip sets are no decoys."""
         fitted = self._require_fit()
         first = labels_to_review(fitted, self._compared(fitted))
         self._review = review_tasks(fitted, first, population, labels=labels, hide=hide, seed=random_state)
@@ -314,19 +315,21 @@ class LabelAudit(BaseEstimator):
 
     def after_review(
         self,
-        answers: Mapping[int, Any] | Outcome,
+        answers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         X: Any,
         y: Any = None,
         *,
         sensitive_features: Any = None,
         before: Sequence[GroupStandard] | None = None,
+        apply_anyway: bool = False,
         progress: Progress | None = None,
     ) -> tuple[Reviewed, Self]:
         """What a review changes: whose decisions about X change once its corrections are made, rates, accuracy and
         standards before and after; and the audit of the corrected table, for the next round. `answers`: the label that
-        is right for each task of `review_tasks`, by its id, or "cannot tell"."""
+        is right for each task of `review_tasks`, by its id, or "cannot tell"; of several reviewers a list, and labels
+        are corrected where they agree. Answers that show nothing are refused, unless `apply_anyway`."""
         fitted = self._require_fit()
-        outcome = check_answers(answers, self._review, fitted.label_names)
+        outcome = check_answers(answers, self._review, fitted.label_names, apply_anyway=apply_anyway)
         reviewed, again, standards = after_review(
             fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=progress
         )

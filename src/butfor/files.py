@@ -10,6 +10,8 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[\s\"']*[=+\-@\t\r\uff1d\uff0b\uff
 """Where a spreadsheet would begin to calculate: at the start of a cell, or after what may separate cells elsewhere."""
 RESULTS = ("audit.json", "review.json", "standard.json", "tasks.csv")
 """A folder with one of these holds earlier results."""
+LARGEST = 100_000_000
+"""Bytes of a file that `text_of` reads."""
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -33,20 +37,44 @@ def save_text(path: str | Path, text: str, *, at_once: bool = True) -> None:
         if place.exists() and not stat.S_ISREG(place.stat().st_mode):  # a device or a pipe cannot be replaced
             place.write_text(text, encoding="utf-8")
             return
-        place = place.resolve()
-        draft = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
+    except (OSError, ValueError) as error:
+        raise OutputError(path, error) from error
+    save_all({place: text}, at_once=at_once)
+
+
+def save_all(texts: Mapping[Path, str], *, at_once: bool = True) -> None:
+    """Write several text files, as `save_text` does: all of them are there in the end, or nothing has changed. Once the
+    first is in its place, Ctrl-C waits for the others."""
+    drafts: dict[Path, Path] = {}
+    path = Path()
+    try:
         try:
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
-                file.write(text.encode("utf-8", "backslashreplace"))
-                file.flush()
-                if at_once or not hasattr(os, "sync"):
-                    os.fsync(file.fileno())
-            os.replace(draft, place)
+            for path, text in texts.items():
+                place = path.resolve()
+                draft = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
+                drafts[draft] = place
+                with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
+                    file.write(text.encode("utf-8", "backslashreplace"))
+                    file.flush()
+                    if at_once or not hasattr(os, "sync"):
+                        os.fsync(file.fileno())
+            try:
+                _put(drafts)
+            except KeyboardInterrupt:
+                _put(drafts)
+                raise
         except BaseException:
-            draft.unlink(missing_ok=True)
+            for draft in drafts:
+                draft.unlink(missing_ok=True)
             raise
     except (OSError, ValueError) as error:
         raise OutputError(path, error) from error
+
+
+def _put(drafts: Mapping[Path, Path]) -> None:
+    for draft, place in drafts.items():
+        if draft.exists():
+            os.replace(draft, place)
 
 
 def on_disk() -> None:
@@ -94,6 +122,36 @@ def refuse_earlier_results(path: str | Path, overwrite: bool = False) -> None:
         raise SettingError(
             f"'{path}' holds earlier results ({there[0]}): name another folder, or replace them with --overwrite."
         )
+
+
+@contextmanager
+def new_folder(path: str | Path) -> Iterator[None]:
+    """`make_folder`; if what follows fails or is interrupted, folders that were made and are still empty go again."""
+    missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
+    try:
+        make_folder(path)
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for folder in missing:
+                folder.rmdir()
+        raise
+
+
+def text_of(path: Path, what: str, remedy: str) -> str:
+    """The text of a file that somebody names; refused where it is no file, no text, or too large."""
+    try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+            reason = "it is not a file"
+        elif path.stat().st_size > LARGEST:
+            reason = f"it is larger than {LARGEST // 10**6} MB"
+        else:
+            return path.read_text(encoding="utf-8-sig")
+    except UnicodeError:
+        reason = "it is not UTF-8 text"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    raise SettingError(f"{what} '{path}' cannot be read ({reason}). {remedy}")
 
 
 def make_folder(path: str | Path) -> None:

@@ -102,6 +102,28 @@ def test_people_in_worlds_are_counted():
     assert [count for _, _, count in found["bins"]] == [0, 1, 0, 0, 0, 0, 0, 0, 0, 1]
 
 
+def test_worlds_of_a_network_have_other_validation_labels(monkeypatch):
+    planted, trained = Planted("student", "uniform", "drawn", 2, draws=9), []
+
+    def accepted(self, model, work, labels=None):
+        trained.append((work, labels))
+        return np.zeros((len(work), 1), bool)
+
+    monkeypatch.setattr(Planted, "accepted", accepted)
+    assert bias.in_worlds(planted, "mlp").shape == (20, 1)
+    turned = [np.flatnonzero(labels != planted.labels) for _, labels in trained]
+    validation = planted.parts[1]
+    assert np.mean([len(rows) for rows in turned]) > 1
+    for rows in turned:
+        assert (planted.inside & ~planted.labels)[rows].all()
+        assert ((rows >= validation.start) & (rows < validation.stop)).all()
+    trained.clear()
+    assert bias.in_worlds(planted, "logistic").shape == (20, 1)
+    ((work, labels),) = trained
+    assert labels is None
+    assert len({training.flips for together in work for training in together}) > 15
+
+
 def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(bias, "Planted", partial(Planted, draws=19))
     asked = ["--datasets", "student", "--kinds", "uniform", "--bases", "drawn", "--seeds", "2", "--models", "logistic"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +16,6 @@ from butfor.result.population import Population
 from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
 RUN = Run(
     butfor="0.1.0",
     label_names=("no", "yes"),
@@ -35,12 +32,6 @@ RUN = Run(
     fresh_seeds=59,
     seeded=True,
 )
-ARGUMENTS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage",
-    "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-
-
 SOLID, LEANING = FreshSeeds(59, 58, 9, 50, 1), FreshSeeds(59, 45, 9, 37, 1)
 
 
@@ -67,21 +58,6 @@ def verdict(case: int, status: str) -> Verdict:
         collateral=Collateral(29, 4, 0.7, 0.71) if found else None,
         run=RUN,
     )
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("no Chromium with chromedriver on this machine; install both to run the browser test")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install butfor[test]")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")

@@ -1,24 +1,27 @@
 """Tasks for a reviewer: the labels that matter among decoys, and nothing that gives them away."""
 
 import json
+import re
+from collections import Counter
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import butfor
 from butfor import load_dataset
 from butfor.data.table import load_table
 from butfor.result.population import Population
+from butfor.review.decoys import choose_decoys
 from butfor.review.rebuild import rows_of
-from butfor.review.tasks import matched
 from butfor.run.verdicts import run_of
 from recorded import audited, changed, key_of, run
 
 
 def test_the_folder_shows_rows_and_nothing_else(german_file, tasks):
     assert sorted(p.name for p in tasks.iterdir()) == [
-        "instructions.txt", "label_config.xml", "tasks.csv", "tasks.json",
+        "instructions.txt", "label_config.xml", "review.html", "tasks.csv", "tasks.json",
     ]  # fmt: skip
     data, key = load_dataset("german"), {task["id"]: task for task in key_of(tasks)}
     shown = pd.read_csv(tasks / "tasks.csv", keep_default_na=False)
@@ -33,7 +36,7 @@ def test_the_folder_shows_rows_and_nothing_else(german_file, tasks):
 
 
 def test_no_file_of_the_folder_tells_group_label_decision_or_decoy(german_file, tasks):
-    everything = {path.name: path.read_text() for path in tasks.iterdir()}
+    everything = {path.name: path.read_text() for path in tasks.iterdir() if path.name != "review.html"}
     for name, text in everything.items():
         for word in ("male", "sex", "decoy", "keystone", "audit", "logit", "solid", "position", "doubt", "0.5"):
             assert word not in text, f"{name} holds {word!r}"
@@ -48,38 +51,39 @@ def test_no_file_of_the_folder_tells_group_label_decision_or_decoy(german_file, 
 def test_ids_and_order_say_nothing_about_rows(tasks):
     key = key_of(tasks)
     ids, rows, decoys = ([task[name] for task in key] for name in ("id", "row", "decoy"))
-    assert len(set(ids)) == len(ids)
-    assert min(ids) >= 1000  # so that no row number passes for one
-    for values in (ids, rows, decoys):
+    codes, numbers = zip(*(task.split("-") for task in ids), strict=True)
+    assert len(set(codes)) == 1
+    assert re.fullmatch("[B-DF-HJ-NP-TV-XZ]{5}", codes[0])  # no word, and no date in a spreadsheet
+    numbers = [int(number) for number in numbers]
+    assert len(set(numbers)) == len(numbers)
+    assert min(numbers) >= 1000
+    for values in (numbers, rows, decoys):
         assert values != sorted(values)
         assert values != sorted(values, reverse=True)
-    assert abs(np.corrcoef(ids, decoys)[0, 1]) < 0.3
-    assert not set(ids) & set(rows)
+    assert abs(np.corrcoef(numbers, decoys)[0, 1]) < 0.3
 
 
-def test_the_most_valuable_labels_are_chosen_and_decoys_are_like_them_but_hardly_doubted(german_file, tasks):
+def test_the_likeliest_labels_are_chosen_and_decoys_of_both_labels_are_hardly_doubted(german_file, tasks):
     data, key = load_dataset("german"), key_of(tasks)
     population = Population.from_json(german_file)
-    by_id = {task["id"]: task for task in key}
-    chosen = sorted((t for t in key if not t["decoy"]), key=lambda t: -t["wrong"])
+    chosen, decoys = ([t for t in key if t["decoy"] == decoy] for decoy in (False, True))
     assert {t["position"] for t in chosen} == {label.position for label in population.labels[:30]}
     assert {t["position"]: t["people"] for t in key} == {
         t["position"]: population.flip_counts[t["position"]] for t in key
     }
     assert any(t["people"] for t in chosen)
-    decoys = [t for t in key if t["decoy"]]
-    assert len(decoys) == len({t["position"] for t in decoys}) == len({t["beside"] for t in decoys}) == 30
+    assert len({t["position"] for t in key}) == len(key) == 60
     assert not {t["position"] for t in decoys} & {p for v in population.found for p in v.positions}
+    assert Counter(t["label"] for t in decoys) == {"bad credit": 20, "good credit": 10}
     labels = pd.read_csv(german_file.with_name("labels.csv"))
-    assert labels["rank"].notna().sum() == (labels["label"] == "bad credit").sum()
     assert labels.loc[[t["position"] for t in chosen], "rank"].max() == 30
-    usual = labels.groupby(["label", "group"])["doubt"].median()
+    third = labels.groupby("label")["doubt"].quantile(1 / 3)
     for decoy in decoys:
-        label, doubt = by_id[decoy["beside"]], labels["doubt"][decoy["position"]]
-        assert decoy["label"] == label["label"]
-        sexes = data.X_train["sex"].iloc[[decoy["position"], label["position"]]]
-        assert (sexes.nunique() == 1) == decoy["same_group"]
-        assert doubt <= usual[decoy["label"], sexes.iloc[0]]
+        assert labels["doubt"][decoy["position"]] <= third[decoy["label"]] + 1e-4
+        assert decoy["doubt"] == labels["doubt"][decoy["position"]]
+    women = (data.X_train["sex"] == "female").to_numpy()
+    shares = [np.mean([women[t["position"]] for t in some]) for some in (chosen, decoys)]
+    assert shares[1] > 0.5 * shares[0] > women.mean() / 2, "of the same group where there are enough"
     for task in key:
         assert task["label"] == data.label_names[data.y_train.iloc[task["position"]]]
         assert task["row"] == data.X_train.index[task["position"]]
@@ -96,7 +100,7 @@ def test_a_seed_gives_the_same_tasks_and_another_others(german_file, tmp_path, c
 def test_it_says_what_to_expect_and_hides_what_is_asked(german_file, tmp_path, capsys):
     code, out, _ = run(capsys, "review", german_file, "--out", tmp_path / "tasks", "--labels", 20, "--hide", "age, job")
     assert code == 0
-    assert out.startswith("40 labels to review, shuffled: 20 whose review is worth most, and 20 decoys")
+    assert out.startswith("40 tasks, shuffled: 20 labels to review and 20 decoys, labels that are hardly in doubt (")
     likely = sum(label.wrong for label in Population.from_json(german_file).labels[:20])
     assert f"Of these 20 labels about {likely:.0f} are likely to be wrong (of the first 5, " in out
     assert "the sum of their probabilities of being wrong" in out
@@ -105,29 +109,48 @@ def test_it_says_what_to_expect_and_hides_what_is_asked(german_file, tmp_path, c
     assert not {"age", "job", "sex"} & set(pd.read_csv(tmp_path / "tasks" / "tasks.csv").columns)
 
 
-def test_a_model_blind_to_the_group_still_has_matched_decoys(tmp_path, capsys):
+def test_a_model_blind_to_the_group_still_has_decoys_of_it(tmp_path, capsys):
     record = audited(
         tmp_path / "blind", "german", "--model", "logistic", "--budget", "6", "--cases", "0:12",
         "--drop", "sex", "--sensitive", "sex",
     )  # fmt: skip
-    code, out, _ = run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 20)
-    assert code == 0
-    assert "of the same kind and group" in out
-    sex, key = load_dataset("german").X_train["sex"], {task["id"]: task for task in key_of(tmp_path / "tasks")}
-    for task in key.values():
-        if task["decoy"]:
-            assert sex.iloc[task["position"]] == sex.iloc[key[task["beside"]]["position"]]
+    assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 15)[0] == 0
+    sex, key = load_dataset("german").X_train["sex"], key_of(tmp_path / "tasks")
+    groups = [Counter(sex.iloc[task["position"]] for task in key if task["decoy"] == decoy) for decoy in (False, True)]
+    assert groups[0] == groups[1]
 
 
-def test_too_few_rows_alike_give_other_groups_and_then_none():
-    labels = np.array(["yes"] * 6 + ["no"] * 2, dtype=object)
-    groups = np.array(["a", "a", "a", "b", "b", "b", "a", "a"], dtype=object)
-    rng = np.random.default_rng(0)
-    # Rows 0 and 1 have one row of their label and group left (2), and another of their label (5); 6 has none.
-    beside = matched([0, 1, 6], np.array([2, 5]), labels, groups, rng)
-    assert set(beside) == {2, 5}
-    assert set(beside.values()) == {0, 1}
-    assert matched([0], np.array([6, 7]), labels, groups, rng) == {}
+def decoys(chosen, may, labels, groups, doubt=None, seed=0):
+    n = len(labels)
+    given = np.isin(np.arange(n), may), np.array(labels, dtype=object), np.array(groups, dtype=object)
+    doubt = np.zeros(n) if doubt is None else np.array(doubt)
+    return choose_decoys(chosen, *given, doubt, np.random.default_rng(seed))
+
+
+def test_decoys_have_the_label_and_group_asked_for_then_the_label_then_any_label_there_is():
+    yes, no = ["yes"] * 9, ["no"] * 9
+    found = decoys([0, 1, 2], range(3, 18), yes + no, ["a", "b"] * 9)
+    assert sorted(at >= 9 for at in found) == [False, False, True], "one in three has another label"
+    assert Counter(at % 2 for at in found) == {0: 2, 1: 1}, "groups as those of the chosen"
+    assert sorted(decoys([0, 1], [2, 3, 4], ["yes"] * 5, ["a", "a", "b", "b", "a"])) in ([2, 4], [3, 4])
+    assert decoys([0], [1], ["yes", "no"], ["a", "b"]) == [1]
+    assert decoys([0, 1], [2], ["yes"] * 3, ["a"] * 3) == [2], "none is asked about twice"
+    assert decoys([0], [], ["yes", "no"], ["a", "a"]) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_decoys_are_the_least_doubted(seed):
+    rng = np.random.default_rng(seed)
+    labels, groups, doubt = rng.choice(["yes", "no"], 400), rng.choice(["a", "b"], 400), rng.random(400)
+    chosen = [int(at) for at in np.argsort(-doubt)[:30]]
+    found = decoys(chosen, [at for at in range(400) if at not in chosen], labels, groups, doubt, seed)
+    assert len(set(found)) == 30
+    for label in ("yes", "no"):
+        ours = [doubt[at] for at in found if labels[at] == label]
+        assert max(ours) < 0.25, "more than a tenth of the rows is needed"
+    few = decoys(chosen[:3], [at for at in range(400) if at not in chosen], labels, groups, doubt, seed)
+    assert doubt[few].max() <= 0.1
+    assert len({*few, *decoys(chosen[:3], range(200, 400), labels, groups, doubt, seed + 1)}) > 3, "drawn at random"
 
 
 def test_columns_named_like_ours_keep_apart(tmp_path, capsys):
@@ -168,6 +191,8 @@ def test_bad_reviews_get_one_sentence(german_file, salary_file, tasks, tmp_path,
         ((german_file, "--out", tmp_path / "new", "--labels", 0), "--labels 0"),
         ((german_file, "--out", tmp_path / "new", "--labels", 9000), "the record names 180 labels to review"),
         ((german_file, "--answers", tasks / "tasks.csv", "--labels", 3), "--labels says what to review"),
+        ((german_file, "--out", german_file.parent), "is the folder of a file that this command reads"),
+        ((german_file, "--out", tmp_path / "new", "--key", german_file), "is the record itself"),
         ((from_python, "--out", tmp_path / "new"), "because the table was given in Python"),
         ((salary_file, "--out", tmp_path / "new"), "The record names no label to review"),
         ((away, "--out", tmp_path / "new"), "its training rows have changed since"),

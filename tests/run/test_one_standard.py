@@ -85,6 +85,18 @@ def test_worlds_are_what_the_models_own_fit_says_on_their_labels(audit):
     assert np.mean(one.flips) == pytest.approx(audit.standards().of_group("b").missing, rel=0.25)
 
 
+def test_worlds_flip_validation_labels_too_and_else_stay_the_same(audit):
+    whole, rows = audit.standards(), np.arange(300, 400)
+    validation = whole.of_rows(rows)
+    for seed in range(5):
+        alone, both = (draw_world(each, "b", seed, 2, True) for each in (whole, replace(whole, validation=validation)))
+        assert (alone.flips, alone.trainings, alone.validation_flips) == (both.flips, both.trainings, ())
+        flips = rows[list(both.validation_flips)]
+        assert len(flips) == pytest.approx(validation.wrong_at("b", both.shortfall).sum(), abs=5)
+        assert (TABLE["group"].to_numpy()[flips] == "b").all()
+        assert (LABELS.to_numpy()[flips] == "no").all()
+
+
 def test_people_who_are_hurt_are_found(audit):
     (one,) = audit.one_standard(PEOPLE)
     rng_labels = loans(400, 0.0, 0)[1]  # the same table before group b was wronged
@@ -283,22 +295,27 @@ def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
     real = Trainer.ask_together
 
     def ask(self, ensembles):
-        asked.extend(ensembles)
+        asked.extend((world, self.table) for world in ensembles)
         return real(self, ensembles)
 
     monkeypatch.setattr(Trainer, "ask_together", ask)
     (one,) = audit.one_standard(PEOPLE)
     assert len(one.worlds) == 6
     assert one.expected > 1
-    assert len({training.seed for world in asked for training in world}) == 12
-    assert all(len({training.flips for training in world}) == 1 for world in asked)
+    assert len({training.seed for world, _ in asked for training in world}) == 12
+    assert all(len({training.flips for training in world}) == 1 for world, _ in asked)
     person = one.gaining[0]
-    again = np.mean([real(audit_trainer(audit), [world])[0][person.case] > 0 for world in asked])
+    again = np.mean([real(own_fit(audit, table), [world])[0][person.case] > 0 for world, table in asked])
     assert again == one.probability[person.case] == person.worlds / 6
+    # the labels that stop its training early are those of one standard too
+    X, y = audit.table_.validation
+    changed = np.array([table.validation[1].to_numpy() != y.to_numpy() for _, table in asked])
+    assert changed.any()
+    assert not changed[:, ((X["group"] != "b") | (y != "no")).to_numpy()].any()
 
 
-def audit_trainer(audit):
-    return Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, PEOPLE, n_jobs=1)
+def own_fit(audit, table):
+    return Trainer(butfor.JoblibEngine(), audit.learner_, table, PEOPLE, n_jobs=1)
 
 
 def test_a_difference_that_may_be_chance_flips_nothing():

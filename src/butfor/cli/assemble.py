@@ -93,18 +93,10 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
         adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
         reference=names_in(o.reference) or None,
-        also_labelled=_not_trained_on(data),
+        also_labelled=data.not_trained_on,
         progress=progress,
     )
     return labels
-
-
-def _not_trained_on(data: Dataset) -> tuple[Any, ...]:
-    """All other rows of the table, for the comparison of standards."""
-    import pandas as pd
-
-    X, y = pd.concat([data.X_val, data.X_test]), pd.concat([data.y_val, data.y_test])
-    return (X, y) if data.groups is None else (X, y, pd.concat([data.groups["val"], data.groups["test"]]))
 
 
 def closed_gap(

@@ -61,21 +61,34 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
 @argument("file", type=FILE)
 @option("--out", type=FILE, help="The folder for the tasks or, with --answers, for the results.")
 @OVERWRITE
-@option("--labels", type=int, help="How many labels to review, the most valuable first. Default: 100.")
+@option("--labels", type=int, help="How many labels to review, the likeliest to be wrong first. Default: up to 100.")
 @option("--hide", help="Columns not to show, separated by commas. The protected ones are never shown.")
 @option("--random-state", type=SEED, help="Seed of decoys, order and ids. Default: 0.")
-@option("--answers", type=FILE, help="The reviewers' answers: tasks.csv filled in, or Label Studio's JSON export.")
+@option(
+    "--answers",
+    type=FILE,
+    multiple=True,
+    help="A reviewer's answers: tasks.csv filled in, or Label Studio's JSON export. Once for each reviewer.",
+)
 @option("--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder.")
+@option(
+    "--anyway",
+    "--apply-anyway",
+    "anyway",
+    is_flag=True,
+    help="Write tasks though little is to be found; correct labels though the answers show nothing.",
+)
 @option("--model", help="The model, package.module:name, if it is code that FILE must not load by itself.")
 def review(
     file: Path,
     out: Path | None,
     overwrite: bool,
-    answers: Path | None,
+    answers: tuple[Path, ...],
     key: Path | None,
+    anyway: bool,
     model: str | None,
     **choice: Any,
-) -> None:
+) -> int:
     """Have labels reviewed, and see what corrections change.
 
     \b
@@ -83,24 +96,28 @@ def review(
     butfor review report/audit.json --answers tasks/tasks.csv --out after/
     butfor review after/review.json --out more-tasks/
 
-    FILE is the JSON of 'butfor audit', or of an earlier round. The first command writes tasks: labels that are doubted
-    and that decisions hinge on, mixed with as many decoys. The second corrects the labels, trains the model again and
-    writes whose decisions change. The third takes labels that have not been reviewed yet.
+    FILE is the JSON of 'butfor audit', or of an earlier round. The first command writes tasks: the labels likeliest to
+    be wrong, mixed with as many decoys. The second corrects labels, trains the model again and writes whose decisions
+    change. The third takes labels that have not been reviewed yet. Exit code 1 if there is little to find, or if the
+    answers show nothing: then nothing is written.
     """
     from butfor.result.population import Population
 
     audit = Population.from_json(file)
-    if answers is not None:
+    if key is not None and key.resolve() == file.resolve():
+        raise SettingError(f"--key {key} is the record itself; the key is another file.")
+    if out is not None and out.resolve() in (path.resolve().parent for path in (file, *answers)):
+        raise SettingError(f"--out {out} is the folder of a file that this command reads; name another folder.")
+    if answers:
         given = [name for name, value in choice.items() if value]
         if given:
             raise SettingError(
                 f"--{given[0].replace('_', '-')} says what to review and goes with --out alone, not with --answers."
             )
-        _close(audit, answers, key, out, overwrite, model)
-    elif out is not None:
-        _write_tasks(audit, out, key, overwrite, **choice)
-    else:
+        return _close(audit, answers, key, out, overwrite, anyway, model)
+    if out is None:
         raise SettingError("Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read what came back.")
+    return _write_tasks(audit, out, key, overwrite, anyway, **choice)
 
 
 def _write_tasks(
@@ -108,58 +125,67 @@ def _write_tasks(
     out: Path,
     key: Path | None,
     overwrite: bool,
+    anyway: bool,
     *,
     labels: int | None,
     hide: str | None,
     random_state: int | None,
-) -> None:
-    from butfor.result.labels import TO_REVIEW
+) -> int:
     from butfor.review.rebuild import review_of
     from butfor.review.tasks import write_review
 
-    most = min(TO_REVIEW, len(audit.labels)) if labels is None else labels
-    made = review_of(audit, labels=most, hide=names_in(hide), seed=random_state or 0)
+    made = review_of(audit, labels=labels, hide=names_in(hide), seed=random_state or 0)
+    if made.finds_little and not anyway:
+        say(f"{made.finds_little} No tasks were written; --anyway writes them all the same.")
+        return 1
     shown, kept = write_review(made, out, key, overwrite)
     say(made.sentence)
     say(made.expectation)
     say(f"For the reviewer: the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
-    say(
-        f"Not for the reviewer: {kept}, which says what the labels are and which of them matter. Keep it: the answers "
-        "cannot be read without it."
-    )
+    say(f"Not for the reviewer: {kept}. It says which tasks are decoys; without it the answers cannot be read.")
+    return 0
 
 
 def _close(
-    audit: Population, answers: Path, key: Path | None, out: Path | None, overwrite: bool, model: str | None
-) -> None:
+    audit: Population,
+    answers: tuple[Path, ...],
+    key: Path | None,
+    out: Path | None,
+    overwrite: bool,
+    anyway: bool,
+    model: str | None,
+) -> int:
     """Read the answers and, with a folder for the results, correct the labels and train again."""
-    from butfor.files import refuse_earlier_results
+    from butfor.files import new_folder, refuse_earlier_results
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleProgress
-    from butfor.result.labels import disagreement
-    from butfor.result.record import checksum
     from butfor.review.answers import read_answers
     from butfor.review.close import close_review, write_after
-    from butfor.review.tasks import key_for, read_key
+    from butfor.review.key import key_for, read_key
+    from butfor.review.rebuild import load_rows
 
-    tasks = read_key(key or key_for(answers), checksum(audit.to_dict()))
-    outcome = read_answers(answers, tasks, audit.run.label_names)
-    if out is None:
-        hit, told = outcome.counts(decoys=False)
-        say(f"Reviewers disagree with the recorded label of {hit} of {told} labels.")
-        say(disagreement((hit, told), outcome.counts(decoys=True)))
+    training, data = load_rows(audit.run)
+    outcome = read_answers(answers, read_key(key or key_for(answers), audit, training), audit.run.label_names)
+    evidence = outcome.evidence
+    if out is None or (evidence.shows_nothing and not anyway):
+        for line in evidence.lines:
+            say(line)
+        if evidence.shows_nothing:
+            say("Nothing was corrected or written; --anyway does it all the same.")
+            return 1
         say("With --out FOLDER the labels are corrected and the model is trained again.")
-        return
+        return 0
     refuse_earlier_results(out, overwrite)
     given = None if model is None else model_named(model)
-    after, tables = close_review(audit, outcome, out, given, ConsoleProgress())
-    reviewed = after.reviewed
-    assert reviewed is not None
-    for line in (reviewed.sentence, *reviewed.lines):
+    with new_folder(out):
+        after, tables = close_review(audit, outcome, training, data, given, ConsoleProgress())
+        written = write_after(after, tables, out)
+    assert after.reviewed is not None
+    for line in after.reviewed.lines:
         say(line)
-    written = write_after(after, tables, out)
     say(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
+    return 0
 
 
 @command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from butfor.errors import SettingError, nearest
+from butfor.errors import SettingError, listed, nearest
 
 MOST_CLASSES = 50
 """Values that a label may have."""
@@ -22,6 +22,8 @@ def label_number(given: Any, names: Sequence[str], classes: Iterable[Any] = (), 
     """The number of the label that is given by its name ("approved = True"), the end of it ("True") or its value."""
     values = [name.rpartition(EQUALS)[2] for name in names]
     for known in (list(names), values, [str(one) for one in classes]):
+        if known.count(str(given)) > 1:
+            raise SettingError(f"{option}: '{given}' may be any of {listed(names)}; write the whole label.")
         if str(given) in known:
             return known.index(str(given))
     raise SettingError(f"{option}: there is no label '{given}'. {nearest(given, values, 'The labels are')}")

@@ -77,6 +77,12 @@ class Dataset:
             halves |= {f"X_{part}": inputs, f"y_{part}": labels}
         return cls(**halves, **about)
 
+    @property
+    def not_trained_on(self) -> tuple[Any, ...]:
+        """The validation and test rows, X and y, and their groups where these stand beside the table."""
+        X, y = pd.concat([self.X_val, self.X_test]), pd.concat([self.y_val, self.y_test])
+        return (X, y) if self.groups is None else (X, y, pd.concat([self.groups["val"], self.groups["test"]]))
+
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))
         return (

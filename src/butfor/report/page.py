@@ -1,7 +1,7 @@
 """The pages and their files: a summary and charts into templates. All text from tables passes through autoescaping.
 
 A page loads nothing and sends nothing. Its Content-Security-Policy says so to the browser: of scripts and styles only
-the two written here run, known by their hashes, whatever a table's text may have smuggled in.
+its own two run, known by their hashes, whatever a table's text may have smuggled in.
 
 Every file is written beside its place and then renamed, the page last, once the disk has what it leads to. A folder
 from an earlier run loses the people who are no longer in the report, and nothing else.
@@ -34,6 +34,7 @@ from butfor.report import charts, overview, summary
 from butfor.report.groups import rate, standards
 from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST, SOLID
+from butfor.result.groups import points
 from butfor.result.population import Population
 from butfor.result.record import builtins_of, save, signed
 from butfor.result.run import Data, Run
@@ -157,8 +158,11 @@ def review_page(population: Population) -> str:
     r, names = population.reviewed, [" or ".join(side) for side in population.run.sides]
     assert r is not None
     groups = [(f"{group}: decided '{r.favourable}'", *map(rate, rates)) for group, rates in r.rates.items()]
-    differences = [(f"{name}: by the standard of the others", before, after) for name, before, after in r.differences]
-    right = [("Right about the test labels", *map(rate, r.accuracy))] if r.accuracy else []
+    differences = [
+        (f"{name}: labelled '{r.favourable}' less often than comparable people, by", *map(points, difference))
+        for name, *difference in r.differences
+    ]
+    right = [("Accuracy on the test labels", *map(rate, r.accuracy))] if r.accuracy else []
     people = []
     for v in r.changed:
         before, after = (names[int(decides_one(logit))] for logit in (v.logit, v.counterfactual_logit))
@@ -266,12 +270,25 @@ def environment(*packages: str) -> Environment:
     made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, in_worlds=summary.in_worlds)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
     made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
-    sheet = '{% from "blocks.html" import theme %}{{ theme(":root") }}\n{% include "style.css" %}'
-    style = made.overlay().from_string(sheet).render()
-    script = resources.files("butfor.report").joinpath("templates/people.js").read_text(encoding="utf-8").strip()
-    allowed = f"style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
-    made.globals.update(STYLE=Markup(style), SCRIPT=Markup(script), POLICY=f"default-src 'none'; {allowed}")
+    made.globals.update(_parts(made, "style.css", "people.js"))
     return made
+
+
+def own_parts(style: str, script: str) -> dict[str, Any]:
+    """Style, script and policy of a page that has its own, by the names that templates have for them."""
+    return _parts(_environment(), style, script)
+
+
+def _parts(made: Environment, style: str, script: str) -> dict[str, Any]:
+    """A style and a script of the templates, and the policy by which these two run and nothing else does."""
+    theme = made.overlay().from_string('{% from "blocks.html" import theme %}{{ theme(":root") }}').render()
+    rest, code = (
+        resources.files("butfor.report").joinpath(f"templates/{name}").read_text(encoding="utf-8").strip()
+        for name in (style, script)
+    )
+    looks = f"{theme}\n{rest}"
+    allowed = f"style-src {_hash(looks)}; script-src {_hash(code)}; base-uri 'none'; form-action 'none'"
+    return {"STYLE": Markup(looks), "SCRIPT": Markup(code), "POLICY": f"default-src 'none'; {allowed}"}
 
 
 def _hash(text: str) -> str:

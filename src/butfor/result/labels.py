@@ -1,4 +1,4 @@
-"""Training labels: those to review, and those flipped together: to close a gap, by a review."""
+"""Training labels: those to review, and those flipped together, to close a gap or by a review."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from itertools import accumulate
 from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
 from butfor.result.groups import points
 from butfor.result.person import Cell
-from butfor.result.record import percent
-from butfor.standard.groups import GroupStandard
 
 LEVEL = 0.05
 """Of tests."""
@@ -162,83 +160,3 @@ class ClosedGap(FlipOutcome):
             f"they are flipped: {len(self.changed)} people are decided otherwise{self.solid_clause(self.changed)}."
             + (f" Alone, {alone} have it closed too." if alone else "")
         )
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Reviewed(FlipOutcome):
-    """One round of a review: `flips` are its corrections. `answered` and `corrected` are of all rounds so far. `chosen`
-    labels and `decoys` disagreed with, of how many; `keystones`: of the chosen ones, those in somebody's flip set.
-    `expected`: how many of the chosen ones were likely to be wrong, and whether that was calibrated. `before` and
-    `after`: each group beside the others' standard. `corrected_to`: with more than two labels, what the corrected ones
-    are now."""
-
-    favourable: str
-    answered: tuple[int, ...]
-    corrected: tuple[int, ...]
-    chosen: Counts
-    decoys: Counts
-    keystones: Counts
-    unsure: int
-    expected: tuple[float, bool]
-    before: tuple[GroupStandard, ...] = ()
-    after: tuple[GroupStandard, ...] = ()
-    corrected_to: tuple[str, ...] = ()
-
-    @property
-    def sentence(self) -> str:
-        people = f"{len(self.changed)} people are" if len(self.changed) != 1 else "1 person is"
-        return (
-            f"With {len(self.flips)} of {self.labels} labels corrected, {people} decided otherwise"
-            f"{self.solid_clause(self.changed)}."
-        )
-
-    @property
-    def answers(self) -> list[str]:
-        """What the answers say, a sentence each."""
-        (hit, asked), (wrong, decoys), (expected, calibrated) = self.chosen, self.decoys, self.expected
-        of_decoys = f" and of {wrong} of {decoys} decoys" if decoys else ""
-        lines = [
-            f"Reviewers disagree with the recorded label of {hit} of {asked} labels{of_decoys}.",
-            disagreement(self.chosen, self.decoys),
-        ]
-        if asked:
-            how = "calibrated" if calibrated else "the sum of doubts, not calibrated"
-            lines.append(f"About {expected:.0f} of the {asked} labels were expected to be wrong ({how}).")
-        if self.keystones[1]:
-            lines.append("Of those in somebody's flip set: {} of {}.".format(*self.keystones))
-        if self.unsure:
-            lines.append(
-                f"Reviewers could not tell about {self.unsure} of the labels and decoys; these stay as they were."
-            )
-        return lines
-
-    @property
-    def lines(self) -> list[str]:
-        """All that changed, a sentence each."""
-        rates = [(f"{group}: ", f" decided '{self.favourable}'", pair) for group, pair in self.rates.items()]
-        rates += [("Right about the test labels: ", "", self.accuracy)] if self.accuracy else []
-        shares = [f"{what}{100 * was:.1f} %{how} before, {100 * now:.1f} % after." for what, how, (was, now) in rates]
-        standards = [
-            f"{name}: {was} by the standard of the others before, {now} after." for name, was, now in self.differences
-        ]
-        return [*self.answers, *shares, *standards]
-
-    @property
-    def differences(self) -> list[tuple[str, str, str]]:
-        """Per group, its difference to the others' standard before and after, in points."""
-        after = {c.name: c.difference for c in self.after}
-        return [(c.name, points(c.difference, "+"), points(after[c.name], "+")) for c in self.before if c.name in after]
-
-
-def disagreement(chosen: Counts, decoys: Counts) -> str:
-    """Fisher's exact test, one-sided: could labels be disagreed with so much more often than decoys by chance?"""
-    from scipy.stats import fisher_exact
-
-    if not chosen[1] or not decoys[1]:
-        return "Without answers on both the chosen labels and decoys there is nothing to compare."
-    p = float(fisher_exact([[hit, n - hit] for hit, n in (chosen, decoys)], alternative="greater")[1])
-    shares = f"{percent(chosen[0] / chosen[1])} against {percent(decoys[0] / decoys[1])} of decoys"
-    verdict = (
-        "the chosen labels are disagreed with more often than labels like them" if p <= LEVEL else "that may be chance"
-    )
-    return f"Disagreed with: {shares}; {verdict} (Fisher's exact test, p = {p:.2g})."

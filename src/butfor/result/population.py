@@ -19,9 +19,10 @@ from butfor.errors import listed
 from butfor.learn.decision_split import decides_one
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap, LabelValue, Reviewed
+from butfor.result.labels import ClosedGap, LabelValue
 from butfor.result.pages import pages
 from butfor.result.record import as_json, percent, record_of, save
+from butfor.result.reviewed import Reviewed
 from butfor.result.run import Run
 from butfor.result.verdict import ONE_LABEL, Verdict
 from butfor.result.worlds import OneStandard

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 from butfor.data.check import Concern
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap, Reviewed
+from butfor.result.labels import ClosedGap
 from butfor.result.person import Cell
 from butfor.result.record import Whole, builtins_of
+from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import OneStandard
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards

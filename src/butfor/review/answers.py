@@ -6,49 +6,56 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from butfor.data.labels import label_number
 from butfor.errors import SettingError, TableError, listed
+from butfor.files import harmless, text_of
+from butfor.result.labels import Counts
+from butfor.result.reviewed import Evidence, Tally
 from butfor.review.tasks import CANNOT_TELL, ID, LABEL, Review, Task
 
-COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "wrong", "people", "kind"]
+COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "wrong", "people"]
+SEPARATORS = ",;\t"
+"""Of spreadsheets' CSV files."""
+LONGEST = 40
+"""Characters of an id or an answer in a message."""
+Answers = Mapping[str, str]
+"""By task id."""
+Given = Iterable[tuple[str, str, str]]
+"""Where it stands, id and label of every answer."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Tasks with their answers; `CANNOT_TELL` is one of them."""
+    """Tasks, and the answers of one reviewer or several."""
 
     tasks: tuple[Task, ...]
-    answers: dict[int, str]
+    reviewers: tuple[Answers, ...]
 
-    def told(self, decoys: bool) -> list[Task]:
-        """Those about which a reviewer could tell."""
-        return [task for task in self.tasks if task.decoy == decoys and task.id not in self.unsure]
+    def answer(self, task: Task) -> str:
+        """The label that all reviewers give, else `CANNOT_TELL`."""
+        given = {answers[task.id] for answers in self.reviewers}
+        return given.pop() if len(given) == 1 else CANNOT_TELL
 
-    def changed(self, decoys: bool) -> list[Task]:
-        """Those whose label the reviewer would change, in the order of review."""
-        changed = [task for task in self.told(decoys) if self.answers[task.id] != task.label]
+    @property
+    def changed(self) -> list[Task]:
+        """Chosen labels to correct, the likeliest to be wrong first. Decoys stay as they are: there the reviewer is
+        more likely to be wrong."""
+        changed = [task for task in self.tasks if not task.decoy and self._changes(task)]
         return sorted(changed, key=lambda task: (-(task.wrong or 0), -(task.doubt or 0), task.position))
 
-    def counts(self, decoys: bool, keystones: bool = False) -> tuple[int, int]:
-        """How many are disagreed with, of how many; of `keystones` alone, those in somebody's flip set."""
-        some = [
-            [task for task in tasks if task.people or not keystones]
-            for tasks in (self.changed(decoys), self.told(decoys))
-        ]
-        return len(some[0]), len(some[1])
-
-    @cached_property
-    def unsure(self) -> frozenset[int]:
-        """Ids of tasks about which no reviewer could tell."""
-        return frozenset(task.id for task in self.tasks if self.answers[task.id] == CANNOT_TELL)
+    @property
+    def made(self) -> dict[int, str]:
+        """The labels to correct, by position, and what they become."""
+        return {task.position: self.answer(task) for task in sorted(self.changed, key=lambda task: task.position)}
 
     @property
     def positions(self) -> frozenset[int]:
@@ -56,116 +63,169 @@ class Outcome:
         return frozenset(task.position for task in self.tasks)
 
     @property
-    def made(self) -> dict[int, str]:
-        """The labels to correct, by position, and what they become: a wrong label is wrong on a decoy too."""
-        return {task.position: self.answers[task.id] for decoys in (False, True) for task in self.changed(decoys)}
-
-    @property
-    def corrected(self) -> tuple[int, ...]:
-        return tuple(sorted(self.made))
-
-    @property
-    def expected(self) -> tuple[float, bool]:
-        """How many of the chosen labels that were told were likely to be wrong, and whether that was calibrated."""
-        chosen = self.told(decoys=False)
+    def evidence(self) -> Evidence:
+        """What the answers show."""
+        chosen = [task for task in self.tasks if not task.decoy and self._judged(task)]
+        decoys = [task for task in self.tasks if task.decoy]
         calibrated = all(task.wrong is not None for task in chosen)
-        likely = (task.wrong if calibrated else task.doubt for task in chosen)
-        return float(sum(each or 0.0 for each in likely)), calibrated
+        alike = sum(len({answers[task.id] for answers in self.reviewers}) == 1 for task in self.tasks)
+        several = len(self.reviewers) > 1
+        return Evidence(
+            tallies=tuple(
+                Tally(
+                    label,
+                    self._counts([task for task in chosen if task.label == label]),
+                    self._counts([task for task in decoys if task.label == label and self._judged(task)]),
+                )
+                for label in sorted({task.label for task in self.tasks if not task.decoy})
+            ),
+            errors=tuple(Outcome(self.tasks, (answers,))._counts(decoys) for answers in self.reviewers),
+            tasks=len(self.tasks),
+            unsure=sum(self.answer(task) == CANNOT_TELL for task in self.tasks),
+            expected=(sum((task.wrong if calibrated else task.doubt) or 0.0 for task in chosen), calibrated),
+            agreed=(alike, len(self.tasks)) if several else None,
+            kappa=cohens_kappa(self.reviewers) if several else None,
+        )
 
     def corrections(self) -> pd.DataFrame:
-        """The labels the reviewer would change, the chosen ones first."""
+        """The labels to correct."""
         rows = [
-            [task.row, task.position, task.label, self.answers[task.id], task.doubt, task.wrong, task.people, kind]
-            for decoys, kind in ((False, "chosen"), (True, "decoy"))
-            for task in self.changed(decoys)
+            [task.row, task.position, task.label, self.answer(task), task.doubt, task.wrong, task.people]
+            for task in self.changed
         ]
         return pd.DataFrame(rows, columns=COLUMNS)
 
+    def _changes(self, task: Task) -> bool:
+        return self.answer(task) not in (task.label, CANNOT_TELL)
 
-def check_answers(answers: Mapping[int, Any] | Outcome, review: Review | None, names: Sequence[str]) -> Outcome:
-    """Answers that were given in Python, checked."""
-    if isinstance(answers, Outcome):
-        return answers
+    def _judged(self, task: Task) -> bool:
+        return all(answers[task.id] != CANNOT_TELL for answers in self.reviewers)
+
+    def _counts(self, tasks: Sequence[Task]) -> Counts:
+        judged = [task for task in tasks if self._judged(task)]
+        return sum(map(self._changes, judged)), len(judged)
+
+
+def cohens_kappa(reviewers: Sequence[Answers]) -> float | None:
+    """Agreement beyond chance, the mean over pairs of reviewers; "cannot tell" is an answer like others. None where
+    everybody gives one and the same answer throughout, so that chance would agree too."""
+    found = []
+    for one, other in combinations(reviewers, 2):
+        agree = sum(one[task] == other[task] for task in one) / len(one)
+        shares = [Counter(answers.values()) for answers in (one, other)]
+        chance = sum(shares[0][label] * shares[1][label] for label in shares[0]) / len(one) ** 2
+        found.append((agree - chance) / (1 - chance) if chance < 1 else np.nan)
+    return None if np.isnan(found).any() else float(np.mean(found))
+
+
+def check_answers(
+    answers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    review: Review | None,
+    names: Sequence[str],
+    *,
+    apply_anyway: bool = False,
+) -> Outcome:
+    """Answers that were given in Python, of one reviewer or of several, checked."""
     if review is None:
         raise SettingError("These answers have no tasks: call review_tasks() first.")
-    given = ((f"answers[{number}]", str(number), str(label)) for number, label in dict(answers).items())
-    return _checked(given, {task.id: task for task in review.tasks}, names, "The answers")
+    several = list(answers) if isinstance(answers, (list, tuple)) else [answers]
+    read = []
+    for k, one in enumerate(several):
+        where = "The answers" if len(several) == 1 else f"The answers of reviewer {k + 1}"
+        if not isinstance(one, (Mapping, pd.Series)):
+            raise TableError(f"{where} must be a dictionary from task ids to labels, not {type(one).__name__}.")
+        given = ((f"answers[{str(task)[:LONGEST]!r}]", str(task), str(label)) for task, label in one.items())
+        read.append(_checked(given, review.tasks, names, where))
+    if not read:
+        raise TableError("There are no answers: give a dictionary from task ids to labels, or a list of them.")
+    outcome = Outcome(review.tasks, tuple(read))
+    nothing = outcome.evidence.shows_nothing
+    if nothing and not apply_anyway:
+        raise TableError(f"{nothing} No label is corrected; apply_anyway=True corrects labels all the same.")
+    return outcome
 
 
-def read_answers(path: Path, tasks: Mapping[int, Task], names: Sequence[str]) -> Outcome:
-    """The answers in a filled-in tasks.csv, or in Label Studio's JSON export."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise TableError(f"The answers '{path}' cannot be read ({reason}).") from error
-    given = _of_label_studio(text, path) if text.lstrip().startswith(("[", "{")) else _of_csv(text, path)
-    return _checked(given, tasks, names, str(path))
+def read_answers(paths: Sequence[Path], tasks: tuple[Task, ...], names: Sequence[str]) -> Outcome:
+    """The answers in filled-in copies of tasks.csv, or in Label Studio's JSON exports; a file for each reviewer."""
+    places = [path.resolve() for path in paths]
+    if len(set(places)) < len(places):
+        raise SettingError("--answers names a file twice; name the file of each reviewer once.")
+    read = []
+    for path in paths:
+        text = text_of(path, "The answers", "Give tasks.csv filled in (saved as CSV UTF-8), or Label Studio's export.")
+        given = _of_label_studio(text, path) if text.lstrip().startswith(("[", "{")) else _of_csv(text, path)
+        read.append(_checked(given, tasks, names, str(path)))
+    return Outcome(tasks, tuple(read))
 
 
-def _checked(
-    given: Iterable[tuple[str, str, str]], tasks: Mapping[int, Task], names: Sequence[str], path: str
-) -> Outcome:
+def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: str) -> Answers:
     """The answers, each to a task, none missing, all of them labels; refused otherwise."""
-    answers: dict[int, str] = {}
-    seen: dict[int, str] = {}
-    for where, number, label in given:
-        task = int(number) if number.isdecimal() else -1
-        if task not in tasks:
-            raise TableError(f"{path}, {where}: there is no task '{number}' in the key; are these another review's?")
+    known, safe = {task.id for task in tasks}, {str(harmless(name)): name for name in names}
+    answers: dict[str, str] = {}
+    seen: dict[str, str] = {}
+    for where, task, label in given:
+        if task not in known:
+            review = tasks[0].id.partition("-")[0]
+            raise TableError(
+                f"{path}, {where}: there is no task '{task[:LONGEST]}' in this review, whose ids begin with {review}. "
+                "Answers belong to the review that they were given for."
+            )
         if task in seen:
             raise TableError(f"{path}, {where}: task {task} is answered already, in {seen[task]}; keep one answer.")
         seen[task] = where
+        label = label if label in safe else label.strip()  # some tables' labels end in a space
         if label == CANNOT_TELL:
             answers[task] = label
         elif label:
             try:
-                answers[task] = names[label_number(label, names)]
+                answers[task] = names[label_number(safe.get(label, label), names)]
             except SettingError:
                 raise TableError(
-                    f"{path}, {where} (task {task}): '{label}' is not a label; write {listed(names, 50)} or "
+                    f"{path}, {where} (task {task}): '{label[:LONGEST]}' is not a label; write {listed(names, 50)} or "
                     f"'{CANNOT_TELL}'."
                 ) from None
-    open_ = [task for task in tasks if task not in answers]
+    open_ = [task.id for task in tasks if task.id not in answers]
     if open_:
         where = f" ({seen[open_[0]]})" if open_[0] in seen else ""
         raise TableError(
             f"{path}: {len(open_)} of {len(tasks)} tasks have no answer, the first is task {open_[0]}{where}. Write a "
             f"label or '{CANNOT_TELL}' for each."
         )
-    return Outcome(tuple(tasks.values()), answers)
+    return answers
 
 
-def _of_csv(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
+def _of_csv(text: str, path: Path) -> Given:
     """Line, id and label of every row; separated by comma, semicolon or tab, as spreadsheets save it."""
-    header = text.split("\n", 1)[0]
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=header.count))
-    missing = [name for name in (ID, LABEL) if name not in (reader.fieldnames or [])]
-    if missing:
-        raise TableError(f"The answers '{path}' have no column '{missing[0]}'; fill in tasks.csv and leave its header.")
     try:
+        headers = {sep: next(csv.reader(io.StringIO(text, newline=""), delimiter=sep), []) for sep in SEPARATORS}
+        separator = max(SEPARATORS, key=lambda sep: (len({ID, LABEL} & set(headers[sep])), len(headers[sep])))
+        for name in (ID, LABEL):
+            count = headers[separator].count(name)
+            if count != 1:
+                has = "no column" if not count else f"{count} columns"
+                raise TableError(f"The answers '{path}' have {has} '{name}'; fill in tasks.csv and leave its header.")
+        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
         for row in reader:
-            number, label = ((row[name] or "").strip() for name in (ID, LABEL))
-            if number or label:
+            number, label = (row[ID] or "").strip(), row[LABEL] or ""
+            if number or label.strip():
                 yield f"line {reader.line_num}", number, label
     except csv.Error as error:
         raise TableError(f"The answers '{path}' are not a CSV file ({error}).") from error
 
 
-def _of_label_studio(text: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    """Entry, id and label of every exported task. Of several reviewers' answers the most frequent one counts; a tie and
-    a task that was skipped cannot be told, one that nobody opened is not reviewed."""
+def _of_label_studio(text: str, path: Path) -> Given:
+    """Entry, id and label of every exported task. Several reviewers' answers count where they agree; where they do not,
+    and of a task that was skipped, nobody can tell. A task that nobody opened is not reviewed."""
     try:
-        exported = json.loads(text)
-        for k, entry in enumerate(exported):
-            number = str(entry["data"][ID])
-            chosen = Counter(choice for annotation in entry["annotations"] for choice in _choices(annotation))
-            first, second = (chosen.most_common(2) + [("", 0), ("", 0)])[:2]
-            tied = CANNOT_TELL if entry["annotations"] else ""
-            yield f"entry {k + 1}", number, first[0].strip() if first[1] > second[1] else tied
+        for k, entry in enumerate(json.loads(text)):
+            chosen = {choice for annotation in entry["annotations"] for choice in _choices(annotation)}
+            unsure = CANNOT_TELL if entry["annotations"] else ""
+            yield f"entry {k + 1}", str(entry["data"][ID]), chosen.pop() if len(chosen) == 1 else unsure
+    except RecursionError:
+        raise TableError(f"The answers '{path}' nest too deeply to be an export of Label Studio.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TableError(
-            f"The answers '{path}' are not an export of Label Studio ({error!r}); export with the format JSON."
+            f"The answers '{path}' are not an export of Label Studio ({str(error)[:100]}); export with the format JSON."
         ) from error
 
 
@@ -173,4 +233,13 @@ def _choices(annotation: dict[str, Any]) -> list[str]:
     """What one reviewer chose; nothing where the task was skipped."""
     if annotation.get("was_cancelled"):
         return []
-    return [str(choice) for result in annotation["result"] for choice in result["value"].get("choices", [])]
+    chosen = [choice for result in annotation["result"] for choice in _listed(result["value"].get("choices", []))]
+    if len(chosen) > 1:
+        raise ValueError(f"one answer has {len(chosen)} choices")
+    return chosen
+
+
+def _listed(choices: Any) -> list[str]:
+    if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+        raise TypeError("choices must be a list of texts")
+    return choices

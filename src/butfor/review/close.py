@@ -16,15 +16,17 @@ from typing import Any
 
 import pandas as pd
 
+from butfor.data import Dataset
 from butfor.errors import TableError
-from butfor.files import make_folder, save_table, save_text
+from butfor.files import as_csv, save_all
+from butfor.learn.protocols import Table
 from butfor.machine import single_threaded
 from butfor.progress import Progress
-from butfor.result.labels import Reviewed
 from butfor.result.population import Population
+from butfor.result.reviewed import Reviewed
 from butfor.result.run import RecordedStandards
 from butfor.review.answers import Outcome
-from butfor.review.rebuild import fitted_again, load_rows
+from butfor.review.rebuild import fitted_again
 from butfor.run.fit import with_labels
 from butfor.run.fitted import Fitted
 from butfor.run.labels import labels_frame, labels_to_review
@@ -50,11 +52,11 @@ def after_review(
     if before is None:
         known = _standards(fitted)
         before = known.comparisons if known else ()
-    labels = {at: fitted.label_names.index(outcome.made[at]) for at in outcome.corrected}
+    labels = {at: fitted.label_names.index(label) for at, label in outcome.made.items()}
     with progress, single_threaded():
         trial = FlipTrial.about(fitted, X, y, sensitive_features, progress, labels)
         progress.phase("the corrected labels", fitted.members + 2 * len(trial.seeds))
-        flipped = trial.flip(outcome.corrected)
+        flipped = trial.flip(tuple(labels))
     again = with_labels(fitted, list(labels), list(labels.values()), CORRECTED, progress)
     again = replace(again, answered=fitted.answered | outcome.positions)
     standards = _standards(again)
@@ -63,11 +65,7 @@ def after_review(
         favourable=fitted.sides[trial.favourable],
         answered=tuple(sorted(again.answered)),
         corrected=again.corrected,
-        chosen=outcome.counts(decoys=False),
-        decoys=outcome.counts(decoys=True),
-        keystones=outcome.counts(decoys=False, keystones=True),
-        unsure=len(outcome.unsure),
-        expected=outcome.expected,
+        evidence=outcome.evidence,
         corrected_to=tuple(now) if fitted.table.multiclass else (),
         before=tuple(before),
         after=standards.comparisons if standards else (),
@@ -85,13 +83,15 @@ def _standards(fitted: Fitted) -> Standards | None:
 
 
 def close_review(
-    audit: Population, outcome: Outcome, folder: Path, model: Any = None, progress: Progress | None = None
+    audit: Population,
+    outcome: Outcome,
+    training: Table,
+    data: Dataset,
+    model: Any = None,
+    progress: Progress | None = None,
 ) -> tuple[Population, dict[str, pd.DataFrame]]:
-    """Make the corrections in the table that an audit's record names, and audit its test rows again: the record of the
-    corrected table, about nobody, with what was `reviewed`; and tables, by the names of their files. The folder is made
-    once the table is there, before anything is trained."""
-    training, data = load_rows(audit.run)
-    make_folder(folder)
+    """Make the corrections in the training rows of an audit's record, and audit its test rows again: the record of the
+    corrected table, about nobody, with what was `reviewed`; and tables, by the names of their files."""
     settings = {"fresh_seeds": audit.run.fresh_seeds, "random_state": audit.run.random_state}
     again = fitted_again(audit.run, training, data, model, progress=progress, **settings)
     groups, before = data.groups["test"] if data.groups else None, audit.standards or None
@@ -112,11 +112,10 @@ def close_review(
 
 
 def write_after(population: Population, tables: dict[str, pd.DataFrame], folder: Path) -> list[str]:
-    """The files, the page last."""
+    """All files, or none; their names."""
     from butfor.report.page import review_page  # jinja2: only where a page is written
 
-    for name, table in tables.items():
-        save_table(folder / name, table)
-    population.to_json(folder / "review.json")
-    save_text(folder / "review.html", review_page(population))
+    texts = {name: as_csv(table) for name, table in tables.items()}
+    texts |= {"review.json": population.to_json(), "review.html": review_page(population)}
+    save_all({folder / name: text for name, text in texts.items()})
     return ["review.html", "review.json", *tables]

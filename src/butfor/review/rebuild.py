@@ -21,9 +21,8 @@ from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import Table
 from butfor.progress import Progress
 from butfor.provenance import data_hash
-from butfor.result.labels import TO_REVIEW
 from butfor.result.population import Population
-from butfor.result.record import brief
+from butfor.result.record import brief, checksum
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.review.tasks import Review, ReviewRows, make_review
@@ -57,9 +56,20 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
     if data_hash(training) != run.data.sha256:
         raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows have changed since.")
     if run.reviewed:
-        labels = [run.label_names.index(label) for label in run.reviewed.corrected_to]
-        training = training.with_labels(run.reviewed.corrected, labels or None)
+        training = training.with_labels(run.reviewed.corrected, _corrected_to(run, training.n))
     return training, data
+
+
+def _corrected_to(run: Run, rows: int) -> list[int] | None:
+    """The corrected labels by number; None where there are two and each is the other now."""
+    assert run.reviewed is not None
+    corrected, names = run.reviewed.corrected, run.reviewed.corrected_to
+    for place, positions in (("corrected", corrected), ("answered", run.reviewed.answered)):
+        if len(set(positions)) < len(positions) or not all(0 <= at < rows for at in positions):
+            raise ReplayError(f"Invalid record: run.reviewed.{place} names rows twice, or rows that the table has not.")
+    if names and (len(names) != len(corrected) or not set(names) <= set(run.label_names)):
+        raise ReplayError("Invalid record: run.reviewed.corrected_to must be a label for each corrected row.")
+    return [run.label_names.index(name) for name in names] or None
 
 
 def with_moved_files(run: Run, **files: str | None) -> Run:
@@ -167,8 +177,7 @@ def _also_labelled(run: Run, training: Table, data: Dataset | None) -> tuple[Any
     """The rows of the data set that were not trained on, where they took part in the comparison of standards."""
     if data is None or run.data.labelled != training.n + len(data.X_val) + len(data.X_test):
         return ()
-    X, y = pd.concat([data.X_val, data.X_test]), pd.concat([data.y_val, data.y_test])
-    return (X, y) if data.groups is None else (X, y, pd.concat([data.groups["val"], data.groups["test"]]))
+    return data.not_trained_on
 
 
 def _protected(run: Run, X: pd.DataFrame, data: Dataset | None) -> Any:
@@ -189,20 +198,21 @@ def without_groups(run: Run, data: Dataset | None) -> bool:
 # --- the rows to review -------------------------------------------------------------------------------
 
 
-def review_of(population: Population, *, labels: int = TO_REVIEW, hide: Sequence[str] = (), seed: int = 0) -> Review:
+def review_of(population: Population, *, labels: int | None = None, hide: Sequence[str] = (), seed: int = 0) -> Review:
     """The tasks of an audit, or of a review's corrected table, from the record alone."""
     if not population.labels:
         raise SettingError(
             "The record names no label to review: it is of one person, of an audit that was stopped, or of groups that "
             "cannot be compared. Audit more people, or name the protected attribute of larger groups."
         )
-    if labels > len(population.labels):
+    if labels is not None and labels > len(population.labels):
         raise SettingError(f"--labels {labels}: the record names {len(population.labels)} labels to review.")
-    return make_review(population.labels, rows_of(population.run), population, labels=labels, hide=hide, seed=seed)
+    rows = rows_of(population.run, checksum(population.to_dict()))
+    return make_review(population.labels, rows, population, labels=labels, hide=hide, seed=seed)
 
 
-def rows_of(run: Run) -> ReviewRows:
-    """The training rows of a run, loaded again, and their doubts."""
+def rows_of(run: Run, audit: str = "") -> ReviewRows:
+    """The training rows of a run, loaded again, and their doubts. `audit`: the record's checksum."""
     try:
         table, data = load_rows(run)
         X, _, kept = table.whole or (table.X, table.y, np.arange(table.n))
@@ -221,4 +231,14 @@ def rows_of(run: Run) -> ReviewRows:
         draws=0,
     )
     answered = run.reviewed.answered if run.reviewed else ()
-    return ReviewRows(table, sensitive.values, found.doubt, names, sensitive.columns, data.dates, answered)
+    return ReviewRows(
+        table,
+        sensitive.values,
+        found.doubt,
+        names,
+        audit,
+        sensitive.columns,
+        data.dates,
+        answered,
+        run.adverse,
+    )

@@ -1,10 +1,9 @@
-"""Review, blind: the labels whose review is worth most, among labels like them that nobody doubts.
+"""Review, blind: the labels most likely to be wrong, among labels that hardly anybody would doubt.
 
-Every chosen label comes with a decoy: a row in no flip set whose doubt is low, of the same recorded label and, as far
-as there are any, of the same group. The tasks show the row's values and nothing that tells chosen labels from decoys;
-the key, which does, stays with whoever asked. Disagreement on chosen labels means something only beside disagreement on
-decoys.
+Every chosen label comes with a decoy (see `review.decoys`). The tasks show the row's values and nothing that tells
+chosen labels from decoys; the key, which does, stays with whoever asked.
 
+tasks/review.html          a page that asks one task at a time
 tasks/tasks.csv            one row per label, and an empty column to fill in
 tasks/tasks.json           the same for Label Studio, with
 tasks/label_config.xml     the project's labelling interface
@@ -14,10 +13,13 @@ tasks.key.json             beside the reviewer's folder: which task is which row
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -28,43 +30,47 @@ from numpy.typing import NDArray
 
 from butfor.data.read import as_dates
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
-from butfor.files import make_folder, save_table, save_text
+from butfor.files import RESULTS, as_csv, new_folder, save_all
 from butfor.learn.protocols import Table
-from butfor.result.labels import TO_REVIEW, LabelValue, expectation
+from butfor.machine import check_random_state
+from butfor.result.labels import TO_REVIEW, LabelValue, expectation, expected_wrong
 from butfor.result.population import Population
-from butfor.result.record import checksum, plain
+from butfor.result.record import checksum, plain, with_checksum
+from butfor.review.decoys import choose_decoys
+from butfor.review.reviewer_page import question, reviewer_page
 from butfor.run.fitted import Fitted
+from butfor.run.verdicts import adverse_labels
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table's own."""
 CANNOT_TELL = "cannot tell"
 """What a reviewer may answer beside the labels."""
+LITTLE = 0.5
+"""With fewer labels likely to be wrong than this, a review has little to find."""
+CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
+"""Of ids: no word comes of them, and no spreadsheet takes them for a date or a number."""
+LEAST_DECOYS = 6
+"""With fewer, not even a reviewer who never errs is told from one who guesses."""
 
 
 @dataclass(frozen=True)
 class Task:
     """One label to review, as the key knows it."""
 
-    id: int
+    id: str
+    """The review's code and a random number: "KTRBD-4821"."""
     position: int
     """Among the training rows."""
     row: Any
     """The row's index label; for a CSV file its number there, from 0."""
     label: str
     """The recorded one."""
+    decoy: bool
     people: int
     """How many people's flip sets it is in: a keystone where it is in any."""
     doubt: float | None = None
     wrong: float | None = None
     """Of a chosen label: see `LabelValue`."""
-    beside: int | None = None
-    """Of a decoy: the task of the label it was chosen for."""
-    same_group: bool = True
-    """Of a decoy: whether it has that label's group."""
-
-    @property
-    def decoy(self) -> bool:
-        return self.beside is not None
 
 
 @dataclass(frozen=True)
@@ -74,25 +80,38 @@ class Review:
     shown: pd.DataFrame
     """What the reviewer sees: one row per task, by its id."""
     labels: tuple[LabelValue, ...]
-    """Those that were chosen, the most valuable first."""
+    """Those that were chosen, the likeliest to be wrong first."""
     label_names: tuple[str, ...]
     audit_sha256: str
     seed: int
+    likely: tuple[int, float]
+    """Labels (the first 100 or, where more were chosen, those), and how many of them are likely to be wrong."""
+    column: str | None = None
+    """The label's, where it has a name."""
+    adverse: tuple[str, ...] = ()
+    """The labels that people would rather not have, where that is known."""
 
     @property
     def decoys(self) -> list[Task]:
         return [task for task in self.tasks if task.decoy]
 
     @property
+    def question(self) -> str:
+        """What the reviewer is asked, in the table's words."""
+        return question(self.column, self.label_names, self.adverse)
+
+    @property
     def sentence(self) -> str:
         """What the tasks hold; for whoever keeps the key."""
-        chosen, decoys = len(self.labels), len(self.decoys)
-        other = sum(not task.same_group for task in self.decoys)
-        group = f" ({other} of them of another group)" if other else " and group"
-        short = f" There were no more such rows: {chosen - decoys} labels have no decoy."
+        kinds = Counter(task.label for task in self.decoys)
+        split = ", ".join(f"{count} '{label}'" for label, count in kinds.most_common())
+        doubts = [task.doubt for task in self.decoys if task.doubt is not None]
+        most = f" (doubt at most {max(doubts):.2f}; {split})" if doubts else ""
+        alike = sum(kinds[label] for label in {each.label for each in self.labels})
+        few = f" {alike or 'None'} of the decoys have such a label: answers will show nothing. Change --labels."
         return (
-            f"{len(self.tasks)} labels to review, shuffled: {chosen} whose review is worth most, and {decoys} decoys, "
-            f"hardly doubted labels of the same kind{group}.{short if decoys < chosen else ''}"
+            f"{len(self.tasks)} tasks, shuffled: {len(self.labels)} labels to review and {len(self.decoys)} decoys, "
+            f"labels that are hardly in doubt{most}.{few if alike < LEAST_DECOYS else ''}"
         )
 
     @property
@@ -100,19 +119,30 @@ class Review:
         """How many are likely to be wrong."""
         return expectation(self.labels)
 
+    @property
+    def finds_little(self) -> str:
+        """That hardly any label is likely to be wrong, in a sentence; empty where that is not so, or not known."""
+        first, likely = self.likely
+        if self.labels[0].wrong is None or likely >= LITTLE:
+            return ""
+        return f"A review has little to find: about 0 of the first {first} labels are likely to be wrong."
+
 
 @dataclass(frozen=True, eq=False)
 class ReviewRows:
-    """The training rows, their groups, the doubt of each label, the protected columns, which no reviewer sees, those
-    that hold dates, and the positions of labels that were reviewed before."""
+    """The training rows, their groups, the doubt of each label, the labels' names and which are adverse, the protected
+    columns, which no reviewer sees, those that hold dates, the positions of labels that were reviewed before, and what
+    tells one audit from another."""
 
     table: Table
     groups: NDArray[np.object_]
     doubt: NDArray[np.float64]
     label_names: tuple[str, ...]
+    audit: str
     protected: Sequence[Hashable] = ()
     dates: tuple[str, ...] = ()
     answered: Collection[int] = ()
+    adverse: tuple[str, ...] = ()
 
     @cached_property
     def labels(self) -> NDArray[np.object_]:
@@ -124,18 +154,22 @@ def review_tasks(
     values: Sequence[LabelValue],
     population: Population | None = None,
     *,
-    labels: int = TO_REVIEW,
+    labels: int | None = None,
     hide: Sequence[str] = (),
     seed: int = 0,
 ) -> Review:
     """The tasks of an audit in Python; `review.rebuild.review_of` makes those of a record."""
+    if population is not None and population.run.data.sha256 != fitted.data_hash:
+        raise SettingError("The population is of another table: give the one that explain_all of this audit returned.")
     rows = ReviewRows(
         fitted.table,
         fitted.sensitive.values,
         fitted.doubt,
         fitted.label_names,
+        fitted.data_hash if population is None else checksum(population.to_dict()),
         fitted.sensitive.columns,
         answered=fitted.answered,
+        adverse=adverse_labels(fitted),
     )
     return make_review(values, rows, population, labels=labels, hide=hide, seed=seed)
 
@@ -145,78 +179,78 @@ def make_review(
     rows: ReviewRows,
     population: Population | None = None,
     *,
-    labels: int = TO_REVIEW,
+    labels: int | None = None,
     hide: Sequence[str] = (),
     seed: int = 0,
 ) -> Review:
-    """The tasks: the first so many `labels` of those with a value, and decoys. `hide` names columns that are not shown,
-    beside the protected ones."""
-    if labels < 1:
+    """The tasks: the first so many `labels` of those to review, and decoys. Without a number, those that may be wrong,
+    at most 100 and at most half of them, so that decoys are left. `hide` names columns that are not shown, beside the
+    protected ones."""
+    if labels is None:
+        likely = sum(each.wrong is None or each.wrong > 0 for each in values) or len(values)
+        labels = max(1, min(TO_REVIEW, likely, len(values) // 2))
+    if not isinstance(labels, Integral) or isinstance(labels, bool) or labels < 1:
         raise SettingError(f"--labels {labels}: at least one label must be reviewed.")
     if not values:
         raise SettingError("There is no label to review: none is doubted, or all of them were reviewed.")
     if CANNOT_TELL in rows.label_names:
         raise SettingError(f"A label is called '{CANNOT_TELL}', as reviewers say it; call it otherwise.")
-    chosen, table = {each.position: each for each in values[:labels]}, rows.table
-    rng = np.random.default_rng(seed)
-    label_of = matched(list(chosen), _unsuspected(rows, chosen, population), rows.labels, rows.groups, rng)
-    order = [*chosen, *label_of]
-    ids = dict(zip(order, map(int, _numbers(len(order), rng)), strict=True))
-    people = population.flip_counts if population is not None else {}
-    tasks = [
+    rng, table = np.random.default_rng(check_random_state(seed)), rows.table
+    _refuse_other_rows(values, rows)
+    chosen = {each.position: each for each in values[: int(labels)]}
+    hidden = _hidden(rows, [hide] if isinstance(hide, str) else hide)
+    people = population.flip_counts if population is not None else Counter[int]()
+    may = ~np.isin(np.arange(table.n), [*chosen, *rows.answered, *people])
+    order = [*chosen, *choose_decoys(list(chosen), may, rows.labels, rows.groups.astype(str), rows.doubt, rng)]
+    order = [order[k] for k in rng.permutation(len(order))]
+    code = review_code(rows.audit, seed, ((at, at not in chosen) for at in order))
+    tasks = tuple(
         Task(
-            id=ids[at],
+            id=f"{code}-{number}",
             position=at,
             row=plain(table.X.index[at]),
             label=str(rows.labels[at]),
-            people=people.get(at, 0),
-            doubt=chosen[at].doubt if at in chosen else None,
+            decoy=at not in chosen,
+            people=people[at],
+            doubt=round(float(rows.doubt[at]), 4),
             wrong=chosen[at].wrong if at in chosen else None,
-            beside=ids.get(label_of.get(at, -1)),
-            same_group=rows.groups[at] == rows.groups[label_of.get(at, at)],
         )
-        for at in order
-    ]
-    shuffled = tuple(tasks[k] for k in rng.permutation(len(tasks)))
-    shown = table.X.drop(columns=_hidden(rows, hide)).iloc[[task.position for task in shuffled]]
+        for at, number in zip(order, _numbers(len(order), rng), strict=True)
+    )
+    shown = table.X.drop(columns=hidden).iloc[order]
     shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
-    shown.index = pd.Index([task.id for task in shuffled], name=ID)
-    sha256 = checksum(population.to_dict()) if population is not None else ""
-    return Review(shuffled, shown, tuple(chosen.values()), rows.label_names, sha256, seed)
+    shown.index = pd.Index([task.id for task in tasks], name=ID)
+    expected = expected_wrong(values[: max(len(chosen), TO_REVIEW)])
+    return Review(
+        tasks,
+        shown,
+        tuple(chosen.values()),
+        rows.label_names,
+        rows.audit,
+        seed,
+        (len(expected), expected[-1]),
+        table.y.name if isinstance(table.y.name, str) else None,
+        rows.adverse,
+    )
 
 
-def matched(
-    chosen: Sequence[int],
-    unsuspected: NDArray[np.int64],
-    labels: NDArray[np.object_],
-    groups: NDArray[np.object_],
-    rng: np.random.Generator,
-) -> dict[int, int]:
-    """Decoys, drawn without replacement, each with its chosen label: of the same label and group where there are enough
-    such rows, then of the same label, then none."""
-    rows, decoys = [int(row) for row in rng.permutation(unsuspected)], dict[int, int]()
-    for kind in (list(zip(labels, groups, strict=True)), list(labels)):
-        alike: dict[Any, list[int]] = {}
-        for row in rows:
-            if row not in decoys:
-                alike.setdefault(kind[row], []).append(row)
-        alone = [at for at in chosen if at not in decoys.values()]
-        for at in alone:
-            if alike.get(kind[at]):
-                decoys[alike[kind[at]].pop()] = at
-    return decoys
+def review_code(audit: str, seed: int, tasks: Iterable[tuple[int, bool]]) -> str:
+    """Five letters that tell a review from others: by its audit, its seed, and its tasks' positions and decoys. A next
+    round starts from another record, and has another code."""
+    text = json.dumps([audit, int(seed), [[int(at), bool(decoy)] for at, decoy in tasks]])
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    return "".join(CONSONANTS[number // len(CONSONANTS) ** k % len(CONSONANTS)] for k in range(5))
 
 
-def _unsuspected(rows: ReviewRows, chosen: Mapping[int, Any], population: Population | None) -> NDArray[np.int64]:
-    """Rows that may be decoys: not chosen, not reviewed before, in no flip set of anybody, and doubted less than half
-    of the rows of their label and group are."""
-    finds = population.found if population is not None else []
-    touched = {at for v in finds for at in v.positions}
-    touched |= {*chosen, *rows.answered}
-    doubts = pd.Series(rows.doubt)
-    usual = doubts.groupby([rows.labels, rows.groups.astype(str)]).transform("median")
-    low = (doubts <= usual).to_numpy()
-    return np.array([at for at in np.flatnonzero(low) if int(at) not in touched], dtype=np.int64)
+def _refuse_other_rows(values: Sequence[LabelValue], rows: ReviewRows) -> None:
+    """A record that somebody changed may name labels that the table does not have."""
+    seen: set[int] = set()
+    for k, each in enumerate(values):
+        there = 0 <= each.position < rows.table.n and rows.labels[each.position] == each.label
+        if not there or each.position in seen:
+            why = "occurs twice" if each.position in seen else f"has no label '{each.label}' in the table"
+            raise ReplayError(f"Invalid record: labels[{k}], training row {each.position}, {why}.")
+        seen.add(each.position)
 
 
 def _hidden(rows: ReviewRows, hide: Sequence[str]) -> list[Any]:
@@ -242,28 +276,33 @@ def _numbers(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
 def write_review(
     review: Review, folder: Path, key: Path | None = None, overwrite: bool = False
 ) -> tuple[list[Path], Path]:
-    """Write what the reviewer gets into `folder` and the key next to it; returns the files and the key. What is there
-    already may be somebody's work: it is replaced only with `overwrite`."""
+    """Write what the reviewer gets into `folder` and the key next to it: all files, or none. Returns the files and the
+    key. What is there already may be somebody's work: it is replaced only with `overwrite`."""
     folder = folder.resolve()
     key = key_of(folder) if key is None else key.resolve()
     if folder == key.parent or folder in key.parents:
         raise SettingError(f"--key {key} lies in the folder for the reviewer, who must not see it; put it elsewhere.")
-    shown = [folder / name for name in ("tasks.csv", "tasks.json", "label_config.xml", "instructions.txt")]
+    secret = [name for name in RESULTS if name != "tasks.csv" and (folder / name).exists()]
+    if secret:
+        raise SettingError(
+            f"'{folder}' holds {secret[0]}, which the reviewer must not see: name another folder for the tasks."
+        )
+    shown = {
+        folder / "tasks.csv": as_csv(_with_column_to_fill(review.shown)),
+        folder / "tasks.json": json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False),
+        folder / "label_config.xml": label_config(review.question, review.label_names),
+        folder / "instructions.txt": INSTRUCTIONS.format(review.question, "\n    ".join(review.label_names)),
+        folder / "review.html": reviewer_page(review.shown, review.question, review.label_names, CANNOT_TELL),
+    }
     there = [path for path in (*shown, key) if path.exists()]
     if there and not overwrite:
         raise SettingError(
             f"'{there[0]}' is there already and may belong to a review under way: name another folder, or replace it "
             "with --overwrite."
         )
-    make_folder(folder)
-    tasks, studio, config, instructions = shown
-    save_table(tasks, _with_column_to_fill(review.shown))
-    save_text(studio, json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False))
-    save_text(config, label_config(review.label_names))
-    save_text(instructions, INSTRUCTIONS.format("\n    ".join(review.label_names)))
-    make_folder(key.parent)
-    save_text(key, json.dumps(key_record(review), indent=1, ensure_ascii=False))
-    return shown, key
+    with new_folder(folder), new_folder(key.parent):
+        save_all(shown | {key: json.dumps(key_record(review), indent=1, ensure_ascii=False)})
+    return list(shown), key
 
 
 def key_of(folder: Path) -> Path:
@@ -271,22 +310,20 @@ def key_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.key.json")
 
 
-def key_for(answers: Path) -> Path:
-    """The key of answers whose reader names none: that of their folder, or the one beside them."""
-    folder = answers.resolve().parent
-    beside = folder / "tasks.key.json"
-    return beside if beside.exists() and not key_of(folder).exists() else key_of(folder)
-
-
 INSTRUCTIONS = """\
-Each row of tasks.csv describes one person. Please write into its column 'label' which label you hold to be right:
+Which label is right for this person? {}
+
+Open review.html in a browser: it asks about one person at a time. When you are done, press "Save answers" and return
+the file answers.csv.
+
+Or fill in tasks.csv, one row per person. Write into its column 'label' the label that is right:
 
     {}
 
-Write 'cannot tell' where you cannot. Judge every row by itself, in any order; do not look the person up.
-The numbers in the column 'id' mean nothing; leave them as they are.
+Write 'cannot tell' where you cannot. Judge every person by what is shown and by nothing else, in any order; do not look
+anybody up. The column 'id' says which review and which task it is; leave it as it is.
 
-With Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
+Or use Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
 the answers as JSON.
 """
 
@@ -306,10 +343,10 @@ def studio_tasks(shown: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def label_config(names: Sequence[str]) -> str:
-    """Label Studio's labelling interface: the row, and what to choose from."""
+def label_config(asked: str, names: Sequence[str]) -> str:
+    """Label Studio's labelling interface: the question, the row, and what to choose from."""
     view = ElementTree.Element("View")
-    ElementTree.SubElement(view, "Header", value="Which label is right for this person?")
+    ElementTree.SubElement(view, "Header", value=f"Which label is right for this person? {asked}")
     ElementTree.SubElement(view, "Table", name="row", value="$row")
     choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName="row", choice="single")
     for name in (*names, CANNOT_TELL):
@@ -319,28 +356,13 @@ def label_config(names: Sequence[str]) -> str:
 
 
 def key_record(review: Review) -> dict[str, Any]:
-    return {
-        "note": "Not for the reviewer: which task is which training row, its recorded label, and if it is a decoy.",
-        "audit_sha256": review.audit_sha256,
-        "seed": review.seed,
-        "label_names": list(review.label_names),
-        "tasks": [asdict(task) | {"decoy": task.decoy} for task in review.tasks],
-    }
-
-
-def read_key(path: Path, audit_sha256: str) -> dict[int, Task]:
-    """The tasks that a key names, by id; refused where it belongs to another audit."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        belongs = record["audit_sha256"] == audit_sha256
-        tasks = [Task(**{name: value for name, value in task.items() if name != "decoy"}) for task in record["tasks"]]
-    except OSError as error:
-        raise ReplayError(
-            f"The key '{path}' cannot be read ({error.strerror}); name the file that was written next to the tasks "
-            "with --key."
-        ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ReplayError(f"'{path}' is not the key of a review ({error!r}).") from error
-    if not belongs:
-        raise ReplayError(f"The key '{path}' belongs to another audit: this file is not the one its tasks came from.")
-    return {task.id: task for task in tasks}
+    """The key as its file has it; `review.key` reads and checks it."""
+    return with_checksum(
+        {
+            "note": "Not for the reviewer: which task is which training row, its recorded label, and if it is a decoy.",
+            "audit_sha256": review.audit_sha256,
+            "seed": int(review.seed),
+            "label_names": list(review.label_names),
+            "tasks": [asdict(task) for task in review.tasks],
+        }
+    )

@@ -212,14 +212,17 @@ def compare_labelled(
     **how: Any,
 ) -> Standards:
     """All labelled rows in the table's own order, group by group beside comparable people; the doubts are those of the
-    training rows. `favourable [classes]`: which labels are."""
+    training rows and, where they took part, of the validation rows. `favourable [classes]`: which labels are."""
     X, labels, training = table.X, favourable[table.codes], np.arange(table.n)
+    steering = np.empty(0, np.int64)
     if more is not None and table.weight is None:  # their weights are not known
         X = pd.concat([X, more.X])
         order = table_order(X)
         X, labels = X.iloc[order], np.concatenate([labels, favourable[more.codes]])[order]
         sensitive = replace(sensitive, values=np.concatenate([sensitive.values, more.groups])[order])
         training = np.argsort(order)[: table.n]
+        if table.validation is not None and X.index.is_unique:
+            steering = X.index.get_indexer(table.validation[0].index)
     found = compare(
         X,
         labels,
@@ -229,4 +232,5 @@ def compare_labelled(
         explain=bool(draws),
         **how,
     )
-    return found.of_rows(training)
+    known = len(steering) > 0 and bool((steering >= 0).all())
+    return replace(found.of_rows(training), validation=found.of_rows(steering) if known else None)

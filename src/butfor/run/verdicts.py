@@ -153,7 +153,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
         sensitive_bands={name: tuple(cuts) for name, cuts in sensitive.cuts.items()},
         blind=sensitive.blind,
         label_names=tuple(fitted.label_names),
-        adverse=_adverse(fitted),
+        adverse=adverse_labels(fitted),
         reference=tuple(map(str, np.atleast_1d(fitted.reference if fitted.reference is not None else ()))),
         learner=builtins_of(fitted.learner.record()),
         learner_name=fitted.learner.name,
@@ -174,7 +174,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
     )
 
 
-def _adverse(fitted: Fitted) -> tuple[str, ...]:
+def adverse_labels(fitted: Fitted) -> tuple[str, ...]:
     """The labels that people would rather not have."""
     if fitted.adverse is None:
         return ()

@@ -15,14 +15,15 @@ is has that noise in its own decisions, and in its worlds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
+import pandas as pd
 
 from butfor.errors import Stopped
 from butfor.learn.decision_split import decides_one
-from butfor.learn.protocols import FlipSet, Floats, Training
+from butfor.learn.protocols import FlipSet, Floats, Table, Training
 from butfor.result.record import plain
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.run.trial import FlipTrial
@@ -45,6 +46,9 @@ class DrawnWorld:
     shortfall: float
     flips: FlipSet
     trainings: tuple[Training, ...]
+    validation_flips: FlipSet = ()
+    """Positions among the validation rows: had their labels been given by one standard, too, training would stop
+    elsewhere."""
 
 
 def world_seeds(group: str, random_state: int = 0, count: int = WORLDS) -> list[int]:
@@ -55,25 +59,46 @@ def world_seeds(group: str, random_state: int = 0, count: int = WORLDS) -> list[
 
 def draw_world(standards: Standards, group: str, seed: int, members: int = 1, seeded: bool = False) -> DrawnWorld:
     """The world of this name: everything in it is drawn from its seed. Of a model that no seed changes there is one
-    training; else there are `members`, under seeds that nothing else was trained with."""
+    training; else there are `members`, under seeds that nothing else was trained with. Labels of validation rows
+    are flipped likewise, where those rows were compared too."""
     comparison = standards.of_group(group)
     assert comparison is not None
     rng = np.random.default_rng(seed)
     shortfall = float(rng.normal(comparison.difference, comparison.error or 0.0))
-    luck = rng.random(len(standards.groups))
-    flips = tuple(map(int, np.flatnonzero(luck < standards.wrong_at(group, shortfall))))
+
+    def drawn(rows: Standards) -> FlipSet:
+        return tuple(map(int, np.flatnonzero(rng.random(len(rows.groups)) < rows.wrong_at(group, shortfall))))
+
+    flips = drawn(standards)
     seeds: list[int | None] = [int(each) for each in rng.integers(SEEDS, size=members)] if seeded else [None]
-    return DrawnWorld(seed, shortfall, flips, tuple(Training(flips, each) for each in seeds))
+    trainings = tuple(Training(flips, each) for each in seeds)
+    return DrawnWorld(seed, shortfall, flips, trainings, drawn(standards.validation) if standards.validation else ())
 
 
 def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tuple[DrawnWorld, Floats]]:
     """Each world with what its model answers about the trainer's people; as many worlds side by side as the engine
-    likes to train, so that whoever stops keeps those that are done."""
+    likes to train, so that whoever stops keeps those that are done. Worlds whose validation labels differ are trained
+    one after the other."""
+    if trainer.table.validation is not None and not trainer.table.multiclass:
+        for world in worlds:
+            table = with_validation_flips(trainer.table, world.validation_flips)
+            yield world, trainer.on(table).ask_together([world.trainings])[0]
+        return
     each = max((len(world.trainings) for world in worlds), default=1)
     step = max(1, trainer.bound.at_once // each)
     for first in range(0, len(worlds), step):
         some = worlds[first : first + step]
         yield from zip(some, trainer.ask_together([world.trainings for world in some]), strict=True)
+
+
+def with_validation_flips(table: Table, flips: FlipSet) -> Table:
+    """The table with other labels of these validation rows, by position."""
+    if not flips or table.validation is None:
+        return table
+    X, y = table.validation
+    codes = table.validation_codes.copy()
+    codes[list(flips)] = 1 - codes[list(flips)]
+    return replace(table, validation=(X, pd.Series(table.classes[codes], y.index, name=y.name)))
 
 
 # --- of an audit --------------------------------------------------------------------------------------

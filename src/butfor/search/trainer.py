@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,6 +62,13 @@ class Trainer:
         """What all of them say together, `[answers]`: the table makes logits and decisions of it."""
         self._recalled: set[FlipSet] = set()
         self._confirmed: dict[FlipSet, Floats] = {}
+
+    def on(self, table: Table) -> Trainer:
+        """The same learner, without its other members and without a ledger, on another table."""
+        if table is self.table:
+            return self
+        how: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": self.progress, "flag": self.flag}
+        return Trainer(self.engine, self.single, table, self.people, **how)
 
     @property
     def width(self) -> int:

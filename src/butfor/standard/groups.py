@@ -239,6 +239,8 @@ class Standards:
     """Columns with too many values for slices."""
     clusters: int | None = None
     interrupted: bool = False
+    validation: Standards | None = None
+    """The same with the doubts of the rows that steer a network's early stopping, where they were compared too."""
 
     @cached_property
     def by_group(self) -> pd.DataFrame:

@@ -1,0 +1,71 @@
+"""The key of a review, read and checked against the audit that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from butfor.errors import ReplayError
+from butfor.files import text_of
+from butfor.learn.protocols import Table
+from butfor.result.population import Population
+from butfor.result.record import CHECKSUM, checksum
+from butfor.review.tasks import Task, key_of, review_code
+
+
+@dataclass(frozen=True)
+class _Key:
+    audit_sha256: str
+    seed: int
+    label_names: tuple[str, ...]
+    tasks: tuple[Task, ...]
+
+
+def key_for(answers: Sequence[Path]) -> Path:
+    """The key of answers whose reader names none: that of a folder they are in, or one beside them."""
+    folders = [path.resolve().parent for path in answers]
+    places = [place for folder in folders for place in (key_of(folder), folder / "tasks.key.json")]
+    return next((place for place in places if place.exists()), places[0])
+
+
+def read_key(path: Path, audit: Population, training: Table) -> tuple[Task, ...]:
+    """The tasks that a key names; refused where it is not the key of a review of this audit and these rows."""
+    text = text_of(path, "The key", "Name the file that was written next to the tasks with --key.")
+    try:
+        record = msgspec.json.decode(text)
+        key = msgspec.convert(record, _Key)
+    except RecursionError:
+        raise ReplayError(f"'{path}' nests too deeply to be the key of a review.") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
+    if key.audit_sha256 != checksum(audit.to_dict()):
+        raise ReplayError(f"The key '{path}' belongs to another audit: this file is not the one its tasks came from.")
+    fault = _fault(key, audit, training) if record.get(CHECKSUM) == checksum(record) else "its checksum disagrees"
+    if fault:
+        raise ReplayError(f"The key '{path}' was changed since butfor wrote it: {fault}. Take it as it was written.")
+    return key.tasks
+
+
+def _fault(key: _Key, audit: Population, training: Table) -> str:
+    """What in a key does not belong to the audit and its training rows; empty where all does."""
+    names, positions = audit.run.label_names, [task.position for task in key.tasks]
+    if not key.tasks:
+        return "it has no tasks"
+    if key.label_names != names:
+        return "it has other labels than the audit"
+    for task in key.tasks:
+        if not 0 <= task.position < training.n:
+            return f"task {task.id[:40]} is about training row {task.position}, and there are {training.n}"
+        if task.label != names[training.codes[task.position]]:
+            return f"the recorded label of task {task.id[:40]} is not '{task.label[:40]}'"
+    code = review_code(key.audit_sha256, key.seed, ((task.position, task.decoy) for task in key.tasks))
+    if not all(task.id.startswith(f"{code}-") for task in key.tasks):
+        return "its ids are not those of its tasks"
+    if len({task.id for task in key.tasks}) < len(key.tasks) or len(set(positions)) < len(key.tasks):
+        return "a task occurs twice"
+    if not {task.position for task in key.tasks if not task.decoy} <= {label.position for label in audit.labels}:
+        return "it names labels that the audit does not"
+    return ""

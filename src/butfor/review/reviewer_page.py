@@ -1,0 +1,62 @@
+"""The reviewer's page: one HTML file that asks one task at a time and writes the answers as CSV.
+
+It is made of what the reviewer may see and of nothing else: who made the page could not tell a decoy either. Nothing in
+it is loaded, and nothing is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pandas as pd
+
+from butfor.data.labels import EQUALS
+from butfor.files import harmless
+from butfor.report.text import missing, short
+
+MOST_NAMED, LONGEST = 5, 80
+"""Labels that the question names one by one, and characters of a name; more than that is on the buttons alone."""
+
+
+def question(column: str | None, labels: Sequence[str], adverse: Collection[str] = ()) -> str:
+    """What a reviewer is asked, in the table's words: "deny: yes (unfavourable) or no (favourable)?". `column` is the
+    label's, where it has a name; `adverse` are the labels that people would rather not have, where that is known."""
+    known = {label: "unfavourable" if label in adverse else "favourable" for label in labels if adverse}
+    values = [short(label.removeprefix(f"{column}{EQUALS}"), LONGEST) for label in labels]
+    told = [f"{value} ({known[label]})" if known else value for label, value in zip(labels, values, strict=True)]
+    choice = (
+        f"{', '.join(told[:-1])} or {told[-1]}?" if len(labels) <= MOST_NAMED else f"which of {len(labels)} labels?"
+    )
+    name = short(column or "", LONGEST)
+    return f"{name}: {choice}" if name else choice[0].upper() + choice[1:]
+
+
+def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], unsure: str) -> str:
+    """The page: `shown` is one row per task, by its id; `unsure` is what may be answered beside the labels."""
+    from butfor.report.page import own_parts, render
+
+    columns = [shown.iloc[:, k].astype(object) for k in range(shown.shape[1])]
+    tasks = [[str(number), *map(_text, values)] for number, *values in zip(shown.index, *columns, strict=True)]
+    data: dict[str, Any] = {
+        "question": asked,
+        "labels": list(labels),
+        "written": list(map(harmless, labels)),  # in a file that a spreadsheet may open
+        "unsure": unsure,
+        "columns": list(map(str, shown.columns)),
+        "tasks": tasks,
+    }
+    # Browsers keep answers under this name: those of another review are not taken for answers to this one.
+    data["review"] = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:32]
+    return render("reviewer.html", data=data, **own_parts("reviewer.css", "reviewer.js"))
+
+
+def _text(value: Any) -> str | None:
+    """A value as the table has it, in text; None where it is missing."""
+    if missing(value):
+        return None
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))  # whole numbers beside missing ones are floats in pandas alone
+    return str(value).removesuffix(" 00:00:00") if isinstance(value, pd.Timestamp) else str(value)

@@ -1,0 +1,235 @@
+"""The reviewer's page in a real browser: answer by key and by button, come back, save, and close the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from butfor.review.reviewer_page import question, reviewer_page
+from recorded import answered, key_of, run
+
+pytestmark = [pytest.mark.system, pytest.mark.xdist_group("browser")]
+
+LEFT, RIGHT, ENTER, TAB = "\ue012", "\ue014", "\ue007", "\ue004"
+EVIL = "</script><img src=x onerror=document.title='run'>"
+LABELS = ("no", "yes")
+
+
+def small(folder: Path, name: str = "review.html", ids: str = "abcd", labels: tuple[str, ...] = LABELS) -> Path:
+    frame = pd.DataFrame({"income": [10, 20, 30, 40], "note": ["", None, EVIL, "long " * 2000]}, index=list(ids))
+    path = folder / name
+    path.write_text(reviewer_page(frame, question("deny", labels), labels, "cannot tell"), encoding="utf-8")
+    return path
+
+
+def press(browser: Any, keys: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(browser).send_keys(keys).perform()
+
+
+def text(browser: Any, name: str) -> str:
+    return str(browser.find_element("id", name).text)
+
+
+def values(browser: Any) -> dict[str, str]:
+    cells = "return [...document.querySelectorAll('#row tbody tr')].map(row => [...row.cells].map(c => c.innerText))"
+    return dict(browser.execute_script(cells))
+
+
+def choose(browser: Any, label: str) -> None:
+    buttons = browser.find_elements("css selector", "#choices button")
+    next(button for button in buttons if button.text.splitlines()[-1].endswith(label)).click()
+
+
+def pressed(browser: Any) -> list[str]:
+    return [str(b.text) for b in browser.find_elements("css selector", "#choices [aria-pressed=true] span")]
+
+
+def save(browser: Any, folder: Path) -> Path:
+    """The file that "Save answers" writes."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    folder.mkdir()
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+    browser.find_element("id", "save").click()
+    file = folder / "answers.csv"
+    WebDriverWait(browser, 30).until(lambda _: file.exists() and file.stat().st_size)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def silent(browser: Any) -> Iterator[None]:
+    """No page asks the network for anything, and none complains."""
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    yield
+    assert browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)") == []
+    assert browser.get_log("browser") == []
+    browser.execute_script("localStorage.clear()")
+
+
+def test_a_review_from_the_first_answer_to_the_corrected_table(browser, german_file, tasks, tmp_path, capsys):
+    wanted = {str(number): label for number, label in answered(tasks, wrong_labels=20, wrong_decoys=0).items()}
+    ids = [str(task["id"]) for task in key_of(tasks)]
+    wanted[ids[7]] = "cannot tell"
+    keys = {"bad credit": "1", "good credit": "2", "cannot tell": "0"}
+    shown = pd.read_csv(tasks / "tasks.csv", dtype=str, keep_default_na=False)
+    browser.get((tasks / "review.html").as_uri())
+    assert text(browser, "question") == "credit: bad credit (unfavourable) or good credit (favourable)?"
+    assert text(browser, "count") == "0 of 60 answered"
+    assert values(browser) == shown.iloc[0].drop(["id", "label"]).to_dict()
+
+    press(browser, "".join(keys[wanted[number]] for number in ids[:20]))
+    assert text(browser, "place") == "Task 21 of 60"
+    assert text(browser, "status") == f"Task 20: {wanted[ids[19]]}."
+    browser.refresh()
+    assert text(browser, "count") == "20 of 60 answered"
+    assert text(browser, "place") == "Task 21 of 60"
+    assert values(browser) == shown.iloc[20].drop(["id", "label"]).to_dict()
+    for number in ids[20:25]:
+        choose(browser, wanted[number])
+
+    press(browser, LEFT * 2)
+    assert text(browser, "place") == "Task 24 of 60"
+    assert pressed(browser) == [wanted[ids[23]]]
+    choose(browser, "cannot tell")  # and back to what is open
+    assert text(browser, "place") == "Task 26 of 60"
+    assert text(browser, "count") == "25 of 60 answered"
+    press(browser, LEFT * 2 + keys[wanted[ids[23]]])
+
+    half = save(browser, tmp_path / "half")
+    assert "35 of 60 tasks are still open" in text(browser, "status")
+    code, _, err = run(capsys, "review", german_file, "--answers", half, "--key", tmp_path / "tasks.key.json")
+    assert code == 2
+    assert "35 of 60 tasks have no answer" in err
+
+    press(browser, RIGHT * 34 + keys[wanted[ids[59]]])  # the last first, then what is open from the start
+    assert text(browser, "place") == "Task 26 of 60"
+    press(browser, "".join(keys[wanted[number]] for number in ids[25:59]))
+    assert text(browser, "status").endswith("All 60 are answered: save them now.")
+    whole = save(browser, tmp_path / "whole")
+    assert "Every task has an answer." in text(browser, "status")
+    assert pd.read_csv(whole, dtype=str).set_index("id")["label"].to_dict() == wanted
+    code, out, err = run(capsys, "review", german_file, "--answers", whole, "--key", tmp_path / "tasks.key.json")
+    assert code == 0, err
+    told = [task for task in key_of(tasks) if not task["decoy"] and wanted[str(task["id"])] != "cannot tell"]
+    assert f"{sum(wanted[str(task['id'])] != task['label'] for task in told)} of {len(told)} " in out
+
+
+def test_answers_survive_and_two_reviews_do_not_mix(browser, tmp_path):
+    one, two = small(tmp_path, "one.html"), small(tmp_path, "two.html", "efgh")
+    browser.get(one.as_uri())
+    press(browser, "12")
+    browser.get(two.as_uri())
+    assert text(browser, "count") == "0 of 4 answered"
+    press(browser, "0")
+    browser.get(one.as_uri())
+    assert text(browser, "count") == "2 of 4 answered"
+
+    first = browser.current_window_handle
+    browser.switch_to.new_window("tab")  # the same review twice: both know every answer
+    browser.get(one.as_uri())
+    press(browser, "1")
+    browser.close()
+    browser.switch_to.window(first)
+    assert text(browser, "count") == "3 of 4 answered"
+    browser.find_element("id", "delete").click()
+    browser.switch_to.alert.dismiss()
+    assert text(browser, "count") == "3 of 4 answered"
+    browser.find_element("id", "delete").click()
+    browser.switch_to.alert.accept()
+    assert text(browser, "count") == "0 of 4 answered"
+    browser.refresh()
+    assert text(browser, "count") == "0 of 4 answered"
+    browser.get(two.as_uri())
+    assert text(browser, "count") == "1 of 4 answered"
+    browser.execute_script("localStorage.setItem(Object.keys(localStorage)[0], '{nonsense')")
+    browser.refresh()
+    assert text(browser, "count") == "0 of 4 answered"
+
+
+def test_what_the_table_holds_is_shown_and_does_not_run(browser, tmp_path):
+    labels = (EVIL, 'a,"b";\nc', "=1+1")
+    browser.get(small(tmp_path, labels=labels).as_uri())
+    assert values(browser) == {"income": "10", "note": "(empty)"}
+    press(browser, RIGHT)
+    assert values(browser)["note"] == "(missing)"
+    press(browser, RIGHT)
+    assert values(browser)["note"] == EVIL
+    press(browser, LEFT * 5)
+    assert text(browser, "status") == "This is the first task."
+    press(browser, "1230")
+    assert browser.title == "Review of labels"
+    assert browser.find_elements("tag name", "img") == []
+    saved = pd.read_csv(save(browser, tmp_path / "saved"), dtype=str, keep_default_na=False)
+    assert saved["id"].tolist() == list("abcd")
+    assert saved["label"].tolist() == [*labels[:2], "'=1+1", "cannot tell"], "no spreadsheet calculates an answer"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_in_both_schemes(browser, tmp_path, scheme):
+    size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    for path in (small(tmp_path), small(tmp_path, "many.html", labels=tuple(f"{'x' * 60} {k}" for k in range(50)))):
+        browser.get(path.as_uri())
+        for _ in range(4):
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+            box = browser.find_element("css selector", "#row td").rect
+            assert box["x"] + box["width"] <= 400
+            press(browser, RIGHT)
+        browser.execute_script("scrollTo(0, 1e6)")
+        save_button = browser.find_element("id", "save").rect
+        top = save_button["y"] - browser.execute_script("return scrollY")
+        assert 0 <= top <= 800 - save_button["height"], "the answers stay in view"
+        ground = browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_by_keyboard_alone_and_no_answer_by_accident(browser, tmp_path):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    browser.get(small(tmp_path).as_uri())
+    press(browser, TAB * 2 + ENTER)
+    assert text(browser, "status") == "Task 1: yes."
+    focus = browser.switch_to.active_element
+    assert focus.tag_name == "button"
+    assert focus.value_of_css_property("outline-style") == "solid"
+    for name in ("place", "status"):
+        assert browser.find_element("id", name).get_attribute("aria-live") == "polite"
+    for keys in ("9", "x", "3"):  # no label has these
+        press(browser, keys)
+    held = "dispatchEvent(new KeyboardEvent('keydown', {key: '1', repeat: true}))"
+    browser.execute_script(f"document.body.{held.replace('})', ', bubbles: true})')}")
+    with_control = "dispatchEvent(new KeyboardEvent('keydown', {key: '1', ctrlKey: true, bubbles: true}))"
+    browser.execute_script(f"document.body.{with_control}")
+    assert text(browser, "count") == "1 of 4 answered"
+    button = browser.find_element("css selector", "#choices button")
+    ActionChains(browser).double_click(button).perform()
+    assert text(browser, "count") == "2 of 4 answered"
+    french = "dispatchEvent(new KeyboardEvent('keydown', {key: '&', code: 'Digit1', bubbles: true}))"
+    browser.execute_script(f"document.body.{french}")
+    assert text(browser, "status") == "Task 3: no."
+
+
+def test_where_the_browser_keeps_nothing_it_says_so_and_works(browser, tmp_path):
+    refuse = (
+        "Object.defineProperty(window, 'localStorage', {get() { throw new Error('refused'); }, configurable: true})"
+    )
+    added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": refuse})
+    try:
+        browser.get(small(tmp_path).as_uri())
+        assert "This browser cannot keep your answers" in text(browser, "kept")
+        press(browser, "1201")
+        saved = pd.read_csv(save(browser, tmp_path / "saved"), dtype=str)
+        assert saved["label"].tolist() == ["no", "yes", "cannot tell", "no"]
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    browser.get(small(tmp_path).as_uri())
+    assert "are kept in this browser" in text(browser, "kept")
+    assert text(browser, "count") == "0 of 4 answered"
