@@ -1,8 +1,9 @@
-"""What does a cluster cost on one machine? The same trainings by the local engine and by worker processes here.
+"""What does a cluster cost on one machine? The same trainings by the local engine and by Dask's workers here.
 
 Both train the same flip sets of the same table in the same run and must give the same answers. They take turns, so
-that whatever else the machine does falls on both; the local engine has as many threads as the cluster has processes.
-The overhead is the ratio of the medians, less one. Processes and what they load are there before the first turn.
+that whatever else the machine does falls on both; the local engine has as many threads or processes as the cluster has
+workers. The overhead is the ratio of the medians, less one, by the clock and in processor time, which on a busy
+machine tells more. Processes and what they load are there before the first turn.
 
 With `--device` stacked tensors on that device are compared instead, here and on the workers: one of them for a GPU.
 
@@ -12,9 +13,12 @@ With `--device` stacked tensors on that device are compared instead, here and on
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +27,7 @@ from benchmarks.work import network
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.dask_engine import cluster_engine
+from butfor.learn.cluster_engine import DaskEngine
 from butfor.learn.engines import engine_named
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.protocols import Bound, Engine, Floats, Table, Training
@@ -39,7 +43,8 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
     data = load_dataset(dataset)
     learner = MLPLearner(network(data.setup), TableEncoder("embed", data.setup.numeric))
     table = Table(data.X_train, data.y_train, (data.X_val, data.y_val))
-    with cluster_engine(f"local:{workers}", engine=device or "auto") as cluster, single_threaded():
+    with _dask(workers) as client, single_threaded():
+        cluster = DaskEngine(client, device or "auto")
         pairs: list[tuple[Engine, Engine]]
         if device:
             pairs = [(engine_named("stacked", device), cluster)]
@@ -53,19 +58,32 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
                 _timed(each, trainings)  # compiles, learns how long a training takes, and so starts processes
             turns = [(_timed(here, trainings), _timed(there, trainings)) for _ in range(rounds)]
             ours, theirs = (median(turn[side][0] for turn in turns) for side in (0, 1))
+            busy = [median(turn[side][1] for turn in turns) for side in (0, 1)]
             yield {
                 "dataset": dataset,
                 "engine": local.name,
                 "workers": workers,
                 "cores": available_cores(),
                 "trainings": count,
+                "training_ms": round(1000 * ours * min(workers, available_cores()) / count),
                 "rounds": rounds,
                 "local_seconds": round(ours, 3),
                 "cluster_seconds": round(theirs, 3),
                 "overhead": round(theirs / ours - 1, 4),
+                "cpu_overhead": round(busy[1] / busy[0] - 1, 4),
                 "overhead_of_rounds": sorted(round(b[0] / a[0] - 1, 4) for a, b in turns),
-                "same_answers": all(np.array_equal(a[1], b[1], equal_nan=True) for a, b in turns),
+                "same_answers": all(np.array_equal(a[2], b[2], equal_nan=True) for a, b in turns),
             }
+
+
+@contextmanager
+def _dask(workers: int) -> Iterator[Any]:
+    """A scheduler in this process, and so many worker processes of one thread, on this machine only."""
+    from distributed import Client, LocalCluster
+
+    where = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+    with LocalCluster(workers, threads_per_worker=1, memory_limit=0, **where) as cluster, Client(cluster) as client:
+        yield client
 
 
 def _trainings(n: int, count: int) -> list[Training]:
@@ -83,10 +101,19 @@ def _count_for(seconds: float, bound: Bound, n: int) -> int:
     return max(2, round(count * seconds / took))
 
 
-def _timed(bound: Bound, trainings: Sequence[Training]) -> tuple[float, Floats]:
-    started = time.perf_counter()
+def _timed(bound: Bound, trainings: Sequence[Training]) -> tuple[float, float, Floats]:
+    """Seconds by the clock, seconds of all cores, and the answers."""
+    started, busy = time.perf_counter(), _busy()
     answers = bound(trainings)
-    return time.perf_counter() - started, answers
+    return time.perf_counter() - started, _busy() - busy, answers
+
+
+def _busy() -> float:
+    """Seconds of processor time that this process and its workers have had."""
+    import psutil  # comes with Dask
+
+    here = psutil.Process()
+    return sum(sum(each.cpu_times()[:2]) for each in (here, *here.children(recursive=True)))
 
 
 COLUMNS: Columns = {
@@ -95,9 +122,11 @@ COLUMNS: Columns = {
     "workers": "{workers}",
     "cores": "{cores}",
     "trainings": "{trainings}",
+    "ms each": "{training_ms}",
     "local s": "{local_seconds:.2f}",
     "cluster s": "{cluster_seconds:.2f}",
     "overhead": "{overhead:.1%}",
+    "in CPU time": "{cpu_overhead:.1%}",
     " over the rounds": lambda row: f"{row['overhead_of_rounds'][0]:.1%} to {row['overhead_of_rounds'][-1]:.1%}",
     "same answers": lambda row: "yes" if row["same_answers"] else "NO",
 }

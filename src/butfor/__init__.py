@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor.data import load_dataset as load_dataset
     from butfor.data.check import check_table as check_table
     from butfor.encode import TableEncoder as TableEncoder
-    from butfor.learn.dask_engine import DaskEngine as DaskEngine
+    from butfor.learn.cluster_engine import ClusterEngine as ClusterEngine
+    from butfor.learn.cluster_engine import DaskEngine as DaskEngine
     from butfor.learn.estimators import PartitionEnsemble as PartitionEnsemble
     from butfor.learn.estimators import ThresholdedRegressor as ThresholdedRegressor
     from butfor.learn.joblib_engine import JoblibEngine as JoblibEngine
@@ -53,7 +54,7 @@ _HOMES = {
     "data": ("DATASETS", "load_dataset"),
     "data.check": ("check_table",),
     "encode": ("TableEncoder",),
-    "learn.dask_engine": ("DaskEngine",),
+    "learn.cluster_engine": ("ClusterEngine", "DaskEngine"),
     "learn.joblib_engine": ("JoblibEngine",),
     "learn.estimators": ("PartitionEnsemble", "ThresholdedRegressor"),
     "learn.protocols": ("Engine", "Learner", "Model", "Table", "Training"),

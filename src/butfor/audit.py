@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from butfor.data.sensitive import Cuts
 from butfor.errors import SettingError, listed
 from butfor.learn.protocols import Learner, Model, Table
+from butfor.learn.threshold import USUAL
 from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket
@@ -39,7 +40,7 @@ from butfor.validate import as_person
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """What `with_search` leaves as it is."""
-OF_THE_FIT = ("model", "encoder", "members", "budget", "random_state", "rank", "strategy", "phi", "psi")
+OF_THE_FIT = ("model", "encoder", "members", "threshold", "budget", "random_state", "rank", "strategy", "phi", "psi")
 """Settings that take effect when a model is fitted; the others do when people are audited."""
 
 
@@ -59,6 +60,9 @@ class LabelAudit(BaseEstimator):
         `TableEncoder` where None. "passthrough" hands the raw table to the estimator whatever it holds.
     members : trainings, under as many seeds, whose mean logit decides: the audited model is this ensemble. 1 is the
         published setting, a single model. None: 16, fewer where a training takes long, 1 where seeds change nothing.
+    threshold : the probability of the favourable label from which on a decision is favourable (of the second label,
+        where `fit` is told no adverse one). Or "top 20%": as many of the people who compete for the places have one,
+        whichever model was trained.
     budget : labels that may be flipped at the most, a share (0.01, rounded up) or a count (3).
     rank : a ranking's name (see `butfor.rank.NAMES`), or an object with `score`, or a function. None: the
         strategy's own.
@@ -88,6 +92,7 @@ class LabelAudit(BaseEstimator):
         *,
         encoder: Any = None,
         members: int | None = None,
+        threshold: float | str = USUAL,
         budget: float = 0.01,
         rank: Any = None,
         strategy: Any = None,
@@ -102,6 +107,7 @@ class LabelAudit(BaseEstimator):
         self.model = model
         self.encoder = encoder
         self.members = members
+        self.threshold = threshold
         self.budget = budget
         self.rank = rank
         self.strategy = strategy
@@ -125,6 +131,7 @@ class LabelAudit(BaseEstimator):
         adverse: Any = None,
         reference: Any = None,
         also_labelled: Sequence[Any] = (),
+        pool: Any = None,
         label_names: Sequence[str] | None = None,
         progress: Progress | None = None,
     ) -> Self:
@@ -137,7 +144,8 @@ class LabelAudit(BaseEstimator):
         `adverse` is the label that people would rather not have, of more than two perhaps several: with it, groups'
         standards are compared, and people who get it are audited. `reference` is the group to compare with, instead of
         all others. `also_labelled`, as (X, y) or (X, y, sensitive_features), are further labelled rows, such as test
-        rows: they take part in the comparison of standards alone."""
+        rows: they take part in the comparison of standards alone. `pool`: with `threshold="top 20%"`, the rows whose
+        best have a place, whom the model must not have been trained on; where None, those of `also_labelled`."""
         fitted = fit(
             self._settings(),
             X,
@@ -149,6 +157,7 @@ class LabelAudit(BaseEstimator):
             adverse=adverse,
             reference=reference,
             also_labelled=also_labelled,
+            pool=pool,
             label_names=label_names,
             progress=progress,
         )

@@ -65,7 +65,7 @@ def _is_whole(number: Any) -> bool:
 def in_worker(parent: int, function: Callable[..., T], *given: Any) -> T:
     """Call a function in a worker process, which ends when the process `parent` that started it is gone, however that
     ended. A terminal sends Ctrl-C to workers too; they leave it to the parent."""
-    if os.getpid() != parent:
+    if os.getpid() != parent and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if os.getppid() == parent:
             _watch_parent(parent)

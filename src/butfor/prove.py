@@ -18,6 +18,7 @@ from butfor.learn.capabilities import Linear, Neighbours, PartVotes, require
 from butfor.learn.linear import ridge_effects
 from butfor.learn.protocols import FlipSet, Model, flip_direction
 from butfor.learn.steps import linear_in_labels
+from butfor.learn.threshold import Cut
 from butfor.rules import Allowed
 from butfor.situation import Situation
 
@@ -41,7 +42,9 @@ class Bracket:
 def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """What is proven about each person of the situation, of whose labels `psi` may be flipped; None where no prover
     knows the model or what `psi` allows."""
-    kind = _proven_by(situation.model)
+    kind, cut = _proven_by(situation.model), situation.table.cut
+    if cut is not None and (not cut.fixed or kind is PartVotes):
+        return None  # a cut that moves with the flips, or one through a share of the parts' votes
     return None if kind is None else PROVERS[kind](situation, psi)
 
 
@@ -98,8 +101,9 @@ def _votes(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     if situation.table.multiclass:
         return _moved(situation, psi)
     near, weights = require(situation.model, Neighbours).neighbours(situation.people)
-    labels = situation.table.zero_one[near]
-    return [_vote(*each) for each in zip(situation.predictions, near, weights, labels, psi, strict=True)]
+    labels, cut = situation.table.zero_one[near], situation.table.cut
+    asked = zip(situation.predictions, near, weights, labels, psi, strict=True)
+    return [_vote(*each) if cut is None else _vote_share(cut, *each) for each in asked]
 
 
 def _vote(decided: int, near: NDArray[np.int64], weights: Array, labels: Array, allowed: Mask) -> Bracket:
@@ -110,6 +114,20 @@ def _vote(decided: int, near: NDArray[np.int64], weights: Array, labels: Array, 
         margins = np.where(margins >= -TIE, 1.0, -1.0)
     elif float(weights.sum()).is_integer():  # else they were rounded, and what looks like a tie may be none
         margins = np.where(margins > TIE, 1.0, -1.0)
+    return _fewest(near[own], margins, allowed, "votes of the neighbours", TIE)
+
+
+def _vote_share(
+    cut: Cut, decided: int, near: NDArray[np.int64], weights: Array, labels: Array, allowed: Mask
+) -> Bracket:
+    """The label of the cut is decided from a share of the votes on."""
+    own = [k for k in np.argsort(-weights, kind="stable") if labels[k] == decided and allowed[near[k]]]
+    moved, total = np.cumsum(weights[own]), weights.sum()
+    votes, towards = weights @ (labels == cut.label), 1 if decided != cut.label else -1
+    shares = (votes + towards * moved) / total
+    margins = towards * (shares - cut.at)
+    if float(total).is_integer():  # else they were rounded, and what looks like a tie may be none
+        margins = np.where((shares >= cut.at) == (towards == 1), 1.0, -1.0)
     return _fewest(near[own], margins, allowed, "votes of the neighbours", TIE)
 
 

@@ -64,7 +64,7 @@ class Situation:
 
     def decided(self, people: pd.DataFrame) -> NDArray[np.int64]:
         """The class decided about other people, by number."""
-        return self.table.decisions(self.table.answers(self.model, people))
+        return self.table.decided(self.model, people)
 
     def column(self, name: Hashable) -> Hashable:
         """A column that a rule names; refused where the table has none of that name."""

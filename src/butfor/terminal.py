@@ -22,7 +22,7 @@ STEERING = re.compile(
 IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 _PAIRS = (
-    "φ phi ψ psi λ lambda σ sigma Δ Delta → -> − - – - — - × x · - … ... ≥ >= ≤ <= ± +- ∞ infinity "
+    "φ phi ψ psi κ kappa λ lambda σ sigma Δ Delta → -> − - – - — - × x · - … ... ≥ >= ≤ <= ± +- ∞ infinity "
     "\u2019 ' \u2018 ' “ \" ” \" ─ - ━ - │ | ╸ - ╺ - • * ✓ + ✗ x"
 )
 NEAREST = dict(zip(_PAIRS.split()[::2], _PAIRS.split()[1::2], strict=True)) | dict.fromkeys("\u2009\xa0", " ")

@@ -4,6 +4,7 @@ import pickle
 import sys
 import textwrap
 import warnings
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -172,9 +173,9 @@ def test_a_threshold_of_ones_own_is_where_the_line_is():
     table = Table(numeric[:ROWS], y[:ROWS])
     for threshold in (0.2, 0.5, 0.8):
         learner = SklearnLearner(FixedThresholdClassifier(LogisticRegression(), threshold=threshold))
-        model = learner.fit(table, table.labels())
-        decided = model.estimator.predict(numeric[ROWS:])
-        logits = model.logits(numeric[ROWS:])
+        cut = replace(table, cut=learner.cut(table))
+        decided = learner.given.fit(numeric[:ROWS], y[:ROWS]).predict(numeric[ROWS:])
+        logits = cut.margins(learner.fit(cut, cut.labels()).logits(numeric[ROWS:]))
         assert np.array_equal(logits > 0, decided == 1)
         assert np.abs(logits).min() > 1e-3  # a distance from the line, not only a side
 
@@ -553,7 +554,7 @@ def test_rankings_measure_where_the_model_does_not_say_what_it_sees():
 def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
     monkeypatch.setattr("butfor.learn.joblib_engine.START_SECONDS", 0.0)
     monkeypatch.setattr("butfor.learn.joblib_engine.WARM_SECONDS", 0.0)
-    monkeypatch.setattr("butfor.learn.joblib_engine.CHUNK_SECONDS", 0.05)
+    monkeypatch.setattr("butfor.learn.workers.MOST_SECONDS", 0.05)
     audit, people = fitted_model(DecisionTreeClassifier(random_state=0))
     engine = butfor.JoblibEngine(1)
     trainings = [Training((row,), seed) for row in range(30) for seed in (None, 5)]
@@ -598,14 +599,14 @@ def test_processes_start_where_they_save_more_than_they_take(calls, expected, sp
     from butfor.learn import joblib_engine as engine
 
     monkeypatch.setattr(engine.time, "perf_counter", lambda: _Slow.clock)
-    monkeypatch.setattr(engine._Bound, "warm", False)
+    monkeypatch.setattr(engine.WorkersBound, "warm", False)
     spread = []
 
-    def pretend(self, function, trainings, advance):
+    def pretend(self, trainings, advance):
         spread.append(len(trainings))
         return [np.zeros(1, np.float32)] * len(trainings)
 
-    monkeypatch.setattr(engine._Bound, "_spread", pretend)
+    monkeypatch.setattr(engine.WorkersBound, "_spread", pretend)
     X, y = loans()
     bound = butfor.JoblibEngine(2).bind(_Slow(), Table(X[:ROWS], y[:ROWS]), X[:1])
     if expected:

@@ -1,6 +1,7 @@
 """The training gradient against what it is a derivative of: training again with other labels."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from benchmarks.work import encoded, reference_fits
 from benchmarks.work import network as published_network
 from butfor.errors import SettingError
+from butfor.mlp.learner import NetworkModel
 from butfor.mlp.recipe import Recipe, Rows
 from butfor.mlp.reference import train
 from butfor.mlp.sweeps import Sweep, sweep_many
@@ -99,10 +101,15 @@ def test_dead_neurons_pass_no_gradient_and_no_nan(rows, people):
     assert np.abs(result.gradient).max() > 0
 
 
+def model_of(network, rows):
+    """A trained network as rankings know it, of people who are encoded already."""
+    return NetworkModel(network, rows, SimpleNamespace(encoder=None, people=lambda people: people))
+
+
 def test_the_ranking_predicts_the_effect_of_a_flip(rows, people):
     network = train(RECIPE, rows)
     ranking = Gradient(epochs=1)
-    scores = ranking.score_network(network, rows, people)
+    scores = ranking.score(model_of(network, rows), None, people)
     assert ranking.name == "gradient"
     result = label_gradients(RECIPE, rows, people)
     away = np.where(network.predict(people) == 1, -1, 1)
@@ -133,7 +140,7 @@ def test_on_german_it_predicts_retrainings():
     network = train(recipe, german)
     figures = {}
     for epochs in (1, 8):
-        scores = Gradient(epochs=epochs).score_network(network, german, people)
+        scores = Gradient(epochs=epochs).score(model_of(network, german), None, people)
         retrain = retrained_by(FusedEngine().fit_many, recipe, german, people)
         figures[epochs], _, _ = smoothness(retrain, scores, count=60)
     assert figures[1] > 0.4

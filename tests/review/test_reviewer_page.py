@@ -14,7 +14,8 @@ from butfor import LabelAudit, Population
 from butfor.review.answers import read_answers
 from butfor.review.rebuild import review_of
 from butfor.review.reviewer_page import question, reviewer_page
-from butfor.review.tasks import Task, write_review
+from butfor.review.tasks import Task
+from butfor.review.write import write_review
 from recorded import LABELS, TABLE, key_of
 
 EVIL = "</script><img src=x onerror=document.title='run'><!--<script>"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -75,27 +74,32 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         encoder=_encoder(data, o, model),
         members=o.members,
         budget=_budget(data, o),
+        threshold=o.threshold,
         rank=o.rank,
         strategy=o.strategy,
         phi=_phi(o),
         psi=o.psi,
         fresh_seeds=o.fresh_seeds,
-        engine=click.get_current_context().with_resource(_engine(o)),
+        engine=o.engine,
         n_jobs=o.n_jobs,
         ledger=o.ledger,
         random_state=o.random_state,
     )
-    labels.fit(
-        data.X_train,
-        data.y_train,
-        sensitive_features=groups_of(data),
-        sensitive_bands=bands_in(o.bands),
-        validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
-        adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
-        reference=names_in(o.reference) or None,
-        also_labelled=data.not_trained_on,
-        progress=progress,
-    )
+    try:
+        labels.fit(
+            data.X_train,
+            data.y_train,
+            sensitive_features=groups_of(data),
+            sensitive_bands=bands_in(o.bands),
+            validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
+            adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
+            reference=names_in(o.reference) or None,
+            also_labelled=data.not_trained_on,
+            pool=data.X_test,
+            progress=progress,
+        )
+    except SettingError as error:  # the same setting, as it is spelled here
+        raise SettingError(str(error).replace("threshold=", "--threshold ")) from error
     return labels
 
 
@@ -116,19 +120,6 @@ def closed_gap(
         remark = f"Which labels would close the gap is not known. {error}"
     progress.note(f"Note: {remark}")
     return {"remarks": (*population.run.remarks, remark)}
-
-
-@contextmanager
-def _engine(o: SimpleNamespace) -> Iterator[Any]:
-    """What --engine names: an engine, a device or a cluster."""
-    from butfor.learn.dask_engine import cluster_engine
-    from butfor.learn.engines import is_cluster
-
-    if is_cluster(o.engine):
-        with cluster_engine(o.engine, o.n_jobs) as engine:
-            yield engine
-    else:
-        yield o.engine
 
 
 def stop_of(o: SimpleNamespace) -> Stop:

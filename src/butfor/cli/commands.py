@@ -69,6 +69,7 @@ def audit(table: str, **options: Any) -> int:
     butfor audit german --model boosting
     butfor audit loans.csv --label approved --sensitive sex --out report/
     butfor audit loans.csv --label approved --adverse no --sensitive sex --id ref
+    butfor audit loans.csv --label approved --sensitive sex --threshold 'top 20%'
 
     An embedded set is audited with its published settings, a file with settings that suit its size. docs/data.md lists
     further options (encoding, early stopping, ranking).
@@ -78,6 +79,7 @@ def audit(table: str, **options: Any) -> int:
     from butfor.files import results_folder
     from butfor.learn.named import default_name
     from butfor.progress import ConsoleProgress, Progress
+    from butfor.result.groups import MAJORITY
     from butfor.run.parts import left_of
     from butfor.stopping import listen
 
@@ -116,8 +118,7 @@ def audit(table: str, **options: Any) -> int:
         progress=progress,
     )
     if o.strict:
-        performance = population.performance
-        assemble.refuse([performance.concern] if performance and performance.concern else [])
+        assemble.refuse([concern for concern in population.run.concerns if concern.kind == MAJORITY])
     if o.close_gap and not population.interrupted:
         population = population.with_run(**assemble.closed_gap(labels, data, population, o, begun, progress))
     settings = assemble.settings_again(table, o, labels)

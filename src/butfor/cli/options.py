@@ -38,14 +38,12 @@ class AuditCommand(Command):
         from butfor.learn.engines import NAMES as ENGINES
         from butfor.learn.named import NAMES as MODELS
         from butfor.rules import PHI, PSI
-        from butfor.search import STRATEGIES
 
         choices: dict[str, Iterable[str]] = {
             "models": MODELS,
             "engines": ENGINES,
             "phi": PHI,
             "psi": PSI,
-            "strategies": STRATEGIES,
         }
         for parameter in self.params:
             if isinstance(parameter, click.Option) and parameter.help:
@@ -243,13 +241,19 @@ QUESTION = together(
             "people who get that decision.",
         ),
         REFERENCE,
+        option(
+            "--threshold",
+            default="0.5",
+            show_default=True,
+            help="The probability from which on a decision is favourable; or 'top 20%': the best fifth of the test "
+            "rows are accepted.",
+        ),
         option("--towards", help="The decision to reach. Default: any other than the present one."),
         option(
             "--phi",
             help="Who is audited: {phi}. Default: stable_under_switch and, with --adverse, who gets that decision.",
         ),
         option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}."),
-        option("--strategy", help="How to search: {strategies}. Default: solid for an ensemble, guided for one model."),
         option(
             "--fresh-seeds",
             type=int,
@@ -268,6 +272,7 @@ QUESTION = together(
         option("--max-seconds", metavar="TIME", help="Stop after this time (90s, 10m, 2h) and keep what is done."),
     ),
     setting("--rank"),
+    setting("--strategy"),
     setting("--max-retrainings", type=int),
 )
 CONFIG = option(

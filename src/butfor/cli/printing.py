@@ -22,13 +22,20 @@ REVIEW_FIRST = 3
 
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched."""
-    name = labels.learner_.name
-    accuracy = (labels.predict(data.X_test) == data.y_test).mean()
+    from butfor.run.explain import acceptance
+    from butfor.run.verdicts import run_of
+
+    name, fitted = labels.learner_.name, labels.fitted_
+    decided = fitted.decide(data.X_test)
+    accuracy = (fitted.classes[decided] == data.y_test).mean()
+    run = run_of(fitted, acceptance=acceptance(fitted, decided), command="butfor audit")
     commoner = (data.y_test == data.y_train.mode()[0]).mean()
     lines = [
+        *([run.alike] if run.alike else []),
         f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns. Accuracy of {name}: "
         f"{100 * accuracy:.0f} % on {len(data.X_test)} test rows (always the commoner label: {100 * commoner:.0f} %). "
         f"Auditing {people} of them.",
+        *([run.cut] if run.cut else []),
         *labels.fitted_.remarks(data.X_test),
     ]
     if labels.table_.validation is None and len(data.X_val):
@@ -114,7 +121,8 @@ def print_population(population: Population, folder: Path | None) -> None:
             answer += [c.sentence(population.run.standard.favourable), *(f"  {line}" for line in called)]
     answer += [one.sentence for one in population.one_standard]
     answer += [population.closed_gap.sentence] if population.closed_gap else []
-    for line in (*answer, population.sentence, population.direct, population.proven):
+    answer += [population.sentence, population.run.cut, population.direct, population.proven]
+    for line in (population.run.alike, *answer):
         if line:
             say(line)
     if performance is not None:

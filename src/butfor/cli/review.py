@@ -132,7 +132,7 @@ def _write_tasks(
     random_state: int | None,
 ) -> int:
     from butfor.review.rebuild import review_of
-    from butfor.review.tasks import write_review
+    from butfor.review.write import write_review
 
     made = review_of(audit, labels=labels, hide=names_in(hide), seed=random_state or 0)
     if made.finds_little and not anyway:
@@ -212,7 +212,10 @@ def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | N
     shares = {name: limits.share_in(text, f"--{name.replace('_', '-')}") for name, text in texts.items()}
     if not shares:
         raise SettingError("Give at least one limit: --max-solid 5%, --max-close-calls 30% or --max-switch 1%.")
-    checks = limits.check(Population.from_json(file), **shares)
+    audit = Population.from_json(file)
+    checks = limits.check(audit, **shares)
+    if audit.run.threshold:
+        say(audit.run.cut)
     for check in checks:
         say(check.line)
     if markdown:

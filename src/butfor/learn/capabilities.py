@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.learn.protocols import Advance, C, Engine, Floats, Learner, Model, Numbers, Table
+from butfor.learn.threshold import Cut
 
 if TYPE_CHECKING:
     from butfor.encode import TableEncoder
@@ -163,6 +164,24 @@ class FastEngines:
 class Rebuildable:
     def record_gaps(self) -> list[str]:
         """The parts of it that its record cannot bring back, in words."""
+        raise NotImplementedError
+
+
+class Scored:
+    """Decides by comparing a score with a threshold. Of other learners the logit is the log-odds, and the threshold one
+    half."""
+
+    @property
+    def has_probabilities(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def has_threshold(self) -> bool:
+        """Whether it came with a threshold of its own, fixed or tuned."""
+        raise NotImplementedError
+
+    def cut(self, table: Table) -> Cut | None:
+        """Its threshold, where that is fixed."""
         raise NotImplementedError
 
 

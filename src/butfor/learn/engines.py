@@ -18,7 +18,7 @@ ENGINES = {
     "linear": "butfor.learn.linear_engine:LinearEngine",
     "joblib": "butfor.learn.joblib_engine:JoblibEngine",
 }
-CLUSTER = "butfor.learn.dask_engine:open_cluster"
+CLUSTER = "butfor.learn.cluster_engine:open_cluster"
 DEVICES = ("cpu", "cuda")
 SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
 

@@ -1,4 +1,4 @@
-"""Models made of others: an ensemble of seeds, and a model of more than two classes with a split.
+"""Models made of others: an ensemble of seeds, a model of more than two classes with a split, one with a cut.
 
 An ensemble: several trainings of one learner that differ in the seed alone, deciding by their mean logit. A single
 network's verdict is about its labels and its seed; the mean over seeds is about the labels. The ensemble is a learner
@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError
+from butfor.errors import SettingError, TableError
 from butfor.learn import capabilities as can
 from butfor.learn.capabilities import MEMBERS, members_of, require, unpack
 from butfor.learn.decision_split import DecisionSplit
-from butfor.learn.protocols import Advance, C, Floats, Learner, Model, Numbers, Table
+from butfor.learn.protocols import BIAS, Advance, C, Floats, Learner, Model, Numbers, Table
+from butfor.learn.threshold import Cut
 
 FRESH_FROM = 10_000
 """Fresh seeds are counted from this far above the learner's own: no member comes near."""
@@ -178,6 +179,36 @@ class MarginModel(Model, can.Linear, can.Pulls, can.Members):
         return self.decision_split.contrast(self.model.scores(people))
 
 
+class CutModel(Model, can.Pulls, can.Members):
+    """A model whose logits are measured from a cut; `at_cut`: what the model says there. Where places are limited a
+    flip moves the cut too, which the effects of flips leave out: with it a search found no more, nor smaller sets."""
+
+    def __init__(self, model: Model, cut: Cut, at_cut: float) -> None:
+        self.model, self.cut, self.at_cut = model, cut, at_cut
+
+    def at_cut_probability(self, label: int) -> float | None:
+        """The probability of a label at the cut."""
+        return self.cut.score(self.at_cut, label) if self.cut.by_probability else None
+
+    def capability(self, kind: type[C]) -> C | None:
+        inner = self.model.capability(kind)
+        return inner if inner is None else super().capability(kind) or inner
+
+    def logits(self, people: pd.DataFrame) -> Floats:
+        return self.cut.from_cut(self.model.logits(people), self.at_cut)
+
+    @property
+    def members(self) -> Sequence[Model]:
+        return tuple(CutModel(member, self.cut, self.at_cut) for member in members_of(self.model))
+
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
+        """From the cut; None where they do not add up to what the cut is a cut of, such as calibrated probabilities."""
+        pulled, answers = pulls_of(self.model, people), self.model.logits(people)
+        if pulled is None or not np.allclose([sum(each.values()) for each in pulled], answers, rtol=1e-3, atol=1e-3):
+            return None
+        return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulled]
+
+
 def pulls_of(model: Model, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
     """`Pulls.pulls`; None where the model has none."""
     able = model.capability(can.Pulls)
@@ -188,6 +219,17 @@ def with_split(model: Model, decision_split: DecisionSplit | None) -> Model:
     """The model with a split of its decisions; of two classes as it is."""
     inside = model.model if isinstance(model, MarginModel) else model
     return inside if decision_split is None else MarginModel(inside, decision_split)
+
+
+def with_cut(model: Model, table: Table) -> Model:
+    """The model as it is audited: measured from the table's cut, where there is one."""
+    if table.cut is None:
+        return model
+    pool = table.X.iloc[:0] if table.cut.pool is None else table.cut.pool
+    at_cut = float(table.cut.answer_at_cut(table.answers(model, pool)))
+    if not np.isfinite(at_cut):
+        raise TableError("The model's answers about the pool are infinite or none: look there for outlying numbers.")
+    return CutModel(model, table.cut, at_cut)
 
 
 def mean_answers(members: NDArray[np.floating[Any]]) -> Floats:

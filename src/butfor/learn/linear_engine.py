@@ -66,11 +66,19 @@ class LinearEngine(Engine):
             return _sums(model, table, people) if model.exact else None
         try:
             bound = _Logistic(model, table, people)
-            near = np.abs(bound.X @ bound.w) < 1
+            near = np.abs(bound.X @ bound.w - _at_cut(table, bound.before)) < 1
             off = float(np.abs(bound.X[near] @ (bound.w - bound.given)).max(initial=0.0))
         except (np.linalg.LinAlgError, FloatingPointError):
             return None
         return bound if off <= NEAR else None
+
+
+def _at_cut(table: Table, before: Array) -> float:
+    """What the model says where its decision changes."""
+    cut = table.cut
+    if cut is None:
+        return 0.0
+    return float(cut.answer_at_cut(before if cut.pool is None else before[-len(cut.pool) :]))
 
 
 def _sums(model: SklearnModel, table: Table, people: pd.DataFrame) -> Bound:

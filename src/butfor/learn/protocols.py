@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from butfor.data.labels import MOST_CLASSES
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.decision_split import DecisionSplit, decides_one
+from butfor.learn.threshold import Cut
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
@@ -51,7 +52,8 @@ class Table:
     `validation` rows and labels steer a learner that stops early; `weight [n]` goes to one that takes weights. Neither
     is ever flipped. `whole` is the table that was given, with the positions in it of the training rows, where rows
     were set aside; else X and y are all there is. With more than two labels `decision_split` says what a flip makes
-    of them, and which of them count as 1."""
+    of them, and which of them count as 1. `cut`: where the line between two labels is drawn, where that is not one
+    half."""
 
     X: pd.DataFrame
     y: pd.Series
@@ -59,6 +61,7 @@ class Table:
     weight: NDArray[np.float64] | None = None
     whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64]] | None = None
     decision_split: DecisionSplit | None = None
+    cut: Cut | None = None
 
     @property
     def n(self) -> int:
@@ -93,8 +96,18 @@ class Table:
         return self.sides(self.codes).astype(np.float32)
 
     def answers(self, model: Model, people: pd.DataFrame) -> Floats:
-        """All that a model says about people, in a row: the logits or, of more than two classes, the scores."""
+        """All that a trained model says about people, in a row: the logits, before a cut, or, of more than two classes,
+        the scores."""
         return model.scores(people).ravel() if self.multiclass else model.logits(people)
+
+    def with_pool(self, people: pd.DataFrame) -> pd.DataFrame:
+        """People whom a trained model must be asked about to know its decisions: these and, where places are limited,
+        everyone who competes for them."""
+        if self.cut is None or self.cut.pool is None:
+            return people
+        both = pd.concat([people, self.cut.pool])
+        kinds = {name: dtype for name, dtype in self.X.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)}
+        return both.astype({name: dtype for name, dtype in kinds.items() if both[name].dtype != dtype})
 
     def sides(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which labels or decisions, given by number, count as 1."""
@@ -116,14 +129,23 @@ class Table:
         return self.decision_split.new if self.multiclass and self.decision_split else 1 - self.codes
 
     def margins(self, answers: Floats) -> Floats:
-        """Logits `[… × people]` from what models say: of two classes that is the logit, of more their scores, person by
-        person `[… × people · classes]`."""
+        """Logits `[… × people]` from what models say about people `with_pool`: of two classes that is the logit, before
+        a cut, of more their scores, person by person `[… × people · classes]`."""
+        if self.cut is not None:
+            return self.cut.margins(answers)
         split = self.decision_split if self.multiclass else None
         return answers if split is None else split.margins(self._by_class(answers))
 
     def decisions(self, answers: Floats) -> NDArray[np.int64]:
         """The decisions, by number, from the same."""
-        return np.asarray(self._by_class(answers).argmax(-1) if self.multiclass else decides_one(answers), np.int64)
+        if not self.multiclass:
+            return np.asarray(decides_one(self.margins(answers)), np.int64)
+        return np.asarray(self._by_class(answers).argmax(-1), np.int64)
+
+    def decided(self, model: Model, people: pd.DataFrame) -> NDArray[np.int64]:
+        """The decisions of an audited model, whose logits are measured from the cut."""
+        answers = self.answers(model, people)
+        return self.decisions(answers) if self.multiclass else np.asarray(decides_one(answers), np.int64)
 
     def _by_class(self, answers: Floats) -> Floats:
         return answers.reshape(*answers.shape[:-1], -1, len(self.classes))
@@ -166,7 +188,7 @@ class Model:
     `butfor.learn.capabilities` that it derives from too, and that a ranking, a proof or a page asks for."""
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        """One number per raw person; class 1 is decided where it is above 0."""
+        """One number per raw person; class 1 is decided where it is above 0 or, before a cut is made, above the cut."""
         raise NotImplementedError
 
     def scores(self, people: pd.DataFrame) -> Floats:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
@@ -23,14 +24,16 @@ from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.learn import capabilities as can
 from butfor.learn import describe
 from butfor.learn.protocols import Floats, Learner, Table, TableCache
-from butfor.learn.sklearn_model import CLIP, SklearnModel, first_line
+from butfor.learn.sklearn_model import SklearnModel, first_line
 from butfor.learn.steps import (
     has_linear_engine,
     last_step,
     packages,
     preprocesses,
     sees_no_label,
+    without_threshold,
 )
+from butfor.learn.threshold import CLIP, Cut
 from butfor.machine import GENERATOR
 
 CODED = ("xgboost", "skorch")
@@ -39,9 +42,10 @@ RAW = "passthrough"
 """Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
 
 
-class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable):
-    """`encoder`: goes in front of the estimator. None: only where the estimator brings no preprocessing of its own
-    and the table has columns that are not numbers. "passthrough": never."""
+class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, can.Scored):
+    """`given`: the estimator as it came, of which `estimator` is what is trained: a fixed threshold around it is the
+    table's cut. `encoder`: goes in front of the estimator. None: only where the estimator brings no preprocessing of
+    its own and the table has columns that are not numbers. "passthrough": never."""
 
     kind = "sklearn"
 
@@ -52,15 +56,17 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable):
                 f"encoder={encoder!r} is neither a TableEncoder nor '{RAW}'; other preprocessing goes into a pipeline "
                 "with the model."
             )
-        self.estimator = clone(estimator)
+        self.given = clone(estimator)
+        self.estimator, self._threshold = without_threshold(self.given)
         self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
         self._cache = TableCache()
         # A torch module has no random_state of its own: torch's generator is seeded around each `fit`.
         self.torch_seed = (0 if seed is None else seed) if "skorch" in packages(estimator) else None
         if self.torch_seed is not None:  # skorch prints a line per epoch unless it is told not to
-            told = self.estimator.get_params()
+            told = self.given.get_params()
             quiet = {name: type(told[name])(0) for name in told if name.split("__")[-1] == "verbose"}
-            self.estimator.set_params(**quiet)
+            self.given.set_params(**quiet)
+            self.estimator = without_threshold(self.given)[0]
 
     @property
     def name(self) -> str:
@@ -106,11 +112,34 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable):
                 )
             if table.multiclass and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
                 raise LearnerError(f"{self.name} scores pairs of classes; set decision_function_shape='ovr'.")
-            return SklearnModel(estimator, data, self.values(table), shared)
+            return SklearnModel(estimator, data, self.values(table), shared, table.cut)
         except ButforError:
             raise
         except Exception as error:  # whatever the model's own code raises is said with its place
             raise LearnerError(f"{self.name} could not be trained on this table: {first_line(error)}") from error
+
+    @property
+    def has_probabilities(self) -> bool:
+        return hasattr(self.estimator, "predict_proba")
+
+    @property
+    def has_threshold(self) -> bool:
+        return self._threshold is not None or isinstance(last_step(self.estimator), TunedThresholdClassifierCV)
+
+    def cut(self, table: Table) -> Cut | None:
+        own = self._threshold
+        if own is None:
+            return None
+        if table.multiclass:
+            raise SettingError("FixedThresholdClassifier decides between two labels, and these are more; leave it out.")
+        if own.pos_label is not None and own.pos_label not in list(table.classes):
+            raise SettingError(f"pos_label={own.pos_label!r} of FixedThresholdClassifier is no label of the table.")
+        by_probability = own.response_method != "decision_function" and self.has_probabilities
+        if own.response_method == "predict_proba" and not by_probability:
+            raise LearnerError(f"{self.name} has no predict_proba, which FixedThresholdClassifier is told to ask for.")
+        usual = 0.5 if by_probability else 0.0
+        label = 0 if own.pos_label == table.classes[0] else 1
+        return Cut(label, usual if own.threshold == "auto" else float(own.threshold), by_probability)
 
     def values(self, table: Table) -> NDArray[Any]:
         """The labels as the estimator gets them: the user's own, since class weights may name them, where it takes them
@@ -121,7 +150,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable):
     @property
     def own_seed(self) -> int:
         """The largest seed in use; other seeds are counted from there."""
-        given = self.estimator.get_params()
+        given = self.given.get_params()
         used = [given[name] for name in self._random_states() if isinstance(given[name], int)]
         return max([*used, self.torch_seed or 0])
 
@@ -129,18 +158,18 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable):
         return model.estimator
 
     def unpack(self, packed: Any, table: Table) -> SklearnModel:
-        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared_steps(table))
+        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared_steps(table), table.cut)
 
     def reseeded(self, seed: int) -> SklearnLearner:
-        other = SklearnLearner(self.estimator, self.encoder, None if self.torch_seed is None else seed)
-        other.estimator.set_params(**dict.fromkeys(self._random_states(), seed))
+        again = clone(self.given).set_params(**dict.fromkeys(self._random_states(), seed))
+        other = SklearnLearner(again, self.encoder, None if self.torch_seed is None else seed)
         other._cache = self._cache
         return other
 
     def record(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
-            "estimator": describe.describe(self.estimator),
+            "estimator": describe.describe(self.given),
             "encoder": describe.describe(self.encoder),
             "torch_seed": self.torch_seed,
             "margin": self.margin,
@@ -184,7 +213,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable):
 
     def _random_states(self) -> list[str]:
         """Parameters that hold a seed, in the estimator and in what it is made of."""
-        return [name for name in self.estimator.get_params() if is_seed(name)]
+        return [name for name in self.given.get_params() if is_seed(name)]
 
     @contextmanager
     def _seeds(self) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """A fitted scikit-learn estimator as a model: its margin, and whatever it can tell about labels, leaves and columns.
 
 The margin is `decision_function`, else the logit of `predict_proba`, of more than two classes its logarithm; the
-decision is always what `predict` says.
+decision is always what `predict` says. With a cut, answers are the log-odds of `predict_proba` (of a model without it
+the decision function), and the decision is what a comparison with the cut says.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 
 from butfor.encode import EncodedTable
@@ -31,29 +34,34 @@ from butfor.learn.steps import (
     sees_no_label,
     solved_directly,
 )
+from butfor.learn.threshold import CLIP, Cut, log_odds
 from butfor.machine import single_threaded
 
 BLOCK = 256
 """People that a model of neighbours is asked about at once, by one thread: with more, scikit-learn breaks ties in
 another way."""
-CLIP = 1e-9
-"""Probabilities closer than this to 0 or 1 are taken as this close: their logit would be infinite."""
+SAME = 1e-9
+"""Where a decision function's logistic value is this near to the probability, it is the log-odds."""
 SMALLEST = np.finfo(np.float32).tiny
 
-Measure = Callable[[Any, Any], NDArray[np.float64]]
-"""What decides, what it is given → a margin or scores."""
-Answers = Callable[[NDArray[np.float64], NDArray[Any]], Floats]
-"""Those and the decisions → logits or scores that agree with the decisions."""
+Answer = Callable[[Any, Any], Floats]
+"""What decides, what it is given → logits or scores that agree with its decisions."""
 
 
 class SklearnModel(Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, can.Inputs, can.Pulls, can.Encoded):
     """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class.
-    `shared`: a pipeline's steps before the last, where they are those of other models too."""
+    `shared`: a pipeline's steps before the last, where they are those of other models too. `cut`: what its answers will
+    be compared with, instead of one half."""
 
     def __init__(
-        self, estimator: Any, data: EncodedTable | None, values: NDArray[Any], shared: EncodedTable | None = None
+        self,
+        estimator: Any,
+        data: EncodedTable | None,
+        values: NDArray[Any],
+        shared: EncodedTable | None = None,
+        cut: Cut | None = None,
     ) -> None:
-        self.estimator, self.data, self.values, self.shared = estimator, data, values, shared
+        self.estimator, self.data, self.values, self.shared, self.cut = estimator, data, values, shared, cut
         if data is not None:
             self.encoder = data.encoder
 
@@ -72,35 +80,35 @@ class SklearnModel(Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, 
         return last_step(self.estimator)
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self._in_blocks(people, lambda margin, said: with_sign(margin, said == self.values[1]), _margin)
+        return self._in_blocks(people, self._logits)
 
     def scores(self, people: pd.DataFrame) -> Floats:
-        return self._in_blocks(
-            people, lambda scores, said: with_highest(scores, said == self.values[:, None]), self._scores
-        )
+        return self._in_blocks(people, self._highest_scores)
 
-    def _in_blocks(self, people: pd.DataFrame, answers: Answers, measure: Measure) -> Floats:
-        """`answers` from what is measured of the people, and what the estimator says of them."""
+    def _in_blocks(self, people: pd.DataFrame, answer: Answer) -> Floats:
         if not len(people):
             return np.empty(0, np.float32)
         if not by_neighbours(self.estimator):
-            return self._answers(people, answers, measure)
+            return self._answers(people, answer)
         with single_threaded():
-            blocks = (self._answers(people.iloc[some], answers, measure) for some in _blocks(len(people)))
+            blocks = (self._answers(people.iloc[some], answer) for some in _blocks(len(people)))
             return np.concatenate(list(blocks))
 
-    def _answers(self, people: pd.DataFrame, answers: Answers, measure: Measure) -> Floats:
+    def _answers(self, people: pd.DataFrame, answer: Answer) -> Floats:
         given = self._to_estimator(people)
         try:
-            decider, given = self._last_step(given)
-            said = np.asarray(decider.predict(given)).ravel()
-            strange = np.setdiff1d(said, getattr(decider, "classes_", said))
-            if len(strange):
-                raise ValueError(f"it says '{strange[0]}', which is no label")
-            return answers(measure(decider, given), said)
+            return answer(*self._last_step(given))
         except Exception as error:
             name = type(self.final).__name__
             raise LearnerError(f"{name} could not decide about these people: {first_line(error)}") from error
+
+    def _logits(self, decider: Any, given: Any) -> Floats:
+        if self.cut is not None:
+            return cut_answers(self.cut, decider, given, self.values)
+        return with_sign(_margin(decider, given), _said(decider, given) == self.values[1])
+
+    def _highest_scores(self, decider: Any, given: Any) -> Floats:
+        return with_highest(self._scores(decider, given), _said(decider, given) == self.values[:, None])
 
     @property
     def separable(self) -> bool:
@@ -237,13 +245,54 @@ class SklearnModel(Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, 
         return scores
 
 
+def _said(decider: Any, given: Any) -> NDArray[Any]:
+    """The estimator's own decisions."""
+    said = np.asarray(decider.predict(given)).ravel()
+    strange = np.setdiff1d(said, getattr(decider, "classes_", said))
+    if len(strange):
+        raise ValueError(f"it says '{strange[0]}', which is no label")
+    return said
+
+
 def _margin(decider: Any, given: Any) -> NDArray[np.float64]:
-    threshold = _threshold(decider)
-    if hasattr(decider, "decision_function") and (threshold is None or not hasattr(decider, "predict_proba")):
-        margin = np.asarray(decider.decision_function(given), np.float64)
-        return (margin if margin.ndim == 1 else margin[:, -1]) - (threshold or 0.0)
-    shares = np.asarray(decider.predict_proba(given), np.float64)[:, -1]
-    return _logit(shares) - (0.0 if threshold is None else _logit(threshold))
+    if isinstance(last_step(decider), TunedThresholdClassifierCV):
+        while isinstance(decider, Pipeline):
+            decider, given = decider.steps[-1][1], decider[:-1].transform(given)
+        cut = _tuned_cut(decider)
+        answers = cut_answers(cut, decider.estimator_, given, decider.classes_)
+        return cut.from_cut(answers, cut.fixed_answer).astype(np.float64)
+    if hasattr(decider, "decision_function"):
+        return _decision(decider, given)
+    return np.asarray(log_odds(np.asarray(decider.predict_proba(given), np.float64)[:, -1]))
+
+
+def _decision(decider: Any, given: Any) -> NDArray[np.float64]:
+    margin = np.asarray(decider.decision_function(given), np.float64)
+    return margin if margin.ndim == 1 else margin[:, -1]
+
+
+def _tuned_cut(tuned: Any) -> Cut:
+    """Where a classifier that tuned a threshold in its own `fit` draws the line."""
+    label = tuned._curve_scorer._get_pos_label()
+    by_probability = tuned.response_method != "decision_function" and hasattr(tuned.estimator_, "predict_proba")
+    return Cut(0 if label == tuned.classes_[0] else 1, float(tuned.best_threshold_), by_probability)
+
+
+def cut_answers(cut: Cut, decider: Any, given: Any, values: NDArray[Any]) -> Floats:
+    """Log-odds of class 1 or, where the cut is one of the decision function or there are no probabilities, that; on the
+    side of a fixed cut that plain scikit-learn decides for. `values`: what the estimator says for each class."""
+    label, two = values[cut.label], len(decider.classes_) == 2
+    if cut.by_probability:
+        shares, known = np.asarray(decider.predict_proba(given)), np.flatnonzero(decider.classes_ == label)
+        score = shares[:, known[0]] if len(known) else np.zeros(len(shares))
+        answers = cut.sign * np.asarray(log_odds(score.astype(np.float64)))
+        if two and hasattr(decider, "decision_function"):  # the same with more digits, where it is the log-odds
+            margin = _decision(decider, given)
+            answers = np.where(np.abs(expit(cut.sign * margin) - score) <= SAME, margin, answers)
+    else:
+        answers = _decision(decider, given)
+        score = cut.sign * answers
+    return cut.agreeing(answers, score >= cut.at) if cut.fixed else answers.astype(np.float32)
 
 
 def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
@@ -262,22 +311,6 @@ def with_highest(scores: NDArray[np.float64], decided: NDArray[np.bool_]) -> Flo
     low = decided.T & (found <= others[:, None])
     found[low] = np.nextafter(others, np.float32(np.inf))[low.any(axis=1)]
     return found
-
-
-def _logit(share: Any) -> Any:
-    clipped = np.clip(share, CLIP, 1 - CLIP)
-    return np.log(clipped) - np.log1p(-clipped)
-
-
-def _threshold(estimator: Any) -> float | None:
-    """Where an estimator that was given or tuned a threshold of its own draws the line."""
-    from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
-
-    last = last_step(estimator)
-    if not isinstance(last, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
-        return None
-    threshold = getattr(last, "best_threshold_", getattr(last, "threshold", None))
-    return float(threshold) if isinstance(threshold, (int, float)) else None
 
 
 def _blocks(people: int) -> list[slice]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import Pipeline
 
 from butfor.learn.estimators import ThresholdedRegressor
@@ -27,6 +28,20 @@ def last_step(estimator: Any) -> Any:
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
+
+
+def without_threshold(estimator: Any) -> tuple[Any, FixedThresholdClassifier | None]:
+    """What is trained, and the fixed threshold that scikit-learn's own wrapper draws around it, or around the last step
+    of a pipeline. Of several the outermost decides."""
+    if isinstance(estimator, Pipeline):
+        inner, found = without_threshold(estimator.steps[-1][1])
+        if found is not None:
+            estimator = clone(estimator)
+            estimator.steps[-1] = (estimator.steps[-1][0], inner)
+        return estimator, found
+    if type(estimator) is not FixedThresholdClassifier:
+        return estimator, None
+    return without_threshold(estimator.estimator)[0], estimator
 
 
 def parts(estimator: Any) -> list[Any]:

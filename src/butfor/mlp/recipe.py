@@ -114,10 +114,6 @@ class Rows:
         y[at] = 1 - y[at] if self.decision_split is None else self.decision_split.new[at]
         return y
 
-    def margins(self, logits: Floats) -> Floats:
-        """Logits from what a network says."""
-        return logits if self.decision_split is None else self.decision_split.margins(logits)
-
 
 @dataclass(frozen=True, eq=False)
 class Network:

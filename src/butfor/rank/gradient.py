@@ -25,7 +25,7 @@ from butfor.errors import SettingError
 from butfor.learn.capabilities import Cluster, Differentiable, members_of, require
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
 from butfor.machine import available_cores, results
-from butfor.mlp.recipe import Network, Recipe, Rows
+from butfor.mlp.recipe import Recipe, Rows
 from butfor.rank.ranking import NetworkRanking, percentile
 
 if TYPE_CHECKING:
@@ -98,20 +98,19 @@ class Gradient(NetworkRanking):
     def member_limit(self) -> int | None:
         return ENOUGH if self._device == "cpu" else None
 
-    def score_network(self, network: Network, rows: Rows, people: Floats) -> Numbers:
-        return next(self._scores([network], rows, people))
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Numbers:
+        return next(self.score_members([model], table, people))
 
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Numbers]:
         """The same for several networks that differ in their seed, side by side."""
-        subjects = [require(member, Differentiable) for member in members]
-        return self._scores([each.network for each in subjects], subjects[0].rows, subjects[0].encoded(people))
-
-    def _scores(self, networks: Sequence[Network], rows: Rows, people: Floats) -> Iterator[Numbers]:
         from butfor.mlp.sweeps import Sweep
 
-        sweeps = [Sweep(network.recipe.seed, (), np.arange(len(people))) for network in networks]
-        for network, effects in zip(networks, self._effects(networks[0].recipe, rows, sweeps, people), strict=True):
-            yield effects * flip_direction(rows.margins(network.logits(people)))[:, None]
+        subjects = [require(member, Differentiable) for member in members]
+        first = subjects[0]
+        sweeps = [Sweep(each.network.recipe.seed, (), np.arange(len(people))) for each in subjects]
+        swept = self._effects(first.network.recipe, first.rows, sweeps, first.encoded(people))
+        for member, effects in zip(members, swept, strict=True):
+            yield effects * flip_direction(member.logits(people))[:, None]
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
         """Scores for each person once their own `flips` are made: which further flips go on in the same direction, away

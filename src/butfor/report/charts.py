@@ -150,7 +150,12 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
     if not rows or not sizes:
         return None
     reach = max(min(max(sizes), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
-    drawing = Drawing(WIDTH, 132, "Logits over the fresh seeds, without and with the flips")
+    run = verdict.run
+    said = signed if run.cut_moves else run.measured
+    boundary = (
+        "0, the cut" if run.cut_moves else "0, the boundary" if run.measure == "logit" else f"{said(0.0)}, the cut"
+    )
+    drawing = Drawing(WIDTH, 132, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips")
     first, second = (short(name, 30) for name in verdict.label_names)
     drawing.text(8, 8, f"← decides '{first}'", 10)
     drawing.text(612, 8, f"decides '{second}' →", 10, "right")
@@ -165,11 +170,11 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
         *places, upright = (310 + 296 * max(-1.0, min(1.0, logit / reach)) for logit in (*known, middle))
         drawing.marks([(x, top + 18 * (j * GOLDEN % 1)) for j, x in enumerate(places)], shape, 6, colour, fill=True)
         drawing.line([(upright, top - 4), (upright, top + 22)], "ink", 2.5)
-        drawing.text(8, top + 30, f"{name}: median {signed(middle)}", 10)
+        drawing.text(8, top + 30, f"{name}: median {said(middle)}", 10)
     drawing.line([(310, 20), (310, 120)], "ink", 1.4)
-    drawing.tick(310, 126, "0, the boundary")
-    drawing.tick(8, 126, signed(-reach), "left")
-    drawing.tick(612, 126, signed(reach), "right")
+    drawing.tick(310, 126, boundary)
+    drawing.tick(8, 126, said(-reach), "left")
+    drawing.tick(612, 126, said(reach), "right")
     return drawing
 
 

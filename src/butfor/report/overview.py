@@ -24,7 +24,7 @@ from butfor.report.text import plural, short, shown, without_middle
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, UNDECIDED
 from butfor.result.labels import TO_REVIEW, expectation, expected_wrong
 from butfor.result.population import Population
-from butfor.result.record import checksum, percent, signed
+from butfor.result.record import checksum, percent
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 from butfor.result.worlds import OneStandard, PersonInWorlds
@@ -34,7 +34,7 @@ MOST_IN_WORLDS = 100
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 LISTED = 40
 """Characters of a value in the list of people."""
-ABOUT = ("Decision", "Result", "Solidity", "Distance", "Flips", "Logit", "After, or closest", "Attempts")
+ABOUT = ("Decision", "Result", "Solidity", "Distance", "Flips", "{measure}", "After, or closest", "Attempts")
 
 Addressed = Sequence[tuple[Verdict, str]]
 """People, each with the address of more about them."""
@@ -217,12 +217,13 @@ def roster(people: Addressed, sensitive: str) -> tuple[tuple[str, ...], Markup]:
     """The headings and the rows of the list of people, small enough for ten thousand of them: without the end tags that
     HTML lets one leave out."""
     rows = (f"<tr><th>{'<td>'.join(_cells(verdict, address))}" for verdict, address in people)
-    return ("Person", "Id", shown(sensitive, LISTED), *ABOUT), Markup("\n".join(rows))
+    measure = people[0][0].run.measure.capitalize() if people else "Logit"
+    heads = (name.format(measure=measure) for name in ABOUT)
+    return ("Person", "Id", shown(sensitive, LISTED), *heads), Markup("\n".join(rows))
 
 
 def _cells(v: Verdict, address: str) -> list[str]:
     """In the order of their weight. The style and the script know columns by their places."""
-    after = v.counterfactual_logit if v.found else v.closest_logit
     words = [f"{SOLIDITY[v.solidity].sign} {v.solidity}"] if v.solidity else []
     words += [f"{CLOSE_CALL.sign} close call"] if v.close_call else []
     first, *others = (
@@ -234,8 +235,8 @@ def _cells(v: Verdict, address: str) -> list[str]:
         ", ".join(words),
         str(v.distance or ""),
         str(v.at_most or ""),
-        signed(v.logit),
-        "" if after is None else signed(after),
+        v.measured,
+        v.measured_after,
         str(v.attempts or ""),
     )
     return [f'<a href="{escape(address)}">{escape(first)}</a>', *(str(escape(cell)) for cell in others)]

@@ -36,7 +36,7 @@ from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST, SOLID
 from butfor.result.groups import points
 from butfor.result.population import Population
-from butfor.result.record import builtins_of, save, signed
+from butfor.result.record import builtins_of, save
 from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
@@ -266,7 +266,7 @@ def environment(*packages: str) -> Environment:
     made.globals.update(
         THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED, WRONG=WRONG
     )
-    made.globals.update(plural=plural, short=short, shown=shown, signed=signed, rate=rate, run_lines=run_lines)
+    made.globals.update(plural=plural, short=short, shown=shown, rate=rate, run_lines=run_lines, marked=summary.marked)
     made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, in_worlds=summary.in_worlds)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
     made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")

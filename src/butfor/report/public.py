@@ -75,7 +75,11 @@ class Public:
             "sentence": self.sentence,
             "by_group": [{str(name): plain(value) for name, value in row.items()} for row in rows],
             "performance": _round(known | {"by_group": by_group}) if known else None,
-            "run": run | {"data": {"sha256": p.run.data.sha256, "training_rows": p.run.data.training_rows}},
+            "run": run
+            | {
+                "threshold": p.run.threshold_in_words,
+                "data": {"sha256": p.run.data.sha256, "training_rows": p.run.data.training_rows},
+            },
         }
 
     def to_json(self) -> str:

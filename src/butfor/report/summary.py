@@ -48,6 +48,7 @@ def person(verdict: Verdict) -> dict[str, Any]:
     close = CLOSE_CALL.steps if v.close_call and v.solidity != SEED_BOUND else ()
     return headlines(v) | {
         "plain": marked(STATUS[v.status].plain, **given),
+        "measure": _measure(v),
         "note": words if v.solidity not in (None, SOLID) else None,
         "base": given["base"],
         "shares": _shares(v.fresh) if v.fresh else [],
@@ -73,6 +74,17 @@ def headlines(v: Verdict) -> dict[str, Any]:
         "decision": v.prediction + (f" → {v.counterfactual_prediction}" if v.found else ""),
         "dots": drawing.svg() if drawing else "",
     }
+
+
+def _measure(v: Verdict) -> tuple[str, str]:
+    """The name and the value of what the decision goes by."""
+    if v.run.measure == "logit":
+        after = f" → {signed(v.counterfactual_logit)}" if v.counterfactual_logit is not None else ""
+        return f"Logit (below 0: {short(v.label_names[0], 40)})", f"{signed(v.logit)}{after}"
+    score, cut = v.course_in_words.removeprefix("score ").split(", ")
+    known = v.run.threshold is not None and v.run.threshold.probability is not None
+    kind = f": probability of '{short(v.run.favourable, 40)}'" if known else f" towards '{short(v.run.favourable, 40)}'"
+    return f"Score{kind}, {cut}", score
 
 
 def in_worlds(v: Verdict) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from butfor.data.check import Concern
 from butfor.result.record import percent
 
+MAJORITY = "majority"
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -103,7 +104,7 @@ class Performance:
         if self.accuracy > self.majority:
             return None
         return Concern(
-            "majority",
+            MAJORITY,
             (),
             f"The model is right about {percent(self.accuracy)} of {self.people} people, no more than the commoner "
             f"label alone ({percent(self.majority)}): what turns its decisions says little about the labels.",

@@ -56,6 +56,11 @@ class Person:
     group: Cell
     values: dict[str, Cell]
     logit: float
+    score: float | None = None
+    """With a threshold: the probability of the favourable label or, of a model without probabilities, the decision
+    function towards it."""
+    cut: float | None = None
+    """The score from which on the decision is favourable, then: the logit is measured from there."""
     flippable: int
     """How many training labels ψ allows to flip for this person."""
     eligible: bool = True
@@ -63,6 +68,9 @@ class Person:
     search: Search = Search()
     flip_set: tuple[Flip, ...] = ()
     counterfactual_logit: float | None = None
+    counterfactual_score: float | None = None
+    counterfactual_cut: float | None = None
+    """Where places are limited the flips may move the score, the cut, or both."""
     minimal: bool = False
     """No single flip can be left out: every set with one flip fewer was trained and does not turn the decision."""
     fresh: FreshSeeds | None = None

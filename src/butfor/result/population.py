@@ -32,7 +32,8 @@ SMALL_GROUP = 10
 """A group of fewer people has no rate to speak of."""
 ALL = "everyone"
 FRAME_COLUMNS = (
-    "case row group status prediction switch_changes logit counterfactual_prediction counterfactual_logit flips "
+    "case row group status prediction switch_changes logit score cut counterfactual_prediction counterfactual_logit "
+    "counterfactual_score counterfactual_cut flips "
     "at_least proof flipped_rows doubted minimal solidity distance hold base close_call attempts flippable "
     "closest_logit shared complete"
 )
@@ -75,7 +76,7 @@ class Population(Sequence[Verdict]):
         raise KeyError(f"There is no verdict about person {case} among these {len(self)}.")
 
     def __repr__(self) -> str:
-        return self.sentence
+        return " ".join(filter(None, (self.run.alike, self.sentence)))
 
     def with_run(self, **changes: Any) -> Population:
         """The same verdicts, other fields of the run."""

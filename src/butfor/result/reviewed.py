@@ -86,7 +86,7 @@ class Evidence:
         first = f"R{self._comparison[1:]}: more than chance explains (Fisher's exact test, p = {self.p or 0:.2g})."
         lines = [self.shows_nothing or first, self._error]
         if self.agreed:
-            kappa = "" if self.kappa is None else f" (Cohen's κ {self.kappa:.2f})"
+            kappa = "" if self.kappa is None else f" (Cohen's κ {self.kappa:.2f})".replace("-", "−")
             alike = "The reviewers gave the same answer to {} of {} tasks".format(*self.agreed)
             lines.append(f"{alike}{kappa}; labels are corrected only where they agree.")
         elif self.unsure:

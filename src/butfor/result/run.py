@@ -10,8 +10,9 @@ from butfor.data.check import Concern
 from butfor.result.groups import Performance
 from butfor.result.labels import ClosedGap
 from butfor.result.person import Cell
-from butfor.result.record import Whole, builtins_of
+from butfor.result.record import Whole, builtins_of, signed
 from butfor.result.reviewed import Reviewed
+from butfor.result.threshold import Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown
 from butfor.result.worlds import OneStandard
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards
@@ -142,6 +143,8 @@ class Run(Whole):
     towards: str | None = None
     reference: tuple[str, ...] = ()
     """Groups that the others are compared with, instead of all others."""
+    acceptance: Acceptance | None = None
+    """How many people are accepted; None with more than two labels."""
     learner: dict[str, Any]
     learner_name: str = "a model"
     seeded: bool
@@ -158,6 +161,8 @@ class Run(Whole):
     fresh_seeds: int
     seed_ranges: SeedRanges | None = None
     random_state: int = 0
+    threshold: ThresholdFacts | None = None
+    """None: one half, or what the model itself tunes."""
     stop: StopLimits | None = None
     not_rebuildable: tuple[str, ...] = ()
     """What the record cannot carry, each "name: reason"."""
@@ -195,6 +200,46 @@ class Run(Whole):
         more nobody knows: then it is empty."""
         first, second = map(" or ".join, self.sides)
         return first if " or ".join(self.adverse) == second else second
+
+    @property
+    def measure(self) -> str:
+        """What verdicts show of a person: the score, where somebody said where the line is drawn, else the logit."""
+        return "logit" if self.threshold is None else "score"
+
+    @property
+    def threshold_in_words(self) -> str:
+        if self.threshold is None:
+            return "0.5" if len(self.label_names) == 2 else "none: the highest score decides"
+        return "the model's own" if self.threshold.given is None else str(self.threshold.given)
+
+    @property
+    def cut_moves(self) -> bool:
+        """Whether every model has its own cut, because places are limited."""
+        return self.threshold is not None and self.threshold.share is not None
+
+    def measured(self, logit: float) -> str:
+        """Any model's logit as it is shown: as a score where the cut is one probability for all models."""
+        cut = self.threshold.probability if self.threshold and not self.cut_moves else None
+        return (
+            signed(logit) if cut is None else shown(score(logit, cut, self.favourable == self.label_names[1]), cut)[0]
+        )
+
+    @property
+    def cut(self) -> str:
+        """Where the line is drawn and how many are accepted, in a sentence; empty where there is nothing to say."""
+        if self.threshold is None and self.alike:  # which says the same
+            return ""
+        rows = "test rows" if self.command else "people"
+        return cut_sentence(self.threshold, self.acceptance, self.favourable, bool(self.adverse), rows)
+
+    @property
+    def alike(self) -> str:
+        """That everybody is decided alike, and the way out; empty where they are not."""
+        if self.acceptance is None or not self.acceptance.alike or self.cut_moves:
+            return ""
+        other = next(name for name in self.label_names if name != self.favourable)
+        named, command = bool(self.adverse), bool(self.command)
+        return alike_sentence(self.threshold, self.acceptance, self.favourable, other, named, command)
 
 
 def agreement_of(figures: dict[str, Any] | None) -> Agreement | None:

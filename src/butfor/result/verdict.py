@@ -21,6 +21,7 @@ from butfor.result.pages import pages
 from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, DOUBT, as_json, builtins_of, percent, record_of, save, signed
 from butfor.result.run import Run
+from butfor.result.threshold import course, shown, what_moved
 from butfor.result.words import base_sentence
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
@@ -160,6 +161,49 @@ class Verdict(Person):
         """Whether the search was stopped before it found anything."""
         return not self.complete and not self.found
 
+    # --- scores -------------------------------------------------------------------------------------
+
+    @property
+    def course_in_words(self) -> str:
+        """ "score 0.74 → 0.83, cut 0.80", or "logit −0.35 → +0.18" """
+        if self.score is not None and self.cut is not None:
+            return course(self.score, self.counterfactual_score, self.cut, self.counterfactual_cut)
+        after = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
+        return f"logit {signed(self.logit)}{after}"
+
+    @property
+    def measured(self) -> str:
+        """The score or the logit of this person, as it is shown."""
+        return signed(self.logit) if self.score is None or self.cut is None else shown(self.score, self.cut)[0]
+
+    @property
+    def measured_after(self) -> str:
+        """The same with the flips made or, without a find, the closest; empty where there is none. Where the cut moves,
+        every model had its own, and the closest is no one number."""
+        if self.counterfactual_score is not None and self.counterfactual_cut is not None:
+            return shown(self.counterfactual_score, self.counterfactual_cut)[0]
+        if self.counterfactual_logit is not None:
+            return signed(self.counterfactual_logit)
+        return "" if self.closest_logit is None or self.run.cut_moves else self.run.measured(self.closest_logit)
+
+    @property
+    def closest(self) -> str:
+        """How close any tried model came to the other decision."""
+        if self.closest_logit is None:
+            return ""
+        if self.run.cut_moves:
+            return f"being {abs(self.closest_logit):.2f} logits from the cut"
+        return f"{self.run.measure} being {self.run.measured(self.closest_logit)}"
+
+    @property
+    def moved(self) -> str:
+        """Whether the score or the cut moved, in a sentence; empty at a fixed cut, and without a find."""
+        known = (self.score, self.counterfactual_score, self.cut, self.counterfactual_cut)
+        if not self.run.cut_moves or None in known:
+            return ""
+        probabilities = self.run.threshold is not None and self.run.threshold.probability is not None
+        return what_moved(*(each or 0.0 for each in known), probabilities=probabilities)
+
     # --- how far to believe it ----------------------------------------------------------------------
 
     @property
@@ -255,17 +299,16 @@ class Verdict(Person):
             mean = f", the mean of {self.run.members} models" if self.run.members > 1 else ""
             return (
                 f"Flipping {k} of {self.training_rows} training labels ({percent(k / self.training_rows)}{rest}) turns "
-                f"'{self.prediction}' into '{self.counterfactual_prediction}' for {who} (logit "
-                f"{signed(self.logit)} → {signed(self.counterfactual_logit or 0.0)}{mean}, confirmed by "
-                f"retraining).{fewest}"
+                f"'{self.prediction}' into '{self.counterfactual_prediction}' for {who} "
+                f"({self.course_in_words}{mean}, confirmed by retraining).{fewest}{' ' * bool(self.moved)}{self.moved}"
             )
         if self.status == "not_eligible":
             return f"{who[0].upper()}{who[1:]} was not audited: {self.reason}"
         if self.status == "proven_none":
             return self._proven_none()
-        closest = "" if self.closest_logit is None else f", the closest logit being {signed(self.closest_logit)}"
+        closest = "" if self.closest_logit is None else f", the closest {self.closest}"
         return (
-            f"No counterfactual dataset found for {who}: still '{self.prediction}' (logit {signed(self.logit)}) "
+            f"No counterfactual dataset found for {who}: still '{self.prediction}' ({self.course_in_words}) "
             f"after {self.attempts} attempt{'s' * (self.attempts != 1)} at flipping up to {self.budget} of "
             f"{self.training_rows} training labels{closest}. {self.reason}"
         ).strip()
@@ -276,7 +319,7 @@ class Verdict(Person):
             takes = "none does at all"
         return (
             f"Proven: no set of up to {self.budget} of the {self.flippable} labels that may be flipped turns "
-            f"'{self.prediction}' for {self.who} (logit {signed(self.logit)}); {takes} ({self.proof}). "
+            f"'{self.prediction}' for {self.who} ({self.course_in_words}); {takes} ({self.proof}). "
             "This does not show that the decision is fair."
         )
 

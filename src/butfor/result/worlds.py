@@ -48,7 +48,8 @@ class PersonInWorlds:
 class OneStandard:
     """One group whose labels fall short. Of `asked` people, `people` are of the group, and `refused` of these are
     decided adversely now; `adverse_now` are the positions of all who are. `changed`: whoever is decided otherwise in
-    any world, those in most worlds first. `rates` and `accuracy` are those of now."""
+    any world, those in most worlds first. `rates` and `accuracy` are those of now. `limited`: whether people compete
+    for places, so that whoever gains one takes it from somebody."""
 
     attribute: str
     group: str
@@ -61,6 +62,7 @@ class OneStandard:
     changed: tuple[PersonInWorlds, ...]
     rates: dict[str, float]
     accuracy: float | None = None
+    limited: bool = False
 
     # --- people ---------------------------------------------------------------------------------------
 
@@ -112,6 +114,11 @@ class OneStandard:
         return float(np.mean([world.turned for world in self.worlds])) if self.worlds else 0.0
 
     @property
+    def displaced(self) -> float:
+        """How many favourable decisions about anybody would be adverse instead, in the mean over worlds."""
+        return sum(person.worlds for person in self.changed if not person.refused) / max(1, len(self.worlds))
+
+    @property
     def interval(self) -> tuple[int, int]:
         """Of that number, over worlds: from the 5th to the 95th percentile, in whole people."""
         return in_most_worlds([world.turned for world in self.worlds])
@@ -153,8 +160,15 @@ class OneStandard:
         most = sum(self.is_of_group(person) and self.in_most(person) for person in self.gaining)
         return (
             f"Under one standard for all, about {self.expected:.0f} of {self.people} decisions {about} would change "
-            f"({low} to {high}); {most} of them in most of {len(self.worlds)} worlds."
+            f"({low} to {high}); {most} of them in most of {len(self.worlds)} worlds.{self._who_loses}"
         )
+
+    @property
+    def _who_loses(self) -> str:
+        if not self.limited:
+            return ""
+        count = f"about {max(1, round(self.displaced))} of {self.asked} people" if self.displaced >= 0.5 else "nobody"
+        return f" Places are limited: {count} would lose theirs."
 
     def details(self) -> list[str]:
         """Whom it concerns, and how rates and accuracy move; a sentence each."""

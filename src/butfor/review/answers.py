@@ -160,7 +160,8 @@ def read_answers(paths: Sequence[Path], tasks: tuple[Task, ...], names: Sequence
 
 def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: str) -> Answers:
     """The answers, each to a task, none missing, all of them labels; refused otherwise."""
-    known, safe = {task.id for task in tasks}, {str(harmless(name)): name for name in names}
+    known, shown = {task.id for task in tasks}, {str(harmless(name)): name for name in names}
+    safe = {text.strip(): name for text, name in shown.items()} | shown
     answers: dict[str, str] = {}
     seen: dict[str, str] = {}
     for where, task, label in given:

@@ -106,9 +106,8 @@ def _require_people(population: Population) -> None:
     if population.interrupted:
         raise Unmeasured("the audit was interrupted before it was through; run it again.")
     if not population.eligible:
-        raise Unmeasured(
-            f"none of the {len(population)} people asked about is eligible, so there is nothing to measure."
-        )
+        why = population.run.alike or f"none of the {len(population)} people asked about is eligible."
+        raise Unmeasured(f"there is nothing to measure: {why}")
 
 
 def _require_finds(population: Population) -> None:

@@ -13,7 +13,8 @@ from butfor.files import text_of
 from butfor.learn.protocols import Table
 from butfor.result.population import Population
 from butfor.result.record import CHECKSUM, checksum
-from butfor.review.tasks import Task, key_of, review_code
+from butfor.review.tasks import Task, review_code
+from butfor.review.write import key_of
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,12 @@ def _fault(key: _Key, audit: Population, training: Table) -> str:
             return f"task {task.id[:40]} is about training row {task.position}, and there are {training.n}"
         if task.label != names[training.codes[task.position]]:
             return f"the recorded label of task {task.id[:40]} is not '{task.label[:40]}'"
-    code = review_code(key.audit_sha256, key.seed, ((task.position, task.decoy) for task in key.tasks))
+    code = review_code(key.audit_sha256, key.seed, positions)
     if not all(task.id.startswith(f"{code}-") for task in key.tasks):
         return "its ids are not those of its tasks"
     if len({task.id for task in key.tasks}) < len(key.tasks) or len(set(positions)) < len(key.tasks):
         return "a task occurs twice"
-    if not {task.position for task in key.tasks if not task.decoy} <= {label.position for label in audit.labels}:
-        return "it names labels that the audit does not"
+    chosen = {task.position for task in key.tasks if not task.decoy}
+    if chosen != {label.position for label in audit.labels[: len(chosen)]}:
+        return "its decoys are not those that were drawn"
     return ""

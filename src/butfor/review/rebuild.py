@@ -19,6 +19,7 @@ from butfor.learn.capabilities import set_rows_aside
 from butfor.learn.ensemble import member_seeds, single_learner
 from butfor.learn.learners import given_learner, learner_of
 from butfor.learn.protocols import Table
+from butfor.learn.threshold import USUAL
 from butfor.progress import Progress
 from butfor.provenance import data_hash
 from butfor.result.population import Population
@@ -151,7 +152,10 @@ def fitted_again(
     phi, psi = (known and name not in run.lost for name in ("phi", "psi"))
     rules: dict[str, Any] = {"phi": run.phi if phi else "everyone", "psi": run.psi if psi else "everything"}
     members = len(member_seeds(learner))
-    asked = Settings(single_learner(learner), members=members, budget=run.budget, **rules, **settings)
+    threshold = USUAL if run.threshold is None or run.threshold.given is None else run.threshold.given
+    asked = Settings(
+        single_learner(learner), members=members, threshold=threshold, budget=run.budget, **rules, **settings
+    )
     X, y = training.whole[:2] if training.whole else (training.X, training.y)
     with as_recorded("run.learner cannot be trained again"):
         fitted = fit(
@@ -162,9 +166,10 @@ def fitted_again(
             sensitive_bands=run.sensitive_bands or None,
             sample_weight=training.weight,
             validation=None if training.whole else training.validation,
-            adverse=run.adverse or None if known else None,
+            adverse=run.adverse or None,
             reference=list(run.reference) or None if known else None,
             also_labelled=_also_labelled(run, training, data) if known else (),
+            pool=_pool(run, training, data),
             label_names=run.label_names,
             progress=progress,
         )
@@ -178,6 +183,18 @@ def _also_labelled(run: Run, training: Table, data: Dataset | None) -> tuple[Any
     if data is None or run.data.labelled != training.n + len(data.X_val) + len(data.X_test):
         return ()
     return data.not_trained_on
+
+
+def _pool(run: Run, training: Table, data: Dataset | None) -> pd.DataFrame | None:
+    """Who competes for the places, where they are limited: as the training rows have it, else the test rows."""
+    if run.threshold is None or training.cut is not None:
+        return None if training.cut is None else training.cut.pool
+    if data is None and run.threshold.share is not None:
+        raise ReplayError(
+            f"The record's threshold is the {run.threshold.given} of {run.threshold.pool} people, whom it does not "
+            "carry: replay it from the Verdict that explain returned, or with the audit itself."
+        )
+    return None if data is None else data.X_test
 
 
 def _protected(run: Run, X: pd.DataFrame, data: Dataset | None) -> Any:

@@ -37,9 +37,10 @@ EXACT = 1e-12
 COMPARED = (
     *("row", "values", "group", "eligible", "flippable", "logit", "prediction", "counterfactual_logit", "flip_set"),
     *("counterfactual_prediction", "new_label", "at_least", "proof", "switch_changes", "pulls"),
+    *("score", "cut", "counterfactual_score", "counterfactual_cut"),
 )
 BY_SEARCH = {ONE_LABEL, ENUMERATION}
-LOGITS = ("logit", "counterfactual_logit", "pulls")
+LOGITS = ("logit", "counterfactual_logit", "pulls", "score", "cut", "counterfactual_score", "counterfactual_cut")
 """What is compared, and of that what need only be close."""
 OF_GROUPS = ("sensitive", "sensitive_columns", "sensitive_bands", "blind")
 OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded")
@@ -148,6 +149,10 @@ class _Again:
             for name in OF_RUN
             if getattr(run, name) != getattr(now, name) and not (self.without_groups and name in OF_GROUPS)
         ]
+        recorded, real = run.threshold, now.threshold
+        if recorded is not None and real is not None and not real.pool:  # there is nobody to count
+            recorded = replace(recorded, pool=0, accepted=0)
+        self.differs += unlike("run.threshold", builtins_of(recorded), builtins_of(real), CLOSE)
 
     # --- asked again ----------------------------------------------------------------------------------
 
@@ -253,7 +258,7 @@ class _Again:
     def _differences(self, recorded: Verdict, now: Verdict) -> Iterator[str]:
         skipped = set(self.unknown)
         if recorded.found != now.found:
-            skipped |= {"counterfactual_logit", "flip_set"}
+            skipped |= {"counterfactual_logit", "counterfactual_score", "counterfactual_cut", "flip_set"}
             turned = f"status is {recorded.status}, but flipping rows {list(now.positions)} turns the decision"
             yield turned if now.found else "retraining with these flips leaves the decision as it was"
         if "proof" not in skipped and {recorded.proof, now.proof} & BY_SEARCH:
@@ -321,11 +326,11 @@ def _other_counts(recorded: Verdict, now: Verdict) -> Iterator[str]:
 
 
 def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
-    course, after = f"'{now.prediction}' at logit {signed(now.logit)}", now.counterfactual_logit
+    course, after = f"'{now.prediction}' at {now.run.measure} {now.measured}", now.counterfactual_logit
     if recorded.found:
+        reached = f" at {now.measured_after}" if now.measured_after else ""
         after = after if after is not None else now.closest_logit
         plural, name = "s" * (len(recorded.flip_set) != 1), now.counterfactual_prediction or now.prediction
-        reached = "" if after is None else f" at {signed(after)}"
         course += f" → '{name}'{reached} with {len(recorded.flip_set)} label{plural} flipped"
     if recorded.proof is not None and now.at_least is not None and now.proof not in BY_SEARCH:
         course += f"; proven: at least {now.at_least} label{'s' * (now.at_least != 1)}"

@@ -2,13 +2,6 @@
 
 Every chosen label comes with a decoy (see `review.decoys`). The tasks show the row's values and nothing that tells
 chosen labels from decoys; the key, which does, stays with whoever asked.
-
-tasks/review.html          a page that asks one task at a time
-tasks/tasks.csv            one row per label, and an empty column to fill in
-tasks/tasks.json           the same for Label Studio, with
-tasks/label_config.xml     the project's labelling interface
-tasks/instructions.txt     what to do, in a few lines
-tasks.key.json             beside the reviewer's folder: which task is which row, its recorded label, chosen or decoy
 """
 
 from __future__ import annotations
@@ -17,12 +10,10 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -30,14 +21,13 @@ from numpy.typing import NDArray
 
 from butfor.data.read import as_dates
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
-from butfor.files import RESULTS, as_csv, new_folder, save_all
 from butfor.learn.protocols import Table
 from butfor.machine import check_random_state
 from butfor.result.labels import TO_REVIEW, LabelValue, expectation, expected_wrong
 from butfor.result.population import Population
-from butfor.result.record import checksum, plain, with_checksum
+from butfor.result.record import checksum, plain
 from butfor.review.decoys import choose_decoys
-from butfor.review.reviewer_page import question, reviewer_page
+from butfor.review.reviewer_page import question
 from butfor.run.fitted import Fitted
 from butfor.run.verdicts import adverse_labels
 
@@ -203,7 +193,7 @@ def make_review(
     may = ~np.isin(np.arange(table.n), [*chosen, *rows.answered, *people])
     order = [*chosen, *choose_decoys(list(chosen), may, rows.labels, rows.groups.astype(str), rows.doubt, rng)]
     order = [order[k] for k in rng.permutation(len(order))]
-    code = review_code(rows.audit, seed, ((at, at not in chosen) for at in order))
+    code = review_code(rows.audit, seed, order)
     tasks = tuple(
         Task(
             id=f"{code}-{number}",
@@ -234,10 +224,10 @@ def make_review(
     )
 
 
-def review_code(audit: str, seed: int, tasks: Iterable[tuple[int, bool]]) -> str:
-    """Five letters that tell a review from others: by its audit, its seed, and its tasks' positions and decoys. A next
-    round starts from another record, and has another code."""
-    text = json.dumps([audit, int(seed), [[int(at), bool(decoy)] for at, decoy in tasks]])
+def review_code(audit: str, seed: int, positions: Iterable[int]) -> str:
+    """Five letters that tell a review from others: by its audit, its seed, and its tasks' rows. A next round starts
+    from another record, and has another code."""
+    text = json.dumps([audit, int(seed), [int(at) for at in positions]])
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     return "".join(CONSONANTS[number // len(CONSONANTS) ** k % len(CONSONANTS)] for k in range(5))
 
@@ -268,101 +258,3 @@ def _hidden(rows: ReviewRows, hide: Sequence[str]) -> list[Any]:
 def _numbers(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Ids that say nothing, four digits or more: no row number of a spreadsheet or a labelling tool passes for one."""
     return 1000 + rng.choice(9 * max(1000, 10 * count), size=count, replace=False)
-
-
-# --- files --------------------------------------------------------------------------------------------
-
-
-def write_review(
-    review: Review, folder: Path, key: Path | None = None, overwrite: bool = False
-) -> tuple[list[Path], Path]:
-    """Write what the reviewer gets into `folder` and the key next to it: all files, or none. Returns the files and the
-    key. What is there already may be somebody's work: it is replaced only with `overwrite`."""
-    folder = folder.resolve()
-    key = key_of(folder) if key is None else key.resolve()
-    if folder == key.parent or folder in key.parents:
-        raise SettingError(f"--key {key} lies in the folder for the reviewer, who must not see it; put it elsewhere.")
-    secret = [name for name in RESULTS if name != "tasks.csv" and (folder / name).exists()]
-    if secret:
-        raise SettingError(
-            f"'{folder}' holds {secret[0]}, which the reviewer must not see: name another folder for the tasks."
-        )
-    shown = {
-        folder / "tasks.csv": as_csv(_with_column_to_fill(review.shown)),
-        folder / "tasks.json": json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False),
-        folder / "label_config.xml": label_config(review.question, review.label_names),
-        folder / "instructions.txt": INSTRUCTIONS.format(review.question, "\n    ".join(review.label_names)),
-        folder / "review.html": reviewer_page(review.shown, review.question, review.label_names, CANNOT_TELL),
-    }
-    there = [path for path in (*shown, key) if path.exists()]
-    if there and not overwrite:
-        raise SettingError(
-            f"'{there[0]}' is there already and may belong to a review under way: name another folder, or replace it "
-            "with --overwrite."
-        )
-    with new_folder(folder), new_folder(key.parent):
-        save_all(shown | {key: json.dumps(key_record(review), indent=1, ensure_ascii=False)})
-    return list(shown), key
-
-
-def key_of(folder: Path) -> Path:
-    """Where the key of a folder of tasks lies unless told otherwise: next to it."""
-    return folder.with_name(f"{folder.name}.key.json")
-
-
-INSTRUCTIONS = """\
-Which label is right for this person? {}
-
-Open review.html in a browser: it asks about one person at a time. When you are done, press "Save answers" and return
-the file answers.csv.
-
-Or fill in tasks.csv, one row per person. Write into its column 'label' the label that is right:
-
-    {}
-
-Write 'cannot tell' where you cannot. Judge every person by what is shown and by nothing else, in any order; do not look
-anybody up. The column 'id' says which review and which task it is; leave it as it is.
-
-Or use Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
-the answers as JSON.
-"""
-
-
-def _with_column_to_fill(shown: pd.DataFrame) -> pd.DataFrame:
-    """The table's own columns, renamed where they are called like one of ours, and an empty one."""
-    taken = {c: f"{c} (of the table)" for c in shown.columns if str(c) in (ID, LABEL)}
-    return shown.rename(columns=taken).assign(**{LABEL: ""})
-
-
-def studio_tasks(shown: pd.DataFrame) -> list[dict[str, Any]]:
-    """Tasks as Label Studio imports them; `row` is shown as a table of names and values."""
-    rows: list[tuple[Hashable, pd.Series]] = list(shown.astype(object).iterrows())
-    return [
-        {"data": {ID: plain(number), "row": {str(c): None if pd.isna(v) else plain(v) for c, v in values.items()}}}
-        for number, values in rows
-    ]
-
-
-def label_config(asked: str, names: Sequence[str]) -> str:
-    """Label Studio's labelling interface: the question, the row, and what to choose from."""
-    view = ElementTree.Element("View")
-    ElementTree.SubElement(view, "Header", value=f"Which label is right for this person? {asked}")
-    ElementTree.SubElement(view, "Table", name="row", value="$row")
-    choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName="row", choice="single")
-    for name in (*names, CANNOT_TELL):
-        ElementTree.SubElement(choices, "Choice", value=name)
-    ElementTree.indent(view)
-    return ElementTree.tostring(view, encoding="unicode") + "\n"
-
-
-def key_record(review: Review) -> dict[str, Any]:
-    """The key as its file has it; `review.key` reads and checks it."""
-    return with_checksum(
-        {
-            "note": "Not for the reviewer: which task is which training row, its recorded label, and if it is a decoy.",
-            "audit_sha256": review.audit_sha256,
-            "seed": int(review.seed),
-            "label_names": list(review.label_names),
-            "tasks": [asdict(task) for task in review.tasks],
-        }
-    )

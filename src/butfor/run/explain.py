@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from butfor.data.check import Concern, check_people
 from butfor.data.sensitive import in_order
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.ensemble import ledger_gaps
+from butfor.learn.capabilities import Scored
+from butfor.learn.ensemble import ledger_gaps, single_learner
 from butfor.learn.protocols import Engine
 from butfor.machine import single_threaded
 from butfor.progress import Progress
@@ -23,6 +24,7 @@ from butfor.result.groups import Performance
 from butfor.result.labels import LabelValue
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards, StopLimits
+from butfor.result.threshold import Acceptance
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fit import note_concerns
@@ -113,6 +115,7 @@ def explain_all(
             towards=None if wanted is None else fitted.label_names[wanted],
             stop=StopLimits(stop.seconds, stop.retrainings) if stop else None,
             performance=performance,
+            acceptance=acceptance(fitted, everyone.decisions),
             concerns=tuple(concerns),
             standard=RecordedStandards.of(standards) if standards and standards.draws else None,
             one_standard=tuple(changed),
@@ -136,7 +139,8 @@ def _refuse_infinite(everyone: Situation, cases: Sequence[int]) -> None:
 
 def _concerns(fitted: Fitted, everyone: Situation, performance: Performance | None) -> list[Concern]:
     found = check_people(fitted.table.X, everyone.people)
-    return [*found, performance.concern] if performance and performance.concern else found
+    at_half = fitted.table.cut is None  # elsewhere fewer right decisions may be what is wanted
+    return [*found, performance.concern] if performance and performance.concern and at_half else found
 
 
 def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
@@ -146,6 +150,15 @@ def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) 
     commoner = int(np.bincount(table.codes).argmax())  # of equally common ones the first
     named = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
     return Performance.of(groups, truth, everyone.decisions, commoner, table.sides, named, order)
+
+
+def acceptance(fitted: Fitted, decisions: NDArray[np.int64]) -> Acceptance | None:
+    """How many of these decisions are favourable; None with more than two labels."""
+    if fitted.table.multiclass:
+        return None
+    learner, recorded = single_learner(fitted.learner), float((fitted.table.codes == fitted.favourable).mean())
+    by_half = not isinstance(learner, Scored) or (learner.has_probabilities and not learner.has_threshold)
+    return Acceptance(len(decisions), int((decisions == fitted.favourable).sum()), recorded, by_half)
 
 
 def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
@@ -208,6 +221,11 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
         with single_threaded():
             proven = prove(part.of(situation), part.allowed(psi, situation))
         if proven is None:
+            if fitted.table.cut is not None:
+                raise SettingError(
+                    f"Nothing can be proven about {fitted.learner.name} at this threshold: proofs know a fixed one, of "
+                    "ridge classifiers and nearest neighbours."
+                )
             raise SettingError(
                 f"Nothing can be proven about {fitted.learner.name}; ridge classifiers, linear regression and kernel "
                 "ridge on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."

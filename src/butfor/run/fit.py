@@ -18,18 +18,20 @@ from butfor.data.labels import label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.learn.capabilities import usual_members
-from butfor.learn.decision_split import DecisionSplit
+from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.engines import own_fit_engine
-from butfor.learn.ensemble import Ensemble, single_learner, with_split
+from butfor.learn.ensemble import Ensemble, single_learner, with_cut, with_split
 from butfor.learn.learners import as_learner, first_model, seed_matters, seed_note
 from butfor.learn.named import default_model
 from butfor.learn.protocols import BIAS, Floats, Learner, Model, Table
+from butfor.learn.threshold import parse_threshold
 from butfor.progress import Progress
 from butfor.prove import provable
 from butfor.provenance import data_hash
 from butfor.rank import Ranking, as_ranking, refuse_unaccepted
 from butfor.result.record import AFTER, BEFORE, DOUBT
 from butfor.rules import Rule, as_phi, as_psi, predicted, stable_under_switch
+from butfor.run.cut import cut_of, pool_of
 from butfor.run.fitted import Fitted, Labelled, Settings
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.situation import Mask
@@ -48,6 +50,7 @@ def fit(
     adverse: Any = None,
     reference: Any = None,
     also_labelled: Sequence[Any] = (),
+    pool: Any = None,
     label_names: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Fitted:
@@ -69,6 +72,8 @@ def fit(
         names = _names(table, y, label_names)
         favours, sides, side = _sides(names, table.classes, adverse)
         budget = budget_in_labels(settings.budget, table.n)
+        competing = pool_of(table, pool, also_labelled)
+        table = replace(table, cut=cut_of(parse_threshold(settings.threshold), learner, table, side, competing))
         trained = _train(settings, learner, table, progress)
         if trained.seeded and (note := seed_note(given, settings.random_state)):
             progress.note(note)
@@ -103,6 +108,7 @@ def fit(
         data_hash=data_hash(table),
         reference=reference,
         also_labelled=labelled_rows(table, sensitive, also_labelled),
+        pool=competing,
     )
 
 
@@ -233,14 +239,16 @@ def _sides(names: tuple[str, ...], classes: NDArray[Any], adverse: Any) -> tuple
 
 
 def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, NDArray[np.int64], Floats]:
-    """The model's decisions and logits about its training rows. With more than two labels, table and model are told
-    which of them count as 1."""
+    """The model's decisions and logits about its training rows. The model is told where the line is drawn; with more
+    than two labels, table and model are told which of them count as 1."""
+    if not table.multiclass:
+        model = with_cut(model, table)
+        logits = model.logits(table.X)
+        return table, model, decides_one(logits).astype(np.int64), logits
     answers = table.answers(model, table.X)
-    decisions = table.decisions(answers)
-    if table.multiclass:
-        split = DecisionSplit.between(favours, table.codes, answers.reshape(table.n, -1))
-        table, model = table.with_split(split), with_split(model, split)
-    return table, model, decisions, table.margins(answers)
+    split = DecisionSplit.between(favours, table.codes, answers.reshape(table.n, -1))
+    decisions, table = table.decisions(answers), table.with_split(split)
+    return table, with_split(model, split), decisions, table.margins(answers)
 
 
 def _phi(settings: Settings, names: Sequence[str], adverse: Mask | None) -> Rule:

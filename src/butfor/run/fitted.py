@@ -16,12 +16,15 @@ from butfor.data.labels import label_number
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.capabilities import Encoded
+from butfor.learn.decision_split import decides_one
 from butfor.learn.engines import check_engine, choose_engine
-from butfor.learn.ensemble import FRESH_FROM, fresh_seeds
+from butfor.learn.ensemble import FRESH_FROM, CutModel, fresh_seeds
 from butfor.learn.protocols import Engine, Floats, Learner, Model, Table
+from butfor.learn.threshold import USUAL, parse_threshold
 from butfor.machine import check_random_state
 from butfor.progress import Progress
 from butfor.rank import Ranking, as_ranking
+from butfor.result.threshold import ThresholdFacts
 from butfor.rules import Rule, as_phi, as_psi
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.situation import Mask, Situation
@@ -40,6 +43,7 @@ class Settings:
     model: Any = None
     encoder: Any = None
     members: int | None = None
+    threshold: float | str = USUAL
     budget: float = 0.01
     rank: Any = None
     strategy: Any = None
@@ -60,6 +64,7 @@ class Settings:
         if self.phi is not None:
             as_phi(self.phi)
         as_psi(self.psi)
+        parse_threshold(self.threshold)
         budget_in_labels(self.budget, 2**62)
         check_engine(self.engine, self.n_jobs)
         check_random_state(self.random_state)
@@ -111,6 +116,8 @@ class Fitted:
     reference: Any = None
     """The group that others are compared with; None: all others."""
     also_labelled: Labelled | None = None
+    pool: pd.DataFrame | None = None
+    """Rows of whom the best have a place, where a threshold says so."""
     answered: frozenset[int] = frozenset()
     corrected: tuple[int, ...] = ()
 
@@ -127,6 +134,28 @@ class Fitted:
     def doubt(self) -> NDArray[np.float64]:
         """Per training row, the probability of the other label by the standard of the other groups."""
         return self.compare(draws=0).doubt
+
+    @cached_property
+    def cut_facts(self) -> ThresholdFacts | None:
+        """Where the line is drawn, if not at one half."""
+        cut, model, pool, threshold = self.table.cut, self.model, self.pool, parse_threshold(self.settings.threshold)
+        if cut is None:
+            return None
+        assert isinstance(model, CutModel)
+        accepted = 0 if pool is None else int((decides_one(model.logits(pool)) == self.favourable).sum())
+        return ThresholdFacts(
+            given=None if threshold.usual else threshold.given,
+            probability=model.at_cut_probability(self.favourable),
+            share=threshold.share,
+            pool=0 if pool is None else len(pool),
+            accepted=accepted,
+            ties=0 if cut.pool is None else int(cut.divide(model.model.logits(cut.pool)).ties),
+        )
+
+    @property
+    def favourable(self) -> int:
+        """The better of two labels, by number; where none is adverse, the second."""
+        return 0 if self.adverse == 1 else 1
 
     def compare(self, draws: int = DRAWS, seconds: float | None = None, progress: Progress | None = None) -> Standards:
         """Each group beside comparable people of the others: of all labelled rows, with the doubt about the training
@@ -187,7 +216,7 @@ class Fitted:
     def decide(self, X: Any) -> NDArray[np.int64]:
         """The decisions about the rows of X, by number."""
         people = like_training(as_table(X), self.table.X)
-        return self.table.decisions(self.table.answers(self.model, people))
+        return self.table.decided(self.model, people)
 
     def remarks(self, X: Any = None) -> list[str]:
         """A sentence each on the protected attribute and on missing, unknown and rare values, of the training rows and

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor._version import __version__
-from butfor.learn.ensemble import pulls_of, record_gaps
+from butfor.learn.ensemble import CutModel, pulls_of, record_gaps
 from butfor.learn.protocols import FlipSet
 from butfor.provenance import versions
 from butfor.rank.ranking import parameters
@@ -63,10 +63,27 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
             pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,
             switch_changes=None if switched is None else bool(switched[k]),
             **_classes(runner, k, positions),
+            **_scores(runner, k, positions, run.label_names.index(run.favourable) if run.threshold else 1),
             **runner.extra.get(k, {}),
         )
         found.append(Verdict.of(person, run, table))
     return found
+
+
+def _scores(runner: Runner, k: int, positions: FlipSet, favourable: int) -> dict[str, Any]:
+    """Where the line is not drawn at one half: the score and the cut, before and after the flips."""
+    model, trainer = runner.situation.model, runner.trainer
+    if not isinstance(model, CutModel):
+        return {}
+
+    def read(logit: float, at_cut: float) -> tuple[float, float]:
+        return model.cut.score(logit + at_cut, favourable), model.cut.score(at_cut, favourable)
+
+    score, cut = read(float(runner.situation.logits[k]), model.at_cut)
+    if not positions:
+        return {"score": score, "cut": cut}
+    after = read(float(trainer.confirmed_logits(positions)[k]), trainer.confirmed_cut(positions))
+    return {"score": score, "cut": cut, "counterfactual_score": after[0], "counterfactual_cut": after[1]}
 
 
 def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
@@ -169,6 +186,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
         fresh_seeds=fitted.settings.fresh_seeds,
         seed_ranges=_seed_ranges(fitted),
         random_state=fitted.settings.random_state,
+        threshold=fitted.cut_facts,
         not_rebuildable=tuple(_not_rebuildable(fitted, data)),
         **more,
     )

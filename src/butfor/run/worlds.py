@@ -177,6 +177,7 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
         ),
         rates={group: tried.rate(everyone.logits, people) for group, people in tried.groups.items()},
         accuracy=None if truth is None else float((everyone.decisions == truth).mean()),
+        limited=table.cut is not None and not table.cut.fixed,
     )
 
 

@@ -24,6 +24,7 @@ import pandas as pd
 from butfor._version import __version__
 from butfor.errors import OutputError, SettingError
 from butfor.files import OWNER_FILE
+from butfor.learn.capabilities import Scored
 from butfor.learn.protocols import Bound, Floats, Learner, Table, Training
 from butfor.provenance import data_hash, versions
 
@@ -66,6 +67,8 @@ class Ledger:
         settings = [learner.record(), engine.name, str(engine.device), {"butfor": __version__} | versions()]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data_hash(table).encode() + people.to_csv(index=False).encode())
+        if table.cut is not None and isinstance(learner, Scored):  # which of its scores the answers are
+            digest.update(f"probability {table.cut.by_probability}".encode())
         if table.multiclass:  # what a flip makes of a label
             digest.update(table.new_codes.tobytes())
         return Page(self, digest.hexdigest(), len(people) * table.outputs)

@@ -50,10 +50,13 @@ class Trainer:
         self.single, self.seeds = single_learner(learner), member_seeds(learner)
         self.members = len(self.seeds)
         """Trainings that one flip set takes."""
-        self.bound: Bound = bind(engine, self.single, table, people)
+        self._asked = table.with_pool(people)
+        self.bound: Bound = bind(engine, self.single, table, self._asked)
         self._own_fit = own_fit_engine(engine, n_jobs)
         self.n_jobs: int = self._own_fit.n_jobs
-        self._page: Page | None = ledger.page(self.single, table, people, self.bound) if ledger is not None else None
+        self._page: Page | None = (
+            ledger.page(self.single, table, self._asked, self.bound) if ledger is not None else None
+        )
         self.trained = self.recalled = self.confirmations = 0
         self._seconds_each: float | None = None
         self._members: dict[FlipSet, Floats] = {}
@@ -183,6 +186,11 @@ class Trainer:
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self.table.margins(self._confirmed[flips])
 
+    def confirmed_cut(self, flips: FlipSet) -> float:
+        """What the model says at its cut."""
+        assert self.table.cut is not None
+        return float(self.table.cut.answer_at_cut(self._confirmed[flips][len(self.people) :]))
+
     def confirmed_decisions(self, flips: FlipSet) -> NDArray[np.int64]:
         """What they decide, by number."""
         return self.table.decisions(self._confirmed[flips])
@@ -190,7 +198,7 @@ class Trainer:
     @cached_property
     def _by_definition(self) -> Bound:
         by_engine = self.bound.by_definition
-        return self.bound if by_engine else bind(self._own_fit, self.single, self.table, self.people)
+        return self.bound if by_engine else bind(self._own_fit, self.single, self.table, self._asked)
 
     def _progress(self, count: int) -> None:
         self.progress.advance(count)

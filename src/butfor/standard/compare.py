@@ -126,7 +126,7 @@ def compare(
         progress.phase("the other groups' standard")
         encoded = TwoModels.of(inputs)
         folds = folds_of(len(X), clusters, random_state)
-        at_once = Parallel(jobs_of(n_jobs, len(groups)), prefer="threads")
+        at_once = Parallel(jobs_of(n_jobs, len(groups)), backend="threading")
         by_groups = [delayed(Opinion.of)(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
         slicing = Slicing.of(inputs) if explain else Slicing.nothing(len(X))
         slicings = [slicing.of_group(group.rows) for group in groups]

@@ -106,8 +106,8 @@ def draw(
     seeds = [(random_state, k) for k in range(draws)]
     parts = [seeds[k : k + size] for k in range(0, draws, size)]
     progress.phase("tables drawn by one standard", draws, "tables")
-    prefer = "threads" if work.standard.threads else None
-    parallel = Parallel(jobs_of(n_jobs, len(parts)), prefer=prefer, return_as="generator")
+    backend = "threading" if work.standard.threads else "loky"
+    parallel = Parallel(jobs_of(n_jobs, len(parts)), backend=backend, return_as="generator")
     done, interrupted = _until_stopped(
         parallel(delayed(in_worker)(os.getpid(), work.drawn, null, part) for part in parts), seconds, progress
     )

@@ -1,0 +1,133 @@
+"""Engines on other processes and machines: each worker trains with its best engine, or with the learner's own `fit`.
+
+The answers are the same wherever they are trained, whoever comes, goes or dies; `workers.py` has the chunks done.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import math
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from butfor.errors import EngineError, SettingError
+from butfor.learn.capabilities import Cluster, engines_of
+from butfor.learn.dask_backend import PATIENCE, DaskBackend
+from butfor.learn.engines import NAMES, choose_engine, engine_named, is_device, local_workers
+from butfor.learn.joblib_engine import JoblibEngine, WorkersBound
+from butfor.learn.protocols import Advance, Bound, Learner, Table, bind
+from butfor.learn.workers import Pace, Workers, in_order
+from butfor.machine import check_n_jobs
+
+CONNECT = 10.0
+"""Seconds in which a scheduler must answer."""
+
+
+class ClusterEngine(JoblibEngine, Cluster):
+    """Trains on the workers of joblib's configuration: `with joblib.parallel_config(backend="ray")`, say.
+
+    `engine` names what trains there: an engine or a device; "auto" is each worker's best. `n_jobs`: how many trainings
+    the search looks ahead, by default as many as this machine has cores, whatever the cluster has."""
+
+    name = "cluster"
+
+    def __init__(self, engine: str = "auto", n_jobs: int | None = None, *, workers: Workers | None = None) -> None:
+        if engine not in NAMES and not is_device(engine):
+            raise SettingError(f"engine={engine!r}: name the workers' engine; 'auto' is the best of each.")
+        self.n_jobs, self.engine = check_n_jobs(n_jobs), engine
+        self.device = engine if is_device(engine) else "cpu"
+        self.workers = workers or Workers(self.n_jobs)
+
+    @property
+    def own_fit(self) -> ClusterEngine:
+        other = copy(self)
+        other.engine = "joblib"
+        return other
+
+    def accepts(self, learner: Learner) -> bool:
+        named = "stacked" if is_device(self.engine) and self.engine != "cpu" else self.engine
+        return named in ("auto", "joblib", "cpu", *engines_of(learner))
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        engines = engines_of(learner)
+        if "linear" in engines and self.engine in ("auto", "linear"):
+            # Thousands a second: the way to a worker would take longer. Only the estimator's own fit travels.
+            here: Bound | None = engine_named("linear").bind_here(learner, table, people)
+            if here is not None:
+                return here
+        fast = () if self.engine == "joblib" or "fused" not in engines else (self.engine, fast_answers)
+        bound = WorkersBound(self.workers, (learner, table, people), self.name, *fast)
+        bound.width, bound.device = self.n_jobs, self.device
+        return bound
+
+    def spread(
+        self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], advance: Advance | None = None
+    ) -> list[Any]:
+        sent = self.workers.send(function, shared)
+        return in_order(self.workers.run(calls, [sent], parts, Pace(math.inf), advance), len(parts))
+
+
+class DaskEngine(ClusterEngine):
+    """The same on the workers of `client`, a `distributed.Client`. `patience`: seconds to wait for a worker where there
+    is none."""
+
+    def __init__(
+        self, client: Any, engine: str = "auto", n_jobs: int | None = None, patience: float = PATIENCE
+    ) -> None:
+        if not hasattr(client, "scheduler_info"):
+            raise SettingError(f"DaskEngine({client!r}): give a distributed.Client.")
+        super().__init__(engine, n_jobs, workers=Workers(1, DaskBackend(client, patience)))
+        self.client = client
+
+    def __deepcopy__(self, memo: Any) -> DaskEngine:
+        """scikit-learn clones an audit with its parameters; there is one cluster."""
+        return self
+
+
+def fast_answers(subject: tuple[Learner, Table], asked: tuple[str, pd.DataFrame]) -> Any:
+    """In a worker: what each trained model says about the people, `[trainings × people]`, by the best engine here."""
+    (learner, table), (engine, people) = subject, asked
+    train = bind(choose_engine(engine, learner, n_jobs=1), learner, table, people)
+    train([])
+    return lambda trainings: np.asarray(train(trainings), np.float32), train.width
+
+
+def calls(call: tuple[Callable[..., Any], Any]) -> Any:
+    """In a worker: a function of what is shared and of each part."""
+    function, shared = call
+    return lambda parts: [function(shared, part) for part in parts], 1
+
+
+_opened: dict[tuple[str, int | None], ClusterEngine] = {}
+
+
+def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
+    """The engine for `local:4`, so many processes here, or for the scheduler at `tcp://scheduler:8786`: connected once,
+    and until this process ends."""
+    workers, found = local_workers(name), _opened.get((name, n_jobs))
+    if workers is not None:
+        return found or _opened.setdefault((name, n_jobs), ClusterEngine(n_jobs=n_jobs, workers=Workers(workers)))
+    if isinstance(found, DaskEngine) and found.client.status == "running":
+        return found
+    try:
+        import distributed
+    except ImportError as error:
+        raise EngineError(f'Engine {name} needs Dask ({error}): pip install "butfor[dask]".') from error
+
+    # What ends the work is said in one sentence; Dask's own lines about it are for those who set this logger.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        client = distributed.Client(name, timeout=CONNECT, set_as_default=False)
+    except (OSError, ValueError, TypeError, ImportError) as error:
+        raise EngineError(
+            f"--engine {name}: no scheduler answers there within {CONNECT:.0f} seconds ({type(error).__name__}); start "
+            "one (dask scheduler) and give the address that it prints."
+        ) from error
+    atexit.register(client.close, timeout=2)
+    _opened[name, n_jobs] = engine = DaskEngine(client, n_jobs=n_jobs)
+    return engine

@@ -1,0 +1,312 @@
+"""Work spread by joblib: over processes of this machine, or wherever its configuration or a backend has it done.
+
+It goes in chunks, sized by how long an item takes. What all of them share travels once: processes of this machine map
+it from a file into their memory, on a Ray cluster it lies in the object store, and on a Dask cluster it is the result
+of a task, which Dask makes again where its worker died. A worker with other versions than this process would train
+other models: it says so instead.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+import uuid
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import lru_cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+from butfor import stopping
+from butfor.errors import ButforError, EngineError
+from butfor.learn.dask_backend import LOST, DaskBackend, cannot_train
+from butfor.learn.protocols import Advance, Learner, Table
+from butfor.machine import in_worker, single_threaded
+
+LEAST_SECONDS, MOST_SECONDS = 0.1, 2.0
+"""What a chunk is meant to take: long enough to pay for its way, short enough for Ctrl-C and for a worker's death."""
+MOST_DEATHS = 10
+"""Times that processes of this machine may die and start again while they do one list of items."""
+MOST_SUBJECTS = 4
+"""Learners with their tables that stay where workers find them."""
+MOST_HELD = 16
+"""Things that a worker remembers."""
+SAME = ("butfor", "torch", "numpy", "scikit-learn")
+"""Packages whose versions must be the same wherever something is trained."""
+
+Work = Callable[..., tuple[Callable[[list[Any]], Sequence[Any]], int]]
+"""From what is shared to what does a chunk of items, and how many of them that likes to have at a time: one on a core,
+hundreds on a GPU."""
+
+Chunks = Generator[tuple[range, Any], None, None]
+"""Which items are done, and what came of them, in whatever order."""
+
+
+class Sent(NamedTuple):
+    """Something that workers find under its key, and how."""
+
+    key: str
+    load: Callable[[], Any]
+
+
+class Pace:
+    """Seconds that an item takes, as far as is known, and so how many make a chunk: a quarter of what is left for each
+    worker, so that all end together, but as many as a worker does side by side."""
+
+    def __init__(self, each: float | None = None) -> None:
+        self.each, self.at_once = each, 1
+
+    def observe(self, items: int, seconds: float, at_once: int = 1) -> None:
+        each, self.at_once = seconds / items, at_once
+        self.each = each if self.each is None or at_once > 1 else 0.7 * self.each + 0.3 * each
+
+    def size(self, left: int, workers: int) -> int:
+        if self.each is None:
+            return 1
+        share = math.ceil(left / workers)
+        seconds = min(max(share * self.each / 4, LEAST_SECONDS), MOST_SECONDS)
+        return max(1, min(share, max(self.at_once, round(seconds / max(self.each, 1e-9)))))
+
+
+class Workers:
+    """`jobs` processes of this machine, unless `joblib.parallel_config(...)` says where; or those of a `backend`."""
+
+    def __init__(self, jobs: int, backend: Any = None) -> None:
+        self._jobs, self._backend = jobs, backend
+        self._subjects: OrderedDict[Any, tuple[Any, ...]] = OrderedDict()
+
+    def __deepcopy__(self, memo: Any) -> Workers:
+        """scikit-learn clones an audit with its engine; the workers stay the same."""
+        return self
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether they are those of a cluster."""
+        return not _is_local(self._active()[0])
+
+    @property
+    def count(self) -> int:
+        """Items that they can do at a time now."""
+        backend, jobs = self._active()
+        return int(backend.effective_n_jobs(jobs))
+
+    def send(self, code: Any, data: Any) -> Any:
+        """Put both where workers find them, for as long as what this returns lives. Code travels by value: classes and
+        functions of a script or a notebook are not there to be imported in a worker."""
+        backend, key = self._active()[0], uuid.uuid4().hex
+        try:
+            if _is_local(backend):
+                return _write(key, cloudpickle.dumps(code), data)
+            load = partial(pickle.loads, cloudpickle.dumps((code, data)))
+        except Exception as error:  # whatever the user's own objects raise
+            raise EngineError(f"The model cannot be sent to workers: {type(error).__name__}: {error}") from error
+        if isinstance(backend, DaskBackend):
+            backend.ask_all(check_versions, versions_here())
+            return backend.task(Sent, key, load)
+        if type(backend).__module__.startswith("ray."):
+            import ray
+
+            load = partial(_from_ray, ray.put(load))
+        return Sent(key, load)
+
+    def subject(self, learner: Learner, table: Table) -> Any:
+        """The same, sent once however often they are asked for."""
+        backend = self._active()[0]
+        key = id(learner), id(table), None if _is_local(backend) else id(backend)
+        if key not in self._subjects:
+            sent = self.send(learner, replace(table, whole=None))
+            self._subjects[key] = sent, learner, table, backend  # kept, so that nothing else gets their ids
+            while len(self._subjects) > MOST_SUBJECTS:
+                self._subjects.popitem(last=False)
+        return self._subjects[key][0]
+
+    def run(
+        self, work: Work, shared: list[Any], items: Sequence[Any], pace: Pace, advance: Advance | None = None
+    ) -> Chunks:
+        """What comes of the items, chunk by chunk."""
+        start, deaths, given = 0, 0, dict[int, range]()
+
+        def chunks(workers: int) -> Iterator[range]:
+            nonlocal start
+            yield from list(given.values())  # to workers that died
+            while start < len(items):
+                chunk = range(start, start + pace.size(len(items) - start, workers))
+                given[start], start = chunk, chunk.stop
+                yield chunk
+
+        while start < len(items) or given:
+            try:
+                for at, results, seconds, at_once in self._replies(work, shared, items, chunks):
+                    chunk = given.pop(at)
+                    pace.observe(len(chunk), seconds, at_once)
+                    if advance:
+                        advance(len(chunk))
+                    yield chunk, pickle.loads(results)
+            except BrokenExecutor as error:
+                deaths += 1
+                if deaths == MOST_DEATHS:
+                    raise EngineError(LOST) from error
+
+    def _replies(
+        self, work: Work, shared: list[Any], items: Sequence[Any], chunks: Callable[[int], Iterator[range]]
+    ) -> Iterator[Any]:
+        from joblib import Parallel, delayed
+
+        backend, jobs = self._active()
+        count = int(backend.effective_n_jobs(jobs))
+        call, here = partial(delayed(in_worker), os.getpid(), run_chunk), (os.getpid(), versions_here())
+        tasks = (
+            # Items as bytes: else Dask looks for its futures among them.
+            call(here, work, shared, chunk.start, pickle.dumps(list(items[chunk.start : chunk.stop])))
+            for chunk in chunks(count)
+        )
+        if backend.supports_return_generator:
+            coming = Parallel(count, backend=backend, return_as="generator_unordered", batch_size=1)(tasks)
+        else:  # a pool that takes seconds to start: it is kept, and has a few chunks at a time
+            pool = _pool(backend, count)
+            coming = chain.from_iterable(iter(lambda: pool(list(islice(tasks, 2 * count))), []))
+        try:
+            while (reply := _next(coming)) is not None:
+                yield reply
+        except Exception as error:
+            stopping.check()  # Ctrl-C may have ended a worker that had just started
+            if _is_local(backend) or isinstance(error, ButforError):
+                raise
+            raise cannot_train(error) from error
+        finally:
+            if isinstance(coming, Generator):  # whoever stops here does not want the rest
+                with warnings.catch_warnings(action="ignore"):
+                    coming.close()
+
+    def _active(self) -> tuple[Any, int]:
+        """The backend that would do work now, and how many workers to ask it for."""
+        from joblib.parallel import get_active_backend
+
+        backend, jobs = (self._backend, None) if self._backend else get_active_backend()
+        if type(backend).__name__ == "DaskDistributedBackend":
+            backend = DaskBackend.of(backend.client)
+        return backend, jobs or (self._jobs if _is_local(backend) else -1)
+
+
+def in_order(chunks: Chunks, count: int) -> list[Any]:
+    """What came of each item, in their order."""
+    done: dict[int, Any] = {}
+    with closing(chunks):
+        for chunk, results in chunks:
+            done.update(zip(chunk, results, strict=True))
+    return [done[k] for k in range(count)]
+
+
+def _is_local(backend: Any) -> bool:
+    """Whether its workers are processes or threads of this machine: joblib's own backends."""
+    return type(backend).__module__ == "joblib._parallel_backends"
+
+
+def _next(coming: Iterator[Any]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # joblib's, of workers started anew
+        return next(coming, None)
+
+
+@lru_cache(maxsize=1)
+def _pool(backend: Any, count: int) -> Any:
+    from joblib import Parallel
+
+    return Parallel(count, backend=backend, batch_size=1).__enter__()
+
+
+def _write(key: str, code: bytes, data: Any) -> Sent:
+    """To a file, removed with what this returns."""
+    import joblib
+
+    folder = tempfile.mkdtemp(prefix="butfor-")
+    sent = Sent(key, partial(_from_file, os.path.join(folder, key)))
+    joblib.dump((code, data), os.path.join(folder, key))
+    weakref.finalize(sent.load, shutil.rmtree, folder, ignore_errors=True)
+    return sent
+
+
+def _from_file(path: str) -> Any:
+    import joblib
+
+    with warnings.catch_warnings(action="ignore"):
+        code, data = joblib.load(path, mmap_mode="r")
+    return pickle.loads(code), data
+
+
+def _from_ray(place: Any) -> Any:
+    import ray
+
+    return ray.get(place)()
+
+
+# --- in a worker --------------------------------------------------------------------------------------
+
+_held: OrderedDict[str, Any] = OrderedDict()
+_lock = threading.RLock()
+
+
+def run_chunk(
+    asks: tuple[int, dict[str, str]], work: Work, shared: list[Sent], start: int, items: bytes
+) -> tuple[int, bytes, float, int]:
+    """Where the chunk starts, what came of its items as bytes (arrays that Ray carries cannot be written to), the
+    seconds it took once everything was in place, and how many items the worker likes to have at a time."""
+    parent, wanted = asks
+    check_versions(wanted)
+    loaded = [_once(each.key, each.load) for each in shared]
+    do, at_once = _once(f"{work.__name__} {[each.key for each in shared]}", lambda: work(*loaded))
+    if os.getpid() != parent:
+        # For good: of threads that train side by side, none may give the libraries their threads back.
+        _once(f"threads {len(sys.modules)}", single_threaded)  # what was loaded since has threads of its own
+    with warnings.catch_warnings(action="ignore"):  # what a model warns about, it said when it was first fitted
+        started = time.perf_counter()
+        results = do(pickle.loads(items))
+    return start, cloudpickle.dumps(results), time.perf_counter() - started, at_once
+
+
+def _once(key: str, make: Callable[[], Any]) -> Any:
+    with _lock:
+        if key not in _held:
+            _held[key] = make()
+            while len(_held) > MOST_HELD:
+                _held.popitem(last=False)
+        _held.move_to_end(key)
+        return _held[key]
+
+
+@lru_cache(maxsize=1)
+def versions_here() -> dict[str, str]:
+    """Of what must be the same, without what only says how it was built (+cpu, +cu126)."""
+    found = {}
+    for package in SAME:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package).partition("+")[0]
+    return found
+
+
+def check_versions(wanted: dict[str, str]) -> None:
+    """Refuse to train with other versions than whoever asks has."""
+    here = versions_here()
+    other = [package for package in wanted if here.get(package) != wanted[package]]
+    if other:
+        has = " and ".join(f"{package} {here[package]}" if package in here else f"no {package}" for package in other)
+        asks = " and ".join(f"{package} {wanted[package]}" for package in other)
+        raise EngineError(
+            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}: it "
+            f"would train other models. Install {asks} there, or stop that worker."
+        )

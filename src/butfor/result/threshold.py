@@ -1,0 +1,139 @@
+"""The cut and scores, in numbers and in words. A score is the probability of the favourable label; from the cut on that
+label is the decision."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from butfor.result.record import Whole, percent
+
+MOST_DIGITS = 6
+MOSTLY = 0.9
+"""The share of a change from which it counts as all of it."""
+FEWEST = 10
+"""Of fewer people it means little how many are accepted."""
+CLIP = 1e-15
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdFacts(Whole):
+    """Where the line is drawn, if not at one half. `given`: as the user wrote it, None where the model came with it.
+    `probability` of the favourable label at the cut, None of a model without probabilities. With places for a `share`
+    of people: of `pool` people so many are `accepted`, and `ties` of them tie for the last place, where that is why
+    they are more. With a fixed cut the pool are the rows that were given beside the training rows, if any."""
+
+    given: float | str | None
+    probability: float | None = None
+    share: float | None = None
+    pool: int = 0
+    accepted: int = 0
+    ties: int = 0
+
+
+@dataclass(frozen=True)
+class Acceptance(Whole):
+    """Of the `people` given, how many the audited model `accepted`; `recorded`: the share of favourable training
+    labels. `by_half`: whether the model by itself decides at a probability of one half."""
+
+    people: int
+    accepted: int
+    recorded: float
+    by_half: bool
+
+    @property
+    def alike(self) -> bool:
+        """Whether everybody is decided alike."""
+        return self.people >= FEWEST and self.accepted in (0, self.people)
+
+
+def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourable: str, named: bool, rows: str) -> str:
+    """Where the cut is and how many are accepted; empty where nothing is known. `named`: whether somebody said which
+    label is favourable. `rows`: what the people are."""
+    decided = f"Accepted ('{favourable}')" if named else f"Decided '{favourable}'"
+    known = None if seen is None or seen.people < FEWEST else seen
+    if facts is None:
+        labels = f"of the recorded labels {share_in_words(known.recorded)} % are" if known else ""
+        return (
+            f"{decided}: {percent(known.accepted / known.people)} of {known.people} {rows}; {labels}." if known else ""
+        )
+    at = "" if facts.probability is None else f"from a probability of {shown(facts.probability)[0]} on"
+    if facts.share is not None:
+        tied = f" {facts.ties} tie for the last place, and all of them have one." if facts.ties else ""
+        best = f"the best {share_in_words(facts.share)} % of {facts.pool} {rows}, {facts.accepted} of them"
+        return f"{decided}: {best}{', ' * bool(at)}{at}.{tied}"
+    own = ", the model's own threshold" if facts.given is None else ""
+    share = f"; {percent(known.accepted / known.people)} of {known.people} {rows} are" if known else ""
+    return f"{decided} {at}{own}{share}."
+
+
+def alike_sentence(
+    facts: ThresholdFacts | None, seen: Acceptance, favourable: str, other: str, named: bool, command: bool
+) -> str:
+    """That everybody is decided alike, and which threshold decides as often as the recorded labels do. `command`:
+    whether whoever reads it typed one."""
+    share, favoured = share_in_words(seen.recorded), bool(seen.accepted)
+    option = f"`--threshold 'top {share}%'`" if command else f'`threshold="top {share}%"`'
+    if named:
+        decides = f"accepts {'all' if favoured else 'none of the'} {seen.people} people"
+        labels = f"Recorded labels accept {share} %"
+    else:
+        decides = f"decides '{favourable if favoured else other}' about all {seen.people} people"
+        labels = f"Of the recorded labels {share} % are '{favourable}'"
+    given = facts.given if facts else 0.5 if seen.by_half else None
+    at = "This" if given is None else f"At {given} this"
+    return f"{at} model {decides}. {labels}: {option} decides as often."
+
+
+def score(logit: float, cut: float, towards: bool) -> float:
+    """The score of somebody whose logit is measured from the `cut`, a score too. `towards`: whether logits above 0 mean
+    the favourable label."""
+    at = (logit if towards else -logit) + log_odds(cut)
+    return 1 / (1 + math.exp(-at)) if at >= 0 else math.exp(at) / (1 + math.exp(at))
+
+
+def log_odds(probability: float) -> float:
+    inside = min(max(probability, CLIP), 1 - CLIP)
+    return math.log(inside) - math.log1p(-inside)
+
+
+def shown(*scores: float) -> list[str]:
+    """Scores with as many decimals, at least two, as it takes to tell different ones apart."""
+    different = len({round(each, MOST_DIGITS) for each in scores})
+    for digits in range(2, MOST_DIGITS):
+        texts = [f"{each:.{digits}f}" for each in scores]
+        if len(set(texts)) == different:
+            return texts
+    return [f"{each:.{MOST_DIGITS}f}" for each in scores]
+
+
+def course(before: float, after: float | None, cut: float, cut_after: float | None = None) -> str:
+    """ "score 0.74 → 0.83, cut 0.80"; where the cut moves, from where to where."""
+    known = [each for each in (before, cut, after, cut_after) if each is not None]
+    text = dict(zip(known, shown(*known), strict=True))
+    scores = text[before] if after is None else f"{text[before]} → {text[after]}"
+    moved = "" if cut_after is None or text[cut_after] == text[cut] else f" → {text[cut_after]}"
+    return f"score {scores}, cut {text[cut]}{moved}"
+
+
+def what_moved(before: float, after: float, cut: float, cut_after: float, *, probabilities: bool) -> str:
+    """Whether the score or the cut brought a change about: how far each moved, in log-odds where scores are
+    `probabilities`."""
+    scale = log_odds if probabilities else float
+    ours, cuts = scale(after) - scale(before), scale(cut_after) - scale(cut)
+    share = ours / (ours - cuts) if ours != cuts else 1.0
+    if share > 2 - MOSTLY:
+        return "The score moved; the cut moved too, against it."
+    if share >= MOSTLY:
+        return "The score moved, hardly the cut."
+    if share <= 1 - MOSTLY:
+        return "The cut moved, hardly the score: the scores of others did."
+    return f"Both moved: {percent(share)} of the change is the score's, {percent(1 - share)} the cut's."
+
+
+def share_in_words(share: float) -> str:
+    """A share in per cent, without the sign: whole, or to two digits of what is near to nobody or everybody."""
+    edge = 100 * min(share, 1 - share)
+    digits = 0 if edge >= 10 or edge <= 0 else 1 - math.floor(math.log10(edge))
+    text = f"{100 * share:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

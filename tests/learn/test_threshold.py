@@ -1,0 +1,466 @@
+"""Decisions at another threshold than one half: what plain scikit-learn decides, before and after every find."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+import butfor
+from butfor.errors import ReplayError, SettingError
+from butfor.learn.threshold import NEAR, Cut, log_odds, parse_threshold
+
+ROWS, PEOPLE = 120, 60
+USUAL = {"fresh_seeds": 0, "members": 1, "budget": 4, "phi": "everyone"}
+
+
+@pytest.fixture(autouse=True)
+def no_draws(monkeypatch):
+    """Groups' standards are not what this is about."""
+    monkeypatch.setattr("butfor.run.explain.DRAWS", 0)
+
+
+@pytest.fixture(scope="module")
+def credit():
+    """Rows, labels and people, most of them of one label."""
+    rng = np.random.default_rng(7)
+    X = pd.DataFrame(rng.normal(size=(ROWS + PEOPLE, 4)), columns=list("abcd"))
+    X["sex"] = rng.integers(0, 2, len(X))
+    good = X["a"] + 0.5 * X["b"] + rng.normal(0, 1, len(X)) > -1
+    y = pd.Series(np.where(good, "yes", "no"), index=X.index)
+    return X[:ROWS], y[:ROWS], X[ROWS:], y[ROWS:]
+
+
+def audited(credit, model, threshold=0.5, adverse="no", pool=True, **more):
+    X, y, people, _ = credit
+    audit = butfor.LabelAudit(model, threshold=threshold, **USUAL | more)
+    return audit.fit(X, y, sensitive_features="sex", adverse=adverse, pool=people if pool else None)
+
+
+# --- what is asked for ----------------------------------------------------------------------------------
+
+
+def test_a_probability_its_text_or_a_share():
+    assert parse_threshold(0.8).probability == parse_threshold("0.8").probability == 0.8
+    assert parse_threshold("Top  12.5 %") == parse_threshold("top 12.5%")
+    assert parse_threshold("top 20%").share == 0.2
+    assert parse_threshold("top 20%").given == "top 20%"
+    assert parse_threshold(0.5).usual
+    assert not parse_threshold("top 50%").usual
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (0, "above 0 and below 1"), (1, "above 0 and below 1"), (1.5, "write 'top 1.5%'"), ("20", "write 'top 20%'"),
+        (-0.1, "above 0 and below 1"), ("top 0%", "above 0 %"), ("top 100%", "below 100 %"),
+        ("top 120%", "below 100 %"), ("top 1.2.3%", "above 0 %"), (math.nan, "no threshold"),
+        (math.inf, "no threshold"), (True, "no threshold"), (None, "no threshold"), ("", "no threshold"),
+        ("top", "no threshold"), ([0.8], "no threshold"),
+    ],
+)  # fmt: skip
+def test_what_is_no_threshold_gets_a_sentence(given, sentence, credit):
+    with pytest.raises(SettingError, match=sentence):
+        parse_threshold(given)
+    with pytest.raises(SettingError, match=sentence):
+        audited(credit, LogisticRegression(), given)
+
+
+def test_what_cannot_be_compared_gets_a_sentence(credit):
+    for model in (RidgeClassifier(), LinearSVC(), butfor.ThresholdedRegressor()):
+        with pytest.raises(SettingError, match="gives no probabilities"):
+            audited(credit, model, 0.8)
+    with pytest.raises(SettingError, match="has a threshold of its own"):
+        audited(credit, FixedThresholdClassifier(LogisticRegression(), threshold=0.3, pos_label="yes"), 0.8)
+    with pytest.raises(SettingError, match="has a threshold of its own"):
+        audited(credit, TunedThresholdClassifierCV(LogisticRegression()), "top 20%")
+    with pytest.raises(SettingError, match="who competes for the places"):
+        audited(credit, LogisticRegression(), "top 20%", pool=False)
+    with pytest.raises(SettingError, match=r"'top 1\.6%' of 60 people is fewer than one person"):
+        audited(credit, LogisticRegression(), "top 1.6%")
+    with pytest.raises(SettingError, match="everybody"):
+        audited(credit, LogisticRegression(), "top 99.9%")
+    X, _, people, _ = credit
+    three = pd.Series(np.arange(ROWS) % 3, index=X.index)
+    with pytest.raises(SettingError, match="with 3 labels"):
+        audited((X, three, people, None), LogisticRegression(), 0.8, adverse=None)
+    with pytest.raises(SettingError, match="between two labels"):
+        audited((X, three, people, None), FixedThresholdClassifier(LogisticRegression()), adverse=None)
+
+
+# --- a fixed cut ----------------------------------------------------------------------------------------
+
+MODELS = {
+    "logistic": LogisticRegression(),
+    "weighted": LogisticRegression(class_weight="balanced"),
+    "boosting": HistGradientBoostingClassifier(max_iter=12, min_samples_leaf=5, random_state=0),
+    "knn": KNeighborsClassifier(5),
+    "forest": RandomForestClassifier(12, random_state=0),
+    "pipeline": make_pipeline(StandardScaler(), LogisticRegression()),
+    "calibrated": CalibratedClassifierCV(LinearSVC(random_state=0), cv=2),
+    "not the sigmoid": SVC(probability=True, random_state=0),
+}
+
+
+FAST = ("logistic", "weighted", "knn", "pipeline")
+
+
+def favours(model, X, y, people, label, threshold):
+    """What plain scikit-learn decides."""
+    fitted = clone(model).fit(X, y)
+    return fitted.predict_proba(people)[:, list(fitted.classes_).index(label)] >= threshold
+
+
+@pytest.mark.filterwarnings("ignore:The `probability` parameter")
+@pytest.mark.parametrize(
+    ("name", "threshold", "adverse"),
+    [*((name, 0.8, "no") for name in MODELS), *((name, 0.4, "yes") for name in ("logistic", "knn", "pipeline"))],
+)
+def test_every_find_is_what_plain_scikit_learn_decides(name, threshold, adverse, credit):
+    model, (X, y, people, labels) = MODELS[name], credit
+    audit = audited(credit, model, threshold, adverse)
+    good = "yes" if adverse == "no" else "no"
+    before = favours(model, X, y, people, good, threshold)
+    assert np.array_equal(audit.predict(people) == good, before)
+    facts = audit.fitted_.cut_facts
+    assert (facts.given, facts.probability, facts.share) == (threshold, pytest.approx(threshold), None)
+    assert (facts.pool, facts.accepted, facts.ties) == (PEOPLE, before.sum(), 0)
+    nearest = np.argsort(np.abs(audit.model_.logits(people)))[: 6 if name in FAST else 1]
+    population = audit.explain_all(people, labels, cases=sorted(map(int, nearest)))
+    assert population.run.threshold == facts
+    shares = clone(model).fit(X, y).predict_proba(people)
+    for verdict in population:
+        assert (verdict.prediction == good) == before[verdict.case]
+        assert (verdict.score >= verdict.cut) == before[verdict.case]
+        column = ["no", "yes"].index(good)
+        assert verdict.score == pytest.approx(shares[verdict.case, column], abs=1e-6)
+        if verdict.found:
+            turned = y.copy()
+            turned.iloc[list(verdict.positions)] = np.where(y.iloc[list(verdict.positions)] == "yes", "no", "yes")
+            after = favours(model, X, turned, people, good, threshold)
+            assert after[verdict.case] != before[verdict.case]
+            assert (verdict.counterfactual_score >= verdict.counterfactual_cut) == after[verdict.case]
+    assert population.found or name not in FAST
+
+
+def test_logits_are_log_odds_from_the_cut(credit):
+    X, y, people, _ = credit
+    usual, moved = (audited(credit, LogisticRegression(), t) for t in (0.5, 0.8))
+    shift = usual.model_.logits(people) - moved.model_.logits(people)
+    assert shift == pytest.approx(np.full(PEOPLE, math.log(4)), abs=1e-5)
+    pulls = moved.explain_all(people, cases=range(3))
+    for verdict in pulls:
+        assert sum(verdict.pulls.values()) == pytest.approx(verdict.logit, abs=1e-4)
+    other = audited(credit, LogisticRegression(), 0.8, adverse="yes")
+    assert (usual.model_.logits(people) - other.model_.logits(people))[0] == pytest.approx(-math.log(4), abs=1e-5)
+    assert np.array_equal(other.predict(people) == "no", favours(LogisticRegression(), X, y, people, "no", 0.8))
+
+
+def test_a_tie_is_on_the_favourable_side(credit):
+    """Of five neighbours four: 0.8 is 0.8 to the last bit."""
+    X, y, people, _ = credit
+    shares = KNeighborsClassifier(5).fit(X, y).predict_proba(people)[:, 1]
+    assert (shares == 0.8).any()
+    audit = audited(credit, KNeighborsClassifier(5), 0.8)
+    assert (audit.predict(people)[shares == 0.8] == "yes").all()
+    audit = audited(credit, KNeighborsClassifier(5), math.nextafter(0.8, 1))
+    assert (audit.predict(people)[shares == 0.8] == "no").all()
+
+
+@given(st.floats(1e-6, 1 - 1e-6), st.integers(0, 1), st.lists(st.floats(0, 1), min_size=1, max_size=9))
+def test_answers_are_on_the_side_that_a_comparison_says(at, label, shares):
+    cut, near = Cut(label, at), [math.nextafter(at, 0), at, math.nextafter(at, 1)]
+    scores = np.array([*shares, *near])
+    margins = cut.margins(cut.agreeing(cut.sign * log_odds(scores), scores >= at))
+    assert np.array_equal(margins > 0, (scores >= at) == (label == 1))
+
+
+def test_training_decisions_go_by_the_cut(credit):
+    X, y, people, _ = credit
+    audit = audited(credit, LogisticRegression(), 0.8)
+    decided = favours(LogisticRegression(), X, y, X, "yes", 0.8)
+    assert np.array_equal(audit.fitted_.training_decisions == 1, decided)
+    audit.psi = "correctly_predicted"
+    audit.fit(X, y, sensitive_features="sex", adverse="no")
+    situation, _ = audit.fitted_.people(people)
+    allowed = audit.fitted_.psi(situation)[0]
+    assert np.array_equal(allowed, decided == (y == "yes"))
+
+
+# --- scikit-learn's own ---------------------------------------------------------------------------------
+
+WRAPPED = {
+    "probabilities": FixedThresholdClassifier(LogisticRegression(), threshold=0.8, pos_label="yes"),
+    "the other label": FixedThresholdClassifier(LogisticRegression(), threshold=0.3, pos_label="no"),
+    "decision function": FixedThresholdClassifier(
+        LogisticRegression(), threshold=0.9, pos_label="yes", response_method="decision_function"
+    ),
+    "of no": FixedThresholdClassifier(RidgeClassifier(), threshold=-0.4, pos_label="no"),
+    "around a pipeline": FixedThresholdClassifier(
+        make_pipeline(StandardScaler(), LogisticRegression()), threshold=0.8, pos_label="yes"
+    ),
+    "last step": make_pipeline(
+        StandardScaler(), FixedThresholdClassifier(LogisticRegression(), threshold=0.8, pos_label="yes")
+    ),
+    "by themselves": FixedThresholdClassifier(LogisticRegression(), pos_label="yes"),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_fixed_threshold_classifier_is_trained_by_the_fast_engine(name, credit):
+    model, (X, y, people, labels) = WRAPPED[name], credit
+    audit = audited(credit, model)
+    before = clone(model).fit(X, y).predict(people)
+    assert np.array_equal(audit.predict(people), before)
+    nearest = np.argsort(np.abs(audit.model_.logits(people)))[:6]
+    population = audit.explain_all(people, labels, cases=sorted(map(int, nearest)))
+    assert population.run.engine == "linear"
+    assert population.run.threshold.given is None
+    assert population.found
+    for verdict in population.found:
+        turned = y.copy()
+        turned.iloc[list(verdict.positions)] = np.where(y.iloc[list(verdict.positions)] == "yes", "no", "yes")
+        assert clone(model).fit(X, turned).predict(people)[verdict.case] == verdict.counterfactual_prediction
+    if "Ridge" in repr(model):
+        assert all(verdict.exact for verdict in population.found)
+    again = butfor.replay(population.found[0].to_dict(), audit.table_)
+    assert again.agrees, again
+
+
+@pytest.mark.parametrize("more", [{}, {"response_method": "decision_function"}])
+def test_a_threshold_is_tuned_anew_in_every_training(more, credit):
+    X, y, people, _ = credit
+    model = TunedThresholdClassifierCV(LogisticRegression(), cv=2, thresholds=8, **more)
+    audit = audited(credit, model, budget=2)
+    fitted = clone(model).fit(X, y)
+    assert np.array_equal(audit.predict(people), fitted.predict(people))
+    odds = LogisticRegression().fit(X, y).decision_function(people)
+    at = fitted.best_threshold_ if more else log_odds(fitted.best_threshold_)
+    assert audit.model_.logits(people) == pytest.approx(odds - at, abs=1e-4)
+    population = audit.explain_all(people, cases=[0], stop=butfor.max_retrainings(4))
+    assert population.run.engine == "joblib"
+    assert population.run.threshold is None
+
+
+# --- places ---------------------------------------------------------------------------------------------
+
+
+def accepted(model, X, y, pool, people, label, places):
+    """Who has a place by plain scikit-learn: halfway between the last score with one and the first without."""
+    fitted = clone(model).fit(X, y)
+    column = list(fitted.classes_).index(label)
+    if hasattr(fitted, "predict_proba"):
+        scores, asked = (log_odds(fitted.predict_proba(rows)[:, column]) for rows in (pool, people))
+    else:
+        scores, asked = ((1 if column else -1) * fitted.decision_function(rows) for rows in (pool, people))
+    best = np.sort(scores)[::-1]
+    while places < len(best) and best[places - 1] - best[places] <= NEAR:
+        places += 1
+    return asked >= (best[places - 1] + best[places]) / 2
+
+
+@pytest.mark.parametrize("adverse", ["no", "yes"])
+@pytest.mark.parametrize(
+    "model",
+    [LogisticRegression(), RidgeClassifier(), LinearSVC(), MODELS["boosting"], KNeighborsClassifier(5)],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_best_have_a_place_whichever_model_was_trained(model, adverse, credit):
+    X, y, people, labels = credit
+    good = "yes" if adverse == "no" else "no"
+    audit = audited(credit, model, "top 20%", adverse)
+    before = accepted(model, X, y, people, people, good, 12)
+    assert np.array_equal(audit.predict(people) == good, before)
+    facts = audit.fitted_.cut_facts
+    assert (facts.given, facts.share, facts.pool, facts.accepted) == ("top 20%", 0.2, PEOPLE, before.sum())
+    assert (facts.probability is None) == (not hasattr(model, "predict_proba"))
+    assert bool(facts.ties) == (facts.accepted > 12) == isinstance(model, KNeighborsClassifier)
+    nearest = np.argsort(np.abs(audit.model_.logits(people)))[: 2 if model is MODELS["boosting"] else 6]
+    population = audit.explain_all(people, labels, cases=sorted(map(int, nearest)))
+    assert all(v.proof in (None, "one label is the fewest") for v in population)
+    for verdict in population.found:
+        turned = y.copy()
+        turned.iloc[list(verdict.positions)] = np.where(y.iloc[list(verdict.positions)] == "yes", "no", "yes")
+        after = accepted(model, X, turned, people, people, good, 12)
+        assert after[verdict.case] != before[verdict.case]
+        assert (verdict.counterfactual_score >= verdict.counterfactual_cut) == after[verdict.case]
+        assert verdict.counterfactual_cut != verdict.cut or isinstance(model, KNeighborsClassifier)
+    assert population.found or not isinstance(model, LogisticRegression)
+
+
+def test_places_do_not_depend_on_who_is_asked_about(credit):
+    _, _, people, _ = credit
+    audit = audited(credit, LogisticRegression(), "top 20%")
+    nearest = sorted(map(int, np.argsort(np.abs(audit.model_.logits(people)))[:6]))
+    together = audit.explain_all(people, cases=nearest)
+    for case, verdict in zip(nearest, together, strict=True):
+        alone = audit.explain_all(people, cases=[case])[0]
+        assert (alone.logit, alone.score, alone.cut) == (verdict.logit, verdict.score, verdict.cut)
+        assert len(alone.flip_set) == len(verdict.flip_set)
+
+
+def test_a_record_of_places_is_replayed_with_those_who_competed(credit):
+    X, y, people, _ = credit
+    audit = audited(credit, LogisticRegression(), "top 20%")
+    nearest = sorted(map(int, np.argsort(np.abs(audit.model_.logits(people)))[:3]))
+    record = audit.explain_all(people, cases=nearest).found[0].to_dict()
+    assert butfor.replay(record, audit.table_).agrees
+    with pytest.raises(ReplayError, match="the top 20% of 60 people, whom it does not carry"):
+        butfor.replay(record, butfor.Table(X, y))
+    record["run"]["threshold"]["accepted"] = 13
+    assert butfor.replay(record, audit.table_).differs == ("run.threshold.accepted is 13, but should be 12",)
+
+
+def test_categories_stay_categories_beside_the_pool():
+    X = pd.DataFrame({"kind": pd.Categorical(["a", "b", "c"])})
+    table = replace(butfor.Table(X, pd.Series([0, 1, 1])), cut=Cut(1, places=1, pool=X))
+    asked = table.with_pool(pd.DataFrame({"kind": pd.Categorical(["b"])}))
+    assert asked["kind"].dtype == X["kind"].dtype
+    assert list(asked["kind"]) == ["b", "a", "b", "c"]
+
+
+def test_ties_for_the_last_place_are_counted():
+    pool = pd.DataFrame({"x": range(6)})
+    scores = np.array([[5.0, 4, 4, 4, 2, 1], [6, 5, 4, 3, 2, 1], [1, 1, 1, 1, 1, 1], [5, 4, np.nan, 3, 2, 1]])
+    found = Cut(1, places=2, pool=pool).divide(scores)
+    assert list(found.cut[:3]) == [3.0, 4.5, 0.0]
+    assert np.isnan(found.cut[3])
+    assert list(found.accepted[:3]) == [4, 2, 6]
+    assert list(found.ties[:3]) == [3, 0, 6]
+    lowest = Cut(0, places=2, pool=pool)
+    assert list(lowest.margins(np.hstack([[[0.0, 9.0]], -scores[1:2]]))[0] > 0) == [True, True]
+    assert list(lowest.margins(np.hstack([[[-5.0, -4.4]], -scores[1:2]]))[0] > 0) == [False, True]
+
+
+def test_the_ledger_holds_answers_before_the_cut(credit, tmp_path):
+    people = credit[2]
+    audits = [audited(credit, LogisticRegression(), t, ledger=tmp_path / "ledger") for t in (0.8, 0.8, 0.7)]
+    runs = [audit.explain_all(people, cases=range(5)).run for audit in audits]
+    assert runs[0].recalled == 0
+    assert runs[1].recalled == runs[1].retrainings == runs[0].retrainings
+    assert 0 < runs[2].recalled < runs[2].retrainings
+
+
+# --- proofs ---------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([0.3, 0.6, 2 / 3, 0.75]),
+    st.sampled_from(["uniform", "distance"]),
+    st.sampled_from([0, 1]),
+)
+def test_proofs_under_a_threshold_survive_brute_force(seed, threshold, weights, adverse):
+    from itertools import combinations
+
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.integers(0, 4, (8, 2)) * 1.0 + rng.normal(0, 0.01, (8, 2)), columns=["a", "b"])
+    y, groups = pd.Series(rng.integers(0, 2, 8)), rng.integers(0, 2, 8)
+    y.iloc[:2] = [0, 1]
+    asked = pd.DataFrame(rng.normal(1.5, 1, (3, 2)), columns=["a", "b"])
+    ridge = FixedThresholdClassifier(RidgeClassifier(), threshold=2 * threshold - 1, pos_label=adverse)
+    knn = KNeighborsClassifier(4, weights=weights)
+    for model, at in ((knn, threshold), (ridge, 0.5)):
+        audit = butfor.LabelAudit(model, threshold=at, psi="everything", phi="everyone", budget=2, fresh_seeds=0)
+        audit.fit(X, y, sensitive_features=groups, adverse=adverse)
+
+        def decided(flips, model=model, at=at):
+            turned = y.copy()
+            turned.iloc[list(flips)] = 1 - turned.iloc[list(flips)]
+            fitted = clone(model).fit(X.to_numpy(), turned.to_numpy())
+            if model is not knn:
+                return fitted.predict(asked.to_numpy())
+            shares = fitted.predict_proba(asked.to_numpy())
+            known = np.flatnonzero(fitted.classes_ == 1 - adverse)
+            good = (shares[:, known[0]] if len(known) else np.zeros(3)) >= at
+            return np.where(good, 1 - adverse, adverse)
+
+        before = decided(())
+        assert np.array_equal(before, audit.predict(asked))
+        turning = {
+            size: np.any([decided(flips) != before for flips in combinations(range(8), size) if _two(y, flips)], axis=0)
+            for size in (1, 2)
+        }
+        for k, verdict in enumerate(audit.explain_all(asked, sensitive_features=np.zeros(3, int))):
+            fewest = next((size for size, turned in turning.items() if turned[k]), None)
+            assert verdict.at_least is not None
+            assert verdict.at_least <= (fewest or 9)
+            assert (verdict.status == "found") == (fewest is not None) or not verdict.exact
+            if verdict.found:
+                assert len(verdict.flip_set) >= fewest
+
+
+@pytest.mark.parametrize(("labels", "threshold", "fewest"), [([1, 1, 0, 0], 0.75, 1), ([1, 1, 1, 0], 0.25, 3)])
+def test_a_share_of_votes_at_the_threshold_is_counted_as_scikit_learn_does(labels, threshold, fewest):
+    X, asked = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]}), pd.DataFrame({"a": [1.5]})
+    audit = butfor.LabelAudit(KNeighborsClassifier(4), threshold=threshold, psi="everything", budget=4, fresh_seeds=0)
+    audit.fit(X, pd.Series(labels), sensitive_features=np.array([0, 1, 0, 1]))
+    proven = audit.brackets(asked, sensitive_features=[0])[0]
+    assert (proven.at_least, len(proven.witness or ())) == (fewest, fewest)
+
+
+def _two(y, flips):
+    """Whether labels of both kinds are left."""
+    turned = y.copy()
+    turned.iloc[list(flips)] = 1 - turned.iloc[list(flips)]
+    return turned.nunique() == 2
+
+
+# --- networks and ensembles -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threshold", [0.7, "top 20%"])
+def test_an_ensemble_of_networks_has_the_cut_of_its_mean(threshold, credit):
+    pytest.importorskip("torch")
+    people, labels = credit[2:]
+    model = butfor.MLP(hidden=(4,), max_epochs=6, learning_rate=0.05)
+    audit = audited(credit, model, threshold, members=3, fresh_seeds=4, budget=12)
+    fitted, table = audit.fitted_, audit.table_
+
+    def answers(flips, seeds):
+        learners = [fitted.learner.learner.reseeded(seed) for seed in seeds]
+        return np.array([learner.fit(table, table.labels(flips)).logits(people) for learner in learners], float)
+
+    def cut(answers):
+        best = np.sort(answers)[::-1]
+        return math.log(7 / 3) if threshold == 0.7 else (best[11] + best[12]) / 2
+
+    seeds = [0, 1, 2]
+    mean = answers((), seeds).mean(axis=0)
+    assert audit.model_.logits(people) == pytest.approx(mean - cut(mean), abs=1e-5)
+    nearest = sorted(map(int, np.argsort(np.abs(audit.model_.logits(people)))[:5]))
+    population = audit.explain_all(people, labels, cases=nearest)
+    assert population.found
+    verdict = population.found[0]
+    after = answers(verdict.positions, seeds).mean(axis=0)
+    assert verdict.counterfactual_logit == pytest.approx(after[verdict.case] - cut(after), abs=1e-4)
+    fresh = answers(verdict.positions, fitted.seeds)
+    turned = sum((each[verdict.case] > cut(each)) != (verdict.logit > 0) for each in fresh)
+    assert verdict.fresh.with_flips == turned
+    assert butfor.replay(verdict).agrees
+
+
+def test_gradients_count_away_from_the_decision_at_the_cut(credit):
+    pytest.importorskip("torch")
+    from butfor.rank import as_ranking
+
+    _, _, people, _ = credit
+    audits = [audited(credit, butfor.MLP(hidden=(4,), max_epochs=4), t) for t in (0.5, 0.8)]
+    between = [a.model_.logits(people) > 0 for a in audits]
+    turned = between[0] & ~between[1]
+    assert turned.any()
+    usual, moved = (as_ranking("gradient").score(a.model_, a.table_, people[turned]) for a in audits)
+    assert np.array_equal(usual, -moved)

@@ -1,0 +1,123 @@
+"""Scores and cuts in words."""
+
+import math
+
+import pytest
+
+from butfor.result.threshold import (
+    Acceptance,
+    ThresholdFacts,
+    alike_sentence,
+    course,
+    cut_sentence,
+    score,
+    share_in_words,
+    shown,
+    what_moved,
+)
+
+
+@pytest.mark.parametrize("probability", [0.001, 0.26, 0.8, 0.999])
+@pytest.mark.parametrize("cut", [0.05, 0.5, 0.8])
+def test_a_score_is_the_probability_whose_log_odds_are_the_logit_from_the_cut(probability, cut):
+    odds = [math.log(each / (1 - each)) for each in (probability, cut)]
+    assert score(odds[0] - odds[1], cut, towards=True) == pytest.approx(probability)
+    assert score(odds[1] - odds[0], cut, towards=False) == pytest.approx(probability)
+    assert score(0.0, cut, towards=True) == pytest.approx(cut)
+
+
+def test_scores_of_models_that_are_certain():
+    assert score(800, 0.5, towards=True) == 1
+    assert score(800, 0.5, towards=False) == 0
+
+
+def test_a_course_has_the_decimals_that_tell_the_score_from_the_cut():
+    assert course(0.741, 0.833, 0.8) == "score 0.74 → 0.83, cut 0.80"
+    assert course(0.741, None, 0.8) == "score 0.74, cut 0.80"
+    assert course(0.7996, 0.8004, 0.8) == "score 0.7996 → 0.8004, cut 0.8000"
+    assert course(0.31, 0.36, 0.33, 0.34) == "score 0.31 → 0.36, cut 0.33 → 0.34"
+    assert course(0.31, 0.36, 0.33, 0.33) == "score 0.31 → 0.36, cut 0.33"
+    assert shown(0.3, 0.3) == ["0.30", "0.30"]
+    assert shown(0.3, 0.3 + 1e-9) == ["0.30", "0.30"]
+    assert shown(0.3, 0.300001) == ["0.300000", "0.300001"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "cuts", "words"),
+    [
+        ((-1.0, 1.0), (0.0, 0.0), "The score moved, hardly the cut."),
+        ((1.0, -1.0), (0.0, 0.05), "The score moved, hardly the cut."),
+        ((-1.0, -0.99), (0.0, -1.5), "The cut moved, hardly the score"),
+        ((-1.0, -1.2), (0.0, -1.5), "The cut moved, hardly the score"),
+        ((-1.0, 0.5), (0.0, -0.5), "Both moved: 75 % of the change is the score's, 25 % the cut's."),
+        ((-1.0, 3.0), (0.0, 2.0), "The score moved; the cut moved too, against it."),
+    ],
+)
+def test_whether_the_score_or_the_cut_moved(answers, cuts, words):
+    assert what_moved(*answers, *cuts, probabilities=False).startswith(words)
+    probabilities = [1 / (1 + math.exp(-each)) for each in (*answers, *cuts)]
+    assert what_moved(*probabilities, probabilities=True).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.823, "82"), (0.004, "0.4"), (0.0178, "1.8"), (0.997, "99.7"), (0.99962, "99.962"), (0.1, "10")],
+)
+def test_shares_are_not_rounded_to_nobody_or_everybody(share, text):
+    assert share_in_words(share) == text
+
+
+def cut(facts, seen=None, named=True) -> str:
+    return cut_sentence(facts, seen, "no", named, "test rows")
+
+
+def test_the_cut_in_a_sentence():
+    seen, fixed = Acceptance(476, 295, 0.88, True), ThresholdFacts(given=0.8, probability=0.8)
+    assert cut(fixed, seen) == "Accepted ('no') from a probability of 0.80 on; 62 % of 476 test rows are."
+    assert cut(fixed, seen, named=False).startswith("Decided 'no' from a probability of 0.80 on; 62 % of 476")
+    assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Accepted ('no') from a probability of 0.80 on."
+    own = ThresholdFacts(given=None, probability=0.31)
+    assert cut(own) == "Accepted ('no') from a probability of 0.31 on, the model's own threshold."
+    assert cut(None, seen) == "Accepted ('no'): 62 % of 476 test rows; of the recorded labels 88 % are."
+    assert not cut(None)
+
+
+def test_a_moving_cut_in_a_sentence():
+    top = ThresholdFacts(given="top 20%", probability=0.331, share=0.2, pool=476, accepted=97, ties=3)
+    assert cut(top) == (
+        "Accepted ('no'): the best 20 % of 476 test rows, 97 of them, from a probability of 0.33 on. 3 tie for the "
+        "last place, and all of them have one."
+    )
+    bare = ThresholdFacts(given="top 20%", share=0.2, pool=476, accepted=95)
+    assert cut(bare) == "Accepted ('no'): the best 20 % of 476 test rows, 95 of them."
+
+
+def alike(accepted=1046, recorded=0.82, facts=None, named=True, command=True, by_half=True) -> str:
+    seen = Acceptance(1046, accepted, recorded, by_half)
+    favourable, other = ("no", "yes") if named else ("yes", "no")
+    return alike_sentence(facts, seen, favourable, other, named, command)
+
+
+def test_everybody_decided_alike_and_the_way_out():
+    assert alike() == (
+        "At 0.5 this model accepts all 1046 people. Recorded labels accept 82 %: `--threshold 'top 82%'` decides as "
+        "often."
+    )
+    assert alike(0, 0.12, command=False) == (
+        "At 0.5 this model accepts none of the 1046 people. Recorded labels accept 12 %: "
+        '`threshold="top 12%"` decides as often.'
+    )
+    assert alike(0, 0.12, named=False) == (
+        "At 0.5 this model decides 'no' about all 1046 people. Of the recorded labels 12 % are 'yes': "
+        "`--threshold 'top 12%'` decides as often."
+    )
+    assert alike(by_half=False).startswith("This model accepts all 1046")
+    assert alike(facts=ThresholdFacts(given=0.9, probability=0.9)).startswith("At 0.9 this model")
+    assert alike(facts=ThresholdFacts(given=None, probability=0.9)).startswith("This model")
+
+
+def test_few_people_or_two_decisions_are_no_reason_to_say_so():
+    assert Acceptance(1046, 1046, 0.82, True).alike
+    assert Acceptance(1046, 0, 0.82, True).alike
+    assert not Acceptance(1046, 1045, 0.82, True).alike
+    assert not Acceptance(3, 3, 0.82, True).alike

@@ -1,0 +1,86 @@
+"""Limited places: whoever gains one takes it from somebody, and a verdict says whether the score or the cut moved."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import butfor
+from butfor.result.worlds import OneStandard, PersonInWorlds, World
+from butfor.review.gate import check
+
+
+def loans(rows, wronged, seed):
+    """Loans by income and debts; of group b's granted ones a share is refused all the same."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"group": rng.choice(["a", "b"], rows), "income": rng.normal(size=rows)})
+    X["debts"] = rng.normal(size=rows)
+    granted = X["income"] - X["debts"] + 0.3 * rng.normal(size=rows) > 0
+    wrong = granted & (X["group"] == "b") & (rng.random(rows) < wronged)
+    return X, pd.Series(np.where(granted & ~wrong, "yes", "no"))
+
+
+TABLE, LABELS = loans(400, 0.4, 0)
+PEOPLE, TRUTH = loans(80, 0.0, 1)
+
+
+@pytest.fixture(scope="module")
+def population():
+    audit = butfor.LabelAudit(LogisticRegression(), threshold="top 40%", budget=12, n_jobs=1)
+    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no", pool=PEOPLE)
+    return audit.explain_all(PEOPLE, TRUTH)
+
+
+def test_one_standard_counts_who_loses_a_place(population):
+    (one,) = population.one_standard
+    gained, lost = ([p.worlds for p in one.changed if p.refused == refused] for refused in (True, False))
+    assert sum(gained) == sum(lost) > 0  # the people asked about are those who compete
+    assert one.displaced == sum(lost) / len(one.worlds)
+    assert one.sentence.endswith(f"Places are limited: about {one.displaced:.0f} of 80 people would lose theirs.")
+
+
+def test_only_those_who_lose_are_counted_as_losing():
+    changed = (PersonInWorlds(0, 0, "b", True, 2), PersonInWorlds(4, 4, "a", False, 1))
+    known = {"attribute": "group", "group": "b", "labels": 10, "asked": 5, "people": 3, "refused": 2, "rates": {}}
+    one = OneStandard(**known, adverse_now=(0, 1), worlds=(World(1, 0.1, 2, 1, {}),) * 2, changed=changed, limited=True)
+    assert one.displaced == 0.5
+    assert one.sentence.endswith("Places are limited: about 1 of 5 people would lose theirs.")
+    assert "Places" not in replace(one, limited=False).sentence
+    assert replace(one, changed=changed[:1]).sentence.endswith("nobody would lose theirs.")
+
+
+def test_a_verdict_says_whether_the_score_or_the_cut_moved(population):
+    assert population.found
+    for verdict in population.found:
+        assert verdict.score < verdict.cut
+        assert verdict.counterfactual_score >= verdict.counterfactual_cut
+        assert "moved" in verdict.moved
+        assert verdict.moved in verdict.sentence
+        assert f"cut {verdict.cut:.2f}"[:7] in verdict.sentence
+    assert all(not verdict.moved for verdict in population if not verdict.found)
+
+
+def test_the_audit_names_the_places(population):
+    assert population.run.cut.startswith("Accepted ('yes'): the best 40 % of 80 people, 32 of them, from a probability")
+    assert not population.run.alike
+    page = population.to_html()
+    assert "the best 40" in page
+    assert "Places are limited" in page
+
+
+def test_everybody_decided_alike_in_python():
+    rng = np.random.default_rng(0)
+    rare = pd.Series(np.where(rng.random(400) < 0.9, "yes", "no"))
+    audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1).fit(TABLE, rare, sensitive_features="group", adverse="no")
+    population = audit.explain_all(PEOPLE)
+    said = '`threshold="top 88%"` decides as often.'
+    assert repr(population).startswith("At 0.5 this model accepts all 80 people. Recorded labels accept ")
+    assert said in repr(population)
+    assert "None of the 80 people asked about is eligible" in repr(population)
+    assert "accepts all 80 people" in population._repr_html_()
+    assert not population.run.cut  # the same, once
+    (limit,) = check(population, max_solid=0.05)
+    assert not limit.kept
+    assert limit.sentence.startswith("there is nothing to measure: At 0.5 this model accepts all 80 people.")
