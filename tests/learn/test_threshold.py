@@ -88,7 +88,7 @@ def test_what_cannot_be_compared_gets_a_sentence(credit):
         audited(credit, TunedThresholdClassifierCV(LogisticRegression()), "top 20%")
     with pytest.raises(SettingError, match="who competes for the places"):
         audited(credit, LogisticRegression(), "top 20%", pool=False)
-    with pytest.raises(SettingError, match=r"'top 1\.6%' of 60 people is fewer than one person"):
+    with pytest.raises(SettingError, match=r"'top 1\.6%' of 60 people is nobody"):
         audited(credit, LogisticRegression(), "top 1.6%")
     with pytest.raises(SettingError, match="everybody"):
         audited(credit, LogisticRegression(), "top 99.9%")

@@ -59,6 +59,6 @@ def _places(share: float, given: str, pool: pd.DataFrame | None) -> int:
     people = share * len(pool) + 1e-9  # a share is seldom an exact float
     places = math.floor(people + 0.5)
     if people < 1 or places == len(pool):
-        who = "fewer than one person" if people < 1 else "everybody"
+        who = "nobody" if people < 1 else "everybody"
         raise SettingError(f"{given} of {len(pool)} people is {who}: give another share, or more people.")
     return places
