@@ -158,9 +158,10 @@ class OneStandard:
             return f"None of the {self.people} decisions {about} is adverse: one standard for all changes none of them."
         low, high = self.interval
         most = sum(self.is_of_group(person) and self.in_most(person) for person in self.gaining)
+        of_them = " of them" if most <= round(self.expected) else ""
         return (
             f"Under one standard for all, about {self.expected:.0f} of {self.people} decisions {about} would change "
-            f"({low} to {high}); {most} of them in most of {len(self.worlds)} worlds.{self._who_loses}"
+            f"({low} to {high}); {most}{of_them} in most of {len(self.worlds)} worlds.{self._who_loses}"
         )
 
     @property
