@@ -287,7 +287,7 @@ def test_sums_over_people_are_sums_of_their_effects():
 
 def test_what_the_documents_show_works_when_pasted(capsys):
     text = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
-    section = text[text.index("## More than two labels") : text.index("## How well it works")]
+    section = text[text.index("## More than two labels") : text.index("## Thresholds of scikit-learn")]
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
         exec(block, names)

@@ -25,7 +25,7 @@ from butfor.search.task import Task
 from butfor.search.trainer import Trainer
 from conftest import fitted
 
-PLAIN = SimpleNamespace(margins=lambda answers: answers)
+PLAIN = SimpleNamespace(margins=lambda answers: answers, with_pool=lambda people: people)
 """A table of two labels, as far as a trainer asks for it."""
 
 
