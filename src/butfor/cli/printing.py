@@ -108,6 +108,7 @@ def print_population(population: Population, folder: Path | None) -> None:
     import pandas as pd
 
     from butfor.report.groups import groups_of
+    from butfor.result.labels import worth_a_review
     from butfor.standard.groups import where
 
     performance = population.performance
@@ -132,7 +133,7 @@ def print_population(population: Population, folder: Path | None) -> None:
     for warning in population.warnings:
         say(warning)
     top = population.labels[:REVIEW_FIRST]
-    if top:
+    if worth_a_review(population.labels):
         first = ", ".join(str(label.row) for label in top)
         record = "audit.json" if folder is None else folder / "audit.json"
         say(f"Next: review labels {first} first. 'butfor review {record} --out tasks/' prepares the tasks.")

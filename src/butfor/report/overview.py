@@ -22,7 +22,7 @@ from butfor.report.groups import (
 from butfor.report.summary import LONGEST, marked, method_facts, settle
 from butfor.report.text import plural, short, shown, without_middle
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, UNDECIDED
-from butfor.result.labels import TO_REVIEW, expectation, expected_wrong
+from butfor.result.labels import TO_REVIEW, expectation, expected_wrong, worth_a_review
 from butfor.result.population import Population
 from butfor.result.record import checksum, percent
 from butfor.result.verdict import Verdict
@@ -129,7 +129,7 @@ def _glossary(p: Population) -> list[tuple[str, str, str]]:
 def _steps(p: Population) -> list[Markup]:
     """What to do next, the first step first."""
     more = [v.fresh.would_do for v in p.found if v.fresh and v.solidity == UNDECIDED and v.fresh.would_do]
-    steps = [REVIEW] if p.labels else []
+    steps = [REVIEW] if worth_a_review(p.labels) else []
     steps += [SOLIDITY[w].many for w in ("solid", NOT_CHECKED, "leaning", UNDECIDED, SEED_BOUND) if p.solidity[w]]
     steps += [CLOSE_CALL.many] if close_calls(p) else []
     if not p.eligible:

@@ -17,6 +17,8 @@ MOST_RECORDED = 1000
 """Labels that a record holds, in the order of review."""
 TO_REVIEW = 100
 """Labels to review where nobody says how many, and those that a page speaks of."""
+LITTLE = 0.5
+"""With fewer labels likely to be wrong than this, a review has little to find."""
 CALIBRATED = "the sum of their probabilities of being wrong"
 NOT_CALIBRATED = (
     "the sum of their doubts, which is not calibrated: no adverse label is named, and labels that nobody would call "
@@ -44,6 +46,12 @@ class LabelValue:
 def expected_wrong(labels: Sequence[LabelValue]) -> list[float]:
     """Of the first 1, 2, … labels, how many are likely to be wrong."""
     return list(accumulate(each.doubt if each.wrong is None else each.wrong for each in labels))
+
+
+def worth_a_review(labels: Sequence[LabelValue]) -> bool:
+    """Whether a label of the first ones is likely to be wrong, or that is not known."""
+    first = labels[:TO_REVIEW]
+    return bool(first) and (first[0].wrong is None or expected_wrong(first)[-1] >= LITTLE)
 
 
 def expectation(labels: Sequence[LabelValue]) -> str:

@@ -23,7 +23,7 @@ from butfor.data.read import as_dates
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
 from butfor.learn.protocols import Table
 from butfor.machine import check_random_state
-from butfor.result.labels import TO_REVIEW, LabelValue, expectation, expected_wrong
+from butfor.result.labels import LITTLE, TO_REVIEW, LabelValue, expectation, expected_wrong
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
 from butfor.review.decoys import choose_decoys
@@ -35,8 +35,6 @@ ID, LABEL = "id", "label"
 """The columns that tasks add to the table's own."""
 CANNOT_TELL = "cannot tell"
 """What a reviewer may answer beside the labels."""
-LITTLE = 0.5
-"""With fewer labels likely to be wrong than this, a review has little to find."""
 CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
 """Of ids: no word comes of them, and no spreadsheet takes them for a date or a number."""
 LEAST_DECOYS = 6
