@@ -213,7 +213,7 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     assert one.sentence in page
     assert one.gaining
     for person in one.gaining:
-        entry = f'<a href="#case-{person.case}">{person.case}</a></th><td>{person.group}</td><td>{one.count(person)}<'
+        entry = f'<a href="#case-{person.case}">{person.case}</a></th><td>{person.row}</td><td>{person.group}</td><td>{one.count(person)}<'
         assert entry in page
         assert f'id="case-{person.case}"' in page
         assert one.about(person.case) in page[page.index(f'id="case-{person.case}"') :]

@@ -162,7 +162,9 @@ def _in_worlds(one: OneStandard, addresses: Mapping[int | None, str]) -> dict[st
         "sentence": one.sentence,
         "worlds": len(one.worlds),
         "details": one.details(),
-        "people": [(link(person), shown(person.group), one.count(person)) for person in first],
+        "people": [
+            (link(person), shown(person.row, LONGEST), shown(person.group), one.count(person)) for person in first
+        ],
         "more": len(one.gaining) - len(first),
         "rates": rows,
         "losing": Markup(", ").join(link(person) for person in one.losing),

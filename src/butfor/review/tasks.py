@@ -26,7 +26,7 @@ from butfor.machine import check_random_state
 from butfor.result.labels import LITTLE, TO_REVIEW, LabelValue, expectation, expected_wrong
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
-from butfor.review.decoys import choose_decoys
+from butfor.review.decoys import UNDOUBTED, choose_decoys
 from butfor.review.reviewer_page import question
 from butfor.run.fitted import Fitted
 from butfor.run.verdicts import adverse_labels
@@ -99,7 +99,8 @@ class Review:
         few = f" {alike or 'None'} of the decoys have such a label: answers will show nothing. Change --labels."
         return (
             f"{len(self.tasks)} tasks, shuffled: {len(self.labels)} labels to review and {len(self.decoys)} decoys, "
-            f"labels that are hardly in doubt{most}.{few if alike < LEAST_DECOYS else ''}"
+            f"labels that are {'hardly' if max(doubts, default=0) <= UNDOUBTED else 'least'} in doubt{most}."
+            f"{few if alike < LEAST_DECOYS else ''}"
         )
 
     @property
