@@ -100,7 +100,9 @@ def test_a_seed_gives_the_same_tasks_and_another_others(german_file, tmp_path, c
 def test_it_says_what_to_expect_and_hides_what_is_asked(german_file, tmp_path, capsys):
     code, out, _ = run(capsys, "review", german_file, "--out", tmp_path / "tasks", "--labels", 20, "--hide", "age, job")
     assert code == 0
-    assert out.startswith("40 tasks, shuffled: 20 labels to review and 20 decoys, labels that are hardly in doubt (")
+    assert out.startswith(
+        "40 tasks, shuffled: 20 labels to review and 20 decoys, labels that are least in doubt (doubt"
+    )
     likely = sum(label.wrong for label in Population.from_json(german_file).labels[:20])
     assert f"Of these 20 labels about {likely:.0f} are likely to be wrong (of the first 5, " in out
     assert "the sum of their probabilities of being wrong" in out

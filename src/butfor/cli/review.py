@@ -159,6 +159,7 @@ def _close(
     from butfor.files import new_folder, refuse_earlier_results
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleProgress
+    from butfor.result.labels import worth_a_review
     from butfor.review.answers import read_answers
     from butfor.review.close import close_review, write_after
     from butfor.review.key import key_for, read_key
@@ -184,7 +185,8 @@ def _close(
     for line in after.reviewed.lines:
         say(line)
     say(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
-    say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
+    if worth_a_review(after.labels):
+        say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
     return 0
 
 

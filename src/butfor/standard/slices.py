@@ -129,7 +129,8 @@ def _values(column: pd.Series) -> pd.Series:
         found = np.sort(numbers_in(column.dropna()))
         above = found[found > found[0]]
         cuts = np.quantile(found, [0.25, 0.5, 0.75], method="higher")
-        cuts = np.unique(np.maximum(cuts, above[0]))  # where most are alike, those stay apart from the others
+        cuts = np.maximum(cuts, above[0])  # where most are alike, those stay apart from the others
+        cuts = np.unique([float(f"{cut:.6g}") for cut in cuts])  # a name that can be read
         return Bands(tuple(cuts.tolist())).of(column).fillna(MISSING)
     return column.astype(object).where(column.notna(), MISSING).map(str)
 
