@@ -213,14 +213,15 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     assert one.sentence in page
     assert one.gaining
     for person in one.gaining:
-        entry = f'<a href="#case-{person.case}">{person.case}</a></th><td>{person.row}</td><td>{person.group}</td><td>{one.count(person)}<'
+        entry = f'<a href="#case-{person.case}">{person.case}</a></th><td>{person.row}</td><td>{person.group}</td>'
+        entry += f"<td>{one.count(person)}<"
         assert entry in page
         assert f'id="case-{person.case}"' in page
         assert one.about(person.case) in page[page.index(f'id="case-{person.case}"') :]
         assert one.about(person.case) in person_page(population.about(person.case))
     some = replace(population.run, one_standard=(replace(one, changed=(PersonInWorlds(999, "x", "b", True, 20),)),))
     unknown = population_page(Population(population.verdicts, some))
-    assert "<th>999</th><td>b</td><td>20 of 20 worlds" in unknown
+    assert "<th>999</th><td>x</td><td>b</td><td>20 of 20 worlds" in unknown
     assert "case-999" not in unknown
     assert "--psi doubted" in page
     bent = json.loads((tmp_path / "audit.json").read_text())
