@@ -274,17 +274,6 @@ def test_predicted_effects_of_flips_are_those_of_retraining(model):
         assert np.allclose(predicted[:, rows], np.array(real).T, atol=1e-5)
 
 
-def test_sums_over_people_are_sums_of_their_effects():
-    X, y = wine()
-    for model in (LogisticRegression(max_iter=1000), RidgeClassifier()):
-        audit = butfor.LabelAudit(preprocessed(X, model), budget=3)
-        audit.fit(X, y, sensitive_features="cellar", adverse="barbera")
-        weights = np.random.default_rng(0).random((2, 10))
-        one_by_one = audit.model_.flip_effects(audit.table_, X.iloc[:10])
-        together = audit.model_.flip_effects(audit.table_, X.iloc[:10], weights)
-        assert np.allclose(weights @ one_by_one, together)
-
-
 def test_what_the_documents_show_works_when_pasted(capsys):
     text = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
     section = text[text.index("## More than two labels") : text.index("## Thresholds of scikit-learn")]

@@ -35,12 +35,9 @@ class Linear:
     def exact(self) -> bool:
         return False
 
-    def flip_effects(
-        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
-    ) -> NDArray[np.float64]:
-        """The change of each person's margin if label i were flipped, `[people × n]`; with `weights [sums × people]`,
-        which add up to 1, of weighted means of their margins, `[sums × n]`. Of more than two classes the margin is the
-        sum of scores that `contrast [people × classes]` says."""
+    def flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
+        """The change of each person's margin if label i were flipped, `[people × n]`. Of more than two
+        classes the margin is the sum of scores that `contrast [people × classes]` says."""
         raise NotImplementedError
 
 

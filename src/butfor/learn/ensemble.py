@@ -169,11 +169,9 @@ class MarginModel(Model, can.Linear, can.Pulls, can.Members):
     def exact(self) -> bool:
         return require(self.model, can.Linear).exact
 
-    def flip_effects(
-        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
-    ) -> NDArray[np.float64]:
+    def flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
         contrast = self._contrast(people) if contrast is None else contrast
-        return require(self.model, can.Linear).flip_effects(table, people, weights, contrast)
+        return require(self.model, can.Linear).flip_effects(table, people, contrast)
 
     def _contrast(self, people: pd.DataFrame) -> Floats:
         return self.decision_split.contrast(self.model.scores(people))

@@ -40,20 +40,16 @@ def _weights(estimator: Any, table: Table) -> Array:
     return weight
 
 
-def multiclass_effects(
-    final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any], weights: NDArray[Any] | None
-) -> Array:
+def multiclass_effects(final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any]) -> Array:
     """The same with more than two classes: the change of the sum of each person's scores that `contrast [people ×
-    classes]` says or, with `weights [sums × people]`, of sums over people, if label i became the one that a flip gives
-    it."""
+    classes]` says, if label i became the one that a flip gives it."""
     weight, classes = _weights(final, table), contrast.shape[1]
     if type(final).__name__ == "RidgeClassifier":
         effects = ridge_effects(final, X, people, np.zeros(table.n), weight)
         effects *= contrast[:, table.new_codes] - contrast[:, table.codes]
-        return effects if weights is None else weights @ effects
+        return effects
     X, people = (with_ones(A, final.fit_intercept) for A in (X, people))
     outcomes = (contrast[:, :, None] * people[:, None, :]).reshape(len(people), -1)
-    outcomes = outcomes if weights is None else weights @ outcomes
     by_class = _solve(_softmax_curvature(final, X, weight), outcomes.T).T.reshape(len(outcomes), classes, -1)
     found = np.zeros((len(outcomes), table.n))
     for k in range(classes):

@@ -24,7 +24,7 @@ from butfor.learn import linear
 from butfor.learn.decision_split import decides_one
 from butfor.learn.estimators import ThresholdedRegressor
 from butfor.learn.linear import Array
-from butfor.learn.protocols import C, Floats, Model, Numbers, Table, named_pulls
+from butfor.learn.protocols import C, Floats, Model, Table, named_pulls
 from butfor.learn.steps import (
     by_neighbours,
     is_logistic,
@@ -168,22 +168,16 @@ class SklearnModel(Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, 
         rows, asked = self.inputs(table.X), self.inputs(people)
         return None if rows is None or asked is None else (rows, asked)
 
-    def flip_effects(
-        self, table: Table, people: pd.DataFrame, weights: Numbers | None = None, contrast: Floats | None = None
-    ) -> NDArray[np.float64]:
+    def flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
         if type(self.final) is ThresholdedRegressor:
-            whole = weights is None and not by_neighbours(self.estimator)
-            places = [slice(None)] if whole else _blocks(len(people))
-            blocks = (self._share_of_labels(table, people.iloc[some]) for some in places)
-            if weights is None:
-                return np.concatenate(list(blocks))
-            return np.sum([weights[:, some] @ block for some, block in zip(places, blocks, strict=True)], axis=0)
+            places = _blocks(len(people)) if by_neighbours(self.estimator) else [slice(None)]
+            return np.concatenate([self._share_of_labels(table, people.iloc[some]) for some in places])
         seen = self.numbers(table, people)
         assert seen is not None
         rows, asked = seen
         if contrast is not None:
-            return linear.multiclass_effects(self.final, rows, asked, table, contrast, weights)
-        return linear.flip_effects(self.final, rows, asked if weights is None else weights @ asked, table)
+            return linear.multiclass_effects(self.final, rows, asked, table, contrast)
+        return linear.flip_effects(self.final, rows, asked, table)
 
     def _share_of_labels(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         shares = self.final.share_of_labels(self.step_inputs(table.X), self.step_inputs(people), table.weight)
