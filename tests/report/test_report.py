@@ -1046,3 +1046,12 @@ def test_an_audit_says_where_a_group_falls_short(capsys):
     no_headline = printed(replace(found, comparisons=(replace(b, p_adjusted=0.5),)))
     assert no_headline.index("People with group = b were labelled 'yes' 10.0 points less") < no_headline.index(sentence)
     assert "Where office" not in printed(replace(found, parts=(south,)))
+
+
+def test_charts_of_before_and_after_a_review_share_their_scale():
+    before, after = (GroupStandard("group", "b", 100, 0.5, 0.5 + gap, gap) for gap in (0.2, 0.02))
+
+    def ticks(*sides):
+        return {text for text, _ in texts_of(charts.differences(*sides)) if text.endswith("less")}
+
+    assert ticks([before], [after]) == ticks([after], [before]) != ticks([after])

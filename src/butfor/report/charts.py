@@ -236,12 +236,12 @@ def _spread(places: Sequence[float], least: float) -> list[float]:
 # --- standards and doubts ---------------------------------------------------------------------------
 
 
-def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
-    """A row per group: the difference with its interval."""
+def differences(comparisons: Sequence[GroupStandard], beside: Sequence[GroupStandard] = ()) -> Drawing:
+    """A row per group: the difference with its interval, on a scale that a chart `beside` it shares."""
     left, row = 190.0, 34.0
     bottom = 8 + row * len(comparisons)
     drawing = Drawing(WIDTH + 30, bottom + 36, "Gap to comparable people of other groups, in points")
-    reach = [value for c in comparisons for value in (c.difference, *(c.interval or ()))]
+    reach = [value for c in (*comparisons, *beside) for value in (c.difference, *(c.interval or ()))]
     limit = max(1.0, 108 * max(map(abs, reach)))
 
     def x(points: float) -> float:

@@ -176,7 +176,9 @@ def review_page(population: Population) -> str:
         solid=sum(r.solidity_of(person) == SOLID for person in r.changed),
         rows=[*groups, *differences, *right],
         charts=[
-            (name, charts.differences(some).svg()) for name, some in (("Before", r.before), ("After", r.after)) if some
+            (name, charts.differences(some, beside).svg())
+            for name, some, beside in (("Before", r.before, r.after), ("After", r.after, r.before))
+            if some
         ],
         people=people,
     )
