@@ -137,12 +137,13 @@ class DaskBackend(ParallelBackendBase):
 
     def _sentence(self, error: Exception) -> ButforError:
         from distributed import KilledWorker
+        from distributed.comm import CommClosedError
 
         if isinstance(error, ButforError):
             return error
         if isinstance(error, KilledWorker):
             return EngineError(LOST)
-        if self.client.status != "running":
+        if isinstance(error, CommClosedError) or self.client.status != "running":
             return EngineError(
                 f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: start "
                 "the cluster again and repeat the command with the same --ledger (ledger=... in Python)."
