@@ -24,8 +24,9 @@ from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figur
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
 from butfor.standard.inference import Drawn, disagree, p_values
+from butfor.standard.inputs import Floats, Mask
 from butfor.standard.members import attributes_of, clusters_of, codes_of, groups_of, missing_values
-from butfor.standard.model import Floats, Mask, TwoModels, standard_of
+from butfor.standard.model import TwoModels, standard_of
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import Opinion, folds_of
 from butfor.standard.slices import Slice, Slicing, in_order, slices_of

@@ -10,16 +10,17 @@ from functools import cached_property
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.sparse import csr_array, hstack
+from numpy.typing import NDArray
 
 from butfor.machine import check_n_jobs, in_worker, single_threaded
 from butfor.progress import Progress
 from butfor.standard.inference import FEW, Drawn
+from butfor.standard.inputs import Floats, Mask
 from butfor.standard.members import Group
-from butfor.standard.model import Floats, Standard, TwoModels
+from butfor.standard.model import Standard, TwoModels
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import Opinion
-from butfor.standard.slices import Slicing
+from butfor.standard.slices import Slicing, sums_in
 from butfor.stopping import Stop, listen
 
 AT_ONCE = (5, 25)
@@ -30,6 +31,38 @@ REDRAWS = 40
 """Of a group's labels per drawn table, where quantiles are taken."""
 FIRST, NEAR, SECOND, SLICES = range(4)
 """The shares of a group: by the others' standard, of its comparable rows alone, by AIPW, and of its slices."""
+
+
+@dataclass(frozen=True, eq=False)
+class Averages:
+    """Means over a group's rows: all, the comparable ones, and each slice."""
+
+    places: NDArray[np.int32]
+    """`[rows × some]`: 0, 1 where a row is comparable, its slices from 2 on, and a last place that is none."""
+    factors: Floats
+    """One over the weight of each."""
+    weight: Floats | None
+
+    @classmethod
+    def of(cls, near: Mask, slicing: Slicing, weight: Floats | None) -> Averages:
+        last = 2 + len(slicing.names)
+        places = np.column_stack([np.zeros(len(near), np.int32), np.where(near, 1, last), 2 + slicing.places])
+        places = places.astype(np.int32)
+        weights = np.ones(len(near)) if weight is None else weight
+        return cls(places, 1 / sums_in(places, np.ones(places.shape), last, weights), weight)
+
+    def of_tables(self, values: Floats) -> Floats:
+        """Of values `[tables × rows]`: `[means × tables]`."""
+        return sums_in(self.places, self._weights(), len(self.factors), values).T
+
+    def variances(self, values: Floats) -> Floats:
+        """Of each mean, given those of the rows."""
+        return sums_in(self.places, self._weights() ** 2, len(self.factors), values)
+
+    def _weights(self) -> Floats:
+        """How much each row counts in each of its means."""
+        found: Floats = np.append(self.factors, 0.0)[self.places]
+        return found if self.weight is None else found * self.weight[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,17 +78,16 @@ class Work:
     slicings: list[Slicing] = field(default_factory=list)
 
     @cached_property
-    def averages(self) -> list[csr_array]:
-        """Per group, what takes means over its rows `[its rows × means]`: over all, over the comparable ones, and over
-        each slice."""
+    def averages(self) -> list[Averages]:
+        """Per group: over all its rows, over the comparable ones, and over each slice."""
         found = []
-        for place in range(len(self.groups)):
+        for place, group in enumerate(self.groups):
             weights = self.weights(place)
-            near = weights * self.opinions[place].comparable if self.opinions else weights
-            columns = np.column_stack([weights, near if near.any() else weights])
-            parts = [csr_array(columns), *(s.inside * weights[:, None] for s in self.slicings[place : place + 1])]
-            whole = csr_array(hstack(parts, format="csr"))
-            found.append(csr_array(whole / whole.sum(axis=0)))
+            near = self.opinions[place].comparable if self.opinions else np.ones(len(group.rows), bool)
+            if not (weights * near).any():
+                near = np.ones(len(group.rows), bool)
+            slicing = self.slicings[place] if self.slicings else Slicing.nothing(len(group.rows))
+            found.append(Averages.of(near, slicing, None if self.weight is None else weights))
         return found
 
     def weights(self, place: int) -> Floats:
@@ -72,12 +104,7 @@ class Work:
         if self.opinions:
             outcomes = self.opinions[place].outcomes(self.encoded, labels)
             second = self.opinions[place].expected(outcomes, labels)
-        return np.insert(self.means(place, by_row), SECOND, second, axis=0), by_row[0], outcomes[0]
-
-    def means(self, place: int, values: Floats) -> Floats:
-        """Of values `[tables × rows of the group]`: `[means × tables]`, see `averages`."""
-        found: Floats = self.averages[place].T @ values.T
-        return found
+        return np.insert(self.averages[place].of_tables(by_row), SECOND, second, axis=0), by_row[0], outcomes[0]
 
     def drawn(self, null: OneStandard, seeds: list[tuple[int, int]]) -> list[Floats]:
         """Shares of each group on tables drawn with these seeds."""
@@ -111,7 +138,7 @@ def draw(
     done, interrupted = _until_stopped(
         parallel(delayed(in_worker)(os.getpid(), work.drawn, null, part) for part in parts), seconds, progress
     )
-    nothing = [np.empty((1 + each.shape[1], 0)) for each in work.averages]
+    nothing = [np.empty((1 + len(each.factors), 0)) for each in work.averages]
     return [np.concatenate(parts, axis=1) for parts in zip(nothing, *done, strict=True)], interrupted
 
 
@@ -140,19 +167,23 @@ def figures(
     `recorded [shares]` and `drawn [shares × tables]` are shares by the others' standard."""
     rows, averages = work.groups[place].rows, work.averages[place]
     alternative, tables = null.own[rows], drawn.shape[1]
-    uniforms = null.uniforms_of(rows, random_state, tables)
-    own_draws = work.means(place, (uniforms < null.everybody[rows]).astype(float))
-    recorded_shares, one_standard, expected = work.means(
-        place, np.array([labels[rows], null.everybody[rows], alternative])
-    ).T
+    everybody = null.everybody[rows]
+    recorded_shares, one_standard, expected = averages.of_tables(np.array([labels[rows], everybody, alternative])).T
     counts = len(rows) * float(expected[0])
     few = min(counts, len(rows) - counts) < FEW
     clustered = bool(null.correlation)
     again = REDRAWS if few and not clustered else 1
+    own, other = [np.empty((len(averages.factors), 0))], [np.empty((len(averages.factors), 0))]
+    for uniforms in null.uniforms_of(rows, random_state, tables):
+        own.append(averages.of_tables((uniforms < everybody).astype(float)))
+        if again == 1:
+            other.append(averages.of_tables((uniforms < alternative).astype(float)))
     if again > 1:
         uniforms = np.random.default_rng([random_state, 7, place]).random((tables * again, len(rows)))
-    label_draws = work.means(place, (uniforms < alternative).astype(float)) - expected[:, None]
-    label_variance = averages.power(2).T @ (alternative * (1 - alternative))
+        other.append(averages.of_tables((uniforms < alternative).astype(float)))
+    own_draws = np.concatenate(own, axis=1)
+    label_draws = np.concatenate(other, axis=1) - expected[:, None]
+    label_variance = averages.variances(alternative * (1 - alternative))
     found = []
     for kind in range(len(recorded)):
         which = kind if kind < SECOND else 0 if kind == SECOND else kind - 1

@@ -10,7 +10,7 @@ import pandas as pd
 
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, nearest
-from butfor.standard.model import Mask, Rows
+from butfor.standard.inputs import Mask, Rows
 
 LEAST_ROWS = 30
 """A smaller group, or fewer others, say too little."""
