@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from butfor.report.text import short, without_middle
 from butfor.result.labels import LabelValue, expected_wrong
 from butfor.result.population import ALL, Population
-from butfor.result.record import save, signed
+from butfor.result.record import save
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import BINS, GroupStandard, interval_in_words, points
@@ -144,10 +144,8 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
         return None
     reach = max(min(max(sizes), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
     run, middle, half = verdict.run, WIDTH / 2, WIDTH / 2 - 14
-    said = signed if run.cut_moves else run.measured
-    boundary = (
-        "0, the cut" if run.cut_moves else "0, the boundary" if run.measure == "logit" else f"{said(0.0)}, the cut"
-    )
+    said = run.measured
+    boundary = "0, the cut" if run.cut_moves or run.measure == "margin" else f"{said(0.0)}, the cut"
     drawing = Drawing(WIDTH, 140, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips")
     first, second = (short(name, 24) for name in verdict.label_names)
     drawing.text(8, 8, f"← '{first}'")

@@ -196,6 +196,7 @@ def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
         "columns": [(c.name, charts.column_moves(m[:MOST_COLUMNS], c.difference).svg()) for c, m in moves if m],
         "differs": [c.name for c in found.comparisons if c.differs],
         "short": [c.name for c in below],
+        "called": any(s.called for s in found.parts),
         "slices": _slices(found.parts, found.comparisons),
         "chart": charts.differences(found.comparisons).svg(),
         "doubts": [(c.name, charts.doubts(c).svg()) for c in shown_groups if sum(c.doubts)],

@@ -197,9 +197,8 @@ def _stand_ins(p: Population) -> str:
         for m in sorted(moves, key=lambda m: -m.move)
         if " + " not in m.column
     ][:MOST_STAND_INS]
-    raw = f"Of the raw gap of {short(c.name, 40)}, {points(c.raw_gap)}, the recorded columns explain "
-    most = f", most of it {', '.join(named)}" if named else "; no single column stands out"
-    return f"{raw}{points(c.explained)}{most}."
+    raw = f"The recorded columns explain {points(c.explained)} of the raw gap of {points(c.raw_gap)} ({short(c.name, 40)})"
+    return f"{raw}, above all {', '.join(named)}." if named else f"{raw}; no single column stands out."
 
 
 def _why(p: Population, people: People) -> str:

@@ -83,13 +83,8 @@ def headlines(v: Verdict) -> dict[str, Any]:
 
 def _measure(v: Verdict) -> tuple[str, str]:
     """The name and the value of what the decision goes by."""
-    if v.run.measure == "logit":
-        after = f" → {signed(v.counterfactual_logit)}" if v.counterfactual_logit is not None else ""
-        return f"Logit (below 0: {short(v.label_names[0], 40)})", f"{signed(v.logit)}{after}"
-    score, cut = v.course_in_words.removeprefix("score ").split(", ")
-    known = v.run.threshold is not None and v.run.threshold.probability is not None
-    kind = f": probability of '{short(v.run.favourable, 40)}'" if known else f" towards '{short(v.run.favourable, 40)}'"
-    return f"Score{kind}, {cut}", score
+    text, _, cut = v.course_in_words.removeprefix(f"{v.run.measure} ").partition(", ")
+    return f"{v.run.measure.capitalize()}: {v.run.measure_in_words}{f', {cut}' if cut else ''}", text
 
 
 def in_worlds(v: Verdict) -> str:

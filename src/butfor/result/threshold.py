@@ -14,6 +14,8 @@ MOSTLY = 0.9
 FEWEST = 10
 """Of fewer people it means little how many are accepted."""
 CLIP = 1e-15
+USUAL = 0.5
+"""The cut where nobody names one: then it is not shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +109,14 @@ def shown(*scores: float) -> list[str]:
     return [f"{each:.{MOST_DIGITS}f}" for each in scores]
 
 
-def course(before: float, after: float | None, cut: float, cut_after: float | None = None) -> str:
-    """ "score 0.74 → 0.83, cut 0.80"; where the cut moves, from where to where."""
-    known = [each for each in (before, cut, after, cut_after) if each is not None]
+def course(before: float, after: float | None, cut: float | None, cut_after: float | None = None) -> str:
+    """ "score 0.74 → 0.83, cut 0.80"; where the cut moves, from where to where. At a cut of None, one half: "score
+    0.44 → 0.53"."""
+    known = [each for each in (before, USUAL if cut is None else cut, after, cut_after) if each is not None]
     text = dict(zip(known, shown(*known), strict=True))
     scores = text[before] if after is None else f"{text[before]} → {text[after]}"
+    if cut is None:
+        return f"score {scores}"
     moved = "" if cut_after is None or text[cut_after] == text[cut] else f" → {text[cut_after]}"
     return f"score {scores}, cut {text[cut]}{moved}"
 

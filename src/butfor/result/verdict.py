@@ -165,25 +165,29 @@ class Verdict(Person):
 
     @property
     def course_in_words(self) -> str:
-        """ "score 0.74 → 0.83, cut 0.80", or "logit −0.35 → +0.18" """
-        if self.score is not None and self.cut is not None:
-            return course(self.score, self.counterfactual_score, self.cut, self.counterfactual_cut)
-        after = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
-        return f"logit {signed(self.logit)}{after}"
+        """ "score 0.44 → 0.53", "score 0.74 → 0.83, cut 0.80" or, without probabilities, "margin −0.35 → +0.18"."""
+        before, after = self.score, self.counterfactual_score
+        if before is None:
+            before = self.run.score_of(self.logit)
+            after = None if self.counterfactual_logit is None else self.run.score_of(self.counterfactual_logit)
+        if before is not None:
+            return course(before, after, self.cut, self.counterfactual_cut)
+        end = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
+        return f"margin {signed(self.logit)}{end}"
 
     @property
     def measured(self) -> str:
-        """The score or the logit of this person, as it is shown."""
-        return signed(self.logit) if self.score is None or self.cut is None else shown(self.score, self.cut)[0]
+        """The score or the margin of this person, as it is shown."""
+        return self.run.measured(self.logit) if self.score is None else _near(self.score, self.cut)
 
     @property
     def measured_after(self) -> str:
         """The same with the flips made or, without a find, the closest; empty where there is none. Where the cut moves,
         every model had its own, and the closest is no one number."""
-        if self.counterfactual_score is not None and self.counterfactual_cut is not None:
-            return shown(self.counterfactual_score, self.counterfactual_cut)[0]
+        if self.counterfactual_score is not None:
+            return _near(self.counterfactual_score, self.counterfactual_cut)
         if self.counterfactual_logit is not None:
-            return signed(self.counterfactual_logit)
+            return self.run.measured(self.counterfactual_logit)
         return "" if self.closest_logit is None or self.run.cut_moves else self.run.measured(self.closest_logit)
 
     @property
@@ -192,8 +196,8 @@ class Verdict(Person):
         if self.closest_logit is None:
             return ""
         if self.run.cut_moves:
-            return f"being {abs(self.closest_logit):.2f} logits from the cut"
-        return f"{self.run.measure} being {self.run.measured(self.closest_logit)}"
+            return f"{abs(self.closest_logit):.2f} logits from the cut"
+        return f"{self.run.measure} {self.run.measured(self.closest_logit)}"
 
     @property
     def moved(self) -> str:
@@ -411,3 +415,8 @@ class Verdict(Person):
 
     def _repr_html_(self) -> str:
         return pages().person_fragment(self)
+
+
+def _near(score: float, cut: float | None) -> str:
+    """A score with the digits that tell it from the cut."""
+    return shown(score, score if cut is None else cut)[0]
