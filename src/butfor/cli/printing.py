@@ -107,7 +107,7 @@ def print_population(population: Population, folder: Path | None) -> None:
     """Many people: the answer, a table of the groups, and what to do next with the record in the folder."""
     import pandas as pd
 
-    from butfor.report.groups import groups_of
+    from butfor.report.groups import audited_table
     from butfor.result.labels import worth_a_review
     from butfor.standard.groups import where
 
@@ -128,8 +128,8 @@ def print_population(population: Population, folder: Path | None) -> None:
             say(line)
     if performance is not None:
         say(performance.sentence)
-    groups = groups_of(population)
-    print_table(pd.DataFrame(groups["rows"], columns=groups["heads"]))
+    heads, rows = audited_table(population)
+    print_table(pd.DataFrame(rows, columns=heads))
     for warning in population.warnings:
         say(warning)
     top = population.labels[:REVIEW_FIRST]

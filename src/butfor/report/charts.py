@@ -58,6 +58,8 @@ Point = tuple[float, float]
 MARKS = {
     "circle": "m-{r} 0a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0-{d} 0",
     "square": "m-{r}-{r}h{d}v{d}h-{d}z",
+    "diamond": "m0-{r}l{r} {r}l-{r} {r}l-{r}-{r}z",
+    "cross": "m-{r}-{r}l{d} {d}m0-{d}l-{d} {d}",
 }
 """From a mark's middle, as the path of SVG; r: half its width, d: all of it."""
 
@@ -79,6 +81,11 @@ class Drawing:
     def area(self, points: Sequence[Point], colour: str, opacity: float) -> None:
         look = f'fill="var(--bf-{colour})" fill-opacity="{opacity:g}"'
         self.shapes.append(f'<polygon points="{_places(points)}" {look}/>')
+
+    def circle(self, centre: Point, radius: float, colour: str, opacity: float, dash: Sequence[float] = ()) -> None:
+        """A disc of this opacity within a ring."""
+        paint = f'fill="var(--bf-{colour})" fill-opacity="{opacity:g}" stroke="var(--bf-{colour})" stroke-width="1.6"'
+        self.shapes.append(f'<circle cx="{centre[0]:g}" cy="{centre[1]:g}" r="{radius:g}" {paint}{_dashed(dash)}/>')
 
     def marks(self, points: Iterable[Point], shape: str, size: float, colour: str, fill: bool = False) -> None:
         """Marks of one look (see `MARKS`), `size` pixels across; none where a place is not a number."""
@@ -234,17 +241,16 @@ def differences(comparisons: Sequence[GroupStandard], beside: Sequence[GroupStan
     """A row per group: the gap with its interval, on a scale that a chart `beside` it shares. Left of 0 are groups that
     are labelled favourably less often than comparable people."""
     reach = [value for c in (*comparisons, *beside) for value in (c.difference, *(c.interval or ()))]
-    rows = [
-        (c.name, gap_in_words(c), -c.difference, c.interval and (-c.interval[1], -c.interval[0]), c.differs)
-        for c in comparisons
-    ]
-    title = "Gap to comparable people of other groups, in points"
+    rows = list[Row]()
+    for c in comparisons:
+        line = c.interval and (-c.interval[1], -c.interval[0])
+        rows.append((c.name, gap_in_words(c), -c.difference, line, "flip" if c.differs else "person"))
     return _around_zero(
-        [(*row, "flip" if differs else "person") for *row, differs in rows],
+        rows,
         max(map(abs, reach)),
         ("less", "more"),
         "percentage points less or more often than comparable people",
-        title,
+        "Gap to comparable people of other groups, in points",
     )
 
 

@@ -24,7 +24,7 @@ from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 from butfor.result.worlds import OneStandard, PersonInWorlds
-from butfor.standard.groups import points
+from butfor.standard.groups import GroupStandard, points
 
 MOST_IN_WORLDS = 100
 """People that are listed by how likely their decision would change."""
@@ -171,7 +171,9 @@ def _questions(p: Population, people: People, steps: Sequence[Markup]) -> list[t
     direct = short(p.direct, 600) or "Yes; how many decisions a switch of it changes was not asked."
     split = f"The gap is that of all {data.labelled} labelled rows: no split changes it. " if p.standards else ""
     if data.table and not data.test and data.split_seed is not None:
-        split += f"The decisions are those of split {data.split_seed}; `--split-seed {data.split_seed + 1}` tries another."
+        split += (
+            f"The decisions are those of split {data.split_seed}; `--split-seed {data.split_seed + 1}` tries another."
+        )
     else:
         split += "The decisions are those of the training and test rows that were given."
     return [
@@ -187,8 +189,10 @@ def _stand_ins(p: Population) -> str:
     """The columns that explain most of the largest gap."""
     groups = [c for c in p.standards if c.difference > 0]
     if not groups or p.run.standard is None:
-        return "Not examined: that takes an adverse label and a group that falls short." if not p.standards else (
-            "No group falls short, so there is no gap to explain."
+        return (
+            "Not examined: that takes an adverse label and a group that falls short."
+            if not p.standards
+            else ("No group falls short, so there is no gap to explain.")
         )
     c = max(groups, key=lambda c: (c.differs, c.difference))
     moves = [m for m in p.run.standard.moves if (m.attribute, m.group) == (c.attribute, c.group) and m.move > m.error]
@@ -197,7 +201,8 @@ def _stand_ins(p: Population) -> str:
         for m in sorted(moves, key=lambda m: -m.move)
         if " + " not in m.column
     ][:MOST_STAND_INS]
-    raw = f"The recorded columns explain {points(c.explained)} of the raw gap of {points(c.raw_gap)} ({short(c.name, 40)})"
+    gap = f"raw gap of {points(c.raw_gap)} ({short(c.name, 40)})"
+    raw = f"The recorded columns explain {points(c.explained)} of the {gap}"
     return f"{raw}, above all {', '.join(named)}." if named else f"{raw}; no single column stands out."
 
 
@@ -222,8 +227,13 @@ def _shortcomings(p: Population) -> list[str]:
     """What speaks against the data or the model, a sentence each."""
     below = [i for i in impacts(p) if i.below] if p.verdicts else []
     ratios = [f"Impact ratio of {i.attribute} = {i.group}: {i.ratio:.2f}, below four fifths." for i in below]
-    gaps = [c.sentence(p.run.favourable) for c in p.standards if c.differs and c.missing]
+    gaps = [c.sentence(p.run.favourable) for c in _short(p)]
     return [*ratios, *gaps, *p.concerns, *p.run.remarks]
+
+
+def _short(p: Population) -> list[GroupStandard]:
+    """Groups that fall short by more than chance."""
+    return [c for c in p.standards if c.differs and c.missing]
 
 
 def _unchecked(p: Population) -> str:
@@ -248,9 +258,10 @@ def _glossary(p: Population) -> list[tuple[str, str, str]]:
 def _steps(p: Population) -> list[Markup]:
     """What to do next, the first step first."""
     more = [v.fresh.would_do for v in p.found if v.fresh and v.solidity == UNDECIDED and v.fresh.would_do]
-    steps = [REVIEW] if worth_a_review(p.labels) else []
-    steps += [CLOSE_CALL.many] if close_calls(p) else []
+    steps = [CLOSE_CALL.many] if close_calls(p) else []
     steps += [SOLIDITY[w].many for w in (SOLID, NOT_CHECKED, "leaning", UNDECIDED, SEED_BOUND) if p.solidity[w]]
+    if worth_a_review(p.labels):
+        steps.insert(0 if not p.standards or _short(p) else len(steps), REVIEW)
     if not p.eligible:
         steps.append("**Audit other people** (`--cases`), or choose them by another rule (`--phi`).")
     steps += [
@@ -312,6 +323,7 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
         "expectation": expectation(p.labels[:TO_REVIEW]),
         "chart": charts.yield_curve(p.labels[:TO_REVIEW]).svg(),
         "towards": " or ".join(p.run.adverse),
+        "by_chance": bool(p.standards) and not _short(p),
         "heads": heads,
         "rows": list(zip(*columns, strict=True)),
     }
@@ -343,11 +355,15 @@ def _links(people: Sequence[tuple[str, str]]) -> Markup:
 
 
 def roster(people: People) -> dict[str, Any]:
-    """The list of people, whoever matters first: `heads` (a name, and how the script filters by it), `rows`, and `first`,
-    how many are listed at once. Small enough for ten thousand: without the end tags that HTML lets one leave out."""
+    """The list of people, whoever matters first: `heads` (a name, and how the script filters by it), `rows`, and how
+    many of them are listed at `first`. Small enough for ten thousand: without the end tags that HTML can do without."""
     p, run = people.p, people.run
-    heads = [("Person", ""), (shown(run.data.identifier or "Row", LISTED), ""), (shown(run.sensitive, LISTED), "choice")]
-    heads += [("Decision", "choice"), ("Result", "choice"), ("How sure", "choice"), ("Under one standard", "word")]
+    heads = [
+        ("Person", ""),
+        (shown(run.data.identifier or "Row", LISTED), ""),
+        (shown(run.sensitive, LISTED), "choice"),
+    ]
+    heads += [("Decision", "choice"), ("Result", "choice"), ("How sure", "choice"), ("Changes under one standard", "")]
     heads += [("Labels", "most"), (run.measure.capitalize(), ""), ("With the flips, or closest", "")]
     everyone = [(people.weight(v), _cells(v, people)) for v in p.verdicts]
     everyone += [(people.weight_in(worlds), _named(worlds, people)) for worlds in people.named]
@@ -374,7 +390,7 @@ def _cells(v: Verdict, people: People) -> list[str]:
         _worlds_in_words(people.in_worlds.get(v.case, [])),
         str(v.at_most or ""),
         v.measured,
-        v.measured_after,
+        v.measured_after or ("" if v.found else v.closest),
     )
 
 
@@ -387,9 +403,7 @@ def _named(worlds: InWorlds, people: People) -> list[str]:
 
 
 def _worlds_in_words(worlds: InWorlds) -> str:
-    return ", ".join(
-        f"{'gains' if person.refused else 'loses'} in {person.worlds} of {len(one.worlds)}" for one, person in worlds
-    )
+    return ", ".join(one.count(person) for one, person in worlds)
 
 
 def _escaped(name: str, address: str, *others: str) -> list[str]:

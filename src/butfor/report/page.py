@@ -268,12 +268,27 @@ def environment(*packages: str) -> Environment:
     made.globals.update(
         THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED, WRONG=WRONG
     )
-    made.globals.update(plural=plural, short=short, shown=shown, rate=rate, run_lines=run_lines, marked=summary.marked, command=summary.command)
+    made.globals.update(
+        plural=plural,
+        short=short,
+        shown=shown,
+        rate=rate,
+        run_lines=run_lines,
+        marked=summary.marked,
+        command=summary.command,
+    )
     made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, in_worlds=summary.in_worlds)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
-    made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
+    made.filters["unbroken"] = _unbroken
     made.globals.update(_parts(made, "style.css", "people.js"))
     return made
+
+
+def _unbroken(text: Any) -> Any:
+    """A text that does not break before a per cent sign, nor around an equals sign."""
+    if not isinstance(text, str):
+        return text
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
 
 
 def own_parts(style: str, script: str) -> dict[str, Any]:

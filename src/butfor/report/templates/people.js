@@ -20,7 +20,7 @@
   const made = (tag, known) => Object.assign(document.createElement(tag), known);
   const number = (cell) => (cell === "" ? NaN : Number(cell.replace("−", "-")));
   const byText = new Intl.Collator(undefined, { numeric: true }).compare;
-  const parts = (cell, word) => cell.split(", ").map((part) => (word ? part.split(" ")[0] : part) || "(none)");
+  const parts = (cell) => cell.split(", ").map((part) => part || "(none)");
   let sorted = -1, down = false, printing = false, chosen = people, height = 30;
 
   const search = tools.querySelector("input"), reset = tools.querySelector("[type=reset]"), filters = [];
@@ -32,11 +32,11 @@
       field = made("input", { type: "number", name: "labels", min: 1, step: 1 });
       fits = (cell) => number(cell) <= Number(field.value);
     } else {
-      const word = kind === "word", values = new Set(people.flatMap((one) => parts(one.cells[k], word)));
+      const values = new Set(people.flatMap((one) => parts(one.cells[k])));
       if (values.size < 2) return;
       field = made("select", { name: "column-" + k });
       field.append(new Option("all", ""), ...[...values].sort(byText).map((value) => new Option(value, value)));
-      fits = (cell) => parts(cell, word).includes(field.value);
+      fits = (cell) => parts(cell).includes(field.value);
     }
     label.append(field);
     reset.before(label);
@@ -101,6 +101,8 @@
   });
   tools.addEventListener("submit", (event) => event.preventDefault());
   tools.addEventListener("input", show);
+  // Not of text: leaving a field by a click on a row would move that row away from under the click.
+  for (const { field } of filters) if (field.options) field.addEventListener("change", show);
   // The form's own reset comes after its event: asked for here, it is over before the list is drawn again.
   reset.addEventListener("click", (event) => {
     event.preventDefault();
