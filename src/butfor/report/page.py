@@ -79,24 +79,24 @@ def person_fragment(verdict: Verdict) -> str:
 
 def population_fragment(population: Population) -> str:
     """The short form of many for notebooks."""
-    s = overview.overview(population) | {"groups": overview.groups_of(population)}
-    return render("fragment.html", kind="population", v=population, s=s)
+    return render("fragment.html", kind="population", v=population, s=overview.overview(population))
 
 
 def population_page(population: Population, folder: str = "") -> str:
     """The report about many people, a whole HTML document; with a `folder`, only the index of what is in there."""
-    p = population
-    named = list(zip(p.verdicts, anchors(p.verdicts), strict=True))
-    addressed = [(v, f"{quote(folder)}/{a}.html" if folder else f"#{a}") for v, a in named]
+    p, names = population, anchors(population.verdicts)
+    people = overview.People(p, [f"{quote(folder)}/{name}.html" if folder else f"#{name}" for name in names])
     return render(
         "population.html",
         title=f"Label audit of {plural(len(p), 'person')}",
         p=p,
-        s=overview.population(p, addressed),
+        s=overview.population(p, people),
         run=p.run,
-        roster=overview.roster(addressed, p.run.sensitive),
+        people=people,
+        roster=overview.roster(people),
+        reasons=overview.REASONS,
+        sides_of=overview.sides_of,
         count=len(p),
-        named=named,
         folder=folder,
     )
 
@@ -268,12 +268,27 @@ def environment(*packages: str) -> Environment:
     made.globals.update(
         THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED, WRONG=WRONG
     )
-    made.globals.update(plural=plural, short=short, shown=shown, rate=rate, run_lines=run_lines, marked=summary.marked)
+    made.globals.update(
+        plural=plural,
+        short=short,
+        shown=shown,
+        rate=rate,
+        run_lines=run_lines,
+        marked=summary.marked,
+        command=summary.command,
+    )
     made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, in_worlds=summary.in_worlds)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
-    made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
+    made.filters["unbroken"] = _unbroken
     made.globals.update(_parts(made, "style.css", "people.js"))
     return made
+
+
+def _unbroken(text: Any) -> Any:
+    """A text that does not break before a per cent sign, nor around an equals sign."""
+    if not isinstance(text, str):
+        return text
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
 
 
 def own_parts(style: str, script: str) -> dict[str, Any]:

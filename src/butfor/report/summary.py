@@ -35,10 +35,15 @@ Facts = list[tuple[str, Any, Any]]
 
 def marked(text: str, **given: Any) -> Markup:
     """Words with their marks as HTML: `code`, **weight**, *emphasis*; what is filled in is escaped."""
-    html = str(escape(text))
-    for sign, tag in ((r"`", "code"), (r"\*\*", "strong"), (r"\*", "em")):
+    html = re.sub("`(.+?)`", lambda found: f"<code>{command(Markup(found[1]))}</code>", str(escape(text)))
+    for sign, tag in ((r"\*\*", "strong"), (r"\*", "em")):
         html = re.sub(f"{sign}(.+?){sign}", rf"<{tag}>\1</{tag}>", html)
     return Markup(html).format(**given) if given else Markup(html)
+
+
+def command(text: str) -> Markup:
+    """A command that does not break after a hyphen."""
+    return Markup(" ").join(Markup("<span>{}</span>").format(word) for word in text.split(" "))
 
 
 def person(verdict: Verdict) -> dict[str, Any]:
