@@ -130,7 +130,8 @@ def compare(
         at_once = Parallel(jobs_of(n_jobs, len(groups)), backend="threading")
         by_groups = [delayed(Opinion.of)(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
         slicing = Slicing.of(inputs) if explain else Slicing.nothing(len(X))
-        slicings = [slicing.of_group(group.rows) for group in groups]
+        slicings, not_sliced = [slicing.of_group(group.rows) for group in groups], slicing.skipped
+        del slicing  # as large as all of the groups' together
         work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight, slicings)
         recorded, probabilities, outcomes = zip(
             *at_once(delayed(work.shares)(place, labels[None]) for place in range(len(groups))), strict=True
@@ -202,7 +203,7 @@ def compare(
         draws=drawn[0].shape[1],
         moves=tuple(ColumnMove(g.attribute, g.value, *m) for g, each in zip(groups, moves, strict=True) for m in each),
         parts=slices,
-        not_sliced=slicing.skipped,
+        not_sliced=not_sliced,
         clusters=None if clusters is None else int(clusters.max()) + 1,
         interrupted=interrupted,
     )
