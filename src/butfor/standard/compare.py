@@ -75,7 +75,7 @@ def compare_standards(
     good = [number for number in range(len(named)) if number not in bad]
     if not good:
         raise TableError(
-            f"A comparison of standards needs another label than the adverse; these rows have {listed(named)}."
+            f"All labels are adverse ({listed(named)}): a comparison needs a favourable label too. Check adverse."
         )
     return compare(
         X,
@@ -119,10 +119,12 @@ def compare(
     protected = [column for attribute in attributes for column in attribute.columns]
     inputs = X.drop(columns=list(dict.fromkeys([*protected, *cluster_column])))
     if not inputs.shape[1]:
-        raise TableError("There is no column but the protected ones: no standard can be learned.")
+        raise TableError(
+            "The table has only protected columns: there is nothing to learn a standard from. Add columns."
+        )
     groups, left_out = groups_of(attributes, favourable, reference)
     if not groups:
-        raise TableError(f"No group can be compared with the others. {' '.join(left_out)}")
+        raise TableError(f"No group can be compared. {' '.join(left_out)}")
     with progress, single_threaded():
         progress.phase("the other groups' standard")
         encoded = TwoModels.of(inputs)
@@ -184,6 +186,7 @@ def compare(
                 strongest_column=strong and strong[0],
                 strongest_move=strong and strong[1],
                 missing_values=missing_values(inputs, group),
+                draws=len(figure.draws),
                 doubts=tuple(int(count) for count in np.histogram(doubts[~own], BINS)[0]),
                 **(_opinion(work, place, found[place], outcomes[place], labels, null) if explain else {}),
             )
