@@ -3,6 +3,8 @@ its threads."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import signal
 import sys
@@ -91,6 +93,17 @@ def available_memory() -> int:
     except OSError:
         pass  # not Linux: all there is
     return free
+
+
+def give_back_memory() -> None:
+    """Hand memory that was freed back to the system: after a large table was read, allocators keep hundreds of MB."""
+    gc.collect()
+    if pyarrow := sys.modules.get("pyarrow"):
+        pyarrow.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+        if trim is not None:
+            trim(0)
 
 
 def single_threaded() -> ExitStack:

@@ -37,32 +37,28 @@ FIRST, NEAR, SECOND, SLICES = range(4)
 class Averages:
     """Means over a group's rows: all, the comparable ones, and each slice."""
 
-    places: NDArray[np.int32]
-    """`[rows × some]`: 0, 1 where a row is comparable, its slices from 2 on, and a last place that is none."""
-    factors: Floats
-    """One over the weight of each."""
+    parts: tuple[tuple[NDArray[np.int32], Floats], ...]
+    """Where rows count, see `sums_in`, and one over the weight of each place: all and comparable rows, then slices."""
     weight: Floats | None
+    count: int
+    """How many means there are."""
 
     @classmethod
     def of(cls, near: Mask, slicing: Slicing, weight: Floats | None) -> Averages:
-        last = 2 + len(slicing.names)
-        places = np.column_stack([np.zeros(len(near), np.int32), np.where(near, 1, last), 2 + slicing.places])
-        places = places.astype(np.int32)
         weights = np.ones(len(near)) if weight is None else weight
-        return cls(places, 1 / sums_in(places, np.ones(places.shape), last, weights), weight)
+        both = np.column_stack([np.zeros(len(near)), np.where(near, 1, 2)]).astype(np.int32)
+        places = [(both, 2), (slicing.places, len(slicing.names))]
+        parts = [(at, 1 / sums_in(at, np.ones(at.shape), count, weights)) for at, count in places]
+        return cls(tuple(parts), weight, 2 + len(slicing.names))
 
-    def of_tables(self, values: Floats) -> Floats:
-        """Of values `[tables × rows]`: `[means × tables]`."""
-        return sums_in(self.places, self._weights(), len(self.factors), values).T
-
-    def variances(self, values: Floats) -> Floats:
-        """Of each mean, given those of the rows."""
-        return sums_in(self.places, self._weights() ** 2, len(self.factors), values)
-
-    def _weights(self) -> Floats:
-        """How much each row counts in each of its means."""
-        found: Floats = np.append(self.factors, 0.0)[self.places]
-        return found if self.weight is None else found * self.weight[:, None]
+    def of_tables(self, values: Floats, power: int = 1) -> Floats:
+        """Of values `[rows]` or `[tables × rows]`: `[means]` or `[means × tables]`; weights raised to a power."""
+        found = []
+        for places, factors in self.parts:
+            weights = np.append(factors, 0.0)[places]
+            weights = weights if self.weight is None else weights * self.weight[:, None]
+            found.append(sums_in(places, weights**power if power > 1 else weights, len(factors), values).T)
+        return np.concatenate(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +134,7 @@ def draw(
     done, interrupted = _until_stopped(
         parallel(delayed(in_worker)(os.getpid(), work.drawn, null, part) for part in parts), seconds, progress
     )
-    nothing = [np.empty((1 + len(each.factors), 0)) for each in work.averages]
+    nothing = [np.empty((1 + each.count, 0)) for each in work.averages]
     return [np.concatenate(parts, axis=1) for parts in zip(nothing, *done, strict=True)], interrupted
 
 
@@ -173,7 +169,7 @@ def figures(
     few = min(counts, len(rows) - counts) < FEW
     clustered = bool(null.correlation)
     again = REDRAWS if few and not clustered else 1
-    own, other = [np.empty((len(averages.factors), 0))], [np.empty((len(averages.factors), 0))]
+    own, other = [np.empty((averages.count, 0))], [np.empty((averages.count, 0))]
     for uniforms in null.uniforms_of(rows, random_state, tables):
         own.append(averages.of_tables((uniforms < everybody).astype(float)))
         if again == 1:
@@ -183,7 +179,7 @@ def figures(
         other.append(averages.of_tables((uniforms < alternative).astype(float)))
     own_draws = np.concatenate(own, axis=1)
     label_draws = np.concatenate(other, axis=1) - expected[:, None]
-    label_variance = averages.variances(alternative * (1 - alternative))
+    label_variance = averages.of_tables(alternative * (1 - alternative), power=2)
     found = []
     for kind in range(len(recorded)):
         which = kind if kind < SECOND else 0 if kind == SECOND else kind - 1

@@ -109,7 +109,7 @@ class TwoModels:
     ) -> Floats:
         weight = None if weight is None else weight[learn]
         gone = np.array([self.inputs_of(columns) for columns in left_out.sets])
-        asked, tables = self.inputs[ask], np.repeat(labels[None], len(gone), axis=0)
+        asked, tables = self.inputs[ask], np.broadcast_to(labels, (len(gone), len(labels)))
         found = 0.5 * self._boosted(learn, tables, weight, gone[:, self.questions.about]).predict(asked)
         for each, inputs, fitted in zip(found, gone, left_out.coefficients, strict=True):
             kept = asked if len(fitted) > asked.shape[1] else np.ascontiguousarray(asked[:, ~inputs])
@@ -171,7 +171,7 @@ class OwnModel:
         except Exception as error:  # the model is the user's own
             raise LearnerError(f"The standard, {self.name}, cannot be trained: {error}") from error
         if not np.isfinite(found).all():
-            raise LearnerError(f"The standard, {self.name}, gives probabilities that are no numbers.")
+            raise LearnerError(f"The standard, {self.name}, gives probabilities that are not numbers.")
         return found
 
 
