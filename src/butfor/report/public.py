@@ -38,7 +38,7 @@ class Public:
             f"about {tens(len(people))}" if tens(len(people)) else "fewer than ten"
             for people in (p.eligible, p.solid if p.checked else p.found)
         )
-        seeds = ", whatever the seed" if p.checked and p.run.seeded else ""
+        seeds = ", under any seed tried" if p.checked and p.run.seeded else ""
         unchecked = "" if p.checked else " It is not known of all of them whether that holds under other seeds."
         stopped = " Some searches were stopped early." if p.unfinished else ""
         return (
