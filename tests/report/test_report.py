@@ -243,10 +243,10 @@ def test_a_person_page_shows_the_rows_beside_the_person():
         (SOLID, "solid", "●", ["under any seed tried", "Have this label reviewed blind", "hinges on a few labels"]),
         (LEANING, "leaning", "◐", ["What to do next: Say that it is not certain."]),
         (COIN, "seed-bound", "≈", ["next: Do not hold this label responsible", "Treat the decision as unsettled"]),
-        (ODD, "seed-bound", "≈", ["the model audited is the odd one out"]),
+        (ODD, "seed-bound", "≈", ["the audited model is the odd one out"]),
         (IDLE, "seed-bound", "≈", ["leave most models as they were"]),
         (OPEN, "undecided", "?", [f"try more seeds, --fresh-seeds {OPEN.would_do}", "too few to tell"]),
-        (None, "not checked", "◌", ["was not put to fresh seeds", "next: Run the audit again with --fresh-seeds 59"]),
+        (None, "not checked", "◌", ["was not tested under fresh seeds", "next: Run the audit again with --fresh-seeds 59"]),
     ],
 )  # fmt: skip
 def test_each_word_is_marked_explained_and_followed_by_what_to_do(fresh, word, sign, said):
@@ -305,7 +305,7 @@ def test_a_close_call_is_marked_with_or_without_a_find(status):
     assert outline(Population([close], CHECKED).to_html()).text.count("⇄ close call") == 2
     settled = outline(verdict(1, status, base=1 / 59, run=CHECKED).to_html()).text
     assert "⇄ close call" not in settled
-    assert ("Up to one in ten, it is no close call." in settled) == (status == "not_found")
+    assert ("This is no close call." in settled) == (status == "not_found")
 
 
 def test_the_audited_mean_is_named_near_the_top():
@@ -379,7 +379,7 @@ def test_only_a_model_with_a_gradient_is_asked_about_it(figures, heading):
 def test_shrinking_and_the_gradients_test_are_told():
     given = {"minimal": True, "first_size": 7, "run": replace(RUN, agreement=AGREEMENT)}
     seen = outline(verdict(1, flips=2, **given).to_html()).text
-    assert "shrunk from 7 flips to 2; no single one of these flips can be left out" in seen
+    assert "shrunk from 7 flips to 2; no flip can be left out" in seen
     assert "agree fairly: rank correlation +0.62 (1 is best)" in seen
     assert "(12 flips retrained, 8 people asked)" in seen
     assert "the gradient and the published ranking together moved decisions furthest and led the search" in seen
@@ -537,7 +537,7 @@ def test_the_list_of_people_marks_searches_that_were_stopped():
 
 def test_a_search_that_could_not_start_says_so():
     who = verdict(1, "not_found", attempts=0, course=(), closest_logit=None, flippable=0)
-    assert f"No attempt to turn the decision was made: {who.reason}" in outline(who.to_html()).text
+    assert f"No flip set was tried: {who.reason}" in outline(who.to_html()).text
 
 
 def test_a_population_page_has_its_parts_and_links_to_everyone():
@@ -597,7 +597,7 @@ def test_many_people_stay_small(columns, flips):
     assert len(html.encode()) < 1_150_000
     seen = outline(html)
     assert all(v.sentence in seen.text for v in people)
-    assert ("not shown here; the JSON record has all of them" in seen.text) == (columns == 60)
+    assert ("not shown here; audit.json has all of them" in seen.text) == (columns == 60)
 
 
 def test_both_schemes_and_print_are_styled():
@@ -628,7 +628,7 @@ def test_a_person_page_shows_what_pulls_and_a_page_about_many_does_not(status):
     section = section[: section.index("</details>")]
     seen = Outline(section).text
     assert "sex male −0.50 age 21 +0.25 ratio 0.333333 −0.12 (bias) −0.11 owner False +0.06" in seen
-    assert "the linear function that the network is, exactly, around this person" in seen
+    assert "the linear function that it is, exactly, around this person" in seen
     assert "This says what the model looks at, not which labels matter." in seen
     outline(html)
     for without in (changed(who, pulls=None).to_html(), Population([who], RUN).to_html(), who._repr_html_()):

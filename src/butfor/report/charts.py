@@ -65,7 +65,7 @@ MARKS = {
 
 
 class Drawing:
-    """Shapes on paper of so many pixels, as SVG elements; texts lie on top. A notebook shows it."""
+    """Shapes on paper, in pixels, as SVG elements; texts lie on top. A notebook shows it."""
 
     def __init__(self, width: float, height: float, title: str = "") -> None:
         self.width, self.height, self.title = width, height, title

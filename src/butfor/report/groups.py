@@ -82,7 +82,7 @@ def impacts(p: Population) -> list[Impact]:
 
 def _selected(p: Population) -> pd.DataFrame:
     """Per group, how many people there are and how many are decided favourably: of everybody whose label is known, else
-    of those asked about."""
+    of those examined."""
     favourable, known = p.run.favourable, p.run.performance
     if known:
         rates = [(g.group, g.people, g.selection_rate or 0.0) for g in known.by_group if g.people]
