@@ -1,4 +1,4 @@
-"""The lines of docs/review.md on MLflow, run as they stand against a stand-in that writes down what it is asked to log."""
+"""The lines of docs/review.md on MLflow, run as they stand against a stand-in that notes what it is asked to log."""
 
 import re
 import sys
