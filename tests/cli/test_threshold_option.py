@@ -33,9 +33,9 @@ def test_a_fixed_threshold_is_named_recorded_repeated_and_replayed(capsys, tmp_p
     out_dir = tmp_path / "report"
     code, out, err = run(capsys, *GERMAN, "--threshold", "0.8", "--out", out_dir)
     assert code == 0
-    assert "Accepted ('good credit') from a probability of 0.80 on; " in out
+    assert "Accepted ('good credit') at a probability of 0.80 or more: " in out
     assert "of 200 test rows are." in out
-    assert "from a probability of 0.80 on" in err  # before the search
+    assert "at a probability of 0.80 or more" in err  # before the search
     record = json.loads((out_dir / "audit.json").read_text())
     assert record["run"]["threshold"]["given"] == 0.8
     assert record["run"]["acceptance"]["people"] == 200
@@ -48,20 +48,20 @@ def test_a_fixed_threshold_is_named_recorded_repeated_and_replayed(capsys, tmp_p
         assert (row.counterfactual_score >= 0.8) == (row.counterfactual_prediction == "good credit")
     page = (out_dir / "report.html").read_text()
     assert ", cut 0.80" in page
-    assert "from a probability of 0.80 on" in page
+    assert "at a probability of 0.80 or more" in page
     assert '<th scope="col">Score</th>' in page
     code, out, _ = run(capsys, "replay", out_dir / "audit.json")
     assert code == 0
     assert "at score 0." in out
     code, out, _ = run(capsys, "gate", out_dir / "audit.json", "--max-solid", "100%")
     assert code == 0
-    assert out.startswith("Accepted ('good credit') from a probability of 0.80 on")
+    assert out.startswith("Accepted ('good credit') at a probability of 0.80 or more")
 
 
 def test_places_are_those_of_all_test_rows(capsys, tmp_path):
     code, out, _ = run(capsys, *GERMAN, "--threshold", "top 60%", "--out", tmp_path / "report")
     assert code == 0
-    assert "Accepted ('good credit'): the best 60 % of 200 test rows, 120 of them, from a probability of 0." in out
+    assert "Accepted ('good credit'): the best 60 % of 200 test rows, 120 of them, at a probability of 0." in out
     record = json.loads((tmp_path / "report" / "audit.json").read_text())
     assert record["run"]["threshold"]["pool"] == 200
     assert record["run"]["threshold"]["accepted"] == 120

@@ -10,12 +10,16 @@ from butfor.errors import SettingError, listed, nearest
 MOST_CLASSES = 50
 """Values that a label may have."""
 EQUALS = " = "
+SAYS_NOTHING = ("yes", "no", "y", "n", "true", "false", "t", "f", "0", "1")
+"""Values that nobody understands without their column."""
 
 
 def label_names(classes: Iterable[Any], column: Any = None) -> tuple[str, ...]:
-    """Names of labels: a text names itself, any other value follows its column ("approved = True")."""
-    unnamed = column is None or column == ""
-    return tuple(str(one) if unnamed or isinstance(one, str) else f"{column}{EQUALS}{one}" for one in classes)
+    """What labels are called: text as it is; numbers, truth values and text that says nothing alone, such as "yes",
+    after their column: "approved = yes"."""
+    values = list(classes)
+    alone = all(isinstance(one, str) and one.strip().lower() not in SAYS_NOTHING for one in values)
+    return tuple(map(str, values) if alone or column in (None, "") else (f"{column}{EQUALS}{one}" for one in values))
 
 
 def label_number(given: Any, names: Sequence[str], classes: Iterable[Any] = (), option: str = "adverse") -> int:

@@ -75,6 +75,14 @@ class Inputs:
         raise NotImplementedError
 
 
+class Margin:
+    """Its logits may have a unit of their own; those of other models are log-odds."""
+
+    def gives_log_odds(self, people: pd.DataFrame) -> bool:
+        """Whether these people's logits are the log-odds of its probabilities."""
+        raise NotImplementedError
+
+
 class Pulls:
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
         """Per person, column → its share of the logit, or of the sum of scores that `contrast [people × classes]` says,

@@ -48,7 +48,9 @@ Answer = Callable[[Any, Any], Floats]
 """What decides, what it is given → logits or scores that agree with its decisions."""
 
 
-class SklearnModel(Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, can.Inputs, can.Pulls, can.Encoded):
+class SklearnModel(
+    Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, can.Inputs, can.Pulls, can.Encoded, can.Margin
+):
     """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class.
     `shared`: a pipeline's steps before the last, where they are those of other models too. `cut`: what its answers will
     be compared with, instead of one half."""
@@ -109,6 +111,12 @@ class SklearnModel(Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, 
 
     def _highest_scores(self, decider: Any, given: Any) -> Floats:
         return with_highest(self._scores(decider, given), _said(decider, given) == self.values[:, None])
+
+    def gives_log_odds(self, people: pd.DataFrame) -> bool:
+        decider, given = self._last_step(self._to_estimator(people))
+        if not hasattr(decider, "predict_proba"):
+            return False
+        return np.allclose(expit(_margin(decider, given)), decider.predict_proba(given)[:, -1], rtol=0, atol=1e-6)
 
     @property
     def separable(self) -> bool:

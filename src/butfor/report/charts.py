@@ -14,9 +14,9 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from butfor.report.text import short, without_middle
-from butfor.result.labels import LabelValue, expected_wrong
+from butfor.result.labels import TrainingLabel, expected_wrong
 from butfor.result.population import ALL, Population
-from butfor.result.record import save, signed
+from butfor.result.record import save
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import BINS, GroupStandard
@@ -151,10 +151,8 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
         return None
     reach = max(min(max(sizes), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
     run = verdict.run
-    said = signed if run.cut_moves else run.measured
-    boundary = (
-        "0, the cut" if run.cut_moves else "0, the boundary" if run.measure == "logit" else f"{said(0.0)}, the cut"
-    )
+    said = run.measured
+    boundary = "0, the cut" if run.cut_moves or run.measure == "margin" else f"{said(0.0)}, the cut"
     drawing = Drawing(WIDTH, 132, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips")
     first, second = (short(name, 30) for name in verdict.label_names)
     drawing.text(8, 8, f"← decides '{first}'", 10)
@@ -288,7 +286,7 @@ def column_moves(moves: Sequence[ColumnMove], difference: float) -> Drawing:
     return drawing
 
 
-def yield_curve(labels: Sequence[LabelValue]) -> Drawing:
+def yield_curve(labels: Sequence[TrainingLabel]) -> Drawing:
     """How many of the first k labels are likely to be wrong, for every k."""
     expected = [0.0, *expected_wrong(labels)]
     count = len(expected) - 1

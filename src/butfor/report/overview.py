@@ -219,7 +219,7 @@ def roster(people: Addressed, sensitive: str) -> tuple[tuple[str, ...], Markup]:
     """The headings and the rows of the list of people, small enough for ten thousand of them: without the end tags that
     HTML lets one leave out."""
     rows = (f"<tr><th>{'<td>'.join(_cells(verdict, address))}" for verdict, address in people)
-    measure = people[0][0].run.measure.capitalize() if people else "Logit"
+    measure = people[0][0].run.measure.capitalize() if people else "Score"
     heads = (name.format(measure=measure) for name in ABOUT)
     return ("Person", "Id", shown(sensitive, LISTED), *heads), Markup("\n".join(rows))
 

@@ -78,13 +78,8 @@ def headlines(v: Verdict) -> dict[str, Any]:
 
 def _measure(v: Verdict) -> tuple[str, str]:
     """The name and the value of what the decision goes by."""
-    if v.run.measure == "logit":
-        after = f" → {signed(v.counterfactual_logit)}" if v.counterfactual_logit is not None else ""
-        return f"Logit (below 0: {short(v.label_names[0], 40)})", f"{signed(v.logit)}{after}"
-    score, cut = v.course_in_words.removeprefix("score ").split(", ")
-    known = v.run.threshold is not None and v.run.threshold.probability is not None
-    kind = f": probability of '{short(v.run.favourable, 40)}'" if known else f" towards '{short(v.run.favourable, 40)}'"
-    return f"Score{kind}, {cut}", score
+    text, _, cut = v.course_in_words.removeprefix(f"{v.run.measure} ").partition(", ")
+    return f"{v.run.measure.capitalize()}: {v.run.measure_in_words}{f', {cut}' if cut else ''}", text
 
 
 def in_worlds(v: Verdict) -> str:
@@ -103,7 +98,7 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
     first = sorted(range(len(every)), key=lambda k: (not any(other for _, other in every[k][2]), k))[:lines]
     who = short(verdict.who, 80)
     return {
-        "who": who if verdict.case is None else who.capitalize(),
+        "who": f"{who[0].upper()}{who[1:]}",
         "lines": [every[k] for k in sorted(first)],
         "flips": [
             tuple(shown(each, longest) for each in (row.row, row.label, verdict.label_after(row.label))) for row in rows
@@ -131,8 +126,8 @@ def _given(v: Verdict) -> dict[str, Any]:
         "tried": none if v.attempts else f"No attempt to turn the decision was made: {v.reason}",
         "them": "this label" if one else "these labels",
         "rows": f"training row{'s' * (not one)} {', '.join(shown(flip.row) for flip in v.flip_set)}",
-        "counts": f"in {fresh.with_flips} of {fresh.seeds} fresh seeds a single model decides otherwise with the "
-        f"flips, in {fresh.without_flips} without any"
+        "counts": f"{fresh.with_flips} of {fresh.seeds} models trained under fresh seeds decide differently with the "
+        f"flips, {fresh.without_flips} without any"
         if fresh
         else "",
         "settle": settle(fresh.would_do if fresh else None),

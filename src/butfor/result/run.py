@@ -12,7 +12,7 @@ from butfor.result.labels import ClosedGap
 from butfor.result.person import Cell
 from butfor.result.record import Whole, builtins_of, signed
 from butfor.result.reviewed import Reviewed
-from butfor.result.threshold import Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown
+from butfor.result.threshold import USUAL, Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown
 from butfor.result.worlds import OneStandard
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards
@@ -156,13 +156,14 @@ class Run(Whole):
     strategy: str
     strategy_parameters: dict[str, Any] = field(default_factory=dict)
     phi: str
-    phi_reason: str = ""
     psi: str
     fresh_seeds: int
     seed_ranges: SeedRanges | None = None
     random_state: int = 0
     threshold: ThresholdFacts | None = None
     """None: one half, or what the model itself tunes."""
+    log_odds: bool = False
+    """Whether logits, measured from the threshold, are log-odds: then people read them as probabilities."""
     stop: StopLimits | None = None
     not_rebuildable: tuple[str, ...] = ()
     """What the record cannot carry, each "name: reason"."""
@@ -203,8 +204,19 @@ class Run(Whole):
 
     @property
     def measure(self) -> str:
-        """What verdicts show of a person: the score, where somebody said where the line is drawn, else the logit."""
-        return "logit" if self.threshold is None else "score"
+        """What verdicts show of a person: the score, or the margin of a model without probabilities."""
+        return "score" if self.log_odds or self.threshold else "margin"
+
+    @property
+    def measure_in_words(self) -> str:
+        """What that is, for a legend."""
+        if self.log_odds:
+            return f"the model's probability of '{self.favourable}'"
+        if self.threshold:
+            return f"what the model's decision function says for '{self.favourable}'"
+        if len(self.label_names) > 2:
+            return "how far the model prefers another label to the one it decides"
+        return f"the model's decision function: above 0 it decides '{self.label_names[1]}'"
 
     @property
     def threshold_in_words(self) -> str:
@@ -217,12 +229,21 @@ class Run(Whole):
         """Whether every model has its own cut, because places are limited."""
         return self.threshold is not None and self.threshold.share is not None
 
+    def score_of(self, logit: float) -> float | None:
+        """The probability of the favourable label behind any model's logit; None of a model without probabilities, and
+        where every model has its own cut."""
+        if not self.log_odds or self.cut_moves:
+            return None
+        return score(logit, self._cut, self.favourable == self.label_names[1])
+
     def measured(self, logit: float) -> str:
-        """Any model's logit as it is shown: as a score where the cut is one probability for all models."""
-        cut = self.threshold.probability if self.threshold and not self.cut_moves else None
-        return (
-            signed(logit) if cut is None else shown(score(logit, cut, self.favourable == self.label_names[1]), cut)[0]
-        )
+        """Any model's logit as it is shown: the probability or, without one, the margin."""
+        probability = self.score_of(logit)
+        return signed(logit) if probability is None else shown(probability, self._cut)[0]
+
+    @property
+    def _cut(self) -> float:
+        return (self.threshold and self.threshold.probability) or USUAL
 
     @property
     def cut(self) -> str:

@@ -15,7 +15,7 @@ from butfor.data.check import Concern
 from butfor.data.labels import label_number
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.capabilities import Encoded
+from butfor.learn.capabilities import Encoded, Margin, members_of
 from butfor.learn.decision_split import decides_one
 from butfor.learn.engines import check_engine, choose_engine
 from butfor.learn.ensemble import FRESH_FROM, CutModel, fresh_seeds
@@ -34,6 +34,8 @@ from butfor.standard.members import attributes_of, table_order
 from butfor.validate import as_labels, as_table, like_training
 
 DRAWS = 99
+LOOKED_AT = 20
+"""Training rows by which it is told whether logits are log-odds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +153,14 @@ class Fitted:
             accepted=accepted,
             ties=0 if cut.pool is None else int(cut.divide(model.model.logits(cut.pool)).ties),
         )
+
+    @cached_property
+    def log_odds(self) -> bool:
+        """Whether logits are log-odds, so that they can be shown as probabilities."""
+        if self.table.multiclass or isinstance(self.model, CutModel):
+            return isinstance(self.model, CutModel) and self.model.cut.by_probability
+        own = members_of(self.model)[0].capability(Margin)
+        return own is None or own.gives_log_odds(self.table.X.iloc[:LOOKED_AT])
 
     @property
     def favourable(self) -> int:

@@ -187,6 +187,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
         seed_ranges=_seed_ranges(fitted),
         random_state=fitted.settings.random_state,
         threshold=fitted.cut_facts,
+        log_odds=fitted.log_odds,
         not_rebuildable=tuple(_not_rebuildable(fitted, data)),
         **more,
     )
