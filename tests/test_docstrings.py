@@ -36,3 +36,15 @@ def test_the_examples_of_an_audit_run(all_draws):
         said: list[str] = []
         result = doctest.DocTestRunner().run(test, out=said.append, clear_globs=False)
         assert not result.failed, "".join(said)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(butfor.__all__) - {"LabelAudit", "errors", "rank", "rules", "search", "standard"})
+)
+def test_public_names_are_described_and_their_examples_run(name):
+    subject = getattr(butfor, name)
+    if name != "DATASETS":
+        assert inspect.getdoc(subject), name
+    for test in doctest.DocTestFinder(recurse=False).find(subject, name):
+        said: list[str] = []
+        assert not doctest.DocTestRunner().run(test, out=said.append).failed, "".join(said)
