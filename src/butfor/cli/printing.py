@@ -85,12 +85,19 @@ def print_population(population: Population, folder: Path | None) -> None:
     """Many people: the answer, a table of the groups, what to keep in mind, and what to do next."""
     from butfor.result.groups import MAJORITY
     from butfor.result.labels import worth_a_review
+    from butfor.standard.groups import where
 
     run, performance = population.run, population.performance
+    slices = []
+    for c in population.standards:
+        assert run.standard is not None
+        called = where(run.standard.parts, c)
+        slices += called if (c.differs and c.missing) or not called else [c.sentence(run.standard.favourable), *called]
     answer = [
         run.alike,
         performance.sentence if performance else "",
         population.standards_answer if population.standards else "",
+        *slices,
         *(one.sentence for one in population.one_standard),
         population.closed_gap.sentence if population.closed_gap else "",
         population.direct,
