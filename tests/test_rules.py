@@ -103,12 +103,6 @@ def test_rules_survive_pickling(situation):
     assert np.array_equal(again(situation), rule(situation))
 
 
-def test_the_reason_names_the_column_that_was_switched(situation):
-    assert "'Rank' alone is switched" in rules.stable_under_switch("Rank").reason(situation)
-    assert "'Sex' alone is switched" in rules.stable_under_switch().reason(situation)
-    assert "predicted(1)" in rules.predicted(1).reason(situation)
-
-
 def test_callables_and_masks_are_rules(situation):
     rich = rules.as_phi(lambda s: s.people["Year"] > 5)
     assert np.array_equal(rules.eligible(rich, situation), situation.people["Year"].to_numpy() > 5)

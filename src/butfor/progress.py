@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
-from butfor.terminal import one_line
+from butfor.terminal import one_line, say, say_wrapped, width_of
 
 TRAININGS, PEOPLE = "trainings", "people"
+PART_OF = {"confirmation": "search"}
+"""Phases that come and go within another one: they are shown, and counted, as that one."""
 
 
 class Progress:
@@ -26,7 +28,10 @@ class Progress:
         """That many trainings (or people, in a phase that counts them) have just finished."""
 
     def found(self, people: int) -> None:
-        """So many people have a flip set that works, so far."""
+        """How many people have a flip set that works, so far."""
+
+    def expect(self, seconds: float) -> None:
+        """How long everything from here on is likely to take."""
 
     def note(self, line: str) -> None:
         """Something worth a line."""
@@ -47,6 +52,13 @@ class _Phase:
     unit: str
     began: float
     done: int = 0
+    ends: float | None = None
+
+    def advance(self, count: int, now: float) -> None:
+        self.done += count
+        if self.total and self.done >= self.total / 20:  # the first ones tell little
+            left = self.total - self.done
+            self.ends = now + (now - self.began) / self.done * left if left > 0 else None
 
     def __str__(self) -> str:
         """ "search: 214 trainings"."""
@@ -55,101 +67,90 @@ class _Phase:
 
 
 class ConsoleProgress(Progress):
-    """On a terminal one line: the present phase, how far it is and how long it will still take. Elsewhere a line every
-    `LOG_EVERY` seconds, also while nothing moves."""
+    """On a terminal one line that is drawn over and over: what is going on, how far it is, how long it will still take.
+    Elsewhere a line every `LOG_EVERY` seconds, also while nothing moves."""
 
-    LOG_EVERY = 30.0
+    LOG_EVERY, DRAW_EVERY = 30.0, 0.2
     listens = True
 
     def __init__(self) -> None:
-        from rich.console import Console
-
-        self.console = Console(stderr=True, highlight=False)
-        self._bars: Any = None
-        self._task: Any = None
+        self.terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._phases: dict[str, _Phase] = {}
         self._now: _Phase | None = None
         self._found: int | None = None
+        self._ends: float | None = None
         self._last_line = time.monotonic()
         self._over: threading.Event | None = None
+        self._drawing = threading.RLock()
 
     def phase(self, name: str, total: int | None = None, unit: str = TRAININGS) -> None:
+        if name in PART_OF:
+            name, total = PART_OF[name], None
         phase = self._phases.setdefault(name, _Phase(name, total, unit, time.monotonic()))
         if total is not None:
             phase.total = phase.done + total
         self._now = phase
-        self._begin()
-        if self._bars:
-            for task in self._bars.task_ids:
-                self._bars.remove_task(task)
-            self._task = self._bars.add_task("", total=phase.total)
-        self._draw()
-
-    def advance(self, count: int) -> None:
-        if self._now is None:
-            return
-        self._now.done += count
-        self._draw()
-        if not self._bars and time.monotonic() - self._last_line > self.LOG_EVERY:
-            self._say()
-
-    def found(self, people: int) -> None:
-        self._found = people
-        self._draw()
-
-    def note(self, line: str) -> None:
-        self._last_line = time.monotonic()
-        with suppress(BrokenPipeError):  # nobody listens any longer
-            self.console.print(one_line(line), markup=False, soft_wrap=True)
-
-    def __exit__(self, *raised: object) -> None:
-        if self._bars:
-            self._bars.stop()
-            self._bars = None
-        if self._over:
-            self._over.set()
-            self._over = None
-        self._phases, self._now, self._found = {}, None, None
-
-    def _begin(self) -> None:
-        """A bar on a terminal; in a log a thread that speaks up when nothing else does."""
-        if self._bars or self._over:
-            return
-        if self.console.is_terminal:
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-            words, times = TextColumn("{task.description}", markup=False), (TimeElapsedColumn(), TimeRemainingColumn())
-            self._bars = Progress(words, BarColumn(bar_width=24), *times, console=self.console, transient=True)
-            self._bars.start()
-        else:
+        if self._over is None:
             self._over = threading.Event()
             threading.Thread(target=self._speak_up, args=(self._over,), daemon=True).start()
 
-    def _speak_up(self, over: threading.Event) -> None:
-        while not over.wait(self.LOG_EVERY / 4):
-            if time.monotonic() - self._last_line > self.LOG_EVERY:
-                self._say()
+    def advance(self, count: int) -> None:
+        if self._now is not None:
+            self._now.advance(count, time.monotonic())
+            self._log()
 
-    def _say(self) -> None:
-        """Where the present phase stands and, where its end is known, when it will be over."""
+    def found(self, people: int) -> None:
+        self._found = people
+
+    def expect(self, seconds: float) -> None:
+        self._ends = time.monotonic() + seconds
+
+    def note(self, line: str) -> None:
+        self._last_line = time.monotonic()
+        with self._drawing:
+            self._draw("")
+            say_wrapped(line, err=True)
+
+    def __exit__(self, *raised: object) -> None:
+        if self._over:
+            self._over.set()
+        with self._drawing:
+            self._draw("")
+            self._over = self._now = self._found = self._ends = None
+            self._phases = {}
+
+    def _speak_up(self, over: threading.Event) -> None:
+        while not over.wait(self.DRAW_EVERY if self.terminal else self.LOG_EVERY / 4):
+            with self._drawing:
+                if self.terminal and not over.is_set():
+                    self._draw(self._line())
+            self._log()
+
+    def _log(self) -> None:
+        with self._drawing:
+            if not self.terminal and time.monotonic() - self._last_line > self.LOG_EVERY and (line := self._line()):
+                self.note(line)
+
+    def _line(self) -> str:
+        """What is going on, how far it is, how many were found and how long it will still take."""
         phase = self._now
         if phase is None:
-            return
-        elapsed = time.monotonic() - phase.began
-        left = ""
-        if phase.total and phase.total / 20 <= phase.done < phase.total:  # the first ones tell little
-            left = f", about {duration(elapsed / phase.done * (phase.total - phase.done))} left"
-        self.note(f"{phase} in {duration(elapsed)}{left}{self._finds}")
+            return ""
+        found = "" if self._found is None else f", {self._found} found"
+        return f"{phase}{found}{self._left(phase)}"
 
-    def _draw(self) -> None:
-        phase = self._now
-        if self._bars and phase is not None:
-            words = f"{phase}{self._finds}"
-            self._bars.update(self._task, completed=phase.done, total=phase.total, description=words)
+    def _left(self, phase: _Phase) -> str:
+        """By the estimate of the whole or, without one, by how far the present phase is."""
+        ends = phase.ends if self._ends is None else self._ends
+        if ends is None:
+            return ""
+        left = ends - time.monotonic()
+        return f"; about {duration(left)} left" if left > -1 else "; longer than expected"
 
-    @property
-    def _finds(self) -> str:
-        return "" if self._found is None else f"; {self._found} found"
+    def _draw(self, line: str) -> None:
+        if self.terminal:
+            width = width_of(sys.stderr) or 80
+            say(f"\r\x1b[2K{one_line(line)[: width - 1]}", err=True, styled=True, end="")
 
 
 def announcement(people: int, seconds: float) -> str:

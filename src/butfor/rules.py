@@ -41,16 +41,6 @@ class Rule:
     def __call__(self, situation: Situation) -> Mask:
         return np.asarray(_DECISIONS[self.name](situation, *self.arguments), dtype=bool)
 
-    def reason(self, situation: Situation) -> str:
-        """Why somebody was left out."""
-        if self.name != "stable_under_switch":
-            return f"the rule φ ({self.text}) leaves this person out."
-        column = self.arguments[0] if self.arguments else situation.sensitive.name
-        return (
-            f"the prediction already changes when '{column}' alone is switched, which an "
-            f"inference-time check shows without any retraining (φ: {self.text})."
-        )
-
     def __and__(self, other: Rule) -> Rule:
         return self._joined("&", other)
 

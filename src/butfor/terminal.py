@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 from typing import TextIO
 
 STEERING = re.compile(
@@ -48,20 +49,37 @@ def shown_json(text: str) -> str:
     return unknown.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
-def say(text: str = "", *, err: bool = False, styled: bool = False) -> None:
+def say(text: str = "", *, err: bool = False, styled: bool = False, end: str = "\n") -> None:
     """Print a line or lines; dropped where the reader has gone (`butfor … | head -1`). `styled`: put together
     here, of cells that went through `shown`."""
     stream = sys.stderr if err else sys.stdout
     if stream is None:
         return
     try:
-        stream.write(f"{text if styled else shown(text)}\n")
+        stream.write(f"{text if styled else shown(text)}{end}")
         stream.flush()
     except (OSError, ValueError) as error:
         _swallow(stream)
         gone = isinstance(error, ValueError) or error.errno in (errno.EPIPE, errno.EBADF, errno.EINVAL)
         if not gone:
             raise
+
+
+def say_wrapped(line: str, *, err: bool = False) -> None:
+    """Print one line, broken between words where a terminal is too narrow for it."""
+    width = width_of(sys.stderr if err else sys.stdout)
+    text = one_line(line)
+    say(text if width is None else textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False), err=err)
+
+
+def width_of(stream: TextIO | None) -> int | None:
+    """Columns of the terminal behind a stream; None where there is none."""
+    try:
+        if stream is None or not stream.isatty():
+            return None
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return None
 
 
 def prepare() -> None:

@@ -77,7 +77,7 @@ def test_a_population_is_written_and_replays(capsys, tmp_path):
         "--engine", "fused",
     )  # fmt: skip
     assert code == 0
-    assert "3 of 10 eligible people" in out
+    assert "3 of 10 audited decisions" in out
     assert str(out_dir / "report.html") in err
     assert sorted(p.name for p in out_dir.iterdir()) == [
         "audit.json",

@@ -29,7 +29,7 @@ def test_help_shows_at_most_30_options_in_four_groups(capsys):
         "Other options:",
     ]
     assert len(re.findall(r"^  (?:-h, )?--", out, re.MULTILINE)) <= 30
-    assert "docs/data.md lists further options" in " ".join(out.split())
+    assert "docs/data.md lists more options" in " ".join(out.split())
 
 
 def test_settings_that_the_help_leaves_out_are_in_the_docs():

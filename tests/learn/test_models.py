@@ -837,7 +837,7 @@ def test_nothing_is_trained_for_an_announcement_that_nobody_hears():
 def test_printing_a_verdict_says_how_far_to_believe_it():
     audit, people = fitted_model(LogisticRegression())
     found = audit.explain_all(people, cases=range(5)).found[0]
-    assert "Solid: this learner has no seed noise" in repr(found)
+    assert "Solid: this model has no seed" in repr(found)
     audit, people = fitted_model(RandomForestClassifier(5, random_state=0))
     assert "Not checked under fresh seeds" in repr(audit.explain_all(people, cases=range(5)).found[0])
     audit.fresh_seeds = 3

@@ -75,7 +75,7 @@ SOLID, LEANING = FreshSeeds(59, 58, 1, 57, 0), FreshSeeds(59, 45, 3, 42, 0)
 COIN, ODD, IDLE = FreshSeeds(59, 30, 28, 5, 3), FreshSeeds(20, 20, 19, 1, 0), FreshSeeds(59, 20, 0, 20, 0)
 OPEN, HALF = FreshSeeds(10, 4, 1, 4, 1), FreshSeeds(59, 29, 0, 29, 0)
 CHECKED = replace(RUN, members=16, fresh_seeds=59, seeded=True)
-UNSEEDED = "Solid, because this learner has no seed noise: the same labels always give the same model"
+UNSEEDED = "Solid: this model has no seed; the same labels always give the same model"
 BLIND = "The model does not see the protected attribute (sex), so switching it cannot change a decision."
 PULLS = {"sex": -0.5, "age": 0.25, "ratio": -0.125, "owner": 0.0625, "(bias)": -0.1125}
 AGREEMENT = Agreement(spearman=0.617, slope=1.15, flips=12, people=8, poor=False, leader="both")
@@ -240,7 +240,7 @@ def test_a_person_page_shows_the_rows_beside_the_person():
 @pytest.mark.parametrize(
     ("fresh", "word", "sign", "said"),
     [
-        (SOLID, "solid", "●", ["whatever the seed", "Have this label reviewed blind", "rests on so few labels"]),
+        (SOLID, "solid", "●", ["under any seed tried", "Have this label reviewed blind", "hinges on a few labels"]),
         (LEANING, "leaning", "◐", ["What to do next: Say that it is not certain."]),
         (COIN, "seed-bound", "≈", ["next: Do not hold this label responsible", "Treat the decision as unsettled"]),
         (ODD, "seed-bound", "≈", ["the audited model is the odd one out"]),
@@ -258,8 +258,8 @@ def test_each_word_is_marked_explained_and_followed_by_what_to_do(fresh, word, s
     assert [w for w in WORDS if f"{SOLIDITY[w].sign} {w}" in before_the_headline] == [word]
     assert f"{sign} {word}" in before_the_headline
     assert f'<a class="badge {word.replace(" ", "-")}" href="#chance">' in html
-    assert "26 of 199 other test people are decided otherwise too; test accuracy 69.0 % → 71.5 %." in seen
-    assert (word == "solid") == ("the decision hinges on this label whatever the seed of training" in seen)
+    assert "These flips change 26 of 199 other test decisions; test accuracy 69.0 % → 71.5 %." in seen
+    assert (word == "solid") == ("the decision hinges on this label under any seed tried" in seen)
     assert (word in ("solid", "leaning", "not checked")) == ("reviewed blind (training" in seen)
     for words in said:
         assert words in seen
@@ -299,8 +299,8 @@ def test_a_close_call_is_marked_with_or_without_a_find(status):
     html = close.to_html()
     assert '<a class="badge close-call" href="#chance">' in html
     seen = outline(html).text
-    assert "9 of 59 fresh seeds decide otherwise on the unchanged data (15 %, 95 % interval 7 – 27 %)" in seen
-    assert "Let a human look at this close call" in seen
+    assert "9 of 59 fresh seeds decide differently on the unchanged data (15 %, 95 % interval 7 – 27 %)" in seen
+    assert "Have a person look at this close call" in seen
     assert "⇄ close call" in outline(close._repr_html_()).text
     assert outline(Population([close], CHECKED).to_html()).text.count("⇄ close call") == 2
     settled = outline(verdict(1, status, base=1 / 59, run=CHECKED).to_html()).text
@@ -328,7 +328,7 @@ def test_a_learner_without_seed_noise_is_solid_and_not_sent_to_fresh_seeds():
     for people in (population(), [verdict(1, "not_found")]):
         seen = outline(Population([changed(v, run=run) for v in people], run).to_html()).text
         assert seen.count(UNSEEDED) == 1
-        for advice in ("--fresh-seeds", "other seeds", "this seed", "whatever the seed", "Not checked"):
+        for advice in ("--fresh-seeds", "other seeds", "this seed", "any seed", "Not checked"):
             assert advice not in seen
 
 
@@ -415,7 +415,7 @@ def test_a_population_counts_and_marks_every_word():
 def test_a_population_without_fresh_seeds_or_without_finds():
     seen = outline(plain_page())
     assert "Nothing was checked under fresh seeds" in seen.text
-    assert "whatever the seed, by" not in seen.text
+    assert "under any seed tried, by" not in seen.text
     some = Population([changed(v, fresh=SOLID if v.case == 0 else None, run=CHECKED) for v in population()], CHECKED)
     told = outline(some.to_html()).text
     assert "Not everything was checked under fresh seeds" in told
@@ -573,7 +573,7 @@ def test_odd_populations_have_pages(people):
 @pytest.mark.parametrize("nasty", NASTY)
 def test_text_from_tables_is_escaped(nasty):
     base = verdict(1, flips=2)
-    names = {"command": nasty, "label_names": (nasty, f"{nasty} "), "phi": nasty, "phi_reason": nasty}
+    names = {"command": nasty, "label_names": (nasty, f"{nasty} "), "phi": nasty}
     odd = {
         "person": base.person.rename({"age": nasty}).replace("male", nasty),
         "group": nasty,
@@ -729,10 +729,7 @@ def test_a_page_of_few_seeds_says_so_and_not_that_nothing_was_checked():
 def test_a_search_that_was_stopped_before_it_found_anything_claims_nothing():
     nothing = [verdict(k, "not_found", complete=False) for k in range(3)]
     people = Population(nothing, RUN)
-    assert people.sentence == (
-        "The search for 3 of 3 eligible people was stopped early; nothing was found until then, which says nothing "
-        "about them."
-    )
+    assert people.sentence == "The search for 3 of 3 audited people was stopped before it found anything."
 
 
 def test_people_whose_search_was_stopped_may_have_been_found(tmp_path):
@@ -780,16 +777,16 @@ def test_one_label_alone_is_nothing_to_be_proven():
     one = verdict(0, at_least=1, proof="one label is the fewest")
     assert Population([one], RUN).proven == ""
     two = verdict(1, flips=2, at_least=2, proof="enumeration")
-    assert Population([one, two], RUN).proven.startswith("Proven: 2 of the sets found are the smallest there are")
+    assert Population([one, two], RUN).proven.startswith("Proven: 2 of the sets found are minimal")
 
 
 def test_one_person_is_spoken_of_as_one():
     alone = Population([verdict(0, "not_found")], replace(RUN, seeded=False))
-    assert alone.sentence.startswith("For 0 of 1 eligible person (0 %), ")
+    assert alone.sentence.startswith("No find for 1 audited person, ")
     alone = Population([verdict(0, "not_eligible")], RUN)
-    assert alone.sentence.startswith("The one person asked about is not eligible")
+    assert alone.sentence.startswith("Nobody was audited. Audited: 0 of 1 people.")
     unchecked = Population([verdict(0, "found", fresh=None)], replace(RUN, fresh_seeds=0))
-    assert unchecked.sentence.startswith("For 1 of 1 eligible person (100 %), changing at most 3 of the 600")
+    assert unchecked.sentence.startswith("1 of 1 audited decisions hinges on at most 3 of 600")
 
 
 def test_a_group_called_everyone_stands_beside_everyone():
@@ -803,7 +800,7 @@ def test_a_group_called_everyone_stands_beside_everyone():
 def test_a_page_about_nobody_eligible_says_that_nobody_was_searched_for():
     text = outline(Population([verdict(k, "not_eligible") for k in range(3)], RUN).to_html()).text
     assert "Audit other people" in text
-    assert "None of the 3 people asked about is eligible" in text
+    assert "Nobody was audited." in text
     assert "flip sets tried" not in text
     assert repr(Population([], RUN)) == "Nobody was asked about."
 
@@ -944,7 +941,7 @@ def test_audits_verdicts_and_populations_have_a_notebook_form_and_a_frame(loans)
 def test_a_headline_keeps_its_percentages_on_one_line():
     html = plain_page()
     headline = html[html.index("<h1>") : html.index("</h1>")]
-    assert "(50\N{NO-BREAK SPACE}%)" in headline
+    assert "(0.5\N{NO-BREAK SPACE}%)" in headline
     assert " %" not in headline
 
 
@@ -1012,9 +1009,9 @@ def test_in_public_counts_are_tens_and_nothing_is_under_ten():
     handed = Public(Population(people, replace(RUN, seeded=False)))
     assert [row["group"] for row in handed.to_dict()["by_group"]] == ["many"], "groups under ten are left out"
     assert handed.to_dict()["by_group"][0]["people"] == 60
-    assert handed.sentence.startswith("For about 20 of about 70 eligible people, changing at most 3 of the 600")
+    assert handed.sentence.startswith("About 20 of about 70 audited decisions hinge on at most 3 of 600")
     none = Public(Population([verdict(k, "not_found") for k in range(20)], replace(RUN, seeded=False)))
-    assert none.sentence.startswith("For fewer than ten of ")
+    assert none.sentence.startswith("Fewer than ten of ")
 
 
 def test_without_a_column_the_gap_is_larger_on_the_right_also_for_a_group_that_is_ahead():

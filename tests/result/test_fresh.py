@@ -52,7 +52,7 @@ def test_seed_counts_are_those_of_retraining_by_hand(controlled):
             fresh = verdict.fresh
             assert (fresh.seeds, fresh.with_flips, fresh.without_flips) == (SEEDS, sum(with_), sum(without))
             assert fresh.only_with_flips == sum(np.array(with_) & ~np.array(without))
-            assert f"in {sum(with_)} of {SEEDS} fresh seeds" in fresh.sentence
+            assert f"with these flips {sum(with_)} of {SEEDS} models" in fresh.sentence
 
 
 def test_collateral_is_counted_on_the_other_people(controlled):
@@ -115,7 +115,9 @@ def counts(n, both, only_with, only_without):
 )  # fmt: skip
 def test_words(fresh, word):
     assert fresh.word == word
-    assert fresh.sentence.startswith(f"{word.capitalize()}: in {fresh.with_flips} of {fresh.seeds} fresh seeds")
+    assert fresh.sentence.startswith(
+        f"{word.capitalize()}: with these flips {fresh.with_flips} of {fresh.seeds} models"
+    )
     assert ("would do" in fresh.sentence or "reasonable" in fresh.sentence) == (word == UNDECIDED)
 
 
@@ -135,7 +137,7 @@ def test_undecided_says_how_many_seeds_would_do():
     few = counts(5, 0, 3, 0)
     assert few.word == UNDECIDED
     assert few.would_do >= 59
-    assert f"about {few.would_do} would do" in few.sentence
+    assert f"about {few.would_do} seeds would do" in few.sentence
     assert few._times(few.would_do // 5).word != UNDECIDED
     assert counts(4, 0, 2, 0).would_do == 59
     half = counts(60, 0, 30, 0)
@@ -145,7 +147,7 @@ def test_undecided_says_how_many_seeds_would_do():
 
 
 def test_collateral_in_words():
-    assert Collateral(99, 3).sentence == "3 of 99 other test people are decided otherwise too."
+    assert Collateral(99, 3).sentence == "These flips change 3 of 99 other test decisions."
     assert "72.0 % → 71.5 %" in Collateral(99, 3, 0.72, 0.715).sentence
 
 
@@ -156,13 +158,13 @@ def test_populations_count_the_words(controlled):
     groups = population.by_group
     assert groups["share_solid"].isna().all()
     assert (groups["median_margin"] > 0).all()
-    assert any("fewer than 10" in warning for warning in population.warnings)
+    assert any("Fewer than 10" in warning for warning in population.warnings)
     assert f"{SEEDS} fresh seeds are too few to call one solid (29 at least)" in population.sentence
     (limit,) = check(population, max_solid=0.99)
     assert not limit.kept
     assert f"{SEEDS} fresh seeds are too few" in limit.sentence
     enough = Population(population.verdicts, replace(population.run, fresh_seeds=29))
-    assert "whatever the seed" in enough.sentence
+    assert "No solid find for 10" in enough.sentence
     assert (enough.by_group["share_solid"] <= enough.by_group["share"]).all()
     frame = population.to_frame()
     assert list(frame["solidity"].dropna()) == [v.solidity for v in population.found]

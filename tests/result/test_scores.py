@@ -37,6 +37,8 @@ def test_a_course_has_the_decimals_that_tell_the_score_from_the_cut():
     assert course(0.7996, 0.8004, 0.8) == "score 0.7996 → 0.8004, cut 0.8000"
     assert course(0.31, 0.36, 0.33, 0.34) == "score 0.31 → 0.36, cut 0.33 → 0.34"
     assert course(0.31, 0.36, 0.33, 0.33) == "score 0.31 → 0.36, cut 0.33"
+    assert course(0.446, 0.532, None) == "score 0.45 → 0.53"
+    assert course(0.4996, None, None) == "score 0.4996"
     assert shown(0.3, 0.3) == ["0.30", "0.30"]
     assert shown(0.3, 0.3 + 1e-9) == ["0.30", "0.30"]
     assert shown(0.3, 0.300001) == ["0.300000", "0.300001"]
@@ -45,11 +47,11 @@ def test_a_course_has_the_decimals_that_tell_the_score_from_the_cut():
 @pytest.mark.parametrize(
     ("answers", "cuts", "words"),
     [
-        ((-1.0, 1.0), (0.0, 0.0), "The score moved, hardly the cut."),
-        ((1.0, -1.0), (0.0, 0.05), "The score moved, hardly the cut."),
-        ((-1.0, -0.99), (0.0, -1.5), "The cut moved, hardly the score"),
-        ((-1.0, -1.2), (0.0, -1.5), "The cut moved, hardly the score"),
-        ((-1.0, 0.5), (0.0, -0.5), "Both moved: 75 % of the change is the score's, 25 % the cut's."),
+        ((-1.0, 1.0), (0.0, 0.0), "The score moved; the cut hardly did."),
+        ((1.0, -1.0), (0.0, 0.05), "The score moved; the cut hardly did."),
+        ((-1.0, -0.99), (0.0, -1.5), "The cut moved, with the scores of others"),
+        ((-1.0, -1.2), (0.0, -1.5), "The cut moved, with the scores of others"),
+        ((-1.0, 0.5), (0.0, -0.5), "Both moved: 75 % of the change comes from the score, 25 % from the cut."),
         ((-1.0, 3.0), (0.0, 2.0), "The score moved; the cut moved too, against it."),
     ],
 )
@@ -73,20 +75,20 @@ def cut(facts, seen=None, named=True) -> str:
 
 def test_the_cut_in_a_sentence():
     seen, fixed = Acceptance(476, 295, 0.88, True), ThresholdFacts(given=0.8, probability=0.8)
-    assert cut(fixed, seen) == "Accepted ('no') from a probability of 0.80 on; 62 % of 476 test rows are."
-    assert cut(fixed, seen, named=False).startswith("Decided 'no' from a probability of 0.80 on; 62 % of 476")
-    assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Accepted ('no') from a probability of 0.80 on."
+    assert cut(fixed, seen) == "Accepted ('no') at a probability of 0.80 or more: 62 % of 476 test rows."
+    assert cut(fixed, seen, named=False).startswith("Decided 'no' at a probability of 0.80 or more: 62 % of 476")
+    assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Accepted ('no') at a probability of 0.80 or more."
     own = ThresholdFacts(given=None, probability=0.31)
-    assert cut(own) == "Accepted ('no') from a probability of 0.31 on, the model's own threshold."
-    assert cut(None, seen) == "Accepted ('no'): 62 % of 476 test rows; of the recorded labels 88 % are."
+    assert cut(own) == "Accepted ('no') at a probability of 0.31 or more, the model's own threshold."
+    assert cut(None, seen) == "Accepted ('no'): 62 % of 476 test rows (recorded labels: 88 %)."
     assert not cut(None)
 
 
 def test_a_moving_cut_in_a_sentence():
     top = ThresholdFacts(given="top 20%", probability=0.331, share=0.2, pool=476, accepted=97, ties=3)
     assert cut(top) == (
-        "Accepted ('no'): the best 20 % of 476 test rows, 97 of them, from a probability of 0.33 on. 3 tie for the "
-        "last place, and all of them have one."
+        "Accepted ('no'): the best 20 % of 476 test rows, 97 of them, at a probability of 0.33 or more. 3 tie for "
+        "the last place and all get one."
     )
     bare = ThresholdFacts(given="top 20%", share=0.2, pool=476, accepted=95)
     assert cut(bare) == "Accepted ('no'): the best 20 % of 476 test rows, 95 of them."
@@ -100,16 +102,14 @@ def alike(accepted=1046, recorded=0.82, facts=None, named=True, command=True, by
 
 def test_everybody_decided_alike_and_the_way_out():
     assert alike() == (
-        "At 0.5 this model accepts all 1046 people. Recorded labels accept 82 %: `--threshold 'top 82%'` decides as "
-        "often."
+        "At 0.5 this model accepts all 1046 people. The recorded labels accept 82 %: try `--threshold 'top 82%'`."
     )
     assert alike(0, 0.12, command=False) == (
-        "At 0.5 this model accepts none of the 1046 people. Recorded labels accept 12 %: "
-        '`threshold="top 12%"` decides as often.'
+        'At 0.5 this model accepts none of the 1046 people. The recorded labels accept 12 %: try `threshold="top 12%"`.'
     )
     assert alike(0, 0.12, named=False) == (
         "At 0.5 this model decides 'no' about all 1046 people. Of the recorded labels 12 % are 'yes': "
-        "`--threshold 'top 12%'` decides as often."
+        "try `--threshold 'top 12%'`."
     )
     assert alike(by_half=False).startswith("This model accepts all 1046")
     assert alike(facts=ThresholdFacts(given=0.9, probability=0.9)).startswith("At 0.9 this model")

@@ -49,7 +49,7 @@ def test_limits_are_kept_or_not(german_file, salary_file, capsys):
     code, out, _ = run(capsys, "gate", german_file, "--max-solid", "42%", "--max-close-calls", "0%")
     assert code == 0
     assert [line.split(":")[0] for line in out.splitlines()] == ["kept"] * 2
-    assert "16 of 39 eligible people (41.03 %)" in out
+    assert "16 of 39 audited decisions (41.03 %)" in out
     code, out, _ = run(capsys, "gate", german_file, "--max-solid", "41%", "--max-switch", "0.9")
     assert code == 1
     assert [line.split(":")[0] for line in out.splitlines()] == ["FAILED", "kept"]
@@ -71,7 +71,7 @@ def test_what_cannot_be_measured_is_not_kept(salary_file, german_file, tmp_path,
 
     limits = ("--max-solid", "99%", "--max-close-calls", "99%")
     for source, change, failed, sentence in [
-        (salary_file, unchecked, 2, "6 of these were not put to fresh seeds"),
+        (salary_file, unchecked, 2, "6 of these were not tested under fresh seeds"),
         (german_file, unchecked, 0, "no seed changes"),
         (german_file, nobody, 2, "is eligible"),
         (german_file, lambda record: record["run"].update(interrupted=True), 2, "interrupted"),

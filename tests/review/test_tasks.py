@@ -104,7 +104,7 @@ def test_it_says_what_to_expect_and_hides_what_is_asked(german_file, tmp_path, c
         "40 tasks, shuffled: 20 labels to review and 20 decoys, labels that are least in doubt (doubt"
     )
     likely = sum(label.wrong for label in Population.from_json(german_file).labels[:20])
-    assert f"Of these 20 labels about {likely:.0f} are likely to be wrong (of the first 5, " in out
+    assert f"About {likely:.0f} of these 20 labels are likely to be wrong (of the first 5, " in out
     assert "the sum of their probabilities of being wrong" in out
     assert "Not for the reviewer" in out
     assert str(tmp_path / "tasks.key.json") in out

@@ -189,7 +189,7 @@ def test_the_other_two_results_are_not_called_fair(salary_population):
     assert "does not show that the decision is fair" in repr(not_found)
     not_eligible = salary_population[10]
     assert not_eligible.status == "not_eligible"
-    assert "'Sex' alone is switched" in repr(not_eligible)
+    assert "when Sex alone is switched" in repr(not_eligible)
     assert not_eligible.attempts == 0
 
 

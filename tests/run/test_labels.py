@@ -67,6 +67,6 @@ def test_without_an_adverse_label_labels_of_either_kind_are_reviewed_by_doubt_an
 def test_what_to_expect_is_the_sum_of_the_probabilities_of_being_wrong(audit):
     review = audit.review_tasks(labels=40)
     expected = audit.labels().sort_values("rank")["wrong"][:40].sum()
-    assert f"Of these 40 labels about {expected:.0f} are likely to be wrong" in review.expectation
+    assert f"About {expected:.0f} of these 40 labels are likely to be wrong" in review.expectation
     assert "the sum of their probabilities of being wrong" in review.expectation
     assert audit.labels()["wrong"].sum() == pytest.approx(PLANTED.sum(), rel=0.25)

@@ -63,7 +63,7 @@ def test_a_verdict_says_whether_the_score_or_the_cut_moved(population):
 
 
 def test_the_audit_names_the_places(population):
-    assert population.run.cut.startswith("Accepted ('yes'): the best 40 % of 80 people, 32 of them, from a probability")
+    assert population.run.cut.startswith("Accepted ('yes'): the best 40 % of 80 people, 32 of them, at a probability")
     assert not population.run.alike
     page = population.to_html()
     assert "the best 40" in page
@@ -78,7 +78,7 @@ def test_everybody_decided_alike_in_python():
     said = '`threshold="top 88%"` decides as often.'
     assert repr(population).startswith("At 0.5 this model accepts all 80 people. Recorded labels accept ")
     assert said in repr(population)
-    assert "None of the 80 people asked about is eligible" in repr(population)
+    assert "Nobody was audited. Audited: 0 of 80 people." in repr(population)
     assert "accepts all 80 people" in population._repr_html_()
     assert not population.run.cut  # the same, once
     (limit,) = check(population, max_solid=0.05)

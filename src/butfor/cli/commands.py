@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 @cloup.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @cloup.version_option(__version__, package_name="butfor")
 def cli() -> None:
-    """On which few training labels does a model's decision about a person hinge? Are a group's labels held to another
-    standard?"""
+    """Which few training labels does a decision hinge on? Are a group's labels held to another standard?"""
 
 
 @command(cls=AuditCommand)
@@ -61,18 +60,12 @@ def cli() -> None:
 def audit(table: str, **options: Any) -> int:
     """Find the few labels that decisions hinge on.
 
-    TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file; - is a CSV from
-    standard input.
-
     \b
-    butfor audit german --cases 36
-    butfor audit german --model boosting
-    butfor audit loans.csv --label approved --sensitive sex --out report/
-    butfor audit loans.csv --label approved --adverse no --sensitive sex --id ref
-    butfor audit loans.csv --label approved --sensitive sex --threshold 'top 20%'
+    butfor audit german --model logistic --out report/
+    butfor audit loans.csv --label approved --adverse no --sensitive sex
 
-    An embedded set is audited with its published settings, a file with settings that suit its size. docs/data.md lists
-    further options (encoding, early stopping, ranking).
+    TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file; - reads a CSV from
+    standard input. docs/data.md lists more options (encoding, early stopping, ranking).
     """
     from butfor import DATASETS
     from butfor import check_table as concerns_about
@@ -125,7 +118,7 @@ def audit(table: str, **options: Any) -> int:
     remarks = (*notes, *population.run.remarks)
     population = population.with_run(command=assemble.command_again(settings), remarks=remarks)
     if population.interrupted:
-        progress.note("Stopped early; what was done until then is kept, the rest is marked incomplete.")
+        progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
     result = population[0] if len(population) == 1 else population
     public = view(population) if view else None
     unwritten, written = None, []
@@ -162,30 +155,29 @@ def audit(table: str, **options: Any) -> int:
     "Question",
     ADVERSE,
     REFERENCE,
-    option("--cluster", help="The column that joins rows which belong together: several decisions about one person."),
-    option("--draws", type=int, default=99, show_default=True, help="Tables drawn under one standard for everybody."),
-    option("--model", help="The standard: a classifier of yours, package.module:name. Default: the mean of two."),
-    option("--n-jobs", type=int, help="Tables at a time. Default: one per core."),
+    option("--cluster", help="The column that joins rows about one person."),
+    option("--draws", type=int, default=99, show_default=True, help="Tables drawn under one standard for all."),
+    option("--model", help="A classifier of yours as the standard, package.module:name. Default: the mean of two."),
+    option("--n-jobs", type=int, help="Tables drawn at a time. Default: one per core."),
     option("--random-state", type=SEED, default=0, show_default=True, help="Seed of the draws."),
 )
 @option_group(
     "Output",
-    option("--out", type=FOLDER, help="Write the page, labels.csv and standard.json into this folder."),
+    option("--out", type=FOLDER, help="Folder for the page, labels.csv and standard.json."),
     OVERWRITE,
     CONFIG,
     JSON,
     QUIET,
 )
 def standard(table: str, **options: Any) -> int:
-    """Are the labels of a group held to another standard?
+    """Are a group's labels held to another standard?
 
     \b
     butfor standard loans.csv --label approved --adverse no --sensitive race
     butfor standard german --out standards/
 
-    People of each group are compared with comparable people of the other groups: those with the same recorded columns.
-    All rows of TABLE are used; no model of yours is needed. Every label gets its doubt, the probability of the other
-    label by the others' standard, and every adverse label of a group that falls short the probability that it is wrong.
+    Compares the people of each group with people of the other groups who have the same recorded columns, and says of
+    every label how likely it is to be wrong. Uses all rows of TABLE; needs no model of yours.
     """
     from butfor.files import results_folder, save_table, save_text
     from butfor.learn.named import model_named
@@ -252,13 +244,13 @@ def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any]:
 @option("--strict", is_flag=True, help="Exit code 2 if anything is found.")
 @JSON
 def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
-    """Check TABLE for what would make an audit of it mislead.
+    """Check a table for what would mislead an audit.
 
     \b
     butfor check-table loans.csv --label approved --sensitive sex
 
-    It looks for copies of the label and columns that almost give it away, identifiers, constant columns, numbers that
-    stand for "missing" (999999), numbers read as text, and test rows that are also training rows.
+    Looks for columns that give the label away, identifiers, constant columns, numbers that stand for "missing"
+    (999999), numbers read as text, and test rows that are also training rows.
     """
     from butfor import check_table as concerns_about
     from butfor.data.sensitive import Sensitive
@@ -274,11 +266,11 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
         return code
     say(
         f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test rows, "
-        f"{data.X_train.shape[1]} columns; of the training rows {_shares(data, named)}."
+        f"{data.X_train.shape[1]} columns; {_shares(data, named)}."
     )
     for line in (*notes, *attribute.remarks, *map(str, found)):
         say(one_line(line))
-    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "The checks found nothing odd.")
+    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "Nothing to look at.")
     return code
 
 
@@ -286,13 +278,13 @@ def _shares(data: Dataset, named: Sequence[str]) -> str:
     """How common labels are among the training rows: of two the one that is named, of more all."""
     shares = data.y_train.value_counts(normalize=True)
     labels = [(k, name) for k, name in enumerate(data.label_names) if len(data.label_names) > 2 or name in named]
-    return ", ".join(f"{100 * shares.get(number, 0):.0f} % are labelled '{name}'" for number, name in labels)
+    return ", ".join(f"{100 * shares.get(number, 0):.0f} % labelled '{name}'" for number, name in labels)
 
 
 @command()
 @JSON
 def datasets(json: bool) -> None:
-    """The data sets of the published evaluation."""
+    """List the embedded data sets."""
     from butfor.data import catalogue_frame
 
     frame = catalogue_frame()
@@ -303,9 +295,7 @@ def datasets(json: bool) -> None:
     shown = frame.rename(columns=words)
     shown["class 1"] = [f"{100 * v:.1f} %" if v is not None and v == v else "–" for v in shown["class 1"]]
     shown["in package"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
-    printing.print_table(
-        shown, "class 1 is the share of the label's second value among all rows; budget counts labels."
-    )
+    printing.print_table(shown, "class 1: share of the label's second value; budget: labels.")
 
 
 for each in (audit, check_table, datasets, gate, replay, review, standard):

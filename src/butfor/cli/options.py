@@ -162,19 +162,29 @@ def _toml(value: Any) -> str:
 
 # --- options ---------------------------------------------------------------------------------------------
 
-SEED = click.IntRange(0, 2**32 - 1)
+
+class Seed(click.IntRange):
+    """Its range is said where it is left, not in every help text."""
+
+    name = "integer"
+
+    def _describe_range(self) -> str:
+        return ""
+
+
+SEED = Seed(0, 2**32 - 1)
 TABLE_NAME = argument("table", type=ROWS)
 COLUMNS = (
-    option("--label", help="The label column (for a table of your own)."),
-    names("--sensitive", help="The column with the protected attribute, or several, separated by commas."),
-    names("--drop", help="Columns not to learn from. A dropped protected attribute still forms the groups."),
-    option("--id", help="The column that names the rows in the answers; it is not learned from."),
+    option("--label", help="The label column."),
+    names("--sensitive", help="The protected attribute: a column, or several (a,b)."),
+    names("--drop", help="Columns not to learn from (a,b). A dropped protected attribute still forms groups."),
+    option("--id", help="The column that names the rows; it is not learned from."),
     option(
         "--missing",
         type=click.Choice(["own", "refuse", "drop"]),
         default="own",
         show_default=True,
-        help="A missing value is a value of its own, or is refused, or its row is dropped.",
+        help="Missing values: a value of their own, refused, or their rows dropped.",
     ),
     option(
         "--bands",
@@ -182,9 +192,9 @@ COLUMNS = (
         help="Cut points of a numeric protected attribute: 25,60 or age=25,60. Default: thirds.",
     ),
 )
-TEST = option("--test", type=ROWS, help="A file with the people to audit. Without it the table is split 60/20/20.")
-ADVERSE = option("--adverse", help="The label that people would rather not have, or several (a,b).")
-REFERENCE = names("--reference", help="The group to compare the others with. Default: all other groups.")
+TEST = option("--test", type=ROWS, help="The people to audit. Default: the table is split 60/20/20.")
+ADVERSE = option("--adverse", help="The label that people do not want, or several (a,b).")
+REFERENCE = names("--reference", help="The group to compare with. Default: all other groups.")
 TABLE = together(
     option_group("Table", *COLUMNS, TEST),
     names("--keep", hidden=True),
@@ -196,22 +206,20 @@ MODEL = together(
         "Model",
         option(
             "--model",
-            help="{models}; or a model of yours, package.module:name. Default: mlp; for a file, boosting if torch is "
-            "not installed.",
+            help="{models}; or yours, package.module:name. Default: mlp; of a file, boosting if torch is not there.",
         ),
         option(
             "--members",
             type=int,
-            help="Models, each trained under its own seed, whose mean logit decides. Default: 16; fewer if training "
-            "is slow, 1 if the seed changes nothing.",
+            help="Models under different seeds whose mean decides. Default: 16; fewer if training is slow.",
         ),
         option(
             "--engine",
             default="auto",
             show_default=True,
-            help="What trains: {engines}; a device (cuda); a Dask cluster (local:4, tcp://scheduler:8786).",
+            help="{engines}; a device (cuda); a Dask cluster (local:4, tcp://scheduler:8786).",
         ),
-        option("--random-state", type=int, default=0, show_default=True, help="Seed of the model and of the search."),
+        option("--random-state", type=int, default=0, show_default=True, help="Seed of model and search."),
     ),
     setting("--n-jobs", type=int),
     setting("--unknown", type=click.Choice(["own", "refuse"]), default="own"),
@@ -228,30 +236,27 @@ QUESTION = together(
             "--cases",
             default=FIRST,
             show_default=True,
-            help="People by their position in the test rows: 148, 3,8 or 0:200.",
+            help="Whom to audit, by position among the test rows: 148, 3,8 or 0:200.",
         ),
         option(
             "--budget",
-            help="The most labels to flip: a share (0.1%, rounded up) or a count (3). Default: 1%; with --members 1 "
-            "(the published setting) 0.1%.",
+            help="Labels to flip at most: a share (0.1%) or a count (3). Default: 1%; with --members 1, 0.1%.",
         ),
         option(
             "--adverse",
-            help="The label that people would rather not have, or several (a,b). Compares standards, and audits only "
-            "people who get that decision.",
+            help="The label that people do not want, or several (a,b): compares standards and audits whoever gets it.",
         ),
         REFERENCE,
         option(
             "--threshold",
             default="0.5",
             show_default=True,
-            help="The probability from which on a decision is favourable; or 'top 20%': the best fifth of the test "
-            "rows are accepted.",
+            help="The probability at which people are accepted, or 'top 20%': the best fifth are.",
         ),
-        option("--towards", help="The decision to reach. Default: any other than the present one."),
+        option("--towards", help="The decision to reach. Default: any other."),
         option(
             "--phi",
-            help="Who is audited: {phi}. Default: stable_under_switch and, with --adverse, who gets that decision.",
+            help="Who is audited: {phi}. Default: stable_under_switch; with --adverse also predicted.",
         ),
         option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}."),
         option(
@@ -259,17 +264,16 @@ QUESTION = together(
             type=int,
             default=59,
             show_default=True,
-            help="Seeds that the search does not use, to test every find.",
+            help="Further seeds under which finds are tested.",
         ),
         option(
             "--close-gap",
             is_flag=False,
             flag_value="selection",
             type=click.Choice(["selection", "true-positive"]),
-            help="Also find the fewest doubted labels that bring two groups' selection (or true-positive) rates within "
-            "a point of each other.",
+            help="Also find the fewest doubtful labels that close the gap between two groups' rates.",
         ),
-        option("--max-seconds", metavar="TIME", help="Stop after this time (90s, 10m, 2h) and keep what is done."),
+        option("--max-seconds", metavar="TIME", help="Stop after 90s, 10m or 2h and keep what is done."),
     ),
     setting("--rank"),
     setting("--strategy"),
@@ -281,21 +285,21 @@ CONFIG = option(
     is_eager=True,
     expose_value=False,
     callback=read_config,
-    help="A TOML file with options by their names, such as the audit.toml that --out writes. The command line wins.",
+    help="Options from a TOML file, such as the audit.toml of --out; the command line wins.",
 )
-OVERWRITE = option("--overwrite", is_flag=True, help="Replace earlier results in the folder of --out.")
-JSON = option("--json", is_flag=True, help="Print JSON, and nothing else.")
-QUIET = option("--quiet", is_flag=True, help="No plan and no progress.")
+OVERWRITE = option("--overwrite", is_flag=True, help="Replace earlier results in that folder.")
+JSON = option("--json", is_flag=True, help="Print JSON only.")
+QUIET = option("--quiet", is_flag=True, help="No notes, no progress.")
 OUTPUT = together(
     option_group(
         "Output",
-        option("--out", type=FOLDER, help="Write the page, the record and tables into this folder."),
+        option("--out", type=FOLDER, help="Folder for the page, the record and tables."),
         OVERWRITE,
         CONFIG,
-        option("--ledger", type=ROWS, help="A file that remembers trainings, to continue an audit that was stopped."),
+        option("--ledger", type=ROWS, help="A file that remembers trainings, to go on after a stop."),
         JSON,
         QUIET,
-        option("--public", is_flag=True, help="Write and print round numbers per group, and nothing about any person."),
+        option("--public", is_flag=True, help="Only rounded numbers per group, nothing about any person."),
     ),
     setting("--strict", is_flag=True),
 )

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from butfor.terminal import one_line, say, shown
+from butfor.terminal import one_line, say, say_wrapped, shown, width_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,46 +21,24 @@ REVIEW_FIRST = 3
 
 
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
-    """What is audited, before anything is searched."""
-    from butfor.run.explain import acceptance
-    from butfor.run.verdicts import run_of
-
-    name, fitted = labels.learner_.name, labels.fitted_
-    decided = fitted.decide(data.X_test)
-    accuracy = (fitted.classes[decided] == data.y_test).mean()
-    run = run_of(fitted, acceptance=acceptance(fitted, decided), command="butfor audit")
-    commoner = (data.y_test == data.y_train.mode()[0]).mean()
-    lines = [
-        *([run.alike] if run.alike else []),
-        f"{data.name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns. Accuracy of {name}: "
-        f"{100 * accuracy:.0f} % on {len(data.X_test)} test rows (always the commoner label: {100 * commoner:.0f} %). "
-        f"Auditing {people} of them.",
-        *([run.cut] if run.cut else []),
-        *labels.fitted_.remarks(data.X_test),
+    """What is audited, before anything is searched: the table and the model, a line each."""
+    fitted = labels.fitted_
+    about = [labels.learner_.name]
+    if not fitted.seeded:
+        about.append("no seed")
+    elif fitted.members == 1:
+        about.append("one seed")
+    else:
+        about.append(f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others")
+    about += [] if fitted.log_odds else ["margins, no probabilities"]
+    unused = len(data.X_val) if labels.table_.validation is None else 0
+    about += [f"{unused} validation rows unused"] if unused else []
+    return [
+        f"{Path(data.name).name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; auditing {people} "
+        f"of {len(data.X_test)} test people.",
+        f"Model: {'; '.join(about)}.",
+        *fitted.remarks(data.X_test),
     ]
-    if labels.table_.validation is None and len(data.X_val):
-        lines.append(
-            f"The {len(data.X_val)} validation rows of the split are not used: this model does not stop early."
-        )
-    margin = labels.learner_.record().get("margin", "decision_function")
-    if margin != "decision_function":
-        lines.append(f"{name} has no decision_function; its margin is {margin}.")
-    if labels.fitted_.sensitive.blind:
-        lines.append(
-            f"The model does not see '{labels.fitted_.sensitive.name}': no switch of it can change a decision."
-        )
-    return [*lines, _seeds(labels)]
-
-
-def _seeds(labels: LabelAudit) -> str:
-    if not labels.fitted_.seeded:
-        return f"{labels.learner_.name} learns the same from the same labels: no seed matters here."
-    if labels.fitted_.members == 1:
-        return "The audited model is trained once: what is found holds for its seed."
-    return (
-        f"The audited model is the mean of {labels.fitted_.members} models that differ in the seed alone; every find "
-        f"is tested under {labels.fresh_seeds} fresh seeds."
-    )
 
 
 def write_files(
@@ -97,46 +75,76 @@ def print_verdict(verdict: Verdict) -> None:
     others = verdict.collateral.sentence if verdict.collateral else ""
     for line in (verdict.sentence, verdict.belief, verdict.doubt_sentence, others):
         if line:
-            say(line)
+            say_wrapped(line)
     if verdict.found:
         beside = verdict.to_frame()
         print_table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
 
 
 def print_population(population: Population, folder: Path | None) -> None:
-    """Many people: the answer, a table of the groups, and what to do next with the record in the folder."""
-    import pandas as pd
-
-    from butfor.report.groups import audited_table
+    """Many people: the answer, a table of the groups, what to keep in mind, and what to do next."""
+    from butfor.result.groups import MAJORITY
     from butfor.result.labels import worth_a_review
     from butfor.standard.groups import where
 
-    performance = population.performance
-    answer = [population.standards_answer] if population.standards else []
+    run, performance = population.run, population.performance
+    slices = []
     for c in population.standards:
-        assert population.run.standard is not None
-        called = where(population.run.standard.parts, c)
-        if c.differs and c.missing:
-            answer += [f"  {line}" for line in (*c.details(), *called)]
-        elif called:
-            answer += [c.sentence(population.run.standard.favourable), *(f"  {line}" for line in called)]
-    answer += [one.sentence for one in population.one_standard]
-    answer += [population.closed_gap.sentence] if population.closed_gap else []
-    answer += [population.sentence, population.run.cut, population.direct, population.proven]
-    for line in (population.run.alike, *answer):
-        if line:
-            say(line)
-    if performance is not None:
-        say(performance.sentence)
-    heads, rows = audited_table(population)
-    print_table(pd.DataFrame(rows, columns=heads))
-    for warning in population.warnings:
-        say(warning)
-    top = population.labels[:REVIEW_FIRST]
+        assert run.standard is not None
+        called = where(run.standard.parts, c)
+        slices += called if (c.differs and c.missing) or not called else [c.sentence(run.standard.favourable), *called]
+    answer = [
+        run.alike,
+        performance.sentence if performance else "",
+        population.standards_answer if population.standards else "",
+        *slices,
+        *(one.sentence for one in population.one_standard),
+        population.closed_gap.sentence if population.closed_gap else "",
+        population.direct,
+        run.cut if run.threshold else "",
+        population.sentence,
+        population.proven,
+    ]
+    for line in filter(None, answer):
+        say_wrapped(line)
+    print_table(_groups(population))
     if worth_a_review(population.labels):
-        first = ", ".join(str(label.row) for label in top)
-        record = "audit.json" if folder is None else folder / "audit.json"
-        say(f"Next: review labels {first} first. 'butfor review {record} --out tasks/' prepares the tasks.")
+        first = ", ".join(str(label.row) for label in population.labels[:REVIEW_FIRST])
+        how = "--out FOLDER writes what that takes."
+        if folder is not None:
+            how = f"butfor review {folder / 'audit.json'} --out tasks/"
+        say_wrapped(f"Next: review labels {first} first: {how}")
+    for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
+        say_wrapped(line)
+
+
+def _groups(population: Population) -> pd.DataFrame:
+    """Five columns, all about the test people: more is on the page."""
+    import pandas as pd
+
+    from butfor.report.groups import impacts
+    from butfor.standard.groups import interval_in_words, number
+
+    name, found = population.run.sensitive, population.solid if population.checked else population.found
+    standards = {c.group: c for c in population.standards if c.attribute == name}
+    rates = {each.group: each for each in impacts(population) if each.attribute == name}
+    rows = []
+    for group in population.groups:
+        impact, gap = rates.get(str(group)), standards.get(str(group))
+        asked = sum(v.group == group for v in population.eligible)
+        row = {name: str(group), "People": impact.people if impact else sum(v.group == group for v in population)}
+        if rates:
+            ratio = "" if impact is None or impact.ratio is None else f" ({impact.ratio:.2f})"
+            row["Favourable (ratio)"] = f"{100 * impact.rate:.1f} %{ratio}" if impact else "–"
+        if standards:
+            often = "–"
+            if gap is not None:
+                interval = f" ({interval_in_words(gap.interval, gap.difference < 0)})" if gap.interval else ""
+                often = f"{number(abs(gap.difference))} {'less' if gap.difference >= 0 else 'more'}{interval}"
+            row["Gap to comparable people"] = often
+        row["On few labels"] = f"{sum(v.group == group for v in found)} of {asked}" if asked else "–"
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def print_public(view: Public) -> None:
@@ -152,10 +160,13 @@ def print_table(frame: pd.DataFrame, caption: str | None = None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False, width=None if sys.stdout is not None and sys.stdout.isatty() else 200)
-    table = Table(box=box.SIMPLE_HEAD, caption=caption and escape(shown(caption)), caption_justify="left")
+    console = Console(highlight=False, width=width_of(sys.stdout) or 200)
+    words = caption and escape(shown(caption))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, caption=words, caption_justify="left")
     for column in frame.columns:
-        table.add_column(escape(one_line(str(column))), overflow="fold")
+        head = one_line(str(column))
+        widest = min(max(map(len, head.split() or [""])), console.width // max(1, len(frame.columns)))
+        table.add_column(escape(head), overflow="fold", min_width=widest)
     for row in frame.itertuples(index=False):
         table.add_row(*(escape(one_line(str(cell))) for cell in row))
     with console.capture() as captured:

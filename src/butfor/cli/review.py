@@ -17,20 +17,21 @@ if TYPE_CHECKING:
     from butfor.result.population import Population
 
 FILE = click.Path(path_type=Path)
+OWN_MODEL = option("--model", help="The model, package.module:name, if FILE names code of yours.")
 
 
 @command()
 @argument("file", type=FILE)
-@option("--model", help="The model, package.module:name, if it is code that FILE must not load by itself.")
-@option("--data", type=click.Path(), help="Where the table is now; it must have the same training rows.")
-@option("--test", type=click.Path(), help="Where the file of the people is now, for a record that names one.")
-@option("--validation", type=click.Path(), help="Where the file of the validation rows is now, likewise.")
-@option("--fresh-seeds", is_flag=True, help="Also train every find under its fresh seeds again, and count.")
+@OWN_MODEL
+@option("--data", type=click.Path(), help="Where the table is now, if it was moved.")
+@option("--test", type=click.Path(), help="Where the file of --test is now.")
+@option("--validation", type=click.Path(), help="Where the file of --validation is now.")
+@option("--fresh-seeds", is_flag=True, help="Also retrain every find under its fresh seeds.")
 def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | None) -> int:
-    """Retrain every find of an audit and compare.
+    """Retrain the finds of an audit and compare.
 
-    FILE is the JSON of 'butfor audit'. Rows, labels, groups, rules, proofs, logits and worlds are compared with the
-    table and the model, and the whole file with its checksum. Exit code 1 if anything disagrees."""
+    FILE is the audit.json of 'butfor audit'. Everything in it that can be computed again without a search is compared,
+    and its checksum. Exit code 1 if anything disagrees."""
     from butfor.learn.named import model_named
     from butfor.result.schema import read_record
     from butfor.result.verdict import Verdict
@@ -41,6 +42,8 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     given = None if model is None else model_named(model)
     run = with_moved_files(opened.run, **places)
     people = [Verdict.of(person, run) for person in opened.people]
+    if not people:
+        say("This record holds no verdicts to retrain; replay the audit's own.")
     agree: dict[bool, list[bool]] = {True: [], False: []}
     outcomes = replay_all(people, model=given, fresh=fresh_seeds, worlds=True)
     for person, outcome in zip(people, outcomes, strict=False):
@@ -50,35 +53,30 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     worlds = list(outcomes)  # those of each group that falls short, after all people
     for outcome in worlds:
         say(outcome.sentence)
-    say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
+    if agree[True]:
+        say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
     if agree[False]:
-        say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree, as far as no search is needed.")
+        say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree; no search was repeated.")
     say(opened.sentence)
     return 0 if all([*agree[True], *agree[False], *worlds]) and opened.unchanged else 1
 
 
 @command()
 @argument("file", type=FILE)
-@option("--out", type=FILE, help="The folder for the tasks or, with --answers, for the results.")
+@option("--out", type=FILE, help="Folder for the tasks or, with --answers, for the results.")
 @OVERWRITE
-@option("--labels", type=int, help="How many labels to review, the likeliest to be wrong first. Default: up to 100.")
-@option("--hide", help="Columns not to show, separated by commas. The protected ones are never shown.")
-@option("--random-state", type=SEED, help="Seed of decoys, order and ids. Default: 0.")
+@option("--labels", type=int, help="Labels to review, the likeliest to be wrong first. Default: up to 100.")
+@option("--hide", help="Columns not to show, besides the protected ones: a,b.")
+@option("--random-state", type=SEED, help="Seed of decoys and order. Default: 0.")
 @option(
     "--answers",
     type=FILE,
     multiple=True,
-    help="A reviewer's answers: tasks.csv filled in, or Label Studio's JSON export. Once for each reviewer.",
+    help="A reviewer's answers: tasks.csv filled in, or Label Studio's JSON. Repeat for each reviewer.",
 )
 @option("--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder.")
-@option(
-    "--anyway",
-    "--apply-anyway",
-    "anyway",
-    is_flag=True,
-    help="Write tasks though little is to be found; correct labels though the answers show nothing.",
-)
-@option("--model", help="The model, package.module:name, if it is code that FILE must not load by itself.")
+@option("--anyway", "--apply-anyway", "anyway", is_flag=True, help="Go on though there is little to find or to learn.")
+@OWN_MODEL
 def review(
     file: Path,
     out: Path | None,
@@ -96,10 +94,9 @@ def review(
     butfor review report/audit.json --answers tasks/tasks.csv --out after/
     butfor review after/review.json --out more-tasks/
 
-    FILE is the JSON of 'butfor audit', or of an earlier round. The first command writes tasks: the labels likeliest to
-    be wrong, mixed with as many decoys. The second corrects labels, trains the model again and writes whose decisions
-    change. The third takes labels that have not been reviewed yet. Exit code 1 if there is little to find, or if the
-    answers show nothing: then nothing is written.
+    FILE is the JSON of an audit or of an earlier round. The first command writes tasks: the labels likeliest to be
+    wrong, mixed with as many decoys. The second corrects labels, retrains and shows whose decisions change. The third
+    starts another round. Exit code 1, and nothing written, if there is little to find or the answers show nothing.
     """
     from butfor.result.population import Population
 
@@ -136,13 +133,13 @@ def _write_tasks(
 
     made = review_of(audit, labels=labels, hide=names_in(hide), seed=random_state or 0)
     if made.finds_little and not anyway:
-        say(f"{made.finds_little} No tasks were written; --anyway writes them all the same.")
+        say(f"{made.finds_little} No tasks were written; --anyway writes them.")
         return 1
     shown, kept = write_review(made, out, key, overwrite)
     say(made.sentence)
     say(made.expectation)
-    say(f"For the reviewer: the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
-    say(f"Not for the reviewer: {kept}. It says which tasks are decoys; without it the answers cannot be read.")
+    say(f"Give the reviewer the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
+    say(f"Keep {kept}: it tells the decoys, and the answers cannot be read without it.")
     return 0
 
 
@@ -172,9 +169,9 @@ def _close(
         for line in evidence.lines:
             say(line)
         if evidence.shows_nothing:
-            say("Nothing was corrected or written; --anyway does it all the same.")
+            say("Nothing was corrected or written; --anyway does it.")
             return 1
-        say("With --out FOLDER the labels are corrected and the model is trained again.")
+        say("Add --out FOLDER to correct the labels and retrain the model.")
         return 0
     refuse_earlier_results(out, overwrite)
     given = None if model is None else model_named(model)
@@ -192,9 +189,9 @@ def _close(
 
 @command()
 @argument("file", type=FILE)
-@option("--max-solid", help="Most people with a solid find, as a share of all eligible people: 5%.")
-@option("--max-close-calls", help="Most close calls, as a share of all eligible people: 30%.")
-@option("--max-switch", help="Most decisions that change when the protected attribute is switched: 1%.")
+@option("--max-solid", help="Limit of audited decisions that hinge on few labels: 5%.")
+@option("--max-close-calls", help="Limit of audited decisions that are close calls: 30%.")
+@option("--max-switch", help="Limit of decisions that switching the protected attribute changes: 1%.")
 @option("--markdown", type=FILE, help="Also write a table for a pull request.")
 @option("--junit", type=FILE, help="Also write JUnit XML, a test case per limit.")
 def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | None) -> int:
@@ -203,8 +200,7 @@ def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | N
     \b
     butfor gate report/audit.json --max-solid 5% --max-switch 1%
 
-    FILE is the JSON of 'butfor audit'. A limit that cannot be measured, for example without fresh seeds, counts as not
-    kept.
+    FILE is the audit.json of 'butfor audit'. A limit that cannot be measured counts as broken.
     """
     from butfor.files import save_text
     from butfor.result.population import Population

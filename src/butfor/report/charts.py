@@ -14,7 +14,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from butfor.report.text import short, without_middle
-from butfor.result.labels import LabelValue, expected_wrong
+from butfor.result.labels import TrainingLabel, expected_wrong
 from butfor.result.population import ALL, Population
 from butfor.result.record import save
 from butfor.result.verdict import Verdict
@@ -301,7 +301,7 @@ def _around_zero(rows: Sequence[Row], reach: float, words: tuple[str, str], axis
     return drawing
 
 
-def yield_curve(labels: Sequence[LabelValue]) -> Drawing:
+def yield_curve(labels: Sequence[TrainingLabel]) -> Drawing:
     """How many of the first k labels are likely to be wrong, for every k."""
     expected = [0.0, *expected_wrong(labels)]
     count = len(expected) - 1

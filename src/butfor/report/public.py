@@ -39,11 +39,11 @@ class Public:
             for people in (p.eligible, p.solid if p.checked else p.found)
         )
         seeds = ", under any seed tried" if p.checked and p.run.seeded else ""
-        unchecked = "" if p.checked else " It is not known of all of them whether that holds under other seeds."
+        unchecked = "" if p.checked else " Whether they do under other seeds was not checked for all."
         stopped = " Some searches were stopped early." if p.unfinished else ""
         return (
-            f"For {many} of {asked} eligible people, changing at most {p.run.budget} of the "
-            f"{p.run.data.training_rows} training labels changes the decision{seeds}.{unchecked}{stopped}"
+            f"{many.capitalize()} of {asked} audited decisions hinge on at most {p.run.budget} of "
+            f"{p.run.data.training_rows} training labels{seeds}.{unchecked}{stopped}"
         )
 
     def groups(self) -> pd.DataFrame:

@@ -103,7 +103,7 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
     first = sorted(range(len(every)), key=lambda k: (not any(other for _, other in every[k][2]), k))[:lines]
     who = short(verdict.who, 80)
     return {
-        "who": who if verdict.case is None else who.capitalize(),
+        "who": f"{who[0].upper()}{who[1:]}",
         "lines": [every[k] for k in sorted(first)],
         "flips": [
             tuple(shown(each, longest) for each in (row.row, row.label, verdict.label_after(row.label))) for row in rows
@@ -131,8 +131,8 @@ def _given(v: Verdict) -> dict[str, Any]:
         "tried": none if v.attempts else f"No flip set was tried: {v.reason}",
         "them": "this label" if one else "these labels",
         "rows": f"training row{'s' * (not one)} {', '.join(shown(flip.row) for flip in v.flip_set)}",
-        "counts": f"in {fresh.with_flips} of {fresh.seeds} fresh seeds a single model decides otherwise with the "
-        f"flips, in {fresh.without_flips} without any"
+        "counts": f"{fresh.with_flips} of {fresh.seeds} models trained under fresh seeds decide differently with the "
+        f"flips, {fresh.without_flips} without any"
         if fresh
         else "",
         "settle": settle(fresh.would_do if fresh else None),

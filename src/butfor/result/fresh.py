@@ -117,17 +117,16 @@ class FreshSeeds:
 
     @property
     def sentence(self) -> str:
-        word = self.word
-        counts = (
-            f"in {self.with_flips} of {self.seeds} fresh seeds a single model decides so with these flips, in "
-            f"{self.without_flips} without any"
+        """ "Solid: with these flips 59 of 59 models trained under fresh seeds decide this way; without them, 5 do." """
+        said = (
+            f"{self.word.capitalize()}: with these flips {self.with_flips} of {self.seeds} models trained under fresh "
+            f"seeds decide this way; without them, {self.without_flips or 'none'} do{'es' * (self.without_flips < 2)}."
         )
-        low, high = (f"{round(100 * end):d}".replace("-", "−") for end in self.effect_interval)
-        effect = f"an effect of {round(100 * self.effect):d} points, {low} to {high}".replace("of -", "of −")
-        more = " It is too near to one half for any reasonable number of seeds to tell."
-        if self.would_do is not None:
-            more = f" Too few seeds to tell; about {self.would_do} would do."
-        return f"{word.capitalize()}: {counts} ({effect}).{more if word == UNDECIDED else ''}"
+        if self.word != UNDECIDED:
+            return said
+        if self.would_do is None:
+            return f"{said} The share is too near to one half for any reasonable number of seeds to tell."
+        return f"{said} That is too few to tell; about {self.would_do} seeds would do."
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class Collateral:
 
     @property
     def sentence(self) -> str:
-        text = f"{self.changed} of {self.others} other test people are decided otherwise too"
+        text = f"These flips change {self.changed} of {self.others} other test decisions"
         if self.accuracy_before is None or self.accuracy_after is None:
             return f"{text}."
         return f"{text}; test accuracy {100 * self.accuracy_before:.1f} % → {100 * self.accuracy_after:.1f} %."

@@ -20,8 +20,8 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class GroupRates:
-    """Of a group's people the share labelled and the share decided `positive`, and the share decided wrongly: of all,
-    of those labelled otherwise and of those labelled so. None where there are none, or no label is `positive`."""
+    """Of a group's people the share labelled and the share decided `positive`, and the error rates: of all, of those
+    labelled negative and of those labelled positive. None where there are none, or no label is `positive`."""
 
     group: str
     people: int
@@ -34,8 +34,8 @@ class GroupRates:
 
 @dataclass(frozen=True)
 class Performance:
-    """How good the model is where labels are known: of `people` the share decided rightly, that of the commoner
-    training label alone, and the rates of each group."""
+    """How good the model is where labels are known: its accuracy on `people`, that of always predicting the commonest
+    training label, which is `commonest`, and the rates of each group."""
 
     people: int
     accuracy: float
@@ -43,6 +43,7 @@ class Performance:
     positive: str
     sensitive: str
     by_group: tuple[GroupRates, ...]
+    commonest: str = ""
 
     @classmethod
     def of(
@@ -50,12 +51,13 @@ class Performance:
         groups: pd.Series,
         truth: Codes,
         decided: Codes,
-        commoner: int,
+        commonest: int,
+        names: Sequence[str],
         sides: Callable[[Codes], Mask],
         positive: str | None,
         order: Sequence[Any],
     ) -> Performance:
-        """From people's groups, their labels and decisions by number, and the commonest label of the training rows.
+        """From people's groups, their labels and decisions by number, the commonest training label, the labels' names.
         `sides` says which of them count as `positive`; where that is None, none do. `order`: how the groups are
         listed."""
 
@@ -74,10 +76,11 @@ class Performance:
         return cls(
             people=len(truth),
             accuracy=float((truth == decided).mean()),
-            majority=float((truth == commoner).mean()),
+            majority=float((truth == commonest).mean()),
             positive=positive or "",
             sensitive=str(groups.name),
             by_group=tuple(rates),
+            commonest=names[commonest],
         )
 
     @property
@@ -94,20 +97,20 @@ class Performance:
     @property
     def sentence(self) -> str:
         return (
-            f"The model decides rightly about {percent(self.accuracy)} of {self.people} people whose label is known; "
-            f"always the commoner label would about {percent(self.majority)}."
+            f"Accuracy: {percent(self.accuracy)} on {self.people} test people (always predicting '{self.commonest}': "
+            f"{percent(self.majority)})."
         )
 
     @property
     def concern(self) -> Concern | None:
-        """That the model is no better than the commoner label, where it is not."""
+        """That the model is no better than the commonest label, where it is not."""
         if self.accuracy > self.majority:
             return None
         return Concern(
             MAJORITY,
             (),
-            f"The model is right about {percent(self.accuracy)} of {self.people} people, no more than the commoner "
-            f"label alone ({percent(self.majority)}): what turns its decisions says little about the labels.",
+            f"The model is no more accurate ({percent(self.accuracy)}) than always predicting '{self.commonest}' "
+            f"({percent(self.majority)}): what changes its decisions says little about the labels.",
         )
 
 

@@ -20,10 +20,7 @@ TO_REVIEW = 100
 LITTLE = 0.5
 """With fewer labels likely to be wrong than this, a review has little to find."""
 CALIBRATED = "the sum of their probabilities of being wrong"
-NOT_CALIBRATED = (
-    "the sum of their doubts, which is not calibrated: no adverse label is named, and labels that nobody would call "
-    "wrong are doubted too"
-)
+NOT_CALIBRATED = "the sum of their doubts, which is too high: name the adverse label (--adverse) for probabilities"
 Counts = tuple[int, int]
 """So many, of how many."""
 
@@ -32,7 +29,7 @@ Counts = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class LabelValue:
+class TrainingLabel:
     """One training label: its doubt and, where an adverse label is named, how likely it is wrong."""
 
     position: int
@@ -43,18 +40,18 @@ class LabelValue:
     wrong: float | None = None
 
 
-def expected_wrong(labels: Sequence[LabelValue]) -> list[float]:
+def expected_wrong(labels: Sequence[TrainingLabel]) -> list[float]:
     """Of the first 1, 2, … labels, how many are likely to be wrong."""
     return list(accumulate(each.doubt if each.wrong is None else each.wrong for each in labels))
 
 
-def worth_a_review(labels: Sequence[LabelValue]) -> bool:
+def worth_a_review(labels: Sequence[TrainingLabel]) -> bool:
     """Whether a label of the first ones is likely to be wrong, or that is not known."""
     first = labels[:TO_REVIEW]
     return bool(first) and (first[0].wrong is None or expected_wrong(first)[-1] >= LITTLE)
 
 
-def expectation(labels: Sequence[LabelValue]) -> str:
+def expectation(labels: Sequence[TrainingLabel]) -> str:
     """In a sentence, before anybody reviews them."""
     expected = expected_wrong(labels)
     if not expected:
@@ -63,7 +60,7 @@ def expectation(labels: Sequence[LabelValue]) -> str:
     parts = [k for k in (len(expected) // 4, len(expected) // 2) if k]
     curve = "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in parts)
     return (
-        f"Of these {len(expected)} labels about {expected[-1]:.0f} are likely to be wrong"
+        f"About {expected[-1]:.0f} of these {len(expected)} labels are likely to be wrong"
         f"{f' ({curve})' if curve else ''}: {how}."
     )
 
@@ -117,7 +114,7 @@ class FlipOutcome:
         """How many of these decisions change under any seed tried, for the end of a sentence."""
         if not people or not self.seeded or not all(person.fresh for person in people):
             return ""
-        return f", {sum(self.solidity_of(person) == SOLID for person in people)} of them whatever the seed"
+        return f", {sum(self.solidity_of(person) == SOLID for person in people)} of them under any seed tried"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -149,22 +146,21 @@ class ClosedGap(FlipOutcome):
         if self.overshoots:
             return (
                 f"{what}. Flipping doubted labels does not bring them within {points(self.within)}: "
-                f"{len(self.flips)} of '{low}', of {self.doubted}, turn the gap around to {after}, and one fewer leave "
+                f"{len(self.flips)} of the {self.doubted} of '{low}' reverse the gap to {after}, and one fewer leaves "
                 "it open."
             )
         if not self.closed and not self.doubted:
-            return f"{what}. No adverse label of '{low}' is doubted, so none was flipped."
+            return f"{what}. No adverse label of '{low}' is doubtful, so none was flipped."
         if not self.closed:
             return (
-                f"{what}. Not within the doubted labels: with all {self.doubted} of '{low}' flipped they are {after} "
-                "apart."
+                f"{what}. Flipping all {self.doubted} doubted labels of '{low}' does not close the gap: {after} remain."
             )
         if not self.flips:
             return f"{what}: there is no gap to close."
         counts = ((self.members, "members"), (self.fresh or (0, 0), "fresh seeds"))
         alone = " and ".join(f"{closed} of {models} {who}" for (closed, models), who in counts if models > 1)
         return (
-            f"{what}; {len(self.flips)} doubted labels of '{low}', of {self.doubted}, close the gap to {after} when "
-            f"they are flipped: {len(self.changed)} people are decided otherwise{self.solid_clause(self.changed)}."
-            + (f" Alone, {alone} have it closed too." if alone else "")
+            f"{what}. Flipping {len(self.flips)} of {self.doubted} doubted labels of '{low}' closes the gap to {after} "
+            f"and changes {len(self.changed)} decisions{self.solid_clause(self.changed)}."
+            + (f" {alone} alone close it too." if alone else "")
         )

@@ -19,7 +19,7 @@ from butfor.errors import listed
 from butfor.learn.decision_split import decides_one
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap, LabelValue
+from butfor.result.labels import ClosedGap, TrainingLabel
 from butfor.result.pages import pages
 from butfor.result.record import as_json, percent, record_of, save
 from butfor.result.reviewed import Reviewed
@@ -45,7 +45,7 @@ class Population(Sequence[Verdict]):
     A sequence: `population[3]` is the fourth verdict. The verdict about the person at position 182 of the table is
     `population.about(182)`."""
 
-    def __init__(self, verdicts: Sequence[Verdict], run: Run, labels: Sequence[LabelValue] = ()) -> None:
+    def __init__(self, verdicts: Sequence[Verdict], run: Run, labels: Sequence[TrainingLabel] = ()) -> None:
         self.verdicts = tuple(verdicts)
         self.run = run
         self.labels = tuple(labels)
@@ -136,29 +136,35 @@ class Population(Sequence[Verdict]):
         if not self.verdicts:
             return "Nobody was asked about."
         if not asked:
-            everyone = "The one person" if len(self) == 1 else f"None of the {len(self)} people"
-            return f"{everyone} asked about is {'not ' * (len(self) == 1)}eligible (φ: {run.phi})."
+            return f"Nobody was audited. {self.audited}"
         if left and not self.found:
-            return (
-                f"The search for {left} of {_people(asked)} was stopped early; nothing was found until then, which "
-                "says nothing about them."
-            )
+            return f"The search for {left} of {_people(asked)} was stopped before it found anything."
         turned = len(self.solid if self.checked else self.found)
-        unchecked = f"; {self.unchecked_reason}" if turned and not self.checked else ""
-        seeds = ", whatever the seed" if self.checked and run.seeded else ""
-        stopped = f" The search for {_people(left)} was stopped early, before it found anything." if left else ""
         budget, n = run.budget, run.data.training_rows
-        return (
-            f"For {turned} of {_people(asked)} ({percent(turned / asked)}), changing at most {budget} of the {n} "
-            f"training labels ({percent(budget / n)}) changes the decision{seeds}{unchecked}.{stopped}"
-        )
+        labels = f"{budget} of {n} training labels ({percent(budget / n)})"
+        stopped = f" The search for {_people(left)} was stopped before it found anything." if left else ""
+        if not turned:
+            solid = " solid" if self.found else ""
+            return f"No{solid} find for {_people(asked)}, with at most {labels} flipped.{stopped}"
+        seeds = ", under any seed tried" if self.checked and run.seeded else ""
+        unchecked = "" if self.checked else f"; {self.unchecked_reason}"
+        hinge = "hinges" if turned == 1 else "hinge"
+        return f"{turned} of {asked} audited decisions {hinge} on at most {labels}{seeds}{unchecked}.{stopped}"
+
+    @property
+    def audited(self) -> str:
+        """Who is audited and why the others are not, in a sentence."""
+        reasons = Counter(v.reason.replace("this person was", "were").rstrip(".") for v in self if not v.eligible)
+        left_out = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
+        audited = f"Audited: {len(self.eligible)} of {len(self)} people."
+        return f"{audited} Not audited: {left_out}." if reasons else audited
 
     @property
     def unchecked_reason(self) -> str:
         """Why it is not known which finds are solid, in words; empty where it is."""
         seeds, left = self.run.fresh_seeds, self.solidity[NOT_CHECKED]
         if left and (seeds or left < len(self.found)):
-            return f"{left} of these {'was' if left == 1 else 'were'} not put to fresh seeds"
+            return f"{left} of these {'was' if left == 1 else 'were'} not tested under fresh seeds"
         if left or not (seeds or not self.run.seeded):
             return "whether it holds under other seeds was not checked"
         if seeds < LEAST and self.run.seeded:
@@ -170,17 +176,27 @@ class Population(Sequence[Verdict]):
         """How far the model depends on the protected attribute itself, in a sentence; empty where that is not known."""
         name = self.run.sensitive
         if self.run.blind:
-            return f"The model does not see '{name}': no switch of it can change a decision."
-        known = [(v.group, v.switch_changes) for v in self if v.switch_changes is not None]
+            return f"The model does not see {name}: switching it changes no decision."
+        known = [v for v in self if v.switch_changes is not None]
+        changed = [v for v in known if v.switch_changes]
         if not known:
             return ""
-        changed, parts = sum(change for _, change in known), []
+        if not changed:
+            return f"The model sees {name}, but switching it alone changes none of {len(known)} decisions."
+        parts = []
         for group in self.groups:
-            ours = [change for own, change in known if own == group]
-            parts.append(f"of '{group}' {sum(ours)} of {len(ours)}")
-        end = ": there the attribute itself decides, whatever the labels." if changed else "."
-        verb = "changes" if changed == 1 else "change"
-        return f"{changed} of {len(known)} decisions {verb} when '{name}' alone is switched ({', '.join(parts)}){end}"
+            before = Counter(v.prediction for v in changed if v.group == group)
+            turns = [f"{count} {self._after_switch(decision)}" for decision, count in before.items()]
+            parts += [f"{name} = {group}: {', '.join(turns)}"] if turns else []
+        return (
+            f"The model uses {name} directly: switching it alone changes {len(changed)} of {len(known)} decisions "
+            f"({'; '.join(parts)})."
+        )
+
+    def _after_switch(self, decision: str) -> str:
+        """What a switch makes of it: of two labels the other one."""
+        others = [name for name in self.run.label_names if name != decision]
+        return f"to '{others[0]}'" if len(others) == 1 else f"from '{decision}'"
 
     @property
     def proven(self) -> str:
@@ -191,10 +207,7 @@ class Population(Sequence[Verdict]):
         exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
         be = "is" if exact == 1 else "are"
         people = f"{none} {'person' if none == 1 else 'people'}"
-        return (
-            f"Proven: {exact} of the sets found {be} the smallest there {be}; for {people} there is none within the "
-            "budget."
-        )
+        return f"Proven: {exact} of the sets found {be} minimal; for {people} no set within the budget works."
 
     @property
     def concerns(self) -> list[str]:
@@ -207,8 +220,8 @@ class Population(Sequence[Verdict]):
         small = [str(group) for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP]
         if not small:
             return []
-        verbs = ("has", "its share says") if len(small) == 1 else ("have", "their shares say")
-        return [f"{listed(small)} {verbs[0]} fewer than {SMALL_GROUP} eligible people: {verbs[1]} very little."]
+        few = f"Fewer than {SMALL_GROUP} people of {listed(small)} are audited"
+        return [f"{few}: {'its share says' if len(small) == 1 else 'their shares say'} little."]
 
     # --- tables -------------------------------------------------------------------------------------
 
@@ -356,7 +369,7 @@ class Population(Sequence[Verdict]):
 
 
 def _people(count: int) -> str:
-    return f"{count} eligible {'person' if count == 1 else 'people'}"
+    return f"{count} audited {'person' if count == 1 else 'people'}"
 
 
 def in_one_cell(labels: Iterable[Any]) -> str:

@@ -156,7 +156,6 @@ class Run(Whole):
     strategy: str
     strategy_parameters: dict[str, Any] = field(default_factory=dict)
     phi: str
-    phi_reason: str = ""
     psi: str
     fresh_seeds: int
     seed_ranges: SeedRanges | None = None

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct, ValidationError
 
 from butfor.errors import ReplayError
-from butfor.result.labels import LabelValue
+from butfor.result.labels import TrainingLabel
 from butfor.result.person import Person
 from butfor.result.record import SCHEMA_VERSION, checksum
 from butfor.result.run import Run
@@ -30,7 +30,7 @@ NAME_ONE = "Name a JSON file that butfor wrote."
 class _File(Struct, frozen=True):
     run: Run
     people: list[Person]
-    labels: list[LabelValue] = []
+    labels: list[TrainingLabel] = []
     checksum: str = ""
 
 
@@ -40,7 +40,7 @@ class Record:
 
     run: Run
     people: list[Person]
-    labels: list[LabelValue]
+    labels: list[TrainingLabel]
     where: str
     unchanged: bool
 

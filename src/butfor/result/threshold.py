@@ -55,17 +55,17 @@ def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourab
     decided = f"Accepted ('{favourable}')" if named else f"Decided '{favourable}'"
     known = None if seen is None or seen.people < FEWEST else seen
     if facts is None:
-        labels = f"of the recorded labels {share_in_words(known.recorded)} % are" if known else ""
-        return (
-            f"{decided}: {percent(known.accepted / known.people)} of {known.people} {rows}; {labels}." if known else ""
-        )
-    at = "" if facts.probability is None else f"from a probability of {shown(facts.probability)[0]} on"
+        if known is None:
+            return ""
+        accepted = percent(known.accepted / known.people)
+        return f"{decided}: {accepted} of {known.people} {rows} (recorded labels: {share_in_words(known.recorded)} %)."
+    at = "" if facts.probability is None else f"at a probability of {shown(facts.probability)[0]} or more"
     if facts.share is not None:
-        tied = f" {facts.ties} tie for the last place, and all of them have one." if facts.ties else ""
+        tied = f" {facts.ties} tie for the last place and all get one." if facts.ties else ""
         best = f"the best {share_in_words(facts.share)} % of {facts.pool} {rows}, {facts.accepted} of them"
         return f"{decided}: {best}{', ' * bool(at)}{at}.{tied}"
     own = ", the model's own threshold" if facts.given is None else ""
-    share = f"; {percent(known.accepted / known.people)} of {known.people} {rows} are" if known else ""
+    share = f": {percent(known.accepted / known.people)} of {known.people} {rows}" if known else ""
     return f"{decided} {at}{own}{share}."
 
 
@@ -78,13 +78,13 @@ def alike_sentence(
     option = f"`--threshold 'top {share}%'`" if command else f'`threshold="top {share}%"`'
     if named:
         decides = f"accepts {'all' if favoured else 'none of the'} {seen.people} people"
-        labels = f"Recorded labels accept {share} %"
+        labels = f"The recorded labels accept {share} %"
     else:
         decides = f"decides '{favourable if favoured else other}' about all {seen.people} people"
         labels = f"Of the recorded labels {share} % are '{favourable}'"
     given = facts.given if facts else 0.5 if seen.by_half else None
     at = "This" if given is None else f"At {given} this"
-    return f"{at} model {decides}. {labels}: {option} decides as often."
+    return f"{at} model {decides}. {labels}: try {option}."
 
 
 def score(logit: float, cut: float, towards: bool) -> float:
@@ -130,10 +130,10 @@ def what_moved(before: float, after: float, cut: float, cut_after: float, *, pro
     if share > 2 - MOSTLY:
         return "The score moved; the cut moved too, against it."
     if share >= MOSTLY:
-        return "The score moved, hardly the cut."
+        return "The score moved; the cut hardly did."
     if share <= 1 - MOSTLY:
-        return "The cut moved, hardly the score: the scores of others did."
-    return f"Both moved: {percent(share)} of the change is the score's, {percent(1 - share)} the cut's."
+        return "The cut moved, with the scores of others; this score hardly did."
+    return f"Both moved: {percent(share)} of the change comes from the score, {percent(1 - share)} from the cut."
 
 
 def share_in_words(share: float) -> str:

@@ -7,12 +7,14 @@ few labels would do.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from butfor.data.labels import EQUALS
 from butfor.errors import ReplayError, SettingError
 from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.protocols import Table
@@ -26,6 +28,8 @@ from butfor.result.words import base_sentence
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs that the search itself gives."""
+NOT_FAIR = "This does not show that the decision is fair."
+PREDICTED = re.compile(r"\bpredicted\(([^)]*)\)")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -91,9 +95,11 @@ class Verdict(Person):
     def doubt_sentence(self) -> str:
         if self.doubted is None:
             return ""
-        count, of = self.doubted or "none", len(self.flip_set)
-        labels = "this label" if of == 1 and self.doubted else f"{count} of these {of} labels"
-        return f"The standard of the other groups would have given {labels} otherwise."
+        count, of = self.doubted, len(self.flip_set)
+        said = f"{count or 'none'} of these {of} labels {'is' if count < 2 else 'are'} doubtful"
+        if of == 1:
+            said = f"this label is {'' if count else 'not '}doubtful"
+        return f"By the other groups' standard, {said}."
 
     def label_after(self, label: str) -> str:
         """What a flip makes of a label."""
@@ -255,18 +261,20 @@ class Verdict(Person):
 
     @property
     def belief(self) -> str:
-        """What fresh seeds say of the person and of a find, in a sentence; also where they say nothing."""
-        text = ""
+        """What fresh seeds say of a find, in a sentence; empty without one."""
         if self.fresh:
-            text = self.fresh.sentence
-        elif self.solidity == SOLID:
-            text = "Solid: this learner has no seed noise, the same labels always give the same model."
-        elif self.found:
-            text = "Not checked under fresh seeds."
-        if self.close_call and self.base is not None:
-            seeds = self.fresh.seeds if self.fresh else self.run.fresh_seeds
-            text += f" A close call: {base_sentence(round(self.base * seeds), seeds)}."
-        return text.strip()
+            return self.fresh.sentence
+        if self.solidity == SOLID:
+            return "Solid: this model has no seed."
+        return "Not checked under fresh seeds." if self.found else ""
+
+    @property
+    def base_sentence(self) -> str:
+        """That it is a close call, where it is."""
+        if not self.close_call or self.base is None:
+            return ""
+        seeds = self.fresh.seeds if self.fresh else self.run.fresh_seeds
+        return f"A close call: {base_sentence(round(self.base * seeds), seeds)}."
 
     @property
     def who(self) -> str:
@@ -276,56 +284,71 @@ class Verdict(Person):
         return "this person" if self.row is None else f"the person of row {self.row}"
 
     @property
+    def _named(self) -> str:
+        """The person in words, with the table's own id."""
+        if None in (self.case, self.row) or str(self.row) == str(self.case):
+            return self.who
+        return f"{self.who} ({self.run.data.identifier or 'row'} {self.row})"
+
+    @property
     def reason(self) -> str:
         """Why nothing was found, in a sentence; empty for a find."""
         if self.found:
             return ""
-        if not self.eligible and self.prediction == self.run.towards:
-            return f"the decision is '{self.prediction}' already."
         if not self.eligible:
-            return self.run.phi_reason or f"the rule φ ({self.run.phi}) leaves this person out."
+            return self._left_out
         if not self.flippable:
             return f"The rule ψ ({self.run.psi}) allows no label to be flipped for this person."
         if not self.complete:
             return "The search was stopped before it was through."
         failed = f"{self.search.failed} of these trainings failed or diverged. " if self.search.failed else ""
-        return f"{failed}This does not show that the decision is fair."
+        return f"{failed}{NOT_FAIR}"
+
+    @property
+    def _left_out(self) -> str:
+        """Why φ leaves this person out."""
+        phi, decided = self.run.phi, self.prediction
+        if decided == self.run.towards:
+            return f"the decision is '{decided}' already."
+        wanted = {label.strip("'\" ") for label in PREDICTED.findall(phi)}
+        if wanted and "~" not in phi and not wanted & {decided, decided.rpartition(EQUALS)[2]}:
+            accepted = self.run.adverse and decided not in self.run.adverse
+            return f"this person was accepted ('{decided}')." if accepted else f"the decision is '{decided}'."
+        if self.switch_changes and "stable_under_switch" in phi and "~" not in phi:
+            return f"the decision changes when {self.sensitive} alone is switched, so the model uses it directly."
+        return f"the rule φ ({phi}) leaves this person out."
 
     @property
     def sentence(self) -> str:
-        """The answer in one sentence."""
-        who = self.who
+        """The answer in one sentence, after the close call where it is one."""
+        return " ".join(filter(None, (self.base_sentence, self._answer)))
+
+    @property
+    def _answer(self) -> str:
+        who, n = self._named, self.training_rows
         if self.status == "found":
-            k = len(self.flip_set)
-            aside = self.run.data.set_aside
-            rest = f"; {aside} more rows were set aside to stop training early" if aside else ""
-            fewest = " No fewer will do: that is proven." if self.exact and k > 1 else ""
-            mean = f", the mean of {self.run.members} models" if self.run.members > 1 else ""
+            k, mean = len(self.flip_set), f", mean of {self.run.members} models" if self.run.members > 1 else ""
+            fewest = " No smaller set does: that is proven." if self.exact and k > 1 else ""
             return (
-                f"Flipping {k} of {self.training_rows} training labels ({percent(k / self.training_rows)}{rest}) turns "
-                f"'{self.prediction}' into '{self.counterfactual_prediction}' for {who} "
-                f"({self.course_in_words}{mean}, confirmed by retraining).{fewest}{' ' * bool(self.moved)}{self.moved}"
+                f"Flipping {k} of {n} training labels ({percent(k / n)}) turns '{self.prediction}' into "
+                f"'{self.counterfactual_prediction}' for {who} ({self.course_in_words}{mean}, confirmed by retraining)."
+                f"{fewest}{' ' * bool(self.moved)}{self.moved}"
             )
         if self.status == "not_eligible":
             return f"{who[0].upper()}{who[1:]} was not audited: {self.reason}"
         if self.status == "proven_none":
-            return self._proven_none()
+            never = self.at_least is not None and self.at_least > self.flippable
+            takes = "all of them together cannot" if never else f"it takes at least {self.at_least}"
+            return (
+                f"Proven: flipping up to {self.budget} of the {self.flippable} labels allowed cannot change "
+                f"'{self.prediction}' for {who} ({self.course_in_words}); {takes} ({self.proof}). {NOT_FAIR}"
+            )
         closest = "" if self.closest_logit is None else f", the closest {self.closest}"
         return (
-            f"No counterfactual dataset found for {who}: still '{self.prediction}' ({self.course_in_words}) "
-            f"after {self.attempts} attempt{'s' * (self.attempts != 1)} at flipping up to {self.budget} of "
-            f"{self.training_rows} training labels{closest}. {self.reason}"
+            f"No counterfactual dataset found for {who}: '{self.prediction}' stays ({self.course_in_words}) after "
+            f"{self.attempts} attempt{'s' * (self.attempts != 1)} at flipping up to {self.budget} of {n} training "
+            f"labels{closest}. {self.reason}"
         ).strip()
-
-    def _proven_none(self) -> str:
-        takes = f"it takes at least {self.at_least}"
-        if self.at_least is not None and self.at_least > self.flippable:
-            takes = "none does at all"
-        return (
-            f"Proven: no set of up to {self.budget} of the {self.flippable} labels that may be flipped turns "
-            f"'{self.prediction}' for {self.who} ({self.course_in_words}); {takes} ({self.proof}). "
-            "This does not show that the decision is fair."
-        )
 
     # --- tables -------------------------------------------------------------------------------------
 

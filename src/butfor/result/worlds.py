@@ -16,7 +16,7 @@ from butfor.standard.groups import share
 
 SPREAD = (5, 95)
 """Percentiles of the worlds that intervals reach from and to."""
-ON_ACCURACY = "It is measured against the recorded labels, whose bias the worlds remove: a fall is no cost."
+ON_ACCURACY = "Accuracy is measured against the recorded labels, whose bias the worlds remove: a fall is no cost."
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class World:
 
 @dataclass(frozen=True)
 class PersonInWorlds:
-    """Somebody about whom some worlds decide otherwise than the model does now. `worlds`: how many of them do;
-    `refused`: whether the decision is the adverse one now."""
+    """Somebody whose decision changes in some worlds. `worlds`: in how many; `refused`: whether the decision is adverse
+    now."""
 
     case: int
     row: Cell
@@ -47,8 +47,8 @@ class PersonInWorlds:
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OneStandard:
     """One group whose labels fall short. Of `asked` people, `people` are of the group, and `refused` of these are
-    decided adversely now; `adverse_now` are the positions of all who are. `changed`: whoever is decided otherwise in
-    any world, those in most worlds first. `rates` and `accuracy` are those of now. `limited`: whether people compete
+    refused now; `adverse_now` are the positions of all who are. `changed`: whose decision changes in any world, those
+    in most worlds first. `rates` and `accuracy` are those of now. `limited`: whether people compete
     for places, so that whoever gains one takes it from somebody."""
 
     attribute: str
@@ -91,7 +91,7 @@ class OneStandard:
         return str(person.group) == self.group
 
     def about(self, case: int | None) -> str:
-        """Of one person, in a sentence; empty where no world decides otherwise."""
+        """Of one person, in a sentence; empty where no world changes the decision."""
         person = self._by_case.get(case)
         if person is None:
             return ""
@@ -112,6 +112,11 @@ class OneStandard:
     def expected(self) -> float:
         """How many adverse decisions about people of the group would change: the sum of their probabilities."""
         return float(np.mean([world.turned for world in self.worlds])) if self.worlds else 0.0
+
+    @property
+    def expected_in_words(self) -> str:
+        """In whole people: "5", "fewer than 1"."""
+        return f"{math.floor(self.expected + 0.5)}" if self.expected >= 1 or not self.expected else "fewer than 1"
 
     @property
     def displaced(self) -> float:
@@ -147,21 +152,16 @@ class OneStandard:
 
     @property
     def sentence(self) -> str:
-        """ "Under one standard for all, about 8 of 85 decisions about people with afam = yes would change (4 to 12); 5
-        of them in most of 20 worlds." """
-        about = f"about people with {self.attribute} = {self.group}"
+        """ "Under one standard, about 5 of 85 decisions on afam = yes would change (1 to 9)." """
+        group = f"{self.attribute} = {self.group}"
         if not self.people:
-            return (
-                f"Nobody asked about has {self.attribute} = {self.group}: one standard for all changes none of these."
-            )
+            return f"Nobody asked about has {group}."
         if not self.refused:
-            return f"None of the {self.people} decisions {about} is adverse: one standard for all changes none of them."
+            return f"None of the {self.people} decisions about people with {group} is adverse: none would change."
         low, high = self.interval
-        most = sum(self.is_of_group(person) and self.in_most(person) for person in self.gaining)
-        of_them = " of them" if most <= round(self.expected) else ""
         return (
-            f"Under one standard for all, about {self.expected:.0f} of {self.people} decisions {about} would change "
-            f"({low} to {high}); {most}{of_them} in most of {len(self.worlds)} worlds.{self._who_loses}"
+            f"Under one standard, about {self.expected_in_words} of {self.people} decisions on {group} would change "
+            f"({low} to {high}).{self._who_loses}"
         )
 
     @property
@@ -176,9 +176,11 @@ class OneStandard:
         if not self.worlds:
             return []
         few, many = min(self.flips), max(self.flips)
+        most = sum(self.is_of_group(person) and self.in_most(person) for person in self.gaining)
         lines = [
-            f"In each of {len(self.worlds)} worlds {few} to {many} of {self.labels} labels are flipped. Of "
-            f"{self.people} people of the group {self.refused} are decided adversely now."
+            f"In each of {len(self.worlds)} worlds, {few} to {many} of {self.labels} labels are flipped. Today "
+            f"{self.refused} of {self.people} decisions about the group are adverse; {most} of them "
+            f"{'changes' if most == 1 else 'change'} in most worlds."
         ]
         others = sum(person.worlds for person in self.gaining if not self.is_of_group(person)) / len(self.worlds)
         if others >= 0.5:
@@ -186,7 +188,7 @@ class OneStandard:
             lines.append(f"About {decisions} about people of other groups would change too.")
         if self.losing:
             people = "1 person is" if len(self.losing) == 1 else f"{len(self.losing)} people are"
-            lines.append(f"{people} decided favourably now and adversely in most worlds.")
+            lines.append(f"{people} accepted now and refused in most worlds.")
         if self.group in self.rates_in_worlds:
             then = _in_words(self.rates_in_worlds[self.group])
             lines.append(f"Favourable decisions about the group: {share(self.rates[self.group])} now, {then}.")
@@ -204,13 +206,13 @@ class OneStandard:
 def in_most_worlds(turned: Sequence[int]) -> tuple[int, int]:
     """From how many people to how many it reaches in most worlds."""
     low, high = _spread(turned)
-    return math.floor(low), math.ceil(high)
+    return int(low), int(high)
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return 0.0, 0.0
-    low, high = np.percentile(values, SPREAD)
+    low, high = np.percentile(values, SPREAD, method="nearest")  # worlds that are there, whatever is measured in them
     return float(low), float(high)
 
 

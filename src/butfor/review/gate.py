@@ -34,9 +34,9 @@ class Check:
 
 
 def check(population: Population, **limits: float | None) -> list[Check]:
-    """One check per limit that is given: the share of eligible people with a solid find (`max_solid`), the share
-    of close calls (`max_close_calls`), and of all
-    people asked about those whose decision changes when the protected attribute alone is switched (`max_switch`)."""
+    """One check per limit that is given: of the people audited, the share with a solid find (`max_solid`) and the share
+    of close calls (`max_close_calls`); of all people, the share whose decision changes when the protected attribute
+    alone is switched (`max_switch`)."""
     checks = []
     for name, measure in MEASURES.items():
         limit = limits.get(name.replace("-", "_"))
@@ -57,45 +57,43 @@ class Unmeasured(Exception):
 def _solid(population: Population) -> tuple[float, str]:
     _require_finds(population)
     found, asked, open_ = len(population.solid), len(population.eligible), population.unfinished
-    whatever = ", whatever the seed" if population.run.seeded else ""
-    left = f" The search for {open_} of them was stopped early, so that it may be up to {found + open_}."
-    return (found + open_) / asked, (
-        f"changing few labels changes the decision for {found} of {asked} eligible people ({shown(found / asked)})"
-        f"{whatever}.{left if open_ else ''}"
-    )
+    seeds = ", under any seed tried" if population.run.seeded else ""
+    left = f" The search for {open_} more was stopped early, so it may be up to {found + open_}."
+    said = f"{found} of {asked} audited decisions ({shown(found / asked)}) hinge on few labels{seeds}."
+    return (found + open_) / asked, said + left * bool(open_)
 
 
 def _close(population: Population) -> tuple[float, str]:
     _require_people(population)
     if not population.run.seeded:
-        return 0.0, "no seed changes what this learner learns, so that no decision is a close call."
+        return 0.0, "this model has no seed, so no decision is a close call."
     eligible, seeds = population.eligible, population.run.fresh_seeds
     unasked = sum(v.close_call is None for v in eligible)
     if unasked:
         raise Unmeasured(
-            f"fresh seeds were not asked about {unasked} of {len(eligible)} eligible people (--fresh-seeds 59)."
+            f"{unasked} of {len(eligible)} audited decisions were not tested under fresh seeds (--fresh-seeds 59)."
         )
     if seeds < LEAST:
         many = f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'}"
         raise Unmeasured(f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59).")
     close = sum(bool(v.close_call) for v in eligible)
     return close / len(eligible), (
-        f"about {close} of {len(eligible)} eligible people ({shown(close / len(eligible))}) more than one fresh seed "
-        "in ten decides otherwise without any flip."
+        f"{close} of {len(eligible)} audited decisions ({shown(close / len(eligible))}) are close calls: more than one "
+        "fresh seed in ten decides differently without any flip."
     )
 
 
 def _switch(population: Population) -> tuple[float, str]:
     if population.run.blind:
-        return 0.0, "the model does not see the protected attribute, so that no switch of it changes a decision."
+        return 0.0, "the model does not see the protected attribute."
     known = [v.switch_changes for v in population if v.switch_changes is not None]
     if not known or len(known) < len(population):
         raise Unmeasured(
-            "the record does not say whose decision a switch of the attribute changes; run the audit again."
+            "the record does not say whose decisions a switch of the attribute changes; run the audit again."
         )
     return sum(known) / len(known), (
-        f"{sum(known)} of {len(known)} decisions ({shown(sum(known) / len(known))}) change when the protected "
-        "attribute alone is switched."
+        f"switching the protected attribute alone changes {sum(known)} of {len(known)} decisions "
+        f"({shown(sum(known) / len(known))})."
     )
 
 
@@ -106,7 +104,7 @@ def _require_people(population: Population) -> None:
     if population.interrupted:
         raise Unmeasured("the audit was interrupted before it was through; run it again.")
     if not population.eligible:
-        why = population.run.alike or f"none of the {len(population)} people asked about is eligible."
+        why = population.run.alike or population.audited
         raise Unmeasured(f"there is nothing to measure: {why}")
 
 
@@ -115,7 +113,7 @@ def _require_finds(population: Population) -> None:
     if population.found and not population.checked:
         finds = len(population.found)
         raise Unmeasured(
-            f"of {finds} finds it is not known which are solid: {population.unchecked_reason} (--fresh-seeds 59)."
+            f"it is not known which of {finds} finds are solid: {population.unchecked_reason} (--fresh-seeds 59)."
         )
 
 
@@ -127,7 +125,7 @@ def share_in(text: str, option: str) -> float:
     except ValueError:
         share = math.nan
     if not 0 <= share <= 1 or (not percent and share == 1):
-        raise SettingError(f"{option} {text}: give a share from 0 to 1 such as 5% or 0.05; with % from 1 up.")
+        raise SettingError(f"{option} {text}: give a share from 0% to 100%, with the sign, such as 5%.")
     return share
 
 

@@ -23,7 +23,7 @@ from butfor.data.read import as_dates
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
 from butfor.learn.protocols import Table
 from butfor.machine import check_random_state
-from butfor.result.labels import LITTLE, TO_REVIEW, LabelValue, expectation, expected_wrong
+from butfor.result.labels import LITTLE, TO_REVIEW, TrainingLabel, expectation, expected_wrong
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
 from butfor.review.decoys import UNDOUBTED, choose_decoys
@@ -58,7 +58,7 @@ class Task:
     """How many people's flip sets it is in: a keystone where it is in any."""
     doubt: float | None = None
     wrong: float | None = None
-    """Of a chosen label: see `LabelValue`."""
+    """Of a chosen label: see `TrainingLabel`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Review:
     """In the order in which they are shown."""
     shown: pd.DataFrame
     """What the reviewer sees: one row per task, by its id."""
-    labels: tuple[LabelValue, ...]
+    labels: tuple[TrainingLabel, ...]
     """Those that were chosen, the likeliest to be wrong first."""
     label_names: tuple[str, ...]
     audit_sha256: str
@@ -140,7 +140,7 @@ class ReviewRows:
 
 def review_tasks(
     fitted: Fitted,
-    values: Sequence[LabelValue],
+    values: Sequence[TrainingLabel],
     population: Population | None = None,
     *,
     labels: int | None = None,
@@ -164,7 +164,7 @@ def review_tasks(
 
 
 def make_review(
-    values: Sequence[LabelValue],
+    values: Sequence[TrainingLabel],
     rows: ReviewRows,
     population: Population | None = None,
     *,
@@ -231,7 +231,7 @@ def review_code(audit: str, seed: int, positions: Iterable[int]) -> str:
     return "".join(CONSONANTS[number // len(CONSONANTS) ** k % len(CONSONANTS)] for k in range(5))
 
 
-def _refuse_other_rows(values: Sequence[LabelValue], rows: ReviewRows) -> None:
+def _refuse_other_rows(values: Sequence[TrainingLabel], rows: ReviewRows) -> None:
     """A record that somebody changed may name labels that the table does not have."""
     seen: set[int] = set()
     for k, each in enumerate(values):

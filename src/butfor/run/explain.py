@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.check import Concern, check_people
+from butfor.data.check import check_people
 from butfor.data.sensitive import in_order
 from butfor.errors import SettingError, TableError, listed
 from butfor.learn.capabilities import Scored
@@ -21,7 +21,7 @@ from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket, prove
 from butfor.result.groups import Performance
-from butfor.result.labels import LabelValue
+from butfor.result.labels import TrainingLabel
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards, StopLimits
 from butfor.result.threshold import Acceptance
@@ -74,7 +74,9 @@ def explain_all(
     wanted = None if towards is None else fitted.label_number(towards, "towards")
     _refuse_infinite(everyone, cases)
     performance = None if truth is None else _performance(fitted, everyone, truth)
-    concerns = [*fitted.concerns, *note_concerns(_concerns(fitted, everyone, performance), progress)]
+    concerns = [*fitted.concerns, *note_concerns(check_people(fitted.table.X, everyone.people), progress)]
+    at_half = fitted.table.cut is None  # elsewhere fewer right decisions may be what is wanted
+    concerns += [performance.concern] if performance and performance.concern and at_half else []
     searches = not isinstance(fitted.strategy, Recorded)
     with listen() as flag:
         if searches and standards is None:
@@ -97,7 +99,7 @@ def explain_all(
                 begun=begun,
                 progress=progress,
             )
-            changed, labels = list[OneStandard](), tuple[LabelValue, ...]()
+            changed, labels = list[OneStandard](), tuple[TrainingLabel, ...]()
             complete = not any(runner.interrupted or runner.out_of_time for runner in runners)
             if len(cases) > 1 and searches and complete and standards is not None:
                 labels = labels_to_review(fitted, standards)
@@ -119,7 +121,6 @@ def explain_all(
             concerns=tuple(concerns),
             standard=RecordedStandards.of(standards) if standards and standards.draws else None,
             one_standard=tuple(changed),
-            phi_reason=fitted.phi.reason(everyone.of(np.array(cases, dtype=np.int64))) or "",
         )
         verdicts = {
             v.case: v for runner in runners for v in verdicts_of(runner, run, _doubt_for(fitted, runner, standards))
@@ -137,19 +138,13 @@ def _refuse_infinite(everyone: Situation, cases: Sequence[int]) -> None:
         )
 
 
-def _concerns(fitted: Fitted, everyone: Situation, performance: Performance | None) -> list[Concern]:
-    found = check_people(fitted.table.X, everyone.people)
-    at_half = fitted.table.cut is None  # elsewhere fewer right decisions may be what is wanted
-    return [*found, performance.concern] if performance and performance.concern and at_half else found
-
-
 def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
     table = fitted.table
     groups = pd.Series(everyone.groups, name=fitted.sensitive.name)
     order = in_order(everyone.groups, fitted.sensitive.cuts)
-    commoner = int(np.bincount(table.codes).argmax())  # of equally common ones the first
+    commonest = int(np.bincount(table.codes).argmax())  # of equally common ones the first
     named = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
-    return Performance.of(groups, truth, everyone.decisions, commoner, table.sides, named, order)
+    return Performance.of(groups, truth, everyone.decisions, commonest, fitted.label_names, table.sides, named, order)
 
 
 def acceptance(fitted: Fitted, decisions: NDArray[np.int64]) -> Acceptance | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.result.labels import MOST_RECORDED, LabelValue
+from butfor.result.labels import MOST_RECORDED, TrainingLabel
 from butfor.result.record import plain
 from butfor.run.fitted import Fitted
 from butfor.standard.groups import Standards
@@ -29,11 +29,11 @@ def review_order(fitted: Fitted, standards: Standards) -> NDArray[np.int64]:
     return order[known[order]]
 
 
-def labels_to_review(fitted: Fitted, standards: Standards) -> tuple[LabelValue, ...]:
+def labels_to_review(fitted: Fitted, standards: Standards) -> tuple[TrainingLabel, ...]:
     """The first of them, without those that were reviewed already."""
     left = [int(at) for at in review_order(fitted, standards) if int(at) not in fitted.answered][:MOST_RECORDED]
     return tuple(
-        LabelValue(
+        TrainingLabel(
             position=at,
             row=plain(fitted.table.X.index[at]),
             group=plain(fitted.sensitive.values[at]),

@@ -250,7 +250,9 @@ class Runner:
         by_definition = 0.0 if trainer.bound.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * settings.fit_seconds
         seconds = seconds if limits.seconds is None else min(seconds, limits.seconds)
-        self.progress.note(announcement(self.everyone, seconds * self.everyone / len(self.eligible)))
+        seconds *= self.everyone / len(self.eligible)
+        self.progress.note(announcement(self.everyone, seconds))
+        self.progress.expect(seconds)
 
     def _seconds_each(self) -> float:
         return self.trainer.seconds_each(self.settings.fit_seconds)

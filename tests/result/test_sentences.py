@@ -1,0 +1,124 @@
+"""What verdicts say: why somebody was not audited, scores or margins, close calls, doubtful labels."""
+
+from dataclasses import replace
+
+import pytest
+
+from butfor.data.labels import label_names
+from butfor.result.fresh import FreshSeeds
+from butfor.result.person import Flip, Person
+from butfor.result.run import Data, Run
+from butfor.result.threshold import ThresholdFacts
+from butfor.result.verdict import Verdict
+from butfor.result.worlds import OneStandard, World
+
+RUN = Run(
+    butfor="0",
+    data=Data(table="t.csv", sha256="", training_rows=100),
+    sensitive="afam",
+    label_names=("deny = no", "deny = yes"),
+    adverse=("deny = yes",),
+    learner={},
+    seeded=True,
+    members=1,
+    budget=3,
+    rank="r",
+    strategy="s",
+    phi="stable_under_switch & predicted(yes)",
+    psi="published",
+    fresh_seeds=29,
+    log_odds=True,
+)
+
+
+def verdict(run=RUN, **known) -> Verdict:
+    usual = {"case": 36, "row": 541, "group": "yes", "values": {}, "logit": 0.5, "flippable": 9}
+    return Verdict.of(Person(**usual | known), run)
+
+
+def test_labels_that_say_nothing_alone_come_with_their_column():
+    assert label_names(["no", "yes"], "deny") == ("deny = no", "deny = yes")
+    assert label_names(["0", "1"], "deny") == ("deny = 0", "deny = 1")
+    assert label_names([False, True], "deny") == ("deny = False", "deny = True")
+    assert label_names(["bad", "good"], "credit") == ("bad", "good")
+    assert label_names(["no", "yes"]) == ("no", "yes")
+
+
+def test_why_somebody_was_not_audited_is_said_in_words():
+    accepted = verdict(eligible=False, logit=-0.5, switch_changes=True)
+    assert accepted.sentence == "Person 36 (row 541) was not audited: this person was accepted ('deny = no')."
+    switched = verdict(eligible=False, switch_changes=True)
+    assert switched.reason == "the decision changes when afam alone is switched, so the model uses it directly."
+    for phi in ("in_group(afam, yes)", "~predicted(no)"):
+        other = verdict(replace(RUN, phi=phi), eligible=False, switch_changes=True)
+        assert other.reason == f"the rule φ ({phi}) leaves this person out."
+    assert verdict(replace(RUN, phi="predicted(no)"), eligible=False).reason == "the decision is 'deny = yes'."
+
+
+def test_people_are_named_as_the_table_names_them():
+    named = replace(RUN, data=replace(RUN.data, identifier="ref"))
+    for person, name in (
+        (verdict(), "person 36 (row 541)"),
+        (verdict(row=36), "person 36"),
+        (verdict(case=None), "the person of row 541"),
+        (verdict(named, row="A-17"), "person 36 (ref A-17)"),
+    ):
+        assert f"found for {name}: 'deny = yes' stays" in person.sentence
+
+
+def test_scores_are_probabilities_of_the_favourable_label_and_margins_stay_margins():
+    found = {"flip_set": (Flip(3, 3, "deny = yes", {}),), "counterfactual_logit": -0.2}
+    assert verdict(**found).course_in_words == "score 0.38 → 0.55"
+    assert verdict(**found).measured == "0.38"
+    assert RUN.measured(0.0) == "0.50"
+    margins = replace(RUN, log_odds=False)
+    assert verdict(margins, **found).course_in_words == "margin +0.50 → −0.20"
+    assert margins.measure == "margin"
+    at_80 = replace(RUN, threshold=ThresholdFacts(given=0.8, probability=0.8))
+    assert at_80.score_of(0.0) == pytest.approx(0.8)
+
+
+def test_a_close_call_is_said_first():
+    seeds = FreshSeeds(29, 29, 15, 14, 0)
+    close = verdict(flip_set=(Flip(3, 3, "deny = yes", {}),), counterfactual_logit=-0.2, fresh=seeds)
+    assert close.sentence.startswith(
+        "A close call: 15 of 29 fresh seeds decide differently on the unchanged data. Flipping 1 of 100 training "
+    )
+    steady = replace(close, fresh=FreshSeeds(29, 29, 1, 28, 0))
+    assert steady.sentence.startswith("Flipping 1 of 100")
+
+
+@pytest.mark.parametrize(
+    ("doubts", "words"),
+    [
+        ((0.2,), "this label is not doubtful"),
+        ((0.8,), "this label is doubtful"),
+        ((0.2, 0.3), "none of these 2 labels is doubtful"),
+        ((0.8, 0.3), "1 of these 2 labels is doubtful"),
+        ((0.8, 0.7, 0.1), "2 of these 3 labels are doubtful"),
+    ],
+)
+def test_how_many_flipped_labels_are_doubtful(doubts, words):
+    flips = tuple(Flip(k, k, "deny = yes", {}, doubt) for k, doubt in enumerate(doubts))
+    assert verdict(flip_set=flips).doubt_sentence == f"By the other groups' standard, {words}."
+
+
+def test_counts_and_rates_of_the_worlds_have_one_range():
+    turned = [9, 9, 10, 11, 12, 12, 12, 13, 13, 13, 13, 14, 14, 14, 15, 15, 16, 17, 18, 19]
+    worlds = tuple(World(k, 0.1, 5, n, {"yes": (60 + n) / 85}) for k, n in enumerate(turned))
+    found = OneStandard(
+        attribute="afam",
+        group="yes",
+        labels=100,
+        asked=476,
+        people=85,
+        refused=25,
+        adverse_now=(),
+        worlds=worlds,
+        changed=(),
+        rates={"yes": 60 / 85},
+    )
+    low, high = found.interval
+    assert (low, high) == (9, 18)
+    assert found.rates_in_worlds["yes"][1:] == pytest.approx(((60 + low) / 85, (60 + high) / 85))
+    assert found.sentence == "Under one standard, about 13 of 85 decisions on afam = yes would change (9 to 18)."
