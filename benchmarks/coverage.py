@@ -49,10 +49,11 @@ from butfor.data import load_dataset
 from butfor.data.sensitive import Sensitive
 from butfor.encode import TableEncoder, is_numeric
 from butfor.errors import DatasetError
-from butfor.standard.boosting import Asked, predict_boosting
+from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inference import WIDER
+from butfor.standard.inputs import design_of
 from butfor.standard.logistic import fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import Opinion, folds_of
@@ -261,9 +262,10 @@ def _shuffling(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[
     rng = np.random.default_rng([seed, 3])
     groups = np.array([inside, *(rng.permutation(inside) for _ in range(SHUFFLES))])
     tables = np.repeat(y[None], len(groups), axis=0)
-    p = 0.5 * predict_boosting(Asked.of(encoded.answers, encoded.answers), tables, (~groups).astype(float))
+    boosted = fit_boosting(encoded.questions, encoded.inputs, tables, (~groups).astype(float))
+    p = 0.5 * boosted.predict(encoded.inputs)
     for table, group in enumerate(groups):
-        fitted = fit_logistic(encoded.inputs[~group], y[None, ~group])
+        fitted = fit_logistic(design_of(encoded.inputs, np.flatnonzero(~group)), y[None, ~group])
         p[table] += 0.5 * predict_logistic(encoded.inputs, fitted)[0]
     differences = [float((each - y)[group].mean()) for each, group in zip(p, groups, strict=True)]
     return _around(differences[0], float(np.std(differences[1:], ddof=1)))

@@ -82,11 +82,11 @@ def test_what_cannot_be_compared_gets_a_sentence(credit):
     for model in (RidgeClassifier(), LinearSVC(), butfor.ThresholdedRegressor()):
         with pytest.raises(SettingError, match="gives no probabilities"):
             audited(credit, model, 0.8)
-    with pytest.raises(SettingError, match="has a threshold of its own"):
+    with pytest.raises(SettingError, match="has its own threshold"):
         audited(credit, FixedThresholdClassifier(LogisticRegression(), threshold=0.3, pos_label="yes"), 0.8)
-    with pytest.raises(SettingError, match="has a threshold of its own"):
+    with pytest.raises(SettingError, match="has its own threshold"):
         audited(credit, TunedThresholdClassifierCV(LogisticRegression()), "top 20%")
-    with pytest.raises(SettingError, match="who competes for the places"):
+    with pytest.raises(SettingError, match="people who compete for the places"):
         audited(credit, LogisticRegression(), "top 20%", pool=False)
     with pytest.raises(SettingError, match=r"'top 1\.6%' of 60 people is nobody"):
         audited(credit, LogisticRegression(), "top 1.6%")

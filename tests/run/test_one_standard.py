@@ -369,7 +369,7 @@ def test_ctrl_c_while_standards_are_compared_ends_the_audit(all_draws):
 def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
     audit.fit(TABLE, LABELS, sensitive_features="group")
-    with pytest.raises(SettingError, match="Name it: fit"):
+    with pytest.raises(SettingError, match="rather not have: fit"):
         audit.standards()
     plain = audit.explain_all(PEOPLE[:3])
     assert plain.run.standard is None
@@ -380,7 +380,7 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
     audit.fit(TABLE[:50], LABELS[:50], sensitive_features="group", adverse="no")
     small = audit.explain_all(PEOPLE[:3], progress=notes)
     assert small.run.standard is None
-    assert any("standards are not compared" in line for line in notes.lines)
+    assert any("groups are not compared" in line for line in notes.lines)
     for rule, why in {"doubted(2)": "must be a probability", "doubted('x')": "must be a probability"}.items():
         wrong = butfor.LabelAudit(LogisticRegression(), psi=rule).fit(TABLE, LABELS, sensitive_features="group")
         with pytest.raises(SettingError, match=why):

@@ -9,6 +9,7 @@ import butfor
 from butfor.standard.explain import column_sets, strongest
 from butfor.standard.groups import GroupStandard, Overlap, SecondOpinion
 from butfor.standard.inference import WIDER, Drawn, disagree, p_values
+from butfor.standard.inputs import design_of
 from butfor.standard.logistic import fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.null import OneStandard
@@ -148,7 +149,7 @@ def test_the_paired_error_of_a_move_is_that_of_tables_drawn_again():
     ours, others = group == "b", group == "a"
     encoded = TwoModels.of(X).inputs
     means = [
-        predict_logistic(inputs[ours], fit_logistic(inputs[others], labels[:, others])).mean(axis=1)
+        predict_logistic(inputs[ours], fit_logistic(design_of(inputs[others]), labels[:, others])).mean(axis=1)
         for inputs in (encoded, encoded[:, 1:])
     ]
     error = compared(X, group, labels[0] > 0).columns.loc[("group", "b", "income"), "error"]

@@ -86,9 +86,9 @@ def test_quarters_of_numbers_and_values_of_few():
     assert "missing" in income
     assert {value for column, value in slicing.names if column == "children"} == {"0", "1", "2", "3"}
     assert [value for column, value in slicing.names if column == "gain"] == ["160 and over", "under 160"]
-    assert (slicing.inside.sum(axis=0) >= 30).all()
+    assert (slicing.sums(np.ones(200)) >= 30).all()
     of_some = slicing.of_group(np.arange(70))
-    assert all(30 <= count <= 40 for count in of_some.inside.sum(axis=0))
+    assert all(30 <= count <= 40 for count in of_some.sums(np.ones(70)))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4])

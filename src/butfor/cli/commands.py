@@ -181,6 +181,7 @@ def standard(table: str, **options: Any) -> int:
     """
     from butfor.files import results_folder, save_table, save_text
     from butfor.learn.named import model_named
+    from butfor.machine import give_back_memory
     from butfor.progress import ConsoleProgress, Progress
     from butfor.report.page import standard_page
     from butfor.standard import compare_standards
@@ -191,13 +192,16 @@ def standard(table: str, **options: Any) -> int:
         results_folder(o.out, o.overwrite)
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
     data = assemble.load(table, o, progress.note)
+    name, adverse = data.name, assemble.adverse_labels(data, o.adverse)
     X, y, groups = _all_rows(data)
+    del data  # its parts are copies of X
+    give_back_memory()
     found = compare_standards(
         X,
         y,
         sensitive_features=groups,
         sensitive_bands=bands_in(o.bands),
-        adverse=assemble.adverse_labels(data, o.adverse),
+        adverse=adverse,
         standard=None if o.model is None else model_named(o.model),
         reference=names_in(o.reference) or None,
         cluster=o.cluster,
@@ -210,7 +214,7 @@ def standard(table: str, **options: Any) -> int:
     if o.out is not None:
         save_text(o.out / "standard.json", text)
         save_table(o.out / "labels.csv", found.to_frame().rename_axis("row"))
-        save_text(o.out / "standard.html", standard_page(found, data.name))
+        save_text(o.out / "standard.html", standard_page(found, name))
     if o.json:
         say(shown_json(text))
     else:

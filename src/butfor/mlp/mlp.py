@@ -111,7 +111,7 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
             raise TableError(f"{len(X_val)} validation rows but {y_val.size} validation labels.")
         unknown = np.setdiff1d(y_val, self.classes_)
         if unknown.size:
-            raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
+            raise TableError(f"The validation labels include {listed(unknown)}, which no training row has.")
         return X_val, np.searchsorted(self.classes_, y_val).astype(np.float32)
 
 

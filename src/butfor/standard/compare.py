@@ -24,8 +24,9 @@ from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figur
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
 from butfor.standard.inference import Drawn, disagree, p_values
+from butfor.standard.inputs import Floats, Mask
 from butfor.standard.members import attributes_of, clusters_of, codes_of, groups_of, missing_values
-from butfor.standard.model import Floats, Mask, TwoModels, standard_of
+from butfor.standard.model import TwoModels, standard_of
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import Opinion, folds_of
 from butfor.standard.slices import Slice, Slicing, in_order, slices_of
@@ -74,7 +75,7 @@ def compare_standards(
     good = [number for number in range(len(named)) if number not in bad]
     if not good:
         raise TableError(
-            f"A comparison of standards needs another label than the adverse; these rows have {listed(named)}."
+            f"All labels are adverse ({listed(named)}): a comparison needs a favourable label too. Check adverse."
         )
     return compare(
         X,
@@ -118,10 +119,12 @@ def compare(
     protected = [column for attribute in attributes for column in attribute.columns]
     inputs = X.drop(columns=list(dict.fromkeys([*protected, *cluster_column])))
     if not inputs.shape[1]:
-        raise TableError("There is no column but the protected ones: no standard can be learned.")
+        raise TableError(
+            "The table has only protected columns: there is nothing to learn a standard from. Add columns."
+        )
     groups, left_out = groups_of(attributes, favourable, reference)
     if not groups:
-        raise TableError(f"No group can be compared with the others. {' '.join(left_out)}")
+        raise TableError(f"No group can be compared. {' '.join(left_out)}")
     with progress, single_threaded():
         progress.phase("the other groups' standard")
         encoded = TwoModels.of(inputs)
@@ -129,7 +132,8 @@ def compare(
         at_once = Parallel(jobs_of(n_jobs, len(groups)), backend="threading")
         by_groups = [delayed(Opinion.of)(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
         slicing = Slicing.of(inputs) if explain else Slicing.nothing(len(X))
-        slicings = [slicing.of_group(group.rows) for group in groups]
+        slicings, not_sliced = [slicing.of_group(group.rows) for group in groups], slicing.skipped
+        del slicing  # as large as all of the groups' together
         work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight, slicings)
         recorded, probabilities, outcomes = zip(
             *at_once(delayed(work.shares)(place, labels[None]) for place in range(len(groups))), strict=True
@@ -182,6 +186,7 @@ def compare(
                 strongest_column=strong and strong[0],
                 strongest_move=strong and strong[1],
                 missing_values=missing_values(inputs, group),
+                draws=len(figure.draws),
                 doubts=tuple(int(count) for count in np.histogram(doubts[~own], BINS)[0]),
                 **(_opinion(work, place, found[place], outcomes[place], labels, null) if explain else {}),
             )
@@ -201,7 +206,7 @@ def compare(
         draws=drawn[0].shape[1],
         moves=tuple(ColumnMove(g.attribute, g.value, *m) for g, each in zip(groups, moves, strict=True) for m in each),
         parts=slices,
-        not_sliced=slicing.skipped,
+        not_sliced=not_sliced,
         clusters=None if clusters is None else int(clusters.max()) + 1,
         interrupted=interrupted,
     )

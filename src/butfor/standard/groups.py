@@ -14,22 +14,20 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed
 from butfor.standard.explain import ColumnMove
+from butfor.standard.inputs import LARGE, Floats, Mask
+from butfor.standard.sentences import ASSUMPTION as ASSUMPTION
+from butfor.standard.sentences import NOTHING, gap_sentence, missing_column_sentence, often, p_in_words, rates_sentence
+from butfor.standard.sentences import ON_COLUMNS as ON_COLUMNS
+from butfor.standard.sentences import interval_in_words as interval_in_words
+from butfor.standard.sentences import number as number
+from butfor.standard.sentences import points as points
+from butfor.standard.sentences import share as share
 from butfor.standard.slices import MOST_VALUES, Slice, kept
 from butfor.standard.wrong import with_sum
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 BINS = np.linspace(0, 1, 21)
 """Of the doubts that are counted for charts."""
 SIGNIFICANT = 0.05
-ASSUMPTION = (
-    "This assumes that people of different groups with the same recorded columns should have got the same label. A "
-    "legitimate reason that is not among the columns, or a column that itself carries bias, misleads it."
-)
-ON_COLUMNS = (
-    "These moves do not add up, and they depend on which columns remain. Explained does not mean justified: a column "
-    "may itself come from unequal treatment."
-)
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,8 @@ class GroupStandard:
     """A sentence per column that lacks values more often, or less, than among the others."""
     doubts: tuple[int, ...] = field(default=(), repr=False)
     """How many of its adverse labels have a doubt in each of `BINS`."""
+    draws: int = 0
+    """Drawn tables behind the interval and the p-values."""
 
     @property
     def name(self) -> str:
@@ -118,52 +118,25 @@ class GroupStandard:
         return "other groups" if self.reference is None else f"{self.attribute} = {self.reference}"
 
     def sentence(self, favourable: str) -> str:
-        """ "People with afam = yes were labelled 'no' 6.9 points less often than comparable people in …" """
-        often = f"{points(abs(self.difference))} {'less' if self.difference >= 0 else 'more'} often than"
-        if round(1000 * abs(self.difference)) == 0:
-            often = "as often as"
-        details = []
-        if self.interval:
-            details.append(f"95 % interval {interval_in_words(self.interval, self.difference < 0)}")
-        if self.p_adjusted is not None:
-            details.append(f"adjusted p {_p(self.p_adjusted)}")
-        return f"People with {self.name} were labelled '{favourable}' {often} comparable people in {self.others}" + (
-            f" ({'; '.join(details)})." if details else "."
-        )
+        """ "People with afam = yes were labelled 'no' 6.3 points less often than comparable people in …" """
+        p = None if self.p_adjusted is None else p_in_words(self.p_adjusted, self.draws)
+        return gap_sentence(self.name, favourable, self.others, self.difference, self.interval, p)
 
     def details(self) -> list[str]:
-        """One line each: the raw gap and what explains it, a missing column, overlap, the second opinion."""
-        part = "explained by the recorded columns"
-        lines = [
-            f"Recorded {share(self.recorded)}, comparable people {share(self.expected)}. Raw gap "
-            f"{points(self.raw_gap)}: {number(self.explained)} {part}, {number(self.difference)} not."
-        ]
-        lines += [
-            sentence for sentence in (self.on_a_missing_column, self.on_overlap, self.on_second_opinion) if sentence
-        ]
+        """One line each: rates and what the columns explain, a missing column, overlap, the second opinion."""
+        rates = rates_sentence(self.name, self.others, self.recorded, self.expected, self.raw_gap, self.explained)
+        lines = [rates, self.on_a_missing_column, self.on_overlap, self.on_second_opinion]
         if self.effective_rows is not None:
-            lines.append(f"With their weights, {self.rows} rows count as much as {self.effective_rows:.0f} equal ones.")
-        return lines + list(self.missing_values)
+            lines.append(f"With their weights, the {self.rows} rows count as {self.effective_rows:.0f}.")
+        return [line for line in (*lines, *self.missing_values) if line]
 
     @property
     def on_a_missing_column(self) -> str:
-        said = []
-        if self.strongest_column is None or self.strongest_move is None or self.times_strongest is None:
-            said += ["No recorded column brings the difference clearly closer to 0."] if self.robustness_value else []
-        elif abs(self.strongest_move) < 0.0005:
-            said.append("No recorded column moves the difference by as much as 0.1 points.")
-        else:
-            said.append(
-                f"Leaving out {self.strongest_column} moves the difference by {points(abs(self.strongest_move))}; a "
-                f"missing column that moved it {self.times_strongest:.1f} times as far, in the same direction, would "
-                "remove it (a comparison, not a bound)."
-            )
-        if self.robustness_value is not None:
-            said.append(
-                f"To remove it, a missing column would have to explain {100 * self.robustness_value:.1f} % of the "
-                "remaining variation of both label and group (robustness value)."
-            )
-        return " ".join(said)
+        if abs(self.difference) < NOTHING:
+            return ""
+        return missing_column_sentence(
+            self.strongest_column, self.strongest_move, self.times_strongest, self.robustness_value
+        )
 
     @property
     def on_overlap(self) -> str:
@@ -175,8 +148,7 @@ class GroupStandard:
             f"group, those {o.others} people count as {o.effective_others:.0f}."
         )
         if o.poor and o.difference is not None:
-            interval = f" ({interval_in_words(o.interval)})" if o.interval else ""
-            said += f" That is little: among the comparable rows the difference is {points(o.difference)}{interval}."
+            said += f" That is little. Among the comparable rows: {often(o.difference, o.interval)}."
         return said
 
     @property
@@ -184,32 +156,8 @@ class GroupStandard:
         s = self.second_opinion
         if s is None:
             return ""
-        interval = f" ({interval_in_words(s.interval)})" if s.interval else ""
-        said = f"Second opinion (AIPW): {points(s.difference)}{interval}."
-        return f"{said} The two estimates disagree, so neither is a headline." if s.disagrees else said
-
-
-def number(value: float) -> str:
-    return f"{100 * value:.1f}".replace("-0.0", "0.0").replace("-", "−")
-
-
-def points(value: float) -> str:
-    """ "6.9 points"."""
-    return f"{number(value)} points"
-
-
-def share(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def interval_in_words(interval: tuple[float, float], turned: bool = False) -> str:
-    """ "3 to 11"; `turned`: of the difference in the other direction."""
-    low, high = (-interval[1], -interval[0]) if turned else interval
-    return f"{100 * low:.0f} to {100 * high:.0f}".replace("-", "−")
-
-
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}" if p < 0.01 else f"= {p:.2f}"
+        said = f"Second opinion (AIPW): {often(s.difference, s.interval)}."
+        return f"{said} The two estimates disagree, so neither counts as a finding." if s.disagrees else said
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -329,22 +277,20 @@ class Standards:
         said = [ASSUMPTION]
         if self.clusters is None:
             said.append(
-                "Rows are taken as independent decisions; name what joins several (cluster) where they are not."
+                "Every row counts as a decision of its own. If several are about one person or household, name the "
+                "column that joins them (cluster)."
             )
         else:
-            said.append(f"Rows of one cluster may share their luck: there are {self.clusters} clusters.")
+            said.append(f"The rows form {self.clusters} clusters, whose labels may go together.")
+        if len(self.doubt) > LARGE:
+            said.append(f"With more than {LARGE} rows, the boosting learns from a random sample of {LARGE}.")
         if self.not_sliced:
-            said.append(f"Slices leave out {listed(self.not_sliced)}: more than {MOST_VALUES} different values.")
+            said.append(f"No slices by {listed(self.not_sliced)}: more than {MOST_VALUES} different values.")
         values = [c for c in self.comparisons if c.attribute == self.attribute]
         if len(values) > 2 and any(c.differs and c.reference is None for c in values):
             said.append(
-                "The other groups of one group include those that differ themselves; name a reference group to compare "
-                "with that one alone."
-            )
-        if any(c.p is not None and c.p < 1 / (1 + self.draws) for c in self.comparisons):
-            said.append(
-                f"p-values below {1 / (1 + self.draws):.2g} come from the normal approximation: {self.draws} draws "
-                "cannot show them."
+                "Each group is compared with all others together, and some of those differ too. To compare with one "
+                "group alone, name it as the reference."
             )
         return said
 
@@ -400,5 +346,17 @@ def answer_of(comparisons: Sequence[GroupStandard], favourable: str) -> str:
         others = "other groups" if short[0].reference is None else "the reference group"
         return f"Labelled '{favourable}' less often than comparable people in {others}: {by}."
     if not any(c.interval for c in comparisons):
-        return "Without draws nothing says which differences are more than chance."
+        return "Without draws nobody can say which gaps are more than chance."
     return f"No group was labelled '{favourable}' less often than comparable people by more than chance."
+
+
+def if_real(comparisons: Sequence[GroupStandard]) -> str:
+    """What labels that are likely wrong are, where no group falls short by more than chance; else nothing."""
+    lacking = [c for c in comparisons if c.missing]
+    if not lacking or any(c.differs and c.missing for c in comparisons):
+        return ""
+    most = max(lacking, key=lambda c: c.missing)
+    return (
+        f"The gap of {most.name} may be chance. Only if it is real are about {most.missing} of these people's labels "
+        "wrong; a review of the likeliest ones would tell."
+    )

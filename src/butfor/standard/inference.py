@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from butfor.standard.model import Floats, Mask
+from butfor.standard.inputs import Floats, Mask
 
 WIDER = 1.05
 """The error over drawn tables lacks the error of the centre itself: true errors are so many times as large

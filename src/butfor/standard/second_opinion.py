@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.standard.inputs import Floats, Mask, Rows, design_of
 from butfor.standard.logistic import fit_logistic, predict_logistic
-from butfor.standard.model import Floats, Mask, Rows, TwoModels
+from butfor.standard.model import TwoModels
 
 FOLDS = 5
 COMPARABLE = 0.9
@@ -79,7 +80,7 @@ class Opinion:
             inside = self.folds == fold
             learn = self.others[~inside[len(self.group) :]]
             weight = None if self.weight is None else self.weight[learn]
-            fitted = fit_logistic(encoded.inputs[learn], labels[:, learn], weight)
+            fitted = fit_logistic(design_of(encoded.inputs, learn), labels[:, learn], weight)
             found[:, inside] = predict_logistic(encoded.inputs[rows[inside]], fitted)
         return found
 
