@@ -246,7 +246,7 @@ def test_a_person_page_shows_the_rows_beside_the_person():
         (ODD, "seed-bound", "≈", ["the audited model is the odd one out"]),
         (IDLE, "seed-bound", "≈", ["leave most models as they were"]),
         (OPEN, "undecided", "?", [f"try more seeds, --fresh-seeds {OPEN.would_do}", "too few to tell"]),
-        (None, "not checked", "◌", ["was not tested under fresh seeds", "next: Run the audit again with --fresh-seeds 59"]),
+        (None, "not checked", "◌", ["was not tested under fresh seeds", "next: Run the audit again with --fresh"]),
     ],
 )  # fmt: skip
 def test_each_word_is_marked_explained_and_followed_by_what_to_do(fresh, word, sign, said):
