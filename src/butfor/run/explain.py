@@ -142,7 +142,7 @@ def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) 
     table = fitted.table
     groups = pd.Series(everyone.groups, name=fitted.sensitive.name)
     order = in_order(everyone.groups, fitted.sensitive.cuts)
-    commonest = int(np.bincount(table.codes).argmax())  # of equally common ones the first
+    commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
     named = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
     return Performance.of(groups, truth, everyone.decisions, commonest, fitted.label_names, table.sides, named, order)
 
