@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -91,12 +92,14 @@ class Work:
         rows = self.groups[place].rows
         return np.ones(len(rows)) if self.weight is None else self.weight[rows]
 
-    def shares(self, place: int, labels: Floats) -> tuple[Floats, Floats, Floats]:
+    def shares(self, place: int, labels: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """Of one group on tables with these labels `[tables × rows]`: shares by the others' standard
         `[shares × tables]`, and on the first table the probabilities of the group's rows and the outcomes that AIPW
         expects."""
         group, outcomes, second = self.groups[place], np.empty((1, 0)), np.full(len(labels), np.nan)
-        by_row = self.standard.predict(group.others, group.rows, labels[:, group.others], self.weight)
+        by_row = self.standard.predict(
+            group.others, group.rows, labels[:, group.others].astype(np.float64), self.weight
+        )
         if self.opinions:
             outcomes = self.opinions[place].outcomes(self.encoded, labels)
             second = self.opinions[place].expected(outcomes, labels)
@@ -105,7 +108,7 @@ class Work:
     def drawn(self, null: OneStandard, seeds: list[tuple[int, int]]) -> list[Floats]:
         """Shares of each group on tables drawn with these seeds."""
         with single_threaded():
-            labels = np.array([null.uniforms(seed) < null.everybody for seed in seeds], np.float64)
+            labels = np.array([null.uniforms(seed) < null.everybody for seed in seeds])
             return [self.shares(place, labels)[0] for place in range(len(self.groups))]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed
 from butfor.standard.explain import ColumnMove
-from butfor.standard.inputs import LARGE, Floats, Mask
+from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
 from butfor.standard.sentences import ASSUMPTION as ASSUMPTION
 from butfor.standard.sentences import NOTHING, gap_sentence, missing_column_sentence, often, p_in_words, rates_sentence
 from butfor.standard.sentences import ON_COLUMNS as ON_COLUMNS
@@ -283,7 +283,7 @@ class Standards:
         else:
             said.append(f"The rows form {self.clusters} clusters, whose labels may go together.")
         if len(self.doubt) > LARGE:
-            said.append(f"With more than {LARGE} rows, the boosting learns from a random sample of {LARGE}.")
+            said.append(f"With more than {LARGE} rows, the boosting learns from a random sample of {SAMPLE}.")
         if self.not_sliced:
             said.append(f"No slices by {listed(self.not_sliced)}: more than {MOST_VALUES} different values.")
         values = [c for c in self.comparisons if c.attribute == self.attribute]
@@ -292,6 +292,8 @@ class Standards:
                 "Each group is compared with all others together, and some of those differ too. To compare with one "
                 "group alone, name it as the reference."
             )
+        if any(c.p is not None and c.p < 1 / (1 + self.draws) for c in self.comparisons):
+            said.append(f"p-values below {1 / (1 + self.draws):.2g} in a record come from the normal approximation.")
         return said
 
     @property
@@ -357,6 +359,6 @@ def if_real(comparisons: Sequence[GroupStandard]) -> str:
         return ""
     most = max(lacking, key=lambda c: c.missing)
     return (
-        f"The gap of {most.name} may be chance. Only if it is real are about {most.missing} of these people's labels "
-        "wrong; a review of the likeliest ones would tell."
+        f"The gap of {most.name} may be chance. If it is real, about {most.missing} of the group's labels are wrong; "
+        "a review of the likeliest ones can tell."
     )

@@ -8,6 +8,7 @@ Overlap and the robustness value come from the same quantities.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,7 @@ class Opinion:
     def poor(self) -> bool:
         return bool(self.comparable.mean() < POOR_SHARE or self.effective_others < POOR_OTHERS)
 
-    def outcomes(self, encoded: TwoModels, labels: Floats) -> Floats:
+    def outcomes(self, encoded: TwoModels, labels: NDArray[Any]) -> Floats:
         """The others' standard, cross-fitted: probabilities `[tables × (group, then others)]`."""
         rows = np.concatenate([self.group, self.others])
         found = np.empty((len(labels), len(rows)))
@@ -80,11 +81,11 @@ class Opinion:
             inside = self.folds == fold
             learn = self.others[~inside[len(self.group) :]]
             weight = None if self.weight is None else self.weight[learn]
-            fitted = fit_logistic(design_of(encoded.inputs, learn), labels[:, learn], weight)
+            fitted = fit_logistic(design_of(encoded.inputs, learn), labels[:, learn].astype(np.float64), weight)
             found[:, inside] = predict_logistic(encoded.inputs[rows[inside]], fitted)
         return found
 
-    def expected(self, outcomes: Floats, labels: Floats) -> Floats:
+    def expected(self, outcomes: Floats, labels: NDArray[Any]) -> Floats:
         """The group's share by the others' standard `[tables]`; labels `[tables × all rows]`."""
         weights, size = self._weights(self.group), len(self.group)
         residual = labels[:, self.others] - outcomes[:, size:]
