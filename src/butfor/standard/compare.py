@@ -18,13 +18,13 @@ from joblib import Parallel, delayed
 from butfor.data.labels import label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
-from butfor.machine import check_n_jobs, check_random_state, single_threaded
+from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded
 from butfor.progress import Progress
 from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, jobs_of
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
 from butfor.standard.inference import Drawn, disagree, p_values
-from butfor.standard.inputs import Floats, Mask
+from butfor.standard.inputs import LARGE, Floats, Mask
 from butfor.standard.members import attributes_of, clusters_of, codes_of, groups_of, missing_values
 from butfor.standard.model import TwoModels, standard_of
 from butfor.standard.null import OneStandard
@@ -134,6 +134,8 @@ def compare(
         slicing = Slicing.of(inputs) if explain else Slicing.nothing(len(X))
         slicings, not_sliced = [slicing.of_group(group.rows) for group in groups], slicing.skipped
         del slicing  # as large as all of the groups' together
+        if len(X) > LARGE:
+            give_back_memory()
         work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight, slicings)
         recorded, probabilities, outcomes = zip(
             *at_once(delayed(work.shares)(place, labels[None]) for place in range(len(groups))), strict=True
