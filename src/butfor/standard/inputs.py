@@ -122,7 +122,8 @@ class Sparse(Dense):
         for begin in range(0, len(weight), ROWS_AT_ONCE):
             rows = slice(begin, begin + ROWS_AT_ONCE)
             part = csr_array(hstack([csr_array(self.ahead[rows]), self.inputs[rows]], format="csr"))
-            scaled = csr_array((part.data * np.repeat(weight[rows], np.diff(part.indptr)), part.indices, part.indptr))
+            data = part.data * np.repeat(weight[rows], np.diff(part.indptr))
+            scaled = csr_array((data, part.indices, part.indptr), shape=part.shape)
             found += (part.T @ scaled).toarray()
         return found
 
