@@ -25,8 +25,8 @@ from butfor.standard.slices import Slicing, sums_in
 from butfor.stopping import Stop, listen
 
 AT_ONCE = (5, 25)
-"""So few and so many drawn tables are fitted side by side, whatever the number of cores: numbers must not depend on
-that."""
+"""At least and at most this many drawn tables are fitted side by side; the same on any number of cores, since figures
+depend on it."""
 CELLS_AT_ONCE = 400_000
 REDRAWS = 40
 """Of a group's labels per drawn table, where quantiles are taken."""
@@ -64,8 +64,7 @@ class Averages:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What is needed to compare groups, whatever the labels. Opinions and slices, one each per group, where second
-    ones and slices are wanted."""
+    """What every comparison of the groups needs, for any labels. Opinions and slices: one each per group, or none."""
 
     standard: Standard
     encoded: TwoModels
@@ -144,7 +143,7 @@ def draw(
 def _until_stopped(
     tasks: Generator[list[Floats], None, None], seconds: float | None, progress: Progress
 ) -> tuple[list[list[Floats]], bool]:
-    """Ctrl-C ends it with the tables that are done, and it is said; so does the time, where it is limited."""
+    """The tables done when Ctrl-C or the time limit ends it, and whether Ctrl-C did."""
     done: list[list[Floats]] = []
     with listen(Stop(seconds)) as flag:
         try:

@@ -25,8 +25,8 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far the others resemble the group. `comparable` of the group's rows have people like them among the others;
-    those count for `effective_others` of `others`. Where that is `poor`, the difference among the comparable rows."""
+    """How far the others resemble the group: `comparable` of its rows have people like them among the others, and the
+    `others` count as `effective_others`. If overlap is `poor`: the difference among the comparable rows."""
 
     comparable: int
     others: int
@@ -38,8 +38,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """The same difference by cross-fitted AIPW, with its own interval, and whether the two disagree by more than they
-    do on drawn tables."""
+    """The same difference by cross-fitted AIPW, its interval, and whether the two disagree by more than chance."""
 
     difference: float
     interval: tuple[float, float] | None
@@ -80,7 +79,7 @@ class GroupStandard:
     strongest_move: float | None = None
     """How far leaving it out moves the difference."""
     missing_values: tuple[str, ...] = ()
-    """A sentence per column that lacks values more often, or less, than among the others."""
+    """A sentence per column that lacks values clearly more or less often than among the others."""
     doubts: tuple[int, ...] = field(default=(), repr=False)
     """How many of its adverse labels have a doubt in each of `BINS`."""
     draws: int = 0
@@ -92,7 +91,7 @@ class GroupStandard:
 
     @property
     def missing(self) -> int:
-        """M: how many favourable labels the group lacks, by the others' standard."""
+        """How many favourable labels the group lacks, by the others' standard."""
         return max(0, round(self.rows * self.difference))
 
     @property
@@ -102,7 +101,7 @@ class GroupStandard:
 
     @property
     def differs(self) -> bool:
-        """More than chance makes, judged over all groups shown, and the second opinion agrees."""
+        """Whether the gap is more than chance, adjusted for all groups shown, and the second opinion agrees."""
         agreed = self.second_opinion is None or not self.second_opinion.disagrees
         return self.p_adjusted is not None and self.p_adjusted < SIGNIFICANT and agreed
 

@@ -1,6 +1,6 @@
 """A second opinion: the same share by augmented inverse probability weighting (AIPW), cross-fitted.
 
-A logistic regression of the others' rows foretells the group's labels, and its errors on others who resemble the group
+A logistic regression of the others' rows predicts the group's labels, and its errors on others who resemble the group
 correct it. They resemble it as far as the propensity says: the probability of being of the group given the columns.
 Overlap and the robustness value come from the same quantities.
 """
@@ -36,7 +36,7 @@ def folds_of(rows: int, clusters: NDArray[np.int64] | None, seed: int) -> Rows:
 
 @dataclass(frozen=True, eq=False)
 class Opinion:
-    """What AIPW needs to know of a group and its others, whatever the labels."""
+    """What AIPW needs to know of a group and its others, for any labels."""
 
     group: Rows
     others: Rows
@@ -96,8 +96,8 @@ class Opinion:
         explain, of both as much, to make the difference nothing (Chernozhukov and others 2022, for the effect on the
         treated). `outcomes [rows of group and others]`, `own` and `labels [all rows]`."""
         size, weights = len(self.group), self._weights(np.concatenate([self.group, self.others]))
-        foretold = np.concatenate([own[self.group], outcomes[size:]])
-        residual = np.concatenate([labels[self.group], labels[self.others]]) - foretold
+        predicted = np.concatenate([own[self.group], outcomes[size:]])
+        residual = np.concatenate([labels[self.group], labels[self.others]]) - predicted
         share = weights[:size].sum() / weights.sum()
         propensity = self.propensity[size:]
         odds = propensity / (1 - propensity)
