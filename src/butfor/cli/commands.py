@@ -37,7 +37,7 @@ from butfor.cli.options import (
 from butfor.cli.parse import bands_in, cases_in, names_in
 from butfor.cli.review import gate, replay, review
 from butfor.errors import OutputError
-from butfor.terminal import one_line, say, shown_json
+from butfor.terminal import one_line, say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,14 +218,12 @@ def standard(table: str, **options: Any) -> int:
     if o.json:
         say(shown_json(text))
     else:
-        say(one_line(found.answer))
-        for line in str(found).splitlines():
-            say(line)
+        printing.print_standards(found)
         if found.interrupted:
             say(f"Stopped after {found.draws} of {o.draws} draws.", err=True)
         if o.out is not None and not o.quiet:
-            say(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
-            say(f"labels.csv says how likely each label is wrong. {WRONG}", err=True)
+            say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
+            say_wrapped(f"labels.csv says how likely each label is to be wrong. {WRONG}", err=True)
     return 130 if found.interrupted else 0
 
 
