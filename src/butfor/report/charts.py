@@ -19,7 +19,8 @@ from butfor.result.population import ALL, Population
 from butfor.result.record import save
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
-from butfor.standard.groups import BINS, GroupStandard, interval_in_words, points
+from butfor.standard.groups import BINS, GroupStandard
+from butfor.standard.sentences import NOTHING, interval_in_words, points
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),
@@ -257,6 +258,7 @@ def differences(comparisons: Sequence[GroupStandard], beside: Sequence[GroupStan
 def gap_in_words(c: GroupStandard) -> str:
     """ "6.3 points less (1 to 11)"."""
     gap = f"{points(abs(c.difference))} {'less' if c.difference >= 0 else 'more'}"
+    gap = "no gap" if abs(c.difference) < NOTHING else gap
     return gap if c.interval is None else f"{gap} ({interval_in_words(c.interval, c.difference < 0)})"
 
 

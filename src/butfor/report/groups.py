@@ -20,7 +20,8 @@ from butfor.report.summary import LONGEST
 from butfor.report.text import short, shown
 from butfor.result.population import SMALL_GROUP, Population
 from butfor.result.run import RecordedStandards
-from butfor.standard.groups import GroupStandard, Standards, interval_in_words, number, where
+from butfor.standard.groups import GroupStandard, Standards, where
+from butfor.standard.sentences import interval_in_words, number, often, p_in_words
 from butfor.standard.slices import Slice
 
 FOUR_FIFTHS = 0.8
@@ -109,11 +110,9 @@ def labels_table(found: RecordedStandards | Standards) -> Table:
     heads = ["Group", "Rows", f"Labelled '{short(found.favourable, 40)}'", "Comparable people", "Gap", "Adjusted p"]
     rows = []
     for c in found.comparisons:
-        p = "–" if c.p_adjusted is None else "< 0.001" if c.p_adjusted < 0.001 else f"{c.p_adjusted:.3f}"
-        beyond = c.p_adjusted is not None and c.p_adjusted < 1 / (1 + found.draws)
-        name = short(c.name, LONGEST)
-        how = f"{p} (normal approximation)" if beyond else p
-        rows.append((name, c.rows, rate(c.recorded), rate(c.expected), charts.gap_in_words(c), how))
+        p = "–" if c.p_adjusted is None else p_in_words(c.p_adjusted, found.draws, explained=False).removeprefix("= ")
+        gap, name = often(c.difference, c.interval), short(c.name, LONGEST)
+        rows.append((name, c.rows, rate(c.recorded), rate(c.expected), gap, p))
     return heads, rows
 
 

@@ -168,7 +168,7 @@ def overview(p: Population) -> dict[str, Any]:
 def _questions(p: Population, people: People, steps: Sequence[Markup]) -> list[tuple[str, Any]]:
     """What a head of compliance asks, each with its answer."""
     name, data = short(p.run.sensitive, 40), p.run.data
-    direct = short(p.direct, 600) or "Yes; how many decisions a switch of it changes was not asked."
+    direct = short(p.direct, 600) or "How many decisions a switch of it changes was not asked."
     split = f"The gap is that of all {data.labelled} labelled rows: no split changes it. " if p.standards else ""
     if data.table and not data.test and data.split_seed is not None:
         split += (
@@ -177,7 +177,7 @@ def _questions(p: Population, people: People, steps: Sequence[Markup]) -> list[t
     else:
         split += "The decisions are those of the training and test rows that were given."
     return [
-        (f"Is {name} an input of the model?", direct),
+        (f"Is {name} an input of the model?", f"{'No' if p.run.blind else 'Yes'}. {direct}"),
         (f"Which columns stand in for {name}?", _stand_ins(p)),
         ("Does another split agree?", marked(split)),
         ("Why these people, and not all?", _why(p, people)),
