@@ -66,7 +66,7 @@ def folder(tmp_path_factory):
         ("good.csv L S --model lojistic", "There is no model 'lojistic'. Did you mean 'logistic'?"),
         ("good.csv L S --model no.such:thing", "cannot be loaded: ModuleNotFoundError"),
         ("good.csv L S --model sklearn.cluster:KMeans", "is not a classifier"),
-        ("good.csv L S --model forest --hidden 4", "--hidden belong to --model mlp"),
+        ("good.csv L S --model forest --hidden 4", "--hidden: for --model mlp only"),
         ("good.csv L S --model knn --rank gradient", "needs a butfor.MLP"),
         ("good.csv L S --model knn --engine fused", "does not train KNeighborsClassifier"),
         ("good.csv L S --adverse Flase", "--adverse: there is no label 'Flase'. Did you mean 'False'?"),

@@ -69,7 +69,7 @@ def test_an_embedded_set_knows_its_adverse_label(capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "Say with --adverse which label people would rather not have: 'granted = False', 'granted = True'."),
+        ((), "Name the label that people do not want with --adverse: 'granted = False', 'granted = True'."),
         (("--adverse", "true"), "--adverse: there is no label 'true'. Did you mean 'True'?"),
         (("--adverse", "False", "--random-state", -1), "'--random-state': -1 is not in the range"),
         (("--adverse", "False", "--model", "sklearn.svm:LinearSVC"), "fit and predict_proba"),

@@ -299,8 +299,8 @@ def test_a_close_call_is_marked_with_or_without_a_find(status):
     html = close.to_html()
     assert '<a class="badge close-call" href="#chance">' in html
     seen = outline(html).text
-    assert "9 of 59 fresh seeds decide otherwise on the unchanged data (15 %, 95 % interval 7 – 27 %)" in seen
-    assert "Let a human look at this close call" in seen
+    assert "9 of 59 fresh seeds decide differently on the unchanged data (15 %, 95 % interval 7 – 27 %)" in seen
+    assert "Have a person look at this close call" in seen
     assert "⇄ close call" in outline(close._repr_html_()).text
     assert outline(Population([close], CHECKED).to_html()).text.count("⇄ close call") == 2
     settled = outline(verdict(1, status, base=1 / 59, run=CHECKED).to_html()).text
@@ -940,7 +940,7 @@ def test_audits_verdicts_and_populations_have_a_notebook_form_and_a_frame(loans)
 def test_a_headline_keeps_its_percentages_on_one_line():
     html = plain_page()
     headline = html[html.index("<h1>") : html.index("</h1>")]
-    assert "(50\N{NO-BREAK SPACE}%)" in headline
+    assert "(0.5\N{NO-BREAK SPACE}%)" in headline
     assert " %" not in headline
 
 

@@ -56,11 +56,14 @@ def test_why_somebody_was_not_audited_is_said_in_words():
 
 
 def test_people_are_named_as_the_table_names_them():
-    assert verdict().who == "person 36 (row 541)"
-    assert verdict(row=36).who == "person 36"
-    assert verdict(case=None).who == "the person of row 541"
     named = replace(RUN, data=replace(RUN.data, identifier="ref"))
-    assert verdict(named, row="A-17").who == "person A-17"
+    for person, name in (
+        (verdict(), "person 36 (row 541)"),
+        (verdict(row=36), "person 36"),
+        (verdict(case=None), "the person of row 541"),
+        (verdict(named, row="A-17"), "person 36 (ref A-17)"),
+    ):
+        assert f"found for {name}: 'deny = yes' stays" in person.sentence
 
 
 def test_scores_are_probabilities_of_the_favourable_label_and_margins_stay_margins():

@@ -291,11 +291,12 @@ def datasets(json: bool) -> None:
     if json:
         say(frame.to_json(orient="records", indent=1))
         return
-    words = {"label_balance": "class 1", "sensitive": "protected", "embedded": "in package"}
-    shown = frame.rename(columns=words)
+    words = {"label_balance": "class 1", "sensitive": "protected", "embedded": "here"}
+    shown = frame[["name", "rows", "inputs", "sensitive", "label_balance", "budget", "embedded"]].rename(columns=words)
     shown["class 1"] = [f"{100 * v:.1f} %" if v is not None and v == v else "–" for v in shown["class 1"]]
-    shown["in package"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
-    printing.print_table(shown, "class 1: share of the label's second value; budget: labels.")
+    shown["here"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
+    printing.print_table(shown)
+    say("class 1: share of the label's second value; budget: labels.")
 
 
 for each in (audit, check_table, datasets, gate, replay, review, standard):

@@ -24,7 +24,7 @@ from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, DOUBT, as_json, builtins_of, percent, record_of, save, signed
 from butfor.result.run import Run
 from butfor.result.threshold import course, shown, what_moved
-from butfor.result.words import UNSEEDED, base_sentence
+from butfor.result.words import base_sentence
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs that the search itself gives."""
@@ -265,7 +265,7 @@ class Verdict(Person):
         if self.fresh:
             return self.fresh.sentence
         if self.solidity == SOLID:
-            return f"{UNSEEDED}."
+            return "Solid: this model has no seed."
         return "Not checked under fresh seeds." if self.found else ""
 
     @property
@@ -278,13 +278,17 @@ class Verdict(Person):
 
     @property
     def who(self) -> str:
-        """The person in words, by the table's own id where it has one."""
-        if self.case is None:
-            return "this person" if self.row is None else f"the person of row {self.row}"
-        if self.run.data.identifier is not None:
-            return f"person {self.row}"
-        row = "" if self.row is None or str(self.row) == str(self.case) else f" (row {self.row})"
-        return f"person {self.case}{row}"
+        """The person in words."""
+        if self.case is not None:
+            return f"person {self.case}"
+        return "this person" if self.row is None else f"the person of row {self.row}"
+
+    @property
+    def _named(self) -> str:
+        """The person in words, with the table's own id."""
+        if None in (self.case, self.row) or str(self.row) == str(self.case):
+            return self.who
+        return f"{self.who} ({self.run.data.identifier or 'row'} {self.row})"
 
     @property
     def reason(self) -> str:
@@ -321,7 +325,7 @@ class Verdict(Person):
 
     @property
     def _answer(self) -> str:
-        who, n = self.who, self.training_rows
+        who, n = self._named, self.training_rows
         if self.status == "found":
             k, mean = len(self.flip_set), f", mean of {self.run.members} models" if self.run.members > 1 else ""
             fewest = " No smaller set does: that is proven." if self.exact and k > 1 else ""

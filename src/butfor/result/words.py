@@ -28,7 +28,7 @@ CORRECT = (
     "**If a label is wrong**, correct it, retrain and decide again about {who}. **If all are right**, record that the "
     "decision hinges on a few labels and let a person look at it."
 )
-KEYSTONES = "**Look for keystones**: audit everybody, and review first the rows that turn up for many people."
+KEYSTONES = "**Look at the keystones**: audit everybody, and review first the rows that turn up for many people."
 LACKS = (
     "that any of these labels is wrong: a correct label can carry a decision too;",
     "that this person or their group was discriminated against: it says where to look;",
@@ -117,7 +117,7 @@ SOLIDITY = {
         "◐",
         "Leaning",
         meaning="with the flips, more than half of the models decide differently, and by that bound more than without "
-        f"them, but too few to be solid (which takes at least {LEAST} seeds)",
+        f"them, but too few to be solid (which takes {LEAST} seeds at least)",
         shows=CHANGED,
         lacks=("that it holds under other seeds: {counts};", *LACKS),
         steps=(
@@ -222,7 +222,7 @@ STRATEGIES = {
 RANKINGS = {
     "guided": "by the rankings that suit this kind of model (for a network 'gradient' and 'combined'), or by their "
     "average, whichever moved some of the people furthest in a trial",
-    "combined": "by the mean of two scores: how much a simple linear model's answer about this person depends on the "
+    "combined": "by two scores averaged: how much a simple linear model's answer about this person depends on the "
     "label, and how alike the network's neurons respond to the person and to that training row",
     "surrogate": "by how much a simple linear model's answer about this person depends on each label",
     "surrogate-signed": "by how far flipping each label would move a simple linear model towards the other answer",
