@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: audit test check docs bench paper clean
+.PHONY: audit test check docs dist bench paper clean
 
 audit: .venv/installed
 	$(BIN)/butfor audit german --out butfor-audit --overwrite
@@ -24,6 +24,12 @@ check: .venv/installed-dev
 docs: .venv/installed-docs
 	$(BIN)/python docs/examples/build.py
 	$(BIN)/mkdocs build --strict
+
+# The wheel and the source distribution, as they would be published.
+dist: .venv/installed-dev
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	$(BIN)/python -m twine check --strict dist/*
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks.engines
@@ -46,4 +52,4 @@ paper: .venv/installed
 	@touch $@
 
 clean:
-	rm -rf .venv butfor-audit site
+	rm -rf .venv butfor-audit dist site

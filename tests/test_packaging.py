@@ -1,6 +1,7 @@
 """What is built installs into an empty environment and works there, with no more than its declared dependencies."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,13 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
+from butfor import __version__
+
 ROOT = Path(__file__).parents[1]
-PYTHONS = [f"3.{minor}" for minor in range(11, 16)]
+PYTHONS = ["3.11", "3.12", "3.13"]
 HERE = "{}.{}".format(*sys.version_info)
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 HEAVY = ("torch", "numba", "sklearn", "scipy", "pandas", "numpy", "matplotlib")
@@ -66,6 +70,35 @@ def test_the_source_distribution_holds_all_and_builds_the_same_wheel(built, tmp_
     assert files_in(next(tmp_path.glob("*.whl"))) == files_in(built[0])
 
 
+def test_an_index_takes_both(built):
+    done = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *built], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("PASSED") == 2
+
+
+def test_one_version_is_released():
+    """Named alike by the package, the citation and the changelog, with one date."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    heading = re.search("^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert cited["version"] == __version__
+    assert heading == f"{__version__} ({cited['date-released']})"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
+
+
+def test_the_workflow_publishes_what_was_tested_and_holds_no_secret():
+    text = (ROOT / ".github/workflows/ci.yml").read_text()
+    workflow = yaml.safe_load(text)
+    jobs, publish = workflow["jobs"], workflow["jobs"]["publish"]
+    assert "secrets." not in text
+    assert workflow[True]["push"]["tags"] == ["v*"]  # YAML reads the key `on` as true
+    assert publish["if"] == "startsWith(github.ref, 'refs/tags/')"
+    assert set(publish["needs"]) == set(jobs) - {"publish"}
+    assert publish["permissions"] == {"id-token": "write"}
+    assert publish["environment"]
+    assert all("permissions" not in job for name, job in jobs.items() if name != "publish")
+    assert jobs["test"]["strategy"]["matrix"]["python"] == jobs["install"]["strategy"]["matrix"]["python"] == PYTHONS
+
+
 def interpreter(version):
     """A Python of that version, on the path or of pyenv."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
@@ -95,28 +128,33 @@ def lend(requirements, site, lent):
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_the_wheel_works_in_an_empty_environment(built, tmp_path, version):
-    """With the dependencies that it declares, lent by the present environment. Those that are compiled serve one Python
-    only: on others the command starts."""
+@pytest.mark.parametrize("source", [False, True], ids=["wheel", "sdist"])
+def test_it_installs_and_starts(built, tmp_path, version, source):
+    """With the dependencies that it declares, lent by the present environment. The compiled ones serve one Python only:
+    on the others the command starts; BUTFOR_INSTALL=1 and the workflow run it there too."""
     python, site = environment(version, tmp_path)
-    run(*PIP, "--python", python, "install", "--no-index", "--no-deps", "--no-compile", built[0], cwd=tmp_path)
-    run(python, "-m", "compileall", "-q", site / "butfor", cwd=tmp_path)
-    (butfor,) = metadata.distributions(path=[str(site)])
+    lend(["hatchling"] if source else [], site, set())
+    install = ["install", "--no-index", "--no-deps", "--no-compile", "--no-build-isolation", built[source]]
+    run(*PIP, "--python", python, *install, cwd=tmp_path)
+    if not source:
+        run(python, "-m", "compileall", "-q", site / "butfor", cwd=tmp_path)
+    butfor = metadata.Distribution.at(next(site.glob("butfor-*.dist-info")))
     lend(butfor.requires, site, set())
     command = python.with_name("butfor")
     where = run(python, "-W", "error", "-c", "import butfor; print(butfor.__file__)", cwd=tmp_path)
     assert Path(where.strip()) == site / "butfor/__init__.py"
-    assert run(command, "--version", cwd=tmp_path) == f"butfor, version {butfor.version}\n"
+    assert run(command, "--version", cwd=tmp_path) == f"butfor, version {__version__}\n"
     assert "standard" in run(command, "--help", cwd=tmp_path)
-    if version == HERE:
+    if version == HERE and not source:
         works(command, tmp_path)
 
 
 def works(command, folder):
-    """The whole way from an embedded table to a page; and the network's absence in one sentence."""
-    assert "german" in run(command, "datasets", cwd=folder)
-    audit = (command, "audit", "german", "--cases", "36", "--budget", "2", "--quiet")
-    run(*audit, "--model", "logistic", "--out", "page", cwd=folder)
+    """Standards, an audit and its page without torch, whose absence the network says in one sentence."""
+    run(command.with_name("python"), "-c", "import torch", cwd=folder, fails=True)
+    assert "comparable people" in run(command, "standard", "german", cwd=folder)
+    audit = (command, "audit", "german", "--quiet")
+    assert "eligible people" in run(*audit, "--model", "logistic", "--out", "page", cwd=folder)
     assert (folder / "page/report.html").stat().st_size > 10_000
     assert run(*audit, cwd=folder, fails=True) == NETWORK
 

@@ -345,7 +345,7 @@ def test_a_signal_ends_a_benchmark_at_once_without_a_figure(number, loaded):
     else:
         assert any(text.split("|")[-1].strip() == loaded for text in started.stderr)
     started.send_signal(number)
-    out, err = started.communicate(timeout=20)
+    out, err = started.communicate(timeout=120)
     assert (started.returncode, out) == (130, "")
     assert err.endswith("Stopped.\n")
     assert "Traceback" not in err

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -90,15 +89,13 @@ def change():
 
 def load(*_):
     {lost}
-    time.sleep(10)
+    time.sleep(600)
 
 assemble.load = load
 import sys
 sys.argv = ["butfor", "audit", "german", "--quiet"]
 run()
 """
-    started = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.endswith("Stopped.\n")
-    assert time.monotonic() - started < 8

@@ -83,7 +83,7 @@ def alone() -> dict:
 
 
 class When(Progress):
-    """Does something once, after so many trainings."""
+    """Does something once, after `trained` trainings."""
 
     def __init__(self, trained, do):
         self.to_come, self.do = trained, do
@@ -93,6 +93,14 @@ class When(Progress):
         if self.to_come <= 0 and self.do:
             do, self.do = self.do, None
             do()
+
+
+def wait_until(condition, seconds=180):
+    """Long enough for a busy machine."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def pids(engine) -> list[int]:
@@ -195,17 +203,13 @@ def test_joblibs_dask_backend_is_taken_where_it_is_set(engine, tmp_path):
 @pytest.mark.system
 def test_ctrl_c_keeps_what_is_done_and_the_cluster_goes_on(engine, tmp_path):
     population = small(engine).explain_all(PEOPLE, progress=When(1, press))
-    deadline = time.monotonic() + 5
-    while any(engine.client.processing().values()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: not any(engine.client.processing().values()))
     assert population.interrupted
     bound = engine.bind(*counted(tmp_path / "log", seconds=20))
-    started = time.monotonic()
     threading.Timer(1.0, press).start()
     with listen(), pytest.raises(Stopped):  # in the midst of a training
         bound([Training(())])
-    assert time.monotonic() - started < 15
+    assert not (tmp_path / "log").exists()  # the training would have written it at its end
     assert len(pids(engine)) == 2
 
 
@@ -229,16 +233,13 @@ def process(*words: str, path: str | None = None):
 
 
 @contextmanager
-def with_moved_files(folder: Path):
+def scheduler_of(folder: Path):
     """A scheduler and its address."""
     file = folder / "scheduler.json"
     with process(
         "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)
     ) as it:
-        deadline = time.monotonic() + 60
-        while not file.exists() or not file.read_text().strip():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: file.exists() and file.read_text().strip())
         yield it, json.loads(file.read_text())["address"]
 
 
@@ -259,7 +260,7 @@ metadata.version = lambda name: "1.99.0" if name == "numpy" else real(name)
 def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_path, alone):
     ledger = tmp_path / "l.db"
     (tmp_path / "sitecustomize.py").write_text(OLD)
-    with with_moved_files(tmp_path) as (scheduler, address), worker(address):
+    with scheduler_of(tmp_path) as (scheduler, address), worker(address):
         far = open_cluster(address)
         assert open_cluster(address) is far
         audit = small(far, ledger)
@@ -272,8 +273,7 @@ def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_
             far.client.wait_for_workers(2, timeout=180)
             with pytest.raises(EngineError, match=rf"process \d+, has numpy 1.99.0 where .* {np.__version__}"):
                 far.bind(single, table, PEOPLE)(trainings)
-        while len(far.client.nthreads()) > 1:
-            time.sleep(0.1)
+        wait_until(lambda: len(far.client.nthreads()) == 1)
         with pytest.raises(EngineError, match=r"scheduler at .* is gone.*--ledger"):
             audit.explain_all(PEOPLE, progress=When(20, scheduler.kill))
     done = len(Ledger(ledger).select("SELECT flips FROM networks", []))
@@ -327,15 +327,17 @@ def test_a_cluster_that_cannot_be_is_refused_in_a_sentence(given):
 
 def test_where_no_scheduler_is_one_is_told_so_soon(monkeypatch):
     monkeypatch.setattr("butfor.learn.cluster_engine.CONNECT", 1.0)
+    import distributed  # noqa: F401, which takes seconds of its own
+
     started = time.monotonic()
     with pytest.raises(EngineError, match="no scheduler answers there"):
         open_cluster("tcp://127.0.0.1:9")
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 25  # Dask alone would try for 30
 
 
 @pytest.mark.system
 def test_without_workers_one_is_told_so(tmp_path):
-    with with_moved_files(tmp_path) as (_, address):
+    with scheduler_of(tmp_path) as (_, address):
         engine = butfor.DaskEngine(open_cluster(address).client, patience=1)
         with pytest.raises(EngineError, match="has had no worker for 1 seconds; start some"):
             engine.bind(*counted(tmp_path / "log"))

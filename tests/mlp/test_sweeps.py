@@ -181,6 +181,6 @@ def test_ctrl_c_ends_all_threads_in_the_midst_of_their_sweeps(rows, people, hear
     started = time.monotonic()
     with pytest.raises(Stopped), listen():
         walk.effects_in_threads([SWEEPS[:1], SWEEPS[1:]])
-    assert time.monotonic() - started < 20  # to their end the sweeps take longer than a minute
+    assert time.monotonic() - started < 60  # to their end the sweeps take minutes
     timer.join()
     assert threading.active_count() == before

@@ -75,15 +75,15 @@ def test_other_data_people_settings_or_engine_are_another_page(tmp_path, monkeyp
         ONE: np.array([0.5], np.float32)
     }
     table, people = subject()["table"], subject()["people"]
-    with_moved_files = FusedEngine(1)
-    with_moved_files.device = "cuda"
+    elsewhere = FusedEngine(1)
+    elsewhere.device = "cuda"
     for changed in (
         {"learner": MLPLearner(MLP(random_state=1))},
         {"learner": MLPLearner(MLP(), TableEncoder("embed"))},
         {"table": Table(table.X, 1 - table.y, table.validation)},
         {"people": people + 1},
         {"engine": JoblibEngine()},
-        {"engine": with_moved_files},
+        {"engine": elsewhere},
     ):
         assert ledger.page(**subject(**changed)).recall([ONE]) == {}
     monkeypatch.setattr("butfor.search.ledger.versions", lambda: {"torch": "another"})
