@@ -1,7 +1,7 @@
-"""butfor: which few training labels, had they been the other way, would have made the retrained
-model decide otherwise about this person?
+"""butfor audits training labels: was a group labelled by another standard, whose decisions change because of it, and
+on which few labels does a decision hinge?
 
-The public names are imported when first used: `import butfor` loads neither pandas nor torch.
+Public names are imported when first used; `import butfor` loads neither pandas nor torch.
 """
 
 from __future__ import annotations

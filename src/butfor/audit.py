@@ -1,4 +1,4 @@
-"""LabelAudit: settings, `fit`, and one method per question. Each question is a function of what was fitted."""
+"""LabelAudit: settings, `fit`, and one method per question."""
 
 from __future__ import annotations
 
@@ -39,47 +39,87 @@ from butfor.stopping import Stop, listen
 from butfor.validate import as_person
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
-"""What `with_search` leaves as it is."""
+"""Marks what `with_search` does not change."""
 OF_THE_FIT = ("model", "encoder", "members", "threshold", "budget", "random_state", "rank", "strategy", "phi", "psi")
-"""Settings that take effect when a model is fitted; the others do when people are audited."""
+"""Settings that need a new `fit` when they change; the others apply to the next question."""
 
 
 class NotFittedError(SettingError, SklearnNotFittedError):
-    """An audit was asked something before `fit`."""
+    """Raised by a method that needs `fit` first."""
 
 
 class LabelAudit(BaseEstimator):
-    """Which few training labels decide about a person?
+    """Audits the training labels behind a model's decisions about people.
+
+    It answers two questions. Was a group labelled by another standard than comparable people in other groups, and whose
+    decisions change because of it (`standards`, `labels`, `one_standard`)? On which few training labels does one
+    person's decision hinge (`explain`, `explain_all`)? It is a scikit-learn estimator: `get_params`, `set_params` and
+    `clone` work.
 
     Parameters
     ----------
-    model : what to audit: any scikit-learn classifier or pipeline, `butfor.MLP`, or a `butfor.Learner`. Its settings
-        are the learning algorithm, everything fixed; it is cloned, whether fitted or not. None: a network that suits
-        the table or, without torch, boosting.
-    encoder : how a table becomes numbers for a network or for an estimator without preprocessing of its own; a
-        `TableEncoder` where None. "passthrough" hands the raw table to the estimator whatever it holds.
-    members : trainings, under as many seeds, whose mean logit decides: the audited model is this ensemble. 1 is the
-        published setting, a single model. None: 16, fewer where a training takes long, 1 where seeds change nothing.
-    threshold : the probability of the favourable label from which on a decision is favourable (of the second label,
-        where `fit` is told no adverse one). Or "top 20%": as many of the people who compete for the places have one,
-        whichever model was trained.
-    budget : labels that may be flipped at the most, a share (0.01, rounded up) or a count (3).
-    rank : a ranking's name (see `butfor.rank.NAMES`), or an object with `score`, or a function. None: the
+    model : estimator, butfor.MLP, butfor.Learner or None, default=None
+        The model to audit: any scikit-learn classifier or pipeline. It is cloned, and trained again with its own `fit`
+        for every claim. None chooses a network that suits the table or, without torch, gradient boosting.
+    encoder : TableEncoder, "passthrough" or None, default=None
+        Turns the table into numbers for a network, or for an estimator that does no preprocessing of its own. None
+        makes a `TableEncoder`. "passthrough" gives the estimator the raw table.
+    members : int or None, default=None
+        The audited model is an ensemble of this many trainings under different seeds, whose mean logit decides. 1 is a
+        single model, as in the paper. None chooses 16, fewer if a training is slow, and 1 if seeds change nothing.
+    threshold : float or str, default=0.5
+        The decision is favourable from this probability of the favourable label on (without an adverse label: of the
+        second label). "top 20%" accepts the best fifth of a pool of people, for every model that is trained.
+    budget : float or int, default=0.01
+        The most labels that may be flipped for one person: a share of the training rows (0.01, rounded up) or a count
+        (3).
+    rank : str, Ranking, callable or None, default=None
+        Which labels to try first: a name of `butfor.rank.NAMES`, an object with `score`, or a function. None takes the
         strategy's own.
-    strategy : how to search: "solid" (the default for an ensemble), "guided" (for a single model), or a published one:
-        "algorithm1", "singles", "attempts", "exhaustive"; or a `butfor.Strategy`.
-    phi, psi : who may be audited and which labels may be flipped: rules, their text, callables or masks. Where `phi` is
-        None, people whose decision stays when the protected attribute is switched and, where `fit` is told the adverse
-        label, who get it.
-    fresh_seeds : seeds without any part in the search under which every find is put to the test; 0 for none.
-    engine : what trains: a name (see `butfor.learn.engines`), a torch device, a cluster, or a `butfor.Engine`.
-    n_jobs : models trained at a time on the CPU; -1 for one per core.
-    ledger : a file that remembers every model's answers, so that nothing is trained twice, also not after an
-        interruption.
-    random_state : seed of whatever the search draws, and of a model whose own `random_state` is None.
+    strategy : str, butfor.Strategy or None, default=None
+        How to search: "solid" (the default for an ensemble), "guided" (for a single model), or a published one:
+        "algorithm1", "singles", "attempts", "exhaustive".
+    phi : rule, str, callable, mask or None, default=None
+        Who is eligible. None takes people whose decision stays the same when the protected attribute is switched and,
+        if `fit` knows the adverse label, who get that decision.
+    psi : rule, str, callable or mask, default="published"
+        Which labels may be flipped.
+    fresh_seeds : int, default=59
+        Every find is checked under this many seeds that took no part in the search. 0 checks none.
+    engine : str or butfor.Engine, default="auto"
+        What trains the models: a name, a torch device ("cuda") or a cluster ("local:4", "tcp://scheduler:8786").
+    n_jobs : int, default=-1
+        How many models train at a time on the CPU; -1 means one per core.
+    ledger : path or None, default=None
+        A file that stores every trained model's answers, so that nothing is trained twice, even after an interruption.
+    random_state : int, default=0
+        Seed of every random choice of the search, and of a model whose own `random_state` is None.
 
-    After `fit`, `model_` is the audited model, `learner_` what trained it, `table_` what it was trained on, and
-    `classes_` the labels; `fitted_` holds these and everything else that questions start from.
+    Attributes
+    ----------
+    classes_ : array
+        The labels, sorted.
+    model_ : butfor.Model
+        The audited model.
+    learner_ : butfor.Learner
+        What trains it.
+    table_ : butfor.Table
+        What it was trained on.
+    fitted_ : Fitted
+        All of these, and everything else that the methods start from.
+
+    Examples
+    --------
+    >>> import butfor
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = butfor.load_dataset("german")
+    >>> audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=3)
+    >>> audit = audit.fit(data.X_train, data.y_train, sensitive_features="sex", adverse=0)
+    >>> verdict = audit.explain(data.X_test.iloc[[0]])
+    >>> verdict.status, len(verdict.positions)
+    ('found', 3)
+
+    The examples of the methods continue this one.
     """
 
     fitted_: Fitted
@@ -135,17 +175,44 @@ class LabelAudit(BaseEstimator):
         label_names: Sequence[str] | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Train the model on the table.
+        """Train the model on a table and remember its groups.
 
-        `sensitive_features` names the protected column, or several, which stay in X; or it holds one value per row
-        beside X, and the model is blind to it. One that is a number of more than 10 different values is cut into bands,
-        at the cut points `sensitive_bands` ([25, 60], or by column {"age": [25, 60]}), else in thirds. `validation`
-        rows steer a network's early stopping; where a network is given none, a share of X is set aside for it.
-        `adverse` is the label that people would rather not have, of more than two perhaps several: with it, groups'
-        standards are compared, and people who get it are audited. `reference` is the group to compare with, instead of
-        all others. `also_labelled`, as (X, y) or (X, y, sensitive_features), are further labelled rows, such as test
-        rows: they take part in the comparison of standards alone. `pool`: with `threshold="top 20%"`, the rows whose
-        best have a place, whom the model must not have been trained on; where None, those of `also_labelled`."""
+        Parameters
+        ----------
+        X : data frame
+            The training rows: pandas, polars or pyarrow.
+        y : array
+            Their labels.
+        sensitive_features : str, list of str, or array
+            The name of the protected column in X, or several names. An array with one value per row stands beside X,
+            and the model does not see it.
+        sensitive_bands : list of numbers or dict, optional
+            Cut points for a numeric protected attribute with more than 10 different values: [25, 60], or
+            {"age": [25, 60]} by column. Without them it is cut into thirds.
+        sample_weight : array, optional
+            A weight per training row.
+        validation : (X, y), optional
+            Rows that decide when a network stops training. Without them a network sets aside a share of X.
+        adverse : label or list of labels, optional
+            The label that people would rather not have. With it, groups are compared and people who get this decision
+            are audited.
+        reference : group, optional
+            Compare every group with this one, and not with all others.
+        also_labelled : (X, y) or (X, y, sensitive_features), optional
+            More labelled rows, such as test rows. Only the comparison of groups uses them.
+        pool : data frame, optional
+            With `threshold="top 20%"`: the people who compete for the places. The model must not have been trained on
+            them. Without it, the rows of `also_labelled` compete.
+        label_names : list of str, optional
+            Names for the labels in results and pages, in sorted order of the labels.
+        progress : Progress, optional
+            Shows progress.
+
+        Returns
+        -------
+        LabelAudit
+            This audit.
+        """
         fitted = fit(
             self._settings(),
             X,
@@ -164,7 +231,24 @@ class LabelAudit(BaseEstimator):
         return self._reset(fitted)
 
     def with_search(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
-        """This audit, with the same model, under another search. What is not named stays as it is."""
+        """The same fitted model under another search.
+
+        Parameters
+        ----------
+        rank, strategy : optional
+            As for the class; what is not given stays the same.
+
+        Returns
+        -------
+        LabelAudit
+            A new audit, which need not be fitted again.
+
+        Examples
+        --------
+        >>> published = audit.with_search(strategy="algorithm1", rank="distance")
+        >>> published.explain(data.X_test.iloc[[0]]).status
+        'not_found'
+        """
         self._require_fit(besides=("rank", "strategy", "phi", "psi"))
         other = copy(self)
         for name, value in {"rank": rank, "strategy": strategy}.items():
@@ -180,23 +264,34 @@ class LabelAudit(BaseEstimator):
 
     @property
     def model_(self) -> Model:
-        """The audited model: f."""
+        """The audited model, f."""
         return self._require_fit().model
 
     @property
     def learner_(self) -> Learner:
-        """What trained it."""
+        """What trains the audited model."""
         return self._require_fit().learner
 
     @property
     def table_(self) -> Table:
-        """What it was trained on."""
+        """The table that the model was trained on."""
         return self._require_fit().table
 
     # --- people -------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The audited model's decisions about the rows of X."""
+        """Decide about the rows of X with the audited model.
+
+        Returns
+        -------
+        array of shape (rows,)
+            One of `classes_` per row.
+
+        Examples
+        --------
+        >>> audit.predict(data.X_test)[:5].tolist()
+        [0, 1, 1, 1, 1]
+        """
         fitted = self._require_fit()
         return fitted.classes[fitted.decide(X)]
 
@@ -209,7 +304,29 @@ class LabelAudit(BaseEstimator):
         stop: Stop | None = None,
         progress: Progress | None = None,
     ) -> Verdict:
-        """The verdict about one person: one row of a table with the training columns."""
+        """Find the few training labels on which the decision about one person hinges.
+
+        Parameters
+        ----------
+        person : data frame with one row, or series
+            The person, with the training columns.
+        sensitive_features : value, optional
+            The person's protected attribute, if it stands beside the table.
+        towards, stop, progress : optional
+            As for `explain_all`.
+
+        Returns
+        -------
+        Verdict
+            `status` is "found", "not_found", "proven_none" or "not_eligible". After a find, `positions` are the
+            positions of the flipped training rows.
+
+        Examples
+        --------
+        >>> verdict = audit.explain(data.X_test.iloc[[0]])
+        >>> verdict.positions
+        (476, 484, 569)
+        """
         frame = as_person(person, self._require_fit().table.X)
         beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
         answer = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
@@ -226,14 +343,38 @@ class LabelAudit(BaseEstimator):
         stop: Stop | None = None,
         progress: Progress | None = None,
     ) -> Population:
-        """Verdicts about all rows of X, or about those at the positions `cases`.
+        """Find the labels on which decisions hinge, for many people.
 
-        The decision changes when it is any other, or the one that `towards` names: then whoever has it already is left
-        out. With more than two labels, flips give the label asked for, else the one whose score comes next.
-        `sensitive_features` holds one value per row of X where the model is blind to the protected attribute. The other
-        rows of X serve to count collateral changes and, with their labels `y`, accuracy. `stop` ends the search early
-        (`butfor.max_seconds(600) | butfor.max_retrainings(5000)`), and so does Ctrl-C; what is done is returned, the
-        rest is marked incomplete."""
+        Parameters
+        ----------
+        X : data frame
+            The people, with the training columns.
+        y : array, optional
+            Their recorded labels, for accuracy and error rates.
+        sensitive_features : array, optional
+            Their protected attribute, if it stands beside the table.
+        cases : sequence of int, optional
+            Positions of the rows to audit; without it, all. The other rows still count for rates and side effects.
+        towards : label, optional
+            The decision to reach. Without it, any other decision counts as a change. With more than two labels, flips
+            give this label or, without `towards`, the label with the next score.
+        stop : Stop, optional
+            A limit: `butfor.max_seconds(600) | butfor.max_retrainings(5000)`. Ctrl-C stops as well. What is done is
+            returned; the rest is marked incomplete.
+        progress : Progress, optional
+            Shows progress.
+
+        Returns
+        -------
+        Population
+            A sequence of verdicts, with rates per group and the record of the run.
+
+        Examples
+        --------
+        >>> population = audit.explain_all(data.X_test, data.y_test, cases=range(40))
+        >>> len(population.eligible), len(population.found)
+        (10, 4)
+        """
         answer = explain.explain_all(
             self._require_fit(),
             X,
@@ -251,32 +392,107 @@ class LabelAudit(BaseEstimator):
         return answer.population
 
     def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
-        """What is proven about each row of X: how many of the labels that ψ allows it takes at least to change the
-        decision and, where that is known, which ones do it. Refused where no prover knows the model."""
+        """Prove how many labels it takes to change each decision.
+
+        Parameters
+        ----------
+        X : data frame
+            The people.
+        sensitive_features : array, optional
+            Their protected attribute, if it stands beside the table.
+
+        Returns
+        -------
+        list of Bracket
+            Per row of X: `at_least`, a lower bound on the number of labels that ψ allows, and `witness`, a set of that
+            size, if one is known.
+
+        Raises
+        ------
+        SettingError
+            If there is no proof for this model. Ridge, nearest neighbours and `PartitionEnsemble` have one.
+        """
         return explain.brackets(self._require_fit(), X, sensitive_features=sensitive_features)
 
     # --- labels and groups --------------------------------------------------------------------------
 
     def standards(self, progress: Progress | None = None) -> Standards:
-        """Each group's labels beside the standard of the others; computed once."""
+        """Compare each group's labels with those of comparable people in other groups.
+
+        It needs `fit(adverse=…)` and is computed once.
+
+        Returns
+        -------
+        Standards
+            `comparisons` has one entry per group: `difference` is the share of favourable labels that comparable people
+            have, less the group's own (0.05 means 5 points less often), with its 95 % `interval` and `p_adjusted`.
+
+        Examples
+        --------
+        >>> female = audit.standards().comparisons[0]
+        >>> female.group, round(female.difference, 3)
+        ('female', -0.006)
+        """
         fitted = self._require_fit()
         fitted.require_adverse()
         return self._compared(fitted, progress)
 
     def labels(self, population: Population | None = None) -> pd.DataFrame:
-        """One row per training row: label, group, doubt (the probability of the other label by the standard of the
-        other groups), wrong (the probability that an adverse label of a group that falls short is wrong), rank among
-        those to review (by wrong, then by doubt), and people: in how many flip sets of a population it is."""
+        """List the training labels and how likely each is to be wrong.
+
+        Parameters
+        ----------
+        population : Population, optional
+            Counts in how many of its flip sets each label is.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per training row: `label`; `group`; `doubt`, the probability of the other label according to the
+            other groups; `wrong`, the probability that an adverse label is wrong, in groups that were labelled
+            favourably less often; `rank`, the place in a review (by `wrong`, then by `doubt`); and `people`, in how
+            many flip sets it is.
+
+        Examples
+        --------
+        >>> audit.labels(population).columns.tolist()
+        ['label', 'group', 'doubt', 'wrong', 'rank', 'people']
+        """
         fitted = self._require_fit()
         return labels_frame(fitted, self._compared(fitted), population.flip_counts if population else {})
 
     def one_standard(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | None = None
     ) -> list[OneStandard]:
-        """For every group that falls short of the others' standard by more than chance: in 20 worlds its labels are
-        drawn by that standard, and the model is trained on them. `probability` is the share of worlds that decide
-        favourably about each person who is decided adversely now; `expected` how many decisions about the group would
-        change, with its `interval`. Ctrl-C keeps the worlds that are done."""
+        """Estimate whose decisions change if every group is labelled by one standard.
+
+        For each group that was labelled favourably less often than comparable people, by more than chance, it draws the
+        group's labels by the others' standard in 20 worlds and trains the model on each. Ctrl-C keeps the worlds that
+        are done.
+
+        Parameters
+        ----------
+        X : data frame
+            The people to decide about.
+        y : array, optional
+            Their recorded labels, for accuracy.
+        sensitive_features : array, optional
+            Their protected attribute, if it stands beside the table.
+        progress : Progress, optional
+            Shows progress.
+
+        Returns
+        -------
+        list of OneStandard
+            Per group: `probability`, for each person with an adverse decision, is the share of worlds that decide
+            favourably; `expected` is the number of decisions about the group that change, with its `interval`. The list
+            is empty if no group has such a gap.
+
+        Examples
+        --------
+        >>> audit.one_standard(data.X_test)
+        []
+        """
         fitted, progress = self._require_fit(), progress or Progress()
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
@@ -295,9 +511,39 @@ class LabelAudit(BaseEstimator):
         stop: Stop | None = None,
         progress: Progress | None = None,
     ) -> ClosedGap:
-        """The fewest doubted labels, in the order of review, whose flipping brings two groups' rates about X within a
-        point of each other: `by` "selection" or "true positive" rates. `groups`: which two, else those furthest apart.
-        That the doubted labels do not suffice is an answer too. When the time of `stop` is up it ends as by Ctrl-C."""
+        """Find the fewest labels that bring the rates of two groups together.
+
+        Labels are flipped in the order of a review.
+
+        Parameters
+        ----------
+        X : data frame
+            The people whose rates count.
+        y : array, optional
+            Their recorded labels, for true positive rates.
+        by : "selection" or "true positive"
+            Which rate.
+        groups : two groups, optional
+            Without them, the two furthest apart.
+        within : float, default=0.01
+            How close the rates must come, as a share: 0.01 is one point.
+        sensitive_features : array, optional
+            The protected attribute of X, if it stands beside the table.
+        stop : Stop, optional
+            A limit of time. It raises `butfor.errors.Stopped`.
+        progress : Progress, optional
+            Shows progress.
+
+        Returns
+        -------
+        ClosedGap
+            The flipped labels and the rates before and after; it also says if the doubted labels are too few.
+
+        Examples
+        --------
+        >>> len(audit.close_gap(data.X_test).flips)
+        12
+        """
         fitted, progress = self._require_fit(), progress or Progress()
         fitted.require_adverse()
         standards = self._compared(fitted, progress)
@@ -315,8 +561,32 @@ class LabelAudit(BaseEstimator):
         hide: Sequence[str] = (),
         random_state: int = 0,
     ) -> Review:
-        """The labels to review, as many decoys among them: `shown` is for the reviewer, by task id. Without a number of
-        `labels`, those that may be wrong, at most 100. With a population, labels of its flip sets are no decoys."""
+        """Prepare labels for a blind review, mixed with as many decoys.
+
+        Decoys are labels that are hardly in doubt. They measure the reviewer's error.
+
+        Parameters
+        ----------
+        population : Population, optional
+            Labels of its flip sets do not become decoys.
+        labels : int, optional
+            How many labels to review. Without it, those that may be wrong, at most 100.
+        hide : list of str
+            Columns that the reviewer must not see.
+        random_state : int, default=0
+            Seed of the order and the decoys.
+
+        Returns
+        -------
+        Review
+            `shown` is the table for the reviewer, by task id.
+
+        Examples
+        --------
+        >>> review = audit.review_tasks(population, labels=10)
+        >>> len(review.shown)
+        20
+        """
         fitted = self._require_fit()
         first = labels_to_review(fitted, self._compared(fitted))
         self._review = review_tasks(fitted, first, population, labels=labels, hide=hide, seed=random_state)
@@ -333,10 +603,34 @@ class LabelAudit(BaseEstimator):
         apply_anyway: bool = False,
         progress: Progress | None = None,
     ) -> tuple[Reviewed, Self]:
-        """What a review changes: whose decisions about X change once its corrections are made, rates, accuracy and
-        standards before and after; and the audit of the corrected table, for the next round. `answers`: the label that
-        is right for each task of `review_tasks`, by its id, or "cannot tell"; of several reviewers a list, and labels
-        are corrected where they agree. Answers that show nothing are refused, unless `apply_anyway`."""
+        """Correct the table with a review's answers and show what changes.
+
+        Parameters
+        ----------
+        answers : dict, or list of dicts
+            For each task id of `review_tasks`, the right label or "cannot tell". Several reviewers give a list; labels
+            are corrected only if they agree.
+        X : data frame
+            The people to decide about before and after.
+        y : array, optional
+            Their recorded labels, for accuracy.
+        sensitive_features : array, optional
+            Their protected attribute, if it stands beside the table.
+        before : sequence of GroupStandard, optional
+            The comparison before the review, if it is known from elsewhere.
+        apply_anyway : bool, default=False
+            Correct labels even if the answers show nothing, that is if labels were not changed clearly more often than
+            decoys.
+        progress : Progress, optional
+            Shows progress.
+
+        Returns
+        -------
+        Reviewed
+            Whose decisions change, and rates, accuracy and groups before and after.
+        LabelAudit
+            The audit of the corrected table, for the next round.
+        """
         fitted = self._require_fit()
         outcome = check_answers(answers, self._review, fitted.label_names, apply_anyway=apply_anyway)
         reviewed, again, standards = after_review(
@@ -349,13 +643,13 @@ class LabelAudit(BaseEstimator):
     # --- what is known so far -----------------------------------------------------------------------
 
     def _reset(self, fitted: Fitted) -> Self:
-        """Nothing is known yet but what was fitted."""
+        """Forget every answer but what was fitted."""
         self.fitted_ = fitted
         self._standards = self._review = None
         return self
 
     def _compared(self, fitted: Fitted, progress: Progress | None = None) -> Standards:
-        """The comparison of standards, computed once; where no adverse label is named, for the doubts alone."""
+        """The comparison of groups, computed once; without an adverse label, only the doubts."""
         if self._standards is None:
             draws = {"draws": 0} if fitted.adverse is None else {}
             self._standards = fitted.compare(progress=progress, **draws)
@@ -365,7 +659,7 @@ class LabelAudit(BaseEstimator):
         return Settings(**self.get_params(deep=False))
 
     def _require_fit(self, besides: Sequence[str] = ()) -> Fitted:
-        """What was fitted, under the settings as they are now; settings of the model must be as they were."""
+        """What was fitted, with the present settings; those of the model must not have changed."""
         if not hasattr(self, "fitted_"):
             raise NotFittedError("This LabelAudit is not fitted yet: call fit(X, y, sensitive_features=...) first.")
         changed = [n for n in OF_THE_FIT if not _same(getattr(self.fitted_.settings, n), getattr(self, n))]
@@ -387,5 +681,5 @@ class LabelAudit(BaseEstimator):
 
 
 def _same(before: Any, now: Any) -> bool:
-    """Whether a setting is as it was; of objects, whether it is the same one."""
+    """Whether a setting is unchanged; objects are compared by identity."""
     return before is now or (isinstance(now, (str, int, float)) and bool(before == now))

@@ -1,8 +1,8 @@
 """Raw table → numbers, fitted on the training rows alone.
 
 Numeric columns are scaled; every other column (text, booleans, pandas categories) is categorical. Each raw column
-becomes one block of encoded columns. A missing value, and a category that training did not show, has a place of its
-own, or is refused where that is asked for. Numbers that scaling cannot help are refused with their column and row.
+becomes one block of encoded columns. Missing values and unknown categories get their own place, or are refused on
+request. Numbers that are too large to scale are refused with their column and row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from butfor.errors import SettingError, TableError, listed
 
 OWN, REFUSE = "own", "refuse"
-"""What becomes of missing and of unknown values."""
+"""How missing and unknown values are treated."""
 CHOICES = {
     "categorical": ("onehot", "embed", "ordinal"),
     "numeric": ("standard", "minmax", "raw"),
@@ -30,28 +30,28 @@ CHOICES = {
     "unknown": (OWN, REFUSE),
 }
 MISSING, OTHER = "missing", "other"
-"""The categories that missing values, and rare ones together, become."""
+"""The categories for missing values and for all rare ones."""
 FAR = 1e15
-"""Standard deviations (or what numbers are scaled to): beyond this a network's sums overflow."""
+"""In scaled units: beyond this a network's sums overflow."""
 LARGEST = 1e154
 """The square of a larger number is infinite."""
 EXACT = 2**53
-"""Whole numbers up to here are different as floating-point numbers too."""
-NO_NUMBER = "leave the column out (--drop, or --id where it is an identifier), or make it text"
-RESCALE = "give the column in another unit, or correct it"
+"""Up to here, different whole numbers are different floating-point numbers."""
+NO_NUMBER = "leave the column out (--drop, or --id for an identifier), or make it text"
+RESCALE = "use another unit for the column, or correct it"
 MANY = 100
-"""A column of more categories is grouped also where nobody asks for it."""
+"""Rare categories of a column with more than this are always grouped."""
 MOST_CATEGORIES = 1000
 """More would fill the memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """One raw column's share of the encoded row: where it stands and how a value becomes numbers.
+    """The encoded columns of one raw column: where they are and how a value becomes numbers.
 
-    Numeric: (value − shift) / scale, with `fill` for a missing value and, where `marked`, a further column that is 1
-    for it and 0 for others. Categorical: row `code` of `table [values + 1 × width]`, whose last row is for values that
-    have no other place."""
+    Numeric: (value − shift) / scale, with `fill` for a missing value and, if `marked`, a second column that is 1 for
+    missing values and 0 for others. Categorical: row `code` of `table [values + 1 × width]`, whose last row is for
+    unknown values."""
 
     columns: slice
     names: tuple[str, ...]
@@ -65,7 +65,7 @@ class _Block:
     """How many values share the category `OTHER`."""
 
     def codes_of(self, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Each value's code, no number where it has none, and which are values that training did not show."""
+        """Each value's code (NaN if it has none), and which values training did not contain."""
         codes = values.astype(object).map(self.codes or {}).to_numpy(dtype=np.float64, copy=True)
         codes[values.isna()] = np.nan
         return codes, np.isnan(codes) & values.notna().to_numpy()
@@ -77,12 +77,12 @@ class _Block:
             absent = np.isnan(numbers)
             with np.errstate(over="ignore"):
                 numbers = (np.where(absent, self.fill, numbers) - self.shift) / self.scale
-            what = "holds {value}, further from the training rows than a model can take"
+            what = "holds {value}, which is too far from the training rows for a model"
             _refuse(values, np.abs(numbers) > FAR, what, "correct it or drop the row")
             return np.column_stack([numbers, absent]) if self.marked else numbers[:, None]
         codes, strange = self.codes_of(values)
         if unknown == REFUSE:
-            remedy = f"known are {listed(self.codes)}; group rare values, drop the row or drop the column"
+            remedy = f"known values are {listed(self.codes)}; group rare values, drop the row or drop the column"
             _refuse(values, strange, "holds {value!r}, which no training row has", remedy)
         absent_code = self.codes.get(MISSING, len(self.table) - 1)
         codes[strange] = self.codes[OTHER] if self.rare else absent_code
@@ -90,25 +90,41 @@ class _Block:
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Encode a table for a network.
+    """Turn a table into numbers for a model. A scikit-learn transformer.
 
     Parameters
     ----------
-    categorical : "onehot", one 0/1 column per value; "embed", a fixed embedding of width (c + 1) // 2
-        for c values, drawn from a standard normal (the paper's input sizes); "ordinal", the value's
-        place in sorted order, scaled like a number.
-    numeric : "standard", mean 0 and standard deviation 1 over the training rows; "minmax", from 0 to 1;
-        "raw", as they are.
-    random_state : seed of the embeddings. Each column's depends on its name, not on its position.
-    dtype : "float32", as networks have it, or "float64".
-    missing : "own", a missing category is a category, "missing", and a missing number the median of the training rows
-        with a 0/1 column beside it that says so; "refuse". Where no training row is missing a value there is neither
-        the category nor the column: a person's missing number is the median, a missing category an unknown one.
-    unknown : "own", a category that no training row has counts as "other" where rare ones are grouped, else as
-        "missing" where training rows are missing some; else it is all zeros (onehot), the mean embedding (embed), or
-        the place after the last (ordinal). "refuse".
-    max_categories : a column of more values keeps its most frequent ones, and the rest become one, "other", so that
-        there are this many in all; "missing" is not counted. None: only columns of more than 100, at 100.
+    categorical : {"onehot", "embed", "ordinal"}, default="onehot"
+        "onehot": one 0/1 column per value. "embed": a fixed embedding of width (c + 1) // 2 for c values, drawn from a
+        standard normal (the paper's input sizes). "ordinal": the value's place in sorted order, scaled like a number.
+    numeric : {"standard", "minmax", "raw"}, default="standard"
+        "standard": mean 0 and standard deviation 1 over the training rows. "minmax": from 0 to 1. "raw": unchanged.
+    random_state : int, default=0
+        Seed of the embeddings. A column's embedding depends on its name, not on its position.
+    dtype : {"float32", "float64"}, default="float32"
+        Type of the encoded numbers.
+    missing : {"own", "refuse"}, default="own"
+        "own": a missing category becomes the category "missing"; a missing number becomes the median of the training
+        rows, marked by a 0/1 column beside it. If no training row misses a value, there is no such category or column:
+        a person's missing number becomes the median, and a missing category counts as unknown.
+    unknown : {"own", "refuse"}, default="own"
+        "own": a category that no training row has counts as "other" if rare categories are grouped, or as "missing" if
+        training rows miss some. If neither exists, it becomes all zeros (onehot), the mean embedding (embed) or the
+        place after the last (ordinal).
+    max_categories : int or None, default=None
+        The most categories per column, "other" included and "missing" not: a column with more keeps the most frequent
+        and groups the rest as "other". None groups only columns with more than 100.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from butfor import TableEncoder
+    >>> table = pd.DataFrame({"income": [10, 20, 30], "town": ["A", "B", "A"]})
+    >>> encoder = TableEncoder(numeric="minmax").fit(table)
+    >>> encoder.get_feature_names_out().tolist()
+    ['income', 'town=A', 'town=B']
+    >>> encoder.transform(table).tolist()
+    [[0.0, 1.0, 0.0], [0.5, 0.0, 1.0], [1.0, 1.0, 0.0]]
     """
 
     def __init__(
@@ -134,7 +150,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._check_settings()
         frame = _as_frame(X)
         if frame.shape[0] == 0 or frame.shape[1] == 0:
-            raise TableError(f"The table has {frame.shape[0]} rows and {frame.shape[1]} columns: nothing to fit.")
+            raise TableError(
+                f"The table has {frame.shape[0]} rows and {frame.shape[1]} columns; there is nothing to fit."
+            )
         if self.missing == REFUSE:
             refuse_missing(frame)
         self.blocks_: dict[Hashable, _Block] = {}
@@ -160,17 +178,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """The encoded columns' names: the raw name, with `=value` or `[k]` where one became several."""
+        """The names of the encoded columns: the raw name, followed by `=value` or `[k]` if one became several."""
         check_is_fitted(self)
         return np.array([name for block in self.blocks_.values() for name in block.names], dtype=object)
 
     def by_column(self, encoded: NDArray[Any]) -> NDArray[Any]:
-        """Numbers per encoded column `[rows × n_features_out_]`, summed over those that a raw column became."""
+        """Numbers per encoded column `[rows × n_features_out_]`, summed per raw column."""
         check_is_fitted(self)
         return np.stack([encoded[:, block.columns].sum(axis=1) for block in self.blocks_.values()], axis=1)
 
     def remarks(self, X: Any) -> list[str]:
-        """A sentence each on what these rows are missing, what no training row has, and what is grouped."""
+        """Sentences about missing values, unknown categories and grouped ones."""
         check_is_fitted(self)
         frame = same_columns(_as_frame(X), list(self.blocks_))
         coded = {c: b for c, b in self.blocks_.items() if b.codes is not None}
@@ -179,20 +197,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         said = []
         if missing:
             said.append(
-                f"Missing values: {_row_counts(missing)}. A missing category counts as a value of its own, a missing "
-                "number as the median of the training rows, with a mark beside it; where no training row lacks one, "
-                "there is neither mark nor value of its own."
+                f"Missing values: {_row_counts(missing)}. A missing category counts as its own category, a missing "
+                "number as the median of the training rows, marked as missing; if no training row misses one, there is "
+                "no mark and no such category."
             )
         if unknown:
             said.append(
-                f"Values that no training row has: {_row_counts(unknown)}. They count as '{OTHER}' or as missing where "
-                "training rows are, otherwise as an unknown value."
+                f"Values that no training row has: {_row_counts(unknown)}. They count as '{OTHER}' or as missing if "
+                "the training rows have these, otherwise as an unknown value."
             )
         for column, block in coded.items():
             if block.rare:
                 apart = len(block.codes or ()) - block.rare - len({OTHER, MISSING} & set(block.codes or ()))
                 said.append(
-                    f"'{column}' has {apart + block.rare} different values: the {apart} most frequent stay apart, the "
+                    f"'{column}' has {apart + block.rare} different values: the {apart} most frequent are kept, the "
                     f"others count as '{OTHER}'."
                 )
         return said
@@ -229,21 +247,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         name, numbers = str(values.name), numbers_in(values)
         absent = np.isnan(numbers)
         marked = (name, f"{name}={MISSING}")
-        if absent.all():  # nothing is known of its scale: whatever a person has there counts as 0
+        if absent.all():  # its scale is unknown: every value of a person counts as 0
             return _Block(slice(at, at + 2), marked, scale=np.inf, marked=True)
         fill = float(np.median(numbers[~absent]))
         shift, scale = self._scaling(np.where(absent, fill, numbers))
         if not (np.isfinite(scale) and scale > 0):
             worst = np.nan_to_num(np.abs(numbers)) == np.nanmax(np.abs(numbers))
-            _refuse(values, worst, "holds {value}: such numbers are too large or too small to compute with", RESCALE)
+            _refuse(values, worst, "holds {value}, which is too large or too small to compute with", RESCALE)
         _refuse_merged(values, numbers, (numbers - shift) / scale)
         if absent.any():
             return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
         return _Block(slice(at, at + 1), (name,), shift, scale, fill)
 
     def _vocabulary(self, values: pd.Series) -> tuple[list[Any], dict[Any, int], int]:
-        """The categories in sorted order (a pandas category's are what its dtype declares), which of them each value
-        is, and how many values are rare ones that share `OTHER`."""
+        """The categories in sorted order (for a pandas category, those of its dtype), the code of each value, and how
+        many rare values share `OTHER`."""
         declared = isinstance(values.dtype, pd.CategoricalDtype)
         shown = values.cat.categories if declared else pd.unique(values.dropna().astype(object))
         found, most = sorted(shown, key=lambda value: (type(value).__name__, value)), self.max_categories or MANY
@@ -265,31 +283,31 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         shift_of, scale_of = (np.mean, np.std) if self.numeric == "standard" else (np.min, np.ptp)
         with np.errstate(over="ignore", invalid="ignore"):
             shift, scale = shift_of(numbers), scale_of(numbers)
-        # A constant column carries nothing: it becomes 0 everywhere it is unchanged. Its computed
-        # deviation may be a rounding residue instead of an exact 0.
+        # A constant column carries no information and becomes 0. Its computed deviation may be a rounding error
+        # instead of an exact 0.
         constant = numbers.min() == numbers.max()
         return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale))
 
 
 def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
-    """The table with the training table's columns, in its order."""
+    """The table with the training columns, in their order."""
     refuse_missing_columns(frame, columns)
     known = set(columns)
     extra = [c for c in frame.columns if c not in known]
     if extra:
-        raise TableError(f"Column {listed(extra)} was not there in training; drop it.")
+        raise TableError(f"Column {listed(extra)} is not in the training table; drop it.")
     return frame if list(frame.columns) == columns else frame[columns]
 
 
 def refuse_missing_columns(frame: pd.DataFrame, columns: Iterable[Hashable]) -> None:
-    """An error where a column of the training table is not there."""
+    """Raise an error if a column of the training table is missing."""
     missing = [c for c in columns if c not in frame.columns]
     if missing:
-        raise TableError(f"Column {listed(missing)} is missing from the table; it was there in training.")
+        raise TableError(f"Column {listed(missing)} is missing; the training table has it.")
 
 
 def refuse_duplicates(columns: pd.Index) -> None:
-    """An error where two columns have the same name."""
+    """Raise an error if two columns have the same name."""
     twice = columns[columns.duplicated()]
     if len(twice):
         raise TableError(f"Column {listed(twice.unique())} occurs more than once; rename or drop one.")
@@ -300,27 +318,29 @@ def _as_frame(X: Any) -> pd.DataFrame:
     if not isinstance(X, pd.DataFrame):
         array = np.asarray(X)
         if array.ndim != 2:
-            raise TableError(f"Expected a table of rows and columns; got an array of {array.ndim} dimension(s).")
+            raise TableError(
+                f"The encoder needs a table of rows and columns, not an array of {array.ndim} dimension(s)."
+            )
         frame = pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])]).infer_objects()
     refuse_duplicates(frame.columns)
     return frame
 
 
 def is_numeric(values: pd.Series) -> bool:
-    """Whether a column holds numbers; truth values are categories."""
+    """Whether a column holds numbers; booleans are categories."""
     return pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)
 
 
 def refuse_missing(frame: pd.DataFrame, remedy: str = "fill it in or drop the row") -> None:
-    """An error that names every column with a missing value, each with the first such row."""
+    """Raise an error that names every column with a missing value and its first such row."""
     places = [_place(frame[c], frame[c].isna().to_numpy()) for c in frame.columns if frame[c].isna().any()]
     if places:
         raise TableError(f"{', '.join(places)} is missing a value: {remedy}.")
 
 
 def numbers_in(values: pd.Series) -> NDArray[np.float64]:
-    """The column as numbers, NaN where one is missing. Refused are numbers that no model can take: infinite ones, those
-    whose squares are, and whole ones that would become the same."""
+    """The column as numbers, NaN for missing ones. It refuses infinite numbers, numbers whose squares are infinite, and
+    whole numbers that would become equal."""
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
         numbers = values.to_numpy(np.float64)
     else:
@@ -330,42 +350,42 @@ def numbers_in(values: pd.Series) -> NDArray[np.float64]:
     large = np.abs(numbers) >= EXACT
     whole = pd.api.types.is_integer_dtype(values.dtype)
     if whole and large.any() and values.nunique() > len(np.unique(numbers[~np.isnan(numbers)])):
-        _refuse(values, large, "holds {value}, and whole numbers past 2^53 become the same number", NO_NUMBER)
+        _refuse(values, large, "holds {value}; whole numbers beyond 2^53 cannot be told apart", NO_NUMBER)
     _refuse(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
     _refuse(values, np.abs(numbers) > LARGEST, "holds {value}, too large to compute with", RESCALE)
     return numbers
 
 
 def _refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:
-    """An error where one number is so far out that most of the others are the same once they are scaled."""
+    """Raise an error if one number is so large that scaling makes most of the others equal."""
     present = ~np.isnan(numbers)
     if 2 * len(np.unique(scaled[present])) < len(np.unique(numbers[present])):
         furthest = np.nan_to_num(np.abs(numbers - np.median(numbers[present])), nan=-1.0)
-        what = "holds {value}, beside which the others can no longer be told apart"
+        what = "holds {value}, so large that the other values can no longer be told apart"
         _refuse(values, furthest == furthest.max(), what, "correct it, or drop the row or the column")
 
 
 def _refuse(values: pd.Series, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
-    """An error about the bad rows, where there are any."""
+    """Raise an error if there are bad rows."""
     if bad.any():
         problem = what.format(value=values.iloc[int(np.flatnonzero(bad)[0])])
         raise TableError(f"{_place(values, bad)} {problem}: {remedy}.")
 
 
 def _place(values: pd.Series, bad: NDArray[np.bool_]) -> str:
-    """The first of the bad rows, in words, and how many more there are."""
+    """The first bad row in words, and how many more there are."""
     more = int(bad.sum()) - 1
     also = f" (and {more} more row{'s' * (more > 1)})" if more else ""
     return f"Column '{values.name}', row {values.index[int(np.flatnonzero(bad)[0])]}{also}"
 
 
 def _row_counts(rows: dict[Hashable, int]) -> str:
-    """Columns with the number of rows that something holds for."""
+    """Columns and numbers of rows, in words."""
     return ", ".join(f"'{column}' in {count} row{'s' * (count != 1)}" for column, count in rows.items())
 
 
 class EncodedTable:
-    """The training rows as numbers, and the encoder, fitted on them alone, for people."""
+    """The training rows as numbers, and the encoder fitted on them."""
 
     def __init__(self, encoder: TableEncoder, rows: pd.DataFrame) -> None:
         self.rows = rows
@@ -374,7 +394,7 @@ class EncodedTable:
         self._last: tuple[pd.DataFrame, NDArray[Any]] | None = None
 
     def people(self, people: pd.DataFrame) -> NDArray[np.float32]:
-        """People as numbers; those asked about last are remembered."""
+        """People as numbers; the last ones are cached."""
         if people is self.rows:
             return self.X
         if self._last is None or self._last[0] is not people:

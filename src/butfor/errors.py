@@ -5,14 +5,13 @@
     ├── SettingError        an option or argument cannot be used
     ├── DatasetError        a data set is unknown, missing or altered
     ├── LearnerError        the model given cannot be audited, or its training failed
-    ├── EngineError         a training engine cannot take the work
+    ├── EngineError         a training engine cannot do the work
     ├── ReplayError         a recorded verdict cannot be run again
     ├── OutputError         a result cannot be written: no such place, no permission, no space
-    └── Stopped             the work was interrupted, or its time was up
+    └── Stopped             the work was interrupted, or the time was up
 
 Table and setting errors are also ``ValueError``, as scikit-learn's callers expect.
-The command line prints the message of any of them and exits with code 2; where disk space or memory
-gave out, with code 3.
+The command line prints the message and exits with code 2, or with code 3 if disk space or memory ran out.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What a system calls a disk that takes no more."""
+"""Error numbers of a full disk."""
 
 
 class ButforError(Exception):
@@ -40,7 +39,7 @@ class SettingError(ButforError, ValueError):
 
 
 class DatasetError(ButforError, ValueError):
-    """A named data set is unknown, cannot be had, or is not the published one."""
+    """A named data set is unknown, cannot be loaded, or differs from the published one."""
 
 
 class LearnerError(ButforError, ValueError):
@@ -48,15 +47,15 @@ class LearnerError(ButforError, ValueError):
 
 
 class EngineError(ButforError, RuntimeError):
-    """A training engine cannot take the work it was given."""
+    """A training engine cannot do the work."""
 
 
 class ReplayError(ButforError):
-    """A recorded verdict cannot be run again here."""
+    """A recorded verdict cannot be run again."""
 
 
 class Stopped(ButforError):
-    """The work ended early: `by_hand` (Ctrl-C, SIGTERM), or because its time was up."""
+    """The work ended early: `by_hand` (Ctrl-C, SIGTERM), or because the time was up."""
 
     def __init__(self, *, by_hand: bool) -> None:
         self.by_hand = by_hand
@@ -64,7 +63,7 @@ class Stopped(ButforError):
 
 
 class OutputError(ButforError):
-    """A file cannot be written. `full`: not because of what was asked for, but because the disk took no more."""
+    """A file cannot be written. `full`: because the disk is full."""
 
     def __init__(self, path: str | Path, error: Exception) -> None:
         self.full = isinstance(error, OSError) and error.errno in FULL
@@ -74,20 +73,20 @@ class OutputError(ButforError):
 
 
 def listed(items: Iterable[object], most: int = 8) -> str:
-    """The items in quotes for a message, the tail counted instead of spelled out."""
+    """The items in quotes, at most `most` of them and a count of the rest."""
     names = [f"'{item}'" for item in items]
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def nearest(given: object, known: Iterable[object], otherwise: str = "Choose one of", most: int = 30) -> str:
-    """The sentence after one about an unknown name: the name that was probably meant or, where none is near, all."""
+    """A suggestion after an unknown name: the nearest known name or, if none is near, all of them."""
     names = {str(name).lower(): str(name) for name in known}
     near = get_close_matches(str(given).lower(), names, n=1)
     return f"Did you mean '{names[near[0]]}'?" if near else f"{otherwise} {listed(names.values(), most)}."
 
 
 def brief(thing: Any) -> str:
-    """What was given instead, for a message."""
+    """A short description of a value, for a message."""
     shape = getattr(thing, "shape", None)
     return f"{type(thing).__name__} of shape {shape}" if shape is not None else repr(thing)[:60]

@@ -1,7 +1,7 @@
-"""Files that butfor writes: whole or not at all, for their owner's eyes, and harmless in a spreadsheet.
+"""Writes files whole or not at all, readable by their owner alone, and harmless in a spreadsheet.
 
-A file is written beside its place and renamed into it, so that a killed run, a full disk or a second Ctrl-C leaves what
-was there before. Records, reports and reviews tell about people: they are readable by their owner alone.
+A file is written beside its place and then renamed, so that a killed run, a full disk or a second Ctrl-C leaves the old
+file. Records, reports and reviews are about people, so only their owner can read them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from butfor.errors import OutputError, SettingError
 
 OWNER_FILE, OWNER_FOLDER = 0o600, 0o700
 FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[\s\"']*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet would begin to calculate: at the start of a cell, or after what may separate cells elsewhere."""
+"""Where a spreadsheet would start a formula: at the start of a cell, or after a character that may separate cells."""
 RESULTS = ("audit.json", "review.json", "standard.json", "tasks.csv")
-"""A folder with one of these holds earlier results."""
+"""A folder with one of these files holds earlier results."""
 LARGEST = 100_000_000
-"""Bytes of a file that `text_of` reads."""
+"""The most bytes that `text_of` reads."""
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def save_text(path: str | Path, text: str, *, at_once: bool = True) -> None:
-    """Write a text file, UTF-8; an `OutputError` where that is not possible, and then nothing has changed. `at_once`:
-    wait until the disk has it; for thousands of files that takes minutes, and `on_disk` waits once for all."""
+    """Write a UTF-8 text file. If it fails with an `OutputError`, nothing has changed. `at_once`: wait until it is on
+    the disk; for thousands of files that takes minutes, and one `on_disk` at the end is faster."""
     place = Path(path)
     try:
         if place.exists() and not stat.S_ISREG(place.stat().st_mode):  # a device or a pipe cannot be replaced
@@ -43,8 +43,7 @@ def save_text(path: str | Path, text: str, *, at_once: bool = True) -> None:
 
 
 def save_all(texts: Mapping[Path, str], *, at_once: bool = True) -> None:
-    """Write several text files, as `save_text` does: all of them are there in the end, or nothing has changed. Once the
-    first is in its place, Ctrl-C waits for the others."""
+    """Write several text files, all or none. Once the first is in its place, Ctrl-C waits for the others."""
     drafts: dict[Path, Path] = {}
     path = Path()
     try:
@@ -78,7 +77,7 @@ def _put(drafts: Mapping[Path, Path]) -> None:
 
 
 def on_disk() -> None:
-    """Wait until the disk has what was written so far."""
+    """Wait until everything written so far is on the disk."""
     if hasattr(os, "sync"):
         os.sync()
 
@@ -89,7 +88,7 @@ def save_table(path: str | Path, frame: pd.DataFrame, *, index: bool = True) -> 
 
 
 def as_csv(frame: pd.DataFrame, *, index: bool = True) -> str:
-    """The table as CSV; text that a spreadsheet would calculate has an apostrophe in front, numbers stay numbers."""
+    """The table as CSV; text that a spreadsheet would calculate gets an apostrophe in front, numbers stay numbers."""
     shown = frame.copy()
     shown.columns = pd.Index([harmless(name) for name in frame.columns])
     for place in range(frame.shape[1]):
@@ -103,20 +102,20 @@ def as_csv(frame: pd.DataFrame, *, index: bool = True) -> str:
 
 
 def harmless(value: Any) -> Any:
-    """A text without a formula in it; anything that is no text as it is."""
+    """A text made harmless for spreadsheets; other values unchanged."""
     if not isinstance(value, str) or NUMBER.fullmatch(value):
         return value
     return FORMULA.sub("'", value)
 
 
 def results_folder(path: str | Path, overwrite: bool = False) -> None:
-    """A folder for results, made before any work is done for it; refused where it holds earlier ones."""
+    """Create a folder for results; an error if it holds earlier ones."""
     refuse_earlier_results(path, overwrite)
     make_folder(path)
 
 
 def refuse_earlier_results(path: str | Path, overwrite: bool = False) -> None:
-    """Answers of a review belong to the audit that its tasks came from, so results are not replaced unasked."""
+    """Raise an error if the folder holds earlier results: answers of a review belong to one audit."""
     there = [name for name in RESULTS if (Path(path) / name).exists()]
     if there and not overwrite:
         raise SettingError(
@@ -126,7 +125,7 @@ def refuse_earlier_results(path: str | Path, overwrite: bool = False) -> None:
 
 @contextmanager
 def new_folder(path: str | Path) -> Iterator[None]:
-    """`make_folder`; if what follows fails or is interrupted, folders that were made and are still empty go again."""
+    """`make_folder`; if the block fails or is interrupted, new folders that are still empty are removed."""
     missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
     try:
         make_folder(path)
@@ -139,7 +138,7 @@ def new_folder(path: str | Path) -> Iterator[None]:
 
 
 def text_of(path: Path, what: str, remedy: str) -> str:
-    """The text of a file that somebody names; refused where it is no file, no text, or too large."""
+    """The text of a file; an error if it is not a file, not text, or too large."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would wait for ever
             reason = "it is not a file"
@@ -155,7 +154,7 @@ def text_of(path: Path, what: str, remedy: str) -> str:
 
 
 def make_folder(path: str | Path) -> None:
-    """A folder that files can be written into, made where there is none; known before any work is done for it."""
+    """Create a folder if it does not exist, and check that it can be written to."""
     place = Path(path)
     try:
         for missing in reversed([folder for folder in (place, *place.parents) if not folder.exists()]):

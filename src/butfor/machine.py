@@ -1,8 +1,9 @@
-"""What this machine offers: cores, memory, packages; how to keep libraries from fighting over it, and how to wait for
-its threads."""
+"""Cores, memory and packages of this machine; thread limits; waiting for threads and workers."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import signal
 import sys
@@ -22,37 +23,35 @@ from butfor import stopping
 from butfor.errors import EngineError, SettingError
 
 GENERATOR = threading.RLock()
-"""Whoever seeds torch's generator, which all threads share, holds this until it is put back."""
+"""Held while torch's generator, which all threads share, is seeded and restored."""
 LARGEST_SEED = 2**32 - 1
 LOOK_SECONDS = 1.0
-"""Seconds between two looks of a worker at whether its parent is still there."""
+"""Seconds between a worker's checks that its parent still runs."""
 LISTENS = 0.25
-"""Seconds after which whoever waits for threads looks whether the work was interrupted."""
+"""Seconds between checks for an interruption while waiting for threads."""
 
 T = TypeVar("T")
 
 
 def available_cores() -> int:
-    """Cores this process may use, which on a shared machine can be fewer than it has."""
+    """Cores that this process may use; on a shared machine these can be fewer than it has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_n_jobs(n_jobs: Any) -> int:
-    """How many processes or threads `n_jobs` means: -1, like None, is all cores."""
+    """The number of processes or threads; -1 and None mean all cores."""
     if n_jobs is None:
         return available_cores()
     if not _is_whole(n_jobs) or (n_jobs < 1 and n_jobs != -1):
         raise SettingError(f"n_jobs={n_jobs!r} must be a whole number from 1 up, or -1 for all cores.")
     most = max(16, 4 * available_cores())
     if n_jobs > most:
-        raise SettingError(
-            f"n_jobs={n_jobs} is more than the {available_cores()} cores here are good for: {most} at most."
-        )
+        raise SettingError(f"n_jobs={n_jobs} is too many for {available_cores()} cores: use at most {most}.")
     return available_cores() if n_jobs == -1 else int(n_jobs)
 
 
 def check_random_state(random_state: Any) -> int:
-    """The seed, where it is one that numpy and scikit-learn take."""
+    """The seed; an error if numpy and scikit-learn would not take it."""
     if not _is_whole(random_state) or not 0 <= random_state <= LARGEST_SEED:
         raise SettingError(f"random_state={random_state!r} must be a whole number from 0 to {LARGEST_SEED}.")
     return int(random_state)
@@ -63,8 +62,8 @@ def _is_whole(number: Any) -> bool:
 
 
 def in_worker(parent: int, function: Callable[..., T], *given: Any) -> T:
-    """Call a function in a worker process, which ends when the process `parent` that started it is gone, however that
-    ended. A terminal sends Ctrl-C to workers too; they leave it to the parent."""
+    """Call a function in a worker process. The worker ends when its `parent` process has ended, for any reason, and
+    leaves Ctrl-C to it."""
     if os.getpid() != parent and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if os.getppid() == parent:
@@ -83,7 +82,7 @@ def _watch_parent(parent: int) -> None:
 
 
 def available_memory() -> int:
-    """Bytes that this process may still take."""
+    """Bytes of memory that this process may still use."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
@@ -93,9 +92,20 @@ def available_memory() -> int:
     return free
 
 
+def give_back_memory() -> None:
+    """Hand memory that was freed back to the system: after a large table was read, allocators keep hundreds of MB."""
+    gc.collect()
+    if pyarrow := sys.modules.get("pyarrow"):
+        pyarrow.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+        if trim is not None:
+            trim(0)
+
+
 def single_threaded() -> ExitStack:
-    """BLAS, OpenMP and torch on one thread each. Whole trainings are what is spread over the cores; and the small
-    matrices of a search take ten times as long where threads wait for each other."""
+    """BLAS, OpenMP and torch on one thread each. Whole trainings are spread over the cores instead; on small matrices,
+    threads that wait for each other take ten times as long."""
     stack = ExitStack()
     stack.enter_context(_pools(len(sys.modules)).limit(limits=1))
     torch = sys.modules.get("torch")
@@ -107,14 +117,14 @@ def single_threaded() -> ExitStack:
 
 @lru_cache(maxsize=1)
 def _pools(modules: int) -> Any:
-    """The thread pools of what is loaded; looked for again when more modules are."""
+    """The thread pools of the loaded libraries; looked up again when more modules are loaded."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
-    """Futures, each when it has ended. In between it looks whether the work was interrupted."""
+    """Futures in the order in which they end; checks for interruptions in between."""
     left = set(futures)
     while left:
         try:
@@ -126,14 +136,14 @@ def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
 
 
 def results(futures: Sequence[Future[T]]) -> list[T]:
-    """What came of all of them, in their order; the first that raises ends the waiting."""
+    """All results in order; the first error ends the waiting."""
     for future in as_they_end(futures):
         future.result()
     return [future.result() for future in futures]
 
 
 def load(path: str) -> Any:
-    """What stands at "module:attribute": loaded when it is asked for, so that nothing heavy is before."""
+    """The object at "module:attribute", imported now."""
     module, _, name = path.partition(":")
     if module.startswith("butfor.mlp."):
         need("torch")
@@ -153,6 +163,6 @@ def installed(package: str) -> bool:
 
 
 def need(package: str) -> None:
-    """One sentence where a package of the extra `net` is not installed."""
+    """Raise an error if a package of the extra `net` is not installed."""
     if not installed(package):
         raise EngineError(f'The network needs {package}, which is not installed: pip install "butfor[net]".')

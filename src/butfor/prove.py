@@ -1,8 +1,7 @@
-"""Proofs from the other side: no set of fewer labels turns this decision, whatever anybody tries.
+"""Lower bounds: how many labels it takes *at least* to change a decision.
 
-A prover knows a kind of model so well that it can say for each person how many labels it takes *at least* and, often,
-which so many do it. Proofs respect ψ: only labels that may be flipped count. What a prover names as enough is retrained
-by the learner's own `fit` like any other find.
+There is a prover for each kind of model that allows one. For each person it gives the bound and, often, a set of that
+size. Only labels that ψ allows count. A set is retrained with the model's own `fit`, like any other find.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from butfor.rules import Allowed
 from butfor.situation import Situation
 
 SLACK, TIE = 1e-6, 1e-9
-"""Margins and votes this near to 0 are left open: the estimator's own arithmetic decides there."""
+"""Margins and votes this close to 0 prove nothing: the estimator's own rounding decides."""
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -31,8 +30,9 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Bracket:
-    """No allowed flip set of fewer than `at_least` labels turns the decision; more than all that may be flipped means
-    that none does. `witness`: a set of that very size which does, where the prover knows one. `how` names the proof."""
+    """No allowed flip set with fewer than `at_least` labels changes the decision. If `at_least` exceeds the number of
+    allowed labels, no set does. `witness` is a set of that size that changes it, if one is known; `how` names the
+    proof."""
 
     at_least: int
     how: str
@@ -40,8 +40,8 @@ class Bracket:
 
 
 def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
-    """What is proven about each person of the situation, of whose labels `psi` may be flipped; None where no prover
-    knows the model or what `psi` allows."""
+    """A bracket per person of the situation, for the labels that `psi` allows; None if there is no proof for the model
+    or for these labels."""
     kind, cut = _proven_by(situation.model), situation.table.cut
     if cut is not None and (not cut.fixed or kind is PartVotes):
         return None  # a cut that moves with the flips, or one through a share of the parts' votes
@@ -49,12 +49,12 @@ def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
 
 
 def provable(model: Model) -> bool:
-    """Whether a prover knows the model."""
+    """Whether there is a proof for the model."""
     return _proven_by(model) is not None
 
 
 def _proven_by(model: Model) -> type | None:
-    """What of the model a prover goes by."""
+    """The capability of the model that a proof uses."""
     linear = model.capability(Linear)
     if linear is not None:
         return Linear if linear.exact else None
@@ -62,7 +62,7 @@ def _proven_by(model: Model) -> type | None:
 
 
 def _fewest(rows: NDArray[np.int64], margins: Array, allowed: Mask, how: str, slack: float = SLACK) -> Bracket:
-    """`rows` in the order in which they turn the decision soonest, and the margin after each: it turns above 0."""
+    """From `rows`, strongest first, and the margin after each flip: the decision changes above 0."""
     possible, sure = np.flatnonzero(margins > -slack), np.flatnonzero(margins > slack)
     at_least = int(possible[0]) + 1 if len(possible) else int(allowed.sum()) + 1
     met = len(sure) and int(sure[0]) + 1 == at_least
@@ -78,8 +78,8 @@ def _heaviest(weights: Array, allowed: Mask) -> NDArray[np.int64]:
 
 
 def _sums(situation: Situation, psi: Allowed) -> list[Bracket] | None:
-    """Ridge classifiers and regressions on 0 and 1: the margin is Σ zᵢtᵢ with z that depends on inputs alone. Flipping
-    label i moves it by a fixed amount, whatever else is flipped; so the strongest are the fewest."""
+    """Ridge classifiers and regressions on 0 and 1: the margin is Σ zᵢtᵢ, and z depends on the inputs alone. Flipping
+    label i moves it by a fixed amount, independent of other flips, so the strongest labels are the fewest."""
     if situation.table.multiclass:
         return _moved(situation, psi)
     out = flip_direction(situation.logits)
@@ -89,15 +89,15 @@ def _sums(situation: Situation, psi: Allowed) -> list[Bracket] | None:
 
 
 def _strongest(start: float, effects: Array, allowed: Mask) -> Bracket:
-    """The fewest of the allowed labels that take a margin from `start`, at most 0, above 0."""
+    """The fewest allowed labels that move a margin from `start` (at most 0) above 0."""
     rows = _heaviest(effects, allowed)
     return _fewest(rows, start + np.cumsum(np.maximum(effects[rows], 0.0)), allowed, "linear")
 
 
 def _votes(situation: Situation, psi: Allowed) -> list[Bracket] | None:
-    """k nearest neighbours, which no label has a say in. Turning a label moves the lead by twice its weight; no other
-    label counts at all (Jia, Liu, Cao, Gong: *Certified Robustness of Nearest Neighbors against Data Poisoning and
-    Backdoor Attacks*, AAAI 2022, count votes in the same way)."""
+    """k nearest neighbours, which do not depend on labels. Flipping a neighbour's label moves the lead by twice its
+    weight; no other label counts (Jia, Liu, Cao, Gong: *Certified Robustness of Nearest Neighbors against Data
+    Poisoning and Backdoor Attacks*, AAAI 2022, count votes in the same way)."""
     if situation.table.multiclass:
         return _moved(situation, psi)
     near, weights = require(situation.model, Neighbours).neighbours(situation.people)
@@ -120,7 +120,7 @@ def _vote(decided: int, near: NDArray[np.int64], weights: Array, labels: Array, 
 def _vote_share(
     cut: Cut, decided: int, near: NDArray[np.int64], weights: Array, labels: Array, allowed: Mask
 ) -> Bracket:
-    """The label of the cut is decided from a share of the votes on."""
+    """The same with a threshold: the cut's label wins from a share of the votes on."""
     own = [k for k in np.argsort(-weights, kind="stable") if labels[k] == decided and allowed[near[k]]]
     moved, total = np.cumsum(weights[own]), weights.sum()
     votes, towards = weights @ (labels == cut.label), 1 if decided != cut.label else -1
@@ -135,9 +135,9 @@ def _vote_share(
 
 
 def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
-    """The same models with more than two classes. A row labelled as the person is decided becomes the label in view,
-    which takes a fixed weight from the score of the one class and adds it to the other's: the heaviest are the fewest.
-    Rows of other labels, where ψ allows them, would take from other classes: then nothing is proven."""
+    """The same models with more than two classes. A flip moves a fixed weight from the score of the decided class to
+    that of the new label, so the heaviest labels are the fewest. If ψ allows rows with other labels, nothing is
+    proven."""
     table, decision_split = situation.table, situation.table.decision_split
     assert decision_split is not None
     if decision_split.decided is None or (psi.masks & (table.codes != decision_split.decided)).any():
@@ -174,11 +174,11 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
 
 
 def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
-    """A flip touches one part, hence at most one vote (Levine and Feizi, *Deep Partition Aggregation*, ICLR 2021).
+    """A flip touches one part and so at most one vote (Levine and Feizi, *Deep Partition Aggregation*, ICLR 2021).
 
-    So many votes must change sides for the decision to turn, and only parts that vote for it and hold a label that may
-    be flipped can lose theirs: at least one label each. Of ridge copies the exact cost of every part is known, and the
-    fewest labels are the sum of the lowest costs."""
+    A number of votes must change for the decision to change. Only parts that vote for it and hold an allowed label can
+    change theirs, and each takes at least one label. For ridge copies the exact cost of every part is known, and the
+    bound is the sum of the lowest costs."""
     ensemble, X, people = require(situation.model, PartVotes).part_votes(situation.table.X, situation.people)
     votes, inside = ensemble.votes(people), [np.flatnonzero(ensemble.part_of_ == k) for k in range(ensemble.parts_)]
     ridge = _ridge_parts(ensemble, X, people, situation.table.zero_one.astype(np.float64), inside)
@@ -203,8 +203,8 @@ def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
 def _ridge_parts(
     ensemble: Any, X: Any, people: Any, y: Array, inside: list[NDArray[np.int64]]
 ) -> list[tuple[Array, Array]]:
-    """Each copy's margins `[people]`, and what each label of its part moves them by, `[people × labels]`; nothing where
-    they are no sums over the labels."""
+    """Each copy's margins `[people]` and how far each label of its part moves them, `[people × labels]`; empty if the
+    margins are not sums over the labels."""
     blank = ensemble.new_copy()
     dense = not hasattr(X, "toarray")
     if not (dense and type(blank).__name__ == "RidgeClassifier" and linear_in_labels(blank) and blank.fit_intercept):
@@ -212,7 +212,7 @@ def _ridge_parts(
     X, asked = np.asarray(X, np.float64), np.asarray(people, np.float64)
     found = []
     for copy, rows in zip(ensemble.copies_, inside, strict=True):
-        # In a part with one class a ridge with an intercept would say what that class is.
+        # In a part with a single class, a ridge with an intercept predicts that class.
         alone = len(copy.classes_) == 1
         margins = 2.0 * copy.predict(people) - 1 if alone else copy.decision_function(people)
         found.append((margins, ridge_effects(blank, X[rows], asked, y[rows], np.ones(len(rows)))))
@@ -224,4 +224,4 @@ PROVERS: dict[type, Callable[[Situation, Allowed], list[Bracket] | None]] = {
     Neighbours: _votes,
     PartVotes: _parts,
 }
-"""By what a model can do."""
+"""Provers by the capability that they use."""

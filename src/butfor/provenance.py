@@ -1,4 +1,4 @@
-"""Where a result came from: the data's hash and the versions that were at work."""
+"""Where a result came from: the hash of the data and the versions of the packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "torch", "numba", "xgboo
 
 
 def data_hash(table: Table) -> str:
-    """sha256 over the training and validation rows and labels, as given, and over the weights where there are some."""
+    """sha256 of the training and validation rows, their labels and their weights."""
     digest = hashlib.sha256()
     for part in (table.X, table.y, *(table.validation or ())):
         digest.update(part.to_csv(index=True).encode())

@@ -1,8 +1,8 @@
 """φ and ψ: who may be audited, and which labels may be flipped for them.
 
-A rule looks at a `Situation` and answers with a mask: φ one entry per person, ψ one row per person
-and one column per training row. Rules compose with ``&``, ``|`` and ``~``, can be written as text
-(``"stable_under_switch & predicted('bad credit')"``), and a callable or a boolean mask will do too.
+A rule maps a `Situation` to a mask: φ has one entry per person, ψ one row per person and one column per training row.
+Rules combine with ``&``, ``|`` and ``~``. A rule can also be given as text
+(``"stable_under_switch & predicted('bad credit')"``), as a callable or as a boolean mask.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from butfor.errors import SettingError, nearest
 from butfor.situation import Mask, Situation
 
 BLOCK = 2**26
-"""Entries of a whole mask made at a time, while the different ones are gathered."""
+"""Mask entries computed at a time."""
 
 People = Sequence[int] | NDArray[np.int64] | slice
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule:
-    """What `_DECISIONS` has under a name, with these arguments. `rebuildable`: its text says all there is to it."""
+    """A named entry of `_DECISIONS` with its arguments. `rebuildable`: the text is enough to make it again."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -63,10 +63,10 @@ class Rule:
 
 
 def _called(situation: Situation, function: Callable[[Situation], Any]) -> Any:
-    """A user's function of the situation."""
+    """The answer of a user's function."""
     answer = function(situation)
     if isinstance(answer, Rule):
-        raise SettingError(f"{answer.name} makes a rule when it is called: write {answer.name}().")
+        raise SettingError(f"{answer.name} is a function that makes a rule: write {answer.name}().")
     return answer
 
 
@@ -81,7 +81,7 @@ _DECISIONS: dict[str, Callable[..., Any]] = {
 
 
 def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]:
-    """A maker of rules from what they decide about a situation."""
+    """Turns a function of a situation into a function that makes a rule."""
     _DECISIONS[decide.__name__] = decide
     takes = inspect.signature(decide)
 
@@ -98,8 +98,8 @@ def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]
 
 @_rule
 def stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
-    """The prediction stays the same whatever the person's `column` says (published φ). By default the protected
-    attribute's; it holds for everyone where the model is blind to that."""
+    """The decision stays the same for every value of the person's `column` (the published φ). The default is the
+    protected attribute; if the model does not see it, this holds for everyone."""
     stable = np.ones(len(s.people), dtype=bool)
     for people in s.switched(column):
         stable &= s.decided(people) == s.decisions
@@ -119,13 +119,13 @@ def in_group(s: Situation, column: Hashable, value: Any) -> Mask:
 
 @_rule
 def predicted(s: Situation, value: Any) -> Mask:
-    """The model decides `value` (a label's name or value, else 0 or 1) about the person."""
+    """The decision about the person is `value`: a label's name or value, or 0 or 1."""
     return np.asarray(s.decisions == label_number(value, s.label_names, range(len(s.label_names)), "Rule predicted"))
 
 
 @_rule
 def everyone(s: Situation) -> Mask:
-    """No condition on the person."""
+    """Every person."""
     return np.ones(len(s.people), dtype=bool)
 
 
@@ -134,7 +134,7 @@ def everyone(s: Situation) -> Mask:
 
 @_rule
 def same_group(s: Situation, column: Hashable | None = None) -> Mask:
-    """The training row has the person's value of `column`, by default of the protected attribute."""
+    """The training row has the person's value of `column`; the default is the protected attribute."""
     if column is None or str(column) == s.sensitive.name:
         return np.asarray(s.groups[:, None] == s.sensitive.values[None, :])
     ours, theirs = (fill_missing(frame[s.column(column)]) for frame in (s.people, s.table.X))
@@ -143,43 +143,43 @@ def same_group(s: Situation, column: Hashable | None = None) -> Mask:
 
 @_rule
 def labelled_as_predicted(s: Situation) -> Mask:
-    """The training row's label is what the model decides about the person."""
+    """The training row's label equals the decision about the person."""
     return np.asarray(s.table.codes[None, :] == s.decisions[:, None])
 
 
 @_rule
 def correctly_predicted(s: Situation) -> Mask:
-    """The model decides about the training row what its label says."""
+    """The model predicts the training row's own label."""
     return np.broadcast_to(s.training_decisions == s.table.codes, (len(s.people), s.table.n))
 
 
 @_rule
 def doubted(s: Situation, least: float = 0.5) -> Mask:
-    """The training row is of the person's group, labelled as the person is decided, and the standard of the other
-    groups doubts that label: it gives the other one a probability above `least`."""
+    """The training row is in the person's group, its label equals the decision about the person, and the label is in
+    doubt: by the standard of the other groups, the other label has a probability above `least`."""
     if not isinstance(least, (int, float)) or not 0 <= least < 1:
-        raise SettingError(f"Rule doubted: {least!r} must be a probability from 0 up, below 1.")
+        raise SettingError(f"Rule doubted: {least!r} must be a probability from 0 to below 1.")
     if s.doubts is None:
-        raise SettingError("Rule doubted: nothing is known here about the labels of other groups.")
+        raise SettingError("Rule doubted: no doubts are known here, since no groups were compared.")
     ours = s.groups[:, None] == s.sensitive.values[None, :]
     return np.asarray(ours & (s.table.codes[None, :] == s.decisions[:, None]) & (s.doubts() > least)[None, :])
 
 
 @_rule
 def everything(s: Situation) -> Mask:
-    """No condition on the training row."""
+    """Every training row."""
     return np.ones((len(s.people), s.table.n), dtype=bool)
 
 
 def published_psi(column: Hashable | None = None) -> Rule:
-    """The paper's ψ: rows of the person's group, labelled and predicted as the person is."""
+    """The paper's ψ: rows of the person's group whose label and prediction equal the decision about the person."""
     return same_group(column) & labelled_as_predicted() & correctly_predicted()
 
 
 # --- from text, callable or mask --------------------------------------------------------------------
 
 MOST_OPERATORS = 100
-"""In a rule that somebody wrote; each may stand inside another."""
+"""The most operators in the text of a rule."""
 PHI: dict[str, Callable[..., Rule]] = {
     rule.__name__: rule for rule in (stable_under_switch, in_group, predicted, everyone)
 }
@@ -194,7 +194,7 @@ def as_phi(given: Any) -> Rule:
 
 
 def as_psi(given: Any) -> Rule:
-    """ψ likewise; a mask has one entry per training row, or one row of them per person."""
+    """ψ from the same; a mask has one entry per training row, or one row of entries per person."""
     return _as_rule(given, PSI, "psi")
 
 
@@ -215,7 +215,7 @@ def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str)
     mask = rule(situation)
     if mask.shape not in (shape, shape[1:]):
         wanted = "one entry per person" if name == "phi" else "one entry per training row"
-        raise SettingError(f"{name} gave a mask of shape {mask.shape}; expected {wanted}, {shape}.")
+        raise SettingError(f"{name} gave a mask of shape {mask.shape}; it needs {wanted}: {shape}.")
     return np.broadcast_to(mask, shape) if mask.shape else np.full(shape, bool(mask))
 
 
@@ -233,12 +233,12 @@ def _as_rule(given: Any, names: dict[str, Callable[..., Rule]], option: str) -> 
 
 
 def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
-    """``a & ~(b | c(x, 'y, z'))`` → Rule, by Python's own grammar; what is no word is quoted."""
+    """``a & ~(b | c(x, 'y, z'))`` → Rule, by Python's own grammar; other values than words are quoted."""
 
     def refused(problem: str) -> SettingError:
         return SettingError(
             f"{option} '{text if len(text) < 200 else f'{text[:200]}…'}': {problem}. Rules are {', '.join(names)}, "
-            "joined by & | ~ and parentheses, values that are more than a word in quotes, for example "
+            "joined by & | ~ and parentheses. Put values that are not one word in quotes, for example "
             "predicted('bad credit') & in_group(sex, female)."
         )
 
@@ -284,11 +284,11 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
     except SettingError:
         raise
     except (RecursionError, MemoryError, ValueError):
-        raise refused("is nested too deeply or holds what is no text") from None
+        raise refused("is nested too deeply or is not text") from None
 
 
 def _argument(value: Any) -> str:
-    """An argument as the parser reads it."""
+    """An argument as text that the parser can read."""
     if isinstance(value, str):
         return value if value.isidentifier() and not iskeyword(value) else repr(value)
     return repr(value.item() if isinstance(value, np.generic) else value)
@@ -299,7 +299,7 @@ def _argument(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Allowed:
-    """`masks [kinds × rows]`, and `kind [people]`: whose is which."""
+    """`masks [kinds × rows]`; `kind [people]` is the index of each person's mask."""
 
     masks: Mask
     kind: NDArray[np.int64]
@@ -311,7 +311,7 @@ class Allowed:
 
     @classmethod
     def gathered(cls, people: int, rows: int, some: Callable[[NDArray[np.int64]], Mask]) -> Allowed:
-        """`some(people)` gives their rows of the mask; it is asked block by block."""
+        """From `some(people)`, which gives these people's rows of the mask; it is called block by block."""
         known: dict[bytes, int] = {}
         masks: list[Mask] = []
         kind = np.empty(people, np.int64)
@@ -331,7 +331,7 @@ class Allowed:
         return (self.masks[kind] for kind in self.kind)
 
     def __getitem__(self, person: int | np.integer) -> Mask:
-        """One person's mask of rows."""
+        """One person's mask, `[rows]`."""
         return self.masks[self.kind[person]]
 
     @property
@@ -343,10 +343,10 @@ class Allowed:
         return Allowed(self.masks, self.kind[people if isinstance(people, slice) else list(people)])
 
     def whole(self) -> Mask:
-        """People × rows, for a few people."""
+        """The whole mask, `[people × rows]`, for few people."""
         return self.masks[self.kind]
 
     def permits(self, rows: Iterable[int]) -> NDArray[np.bool_]:
-        """For whom all of these labels may be flipped together."""
+        """Whether all of these labels may be flipped for each person, `[people]`."""
         permits: NDArray[np.bool_] = np.all(self.masks[:, list(rows)], axis=1)
         return permits[self.kind]

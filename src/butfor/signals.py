@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM in a process of our own: a command or a benchmark.
+"""Ctrl-C and SIGTERM in a command or a benchmark.
 
-`end_on_signals` comes before every other import; so this file imports next to nothing itself.
+`end_on_signals` runs before every other import, so this file imports almost nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 INTERRUPTED = 130
 """Exit code of a command that was stopped."""
 PATIENCE = 2.0
-"""Seconds after which a process that was told to end, and has not, is ended."""
+"""Seconds after which a process that still runs after a signal is ended."""
 _told: list[int] = []
-"""Signals that were to end this process."""
+"""Signals that this process got."""
 
 
 def end_on_signals() -> None:
-    """From now on Ctrl-C and SIGTERM end this process with exit code 130, unless it was started to ignore them."""
+    """Let Ctrl-C and SIGTERM end this process with exit code 130, unless it was started to ignore them."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end_process)
@@ -27,7 +27,7 @@ def end_on_signals() -> None:
 
 
 def end_process(number: int, frame: Any) -> NoReturn:
-    """Raise KeyboardInterrupt. Imports, destructors and callbacks may swallow it: then an alarm ends the process."""
+    """Raise KeyboardInterrupt. If an import, destructor or callback swallows it, an alarm ends the process."""
     _told.append(number)
     if hasattr(signal, "setitimer"):  # not on Windows
         signal.signal(signal.SIGALRM, _leave)
@@ -36,7 +36,7 @@ def end_process(number: int, frame: Any) -> NoReturn:
 
 
 def told_to_end() -> bool:
-    """Whether a signal was to end this process: what is raised afterwards may be a consequence."""
+    """Whether a signal came; errors after it may be a consequence."""
     return bool(_told)
 
 

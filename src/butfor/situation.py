@@ -1,4 +1,4 @@
-"""A situation: what rules, rankings and verdicts look at. The model, the table, the people, and their groups."""
+"""A situation is what rules, rankings and verdicts look at: the model, the table, the people and their groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """`people` are asked about; `groups [people]` is their protected attribute."""
+    """`people` are audited; `groups [people]` is their protected attribute."""
 
     model: Model
     table: Table
@@ -32,7 +32,7 @@ class Situation:
     training_decisions: NDArray[np.int64] = field(repr=False)
     """The class decided about each training row, by number."""
     doubts: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False)
-    """Gives the doubt about each training label, for rules that ask for it."""
+    """Computes the doubt about each training label, for rules that need it."""
 
     def of(self, people: NDArray[np.int64]) -> Situation:
         """The same for some of the people."""
@@ -42,7 +42,7 @@ class Situation:
         return some
 
     def with_split(self, decision_split: DecisionSplit | None) -> Situation:
-        """The same under another question about the decisions."""
+        """The same with another split of the decisions."""
         other = replace(self, model=with_split(self.model, decision_split), table=self.table.with_split(decision_split))
         other.__dict__["decisions"] = self.decisions
         return other
@@ -54,7 +54,7 @@ class Situation:
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
-        """1 where the logit is above 0: class 1 or, of more than two, one that the question is towards."""
+        """1 if the logit is above 0: class 1 or, with more than two, one of the decisions to reach."""
         return decides_one(self.logits).astype(np.int64)
 
     @cached_property
@@ -67,15 +67,15 @@ class Situation:
         return self.table.decided(self.model, people)
 
     def column(self, name: Hashable) -> Hashable:
-        """A column that a rule names; refused where the table has none of that name."""
+        """A column named by a rule; an error if the table does not have it."""
         if name not in self.table.X.columns:
             known = nearest(name, self.table.X.columns, "The table has")
-            raise SettingError(f"A rule names column '{name}', which is not there. {known}")
+            raise SettingError(f"A rule names column '{name}', which the table does not have. {known}")
         return name
 
     def switched(self, column: Hashable | None = None) -> Iterator[pd.DataFrame]:
         """The people with the protected attribute (or `column`) switched to each of its values in turn, or to the
-        median of each band that is not their own; nothing where the model is blind to it."""
+        median of each other band; nothing if the model does not see it."""
         columns = self.sensitive.columns if column is None else (self.column(column),)
         if not columns:
             return
@@ -95,8 +95,8 @@ class Situation:
 
 
 def changed_by_switch(situation: Situation) -> Mask | None:
-    """Whose decision changes when the protected attribute alone is switched, to whichever of its values; None where the
-    model is blind to it."""
+    """Whose decision changes when the protected attribute alone is switched to any other value; None if the model does
+    not see it."""
     if situation.sensitive.blind:
         return None
     changed = np.zeros(len(situation.people), bool)

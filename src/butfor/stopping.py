@@ -1,6 +1,6 @@
 """When work ends early: Ctrl-C, SIGTERM, or a limit of seconds or trainings.
 
-All of them stand behind one flag, which is looked at between trainings. What is done by then is kept.
+One flag stands for all of them. Work checks it between trainings and keeps what is done.
 
     with listen(max_seconds(600)) as flag:
         while not flag.requested:
@@ -26,13 +26,13 @@ from butfor.signals import end_process
 T = TypeVar("T")
 
 GRACE = 0.5
-"""Seconds for confirmations after Ctrl-C: whoever stops a search waits for its files."""
+"""Seconds for confirmations after Ctrl-C: the user waits for the files."""
 STOPPING = "Stopping: what is done is kept. Ctrl-C again ends it at once."
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Limits of one audit; None is no limit."""
+    """Limits of an audit, joined by `|`; None means no limit."""
 
     seconds: float | None = None
     retrainings: int | None = None
@@ -43,27 +43,49 @@ class Stop:
 
 
 def max_seconds(seconds: float) -> Stop:
-    """Two thirds of the time are for the search, people nearest to the other decision first; the rest is for
-    confirmations and fresh seeds."""
+    """A limit of time for `explain_all`.
+
+    Parameters
+    ----------
+    seconds : float
+        Two thirds are for the search, which starts with the people closest to the other decision; the rest is for
+        confirmations and fresh seeds.
+
+    Returns
+    -------
+    Stop
+        Combine limits with `|`: `max_seconds(600) | max_retrainings(5000)`.
+    """
     if not 0 < seconds < math.inf:
         raise SettingError(f"max_seconds={seconds} must be above 0.")
     return Stop(seconds=float(seconds))
 
 
 def max_retrainings(count: int) -> Stop:
-    """The search trains at most `count` models."""
+    """A limit of trainings for `explain_all`.
+
+    Parameters
+    ----------
+    count : int
+        The most models that the search trains.
+
+    Returns
+    -------
+    Stop
+        Combine limits with `|`: `max_seconds(600) | max_retrainings(5000)`.
+    """
     if count < 1:
         raise SettingError(f"max_retrainings={count} must be at least 1.")
     return Stop(retrainings=int(count))
 
 
 class _Signals:
-    """Ctrl-C and SIGTERM since somebody listens."""
+    """Ctrl-C and SIGTERM since `listen` began."""
 
     def __init__(self) -> None:
         self.came_at: float | None = None
         self.grace_from: float | None = None
-        """Since when work goes on all the same, for `GRACE` seconds."""
+        """When the grace period of `GRACE` seconds began."""
 
     @property
     def end_work(self) -> bool:
@@ -73,12 +95,12 @@ class _Signals:
 
 
 _heard: _Signals | None = None
-"""Where the main thread listens, what it heard."""
+"""What the main thread heard within `listen`."""
 
 
 class StopFlag:
-    """Whether work is to end: because it was `interrupted`, or because it is `out_of_time`. Made within `listen`, it
-    hears the same signals."""
+    """Whether work should end, because it was `interrupted` or is `out_of_time`. Flags made within `listen` share its
+    signals."""
 
     def __init__(self, stop: Stop | None = None, signals: _Signals | None = None) -> None:
         self.limits = stop or Stop()
@@ -87,11 +109,11 @@ class StopFlag:
         self._deadline: float | None = None
 
     def within(self, stop: Stop | None) -> StopFlag:
-        """A flag of its own limits for a part of the work; what interrupts one interrupts both."""
+        """A flag with its own limits for a part of the work; an interruption ends both."""
         return StopFlag(stop, self._signals)
 
     def set_deadline(self, moment: float | None) -> None:
-        """Work ends at this moment of `time.monotonic`."""
+        """End work at this moment of `time.monotonic`."""
         self._deadline = moment
 
     @property
@@ -100,7 +122,7 @@ class StopFlag:
 
     @property
     def requested(self) -> bool:
-        """Whether to end now."""
+        """Whether work should end now."""
         if self._signals.end_work:
             return True
         late = self._deadline is not None and time.monotonic() > self._deadline
@@ -108,7 +130,7 @@ class StopFlag:
         return late
 
     def check(self) -> None:
-        """Raise `Stopped` where work is to end."""
+        """Raise `Stopped` if work should end."""
         if self.requested:
             raise Stopped(by_hand=self._signals.end_work)
 
@@ -119,7 +141,7 @@ class StopFlag:
 
     @contextmanager
     def grace(self) -> Iterator[None]:
-        """Time to confirm what was found: as long as it takes when the time is up, a moment after Ctrl-C."""
+        """Time to confirm finds: unlimited when the time is up, `GRACE` seconds after Ctrl-C."""
         deadline, self._deadline = self._deadline, None
         self._signals.grace_from = time.monotonic()
         try:
@@ -129,7 +151,7 @@ class StopFlag:
 
 
 def check() -> None:
-    """Raise `Stopped` where work was interrupted, for code that is handed no flag."""
+    """Raise `Stopped` if work was interrupted, for code without a flag."""
     StopFlag().check()
 
 
@@ -139,11 +161,11 @@ def _in_main_thread() -> _Signals | None:
 
 @contextmanager
 def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
-    """A flag that Ctrl-C and SIGTERM set, and the seconds of `stop`, which count from here.
+    """A flag that Ctrl-C, SIGTERM and the seconds of `stop`, counted from now, set.
 
-    The first signal is answered with a line; the second goes to whoever listened before, which ends the work at once.
-    An application's own handler also gets the first one when the work has ended. Signals come to the main thread only,
-    and only those are taken that somebody listens to already."""
+    The first signal prints a line. The second goes to the previous handler, which ends the work at once. An
+    application's own handler also gets the first signal when the work has ended. Only the main thread gets signals, and
+    only those with a handler are taken."""
     with _signals() as signals:
         flag = StopFlag(stop, signals)
         flag.set_deadline(None if stop is None or stop.seconds is None else time.monotonic() + stop.seconds)
@@ -152,14 +174,14 @@ def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Signals wait until the end of this: for code that swallows exceptions, such as numba's compiler."""
+    """Delay signals to the end of the block, for code that swallows exceptions, such as numba's compiler."""
     with _signals(postpone=True):
         yield
 
 
 @contextmanager
 def _signals(postpone: bool = False) -> Iterator[_Signals]:
-    """What the main thread hears from here on. `postpone`: whoever listened before hears it at the end."""
+    """What the main thread hears from now on. `postpone`: previous handlers get it at the end."""
     global _heard
     if threading.current_thread() is not threading.main_thread():
         yield _Signals()

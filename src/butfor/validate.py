@@ -1,4 +1,4 @@
-"""What users hand over as tables and columns, as pandas has them: polars and pyarrow come in through narwhals."""
+"""Checks tables and columns given in Python and turns them into pandas; narwhals reads polars and pyarrow."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from butfor.learn.protocols import Learner, Table
 
 
 def as_table(X: Any) -> pd.DataFrame:
-    """A table with named columns; a foreign one keeps its rows' order and numbers them from 0."""
+    """A pandas table with named columns; rows of other libraries are numbered from 0."""
     frame = X if isinstance(X, pd.DataFrame) else _foreign(X, series=False)
     if frame is None:
         raise TableError(
-            "An audit needs a table with named columns (a DataFrame of pandas or polars, a pyarrow Table); got "
+            "An audit needs a table with named columns (a pandas or polars DataFrame, or a pyarrow Table), not "
             f"{brief(X)}."
         )
     refuse_duplicates(frame.columns)
     alike = frame.columns[pd.Index(frame.columns.map(str)).duplicated(keep=False)]
     if len(alike):
-        raise TableError(f"Columns {', '.join(map(repr, alike))} have the same name as text; rename one.")
+        raise TableError(f"Columns {', '.join(map(repr, alike))} have the same name once written as text; rename one.")
     tuples = [name for name in frame.columns if isinstance(name, tuple)]
     if tuples:
-        raise TableError(f"Column {tuples[0]!r} is named by a tuple; give every column one name, a text or a number.")
+        raise TableError(f"Column {tuples[0]!r} has a tuple as its name; name every column by a text or a number.")
     if not len(frame):
         raise TableError("The table has no rows.")
     check_cells(frame)
@@ -38,7 +38,7 @@ def as_table(X: Any) -> pd.DataFrame:
 
 
 def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
-    """One label per row of X, in its order: by position where y has no index, and never by guessing."""
+    """One label per row of X, in its order; a y without an index is matched by position."""
     if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
         y = y.iloc[:, 0]
     series = y if isinstance(y, pd.Series) else _foreign(y, series=True)
@@ -48,9 +48,9 @@ def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
         raise TableError(f"The table has {len(X)} rows but there are {len(series)} {what}.")
     if isinstance(y, pd.Series):
         if not y.index.equals(X.index):
-            other = "the same rows in another order" if set(y.index) == set(X.index) else "other rows"
+            other = "the same rows in another order" if set(y.index) == set(X.index) else "different rows"
             raise TableError(
-                f"The index of the {what} is not that of the table: {other}. Align them (y.loc[X.index]), or pass "
+                f"The index of the {what} does not match the table's: {other}. Align them (y.loc[X.index]), or pass "
                 "a plain array in the order of the table."
             )
     else:
@@ -63,32 +63,32 @@ def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
 
 
 def as_weights(X: pd.DataFrame, weight: Any) -> NDArray[np.float64] | None:
-    """One weight per row, finite and not negative."""
+    """One weight per row, finite and at least 0."""
     if weight is None:
         return None
     series = as_labels(X, weight, "weights")
     try:
         numbers = series.to_numpy(dtype=np.float64)
     except (ValueError, TypeError):
-        raise TableError("sample_weight holds something that is not a number.") from None
+        raise TableError("sample_weight must be numbers.") from None
     if not np.isfinite(numbers).all() or (numbers < 0).any():
-        raise TableError("sample_weight must hold finite numbers from 0 up.")
+        raise TableError("sample_weight must be finite numbers, at least 0.")
     return numbers
 
 
 def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
-    """People with the training table's columns in its order."""
+    """People with the training columns, in their order."""
     return same_columns(people, list(X.columns))
 
 
 def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
-    """One person: a table of one row, or a Series, which has lost its columns' types and gets those of the table as far
-    as that changes no value. A row of a table without an index (polars, pyarrow) no longer knows which one it was."""
+    """One person: a table of one row, or a Series, whose values get the types of the table's columns where that changes
+    no value. A row of polars or pyarrow has no index, so its row is unknown."""
     if not isinstance(person, pd.Series):
         frame = person if isinstance(person, pd.DataFrame) else _foreign(person, series=False)
         if frame is None or len(frame) != 1:
             raise TableError(
-                f"explain takes one person, a table of one row (X.iloc[[36]]); got {brief(person)}. "
+                f"explain takes one person, a table of one row (X.iloc[[36]]), not {brief(person)}. "
                 "For several people use explain_all."
             )
         return frame if frame is person else frame.set_axis(pd.Index([None], dtype=object))
@@ -106,7 +106,7 @@ def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
 
 
 def _foreign(given: Any, *, series: bool) -> Any:
-    """Another library's table or column as pandas has it; None where narwhals does not know it."""
+    """Another library's table or column in pandas; None if narwhals does not know it."""
     if given is None or isinstance(given, (np.ndarray, list, tuple, dict, str)):
         return None
     import narwhals as nw
@@ -122,7 +122,7 @@ def _foreign(given: Any, *, series: bool) -> Any:
 
 
 def as_positions(cases: Any, people: int) -> list[int]:
-    """Which people of a table, by position: whole numbers, each once, or a truth value for everyone."""
+    """Positions of people in a table, each once, from whole numbers or a boolean mask."""
     given = np.asarray(list(cases) if isinstance(cases, Iterable) and not isinstance(cases, (str, bytes)) else cases)
     if given.dtype == bool and given.shape == (people,):
         return [int(case) for case in np.flatnonzero(given)]
@@ -130,7 +130,7 @@ def as_positions(cases: Any, people: int) -> list[int]:
         raise SettingError(f"cases={brief(cases)}: give positions in the table, such as range(20) or [3, 8].")
     outside = [int(case) for case in given if not 0 <= case < people]
     if outside:
-        raise SettingError(f"There is no person {outside[0]}: the table has people 0 to {people - 1}.")
+        raise SettingError(f"There is no person {outside[0]}: the people of the table are 0 to {people - 1}.")
     return [int(case) for case in dict.fromkeys(given.tolist())]
 
 
@@ -155,7 +155,7 @@ def training_table(
         table = Table(X, y, (X_val, y_val))
         unknown = set(y_val.unique()) - set(table.classes)
         if unknown:
-            raise TableError(f"The validation labels hold {listed(unknown)}, which no training label is.")
+            raise TableError(f"The validation labels include {listed(unknown)}, which no training row has.")
         return table, everything
     table = set_rows_aside(learner, Table(X, y))
     assert table.whole is not None

@@ -142,7 +142,7 @@ def test_a_changed_table_does_not_replay(capsys, loans):
     odd_table(600, seed=1).to_csv(loans, index=False)
     code, _, err = run(capsys, "replay", record)
     assert code == 2
-    assert "rows have changed" in err
+    assert "rows are different" in err
 
 
 def test_parquet_and_options(capsys, tmp_path):

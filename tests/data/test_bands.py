@@ -122,7 +122,7 @@ def test_a_rule_names_a_band():
         ({"sensitive_bands": []}, "from small to large"),
         ({"sensitive_bands": [25, 200]}, "no training row is in '200 and over'; its values go from 18 to 79"),
         ({"sensitive_bands": {"agee": [25]}}, "'agee', which is not a protected attribute"),
-        ({"sensitive_features": "sex", "sensitive_bands": [25]}, "of 'sex' 0 hold numbers"),
+        ({"sensitive_features": "sex", "sensitive_bands": [25]}, "of 'sex', 0 hold numbers"),
         ({"sensitive_features": "sex", "sensitive_bands": {"sex": [25]}}, "'sex', which does not hold numbers"),
         ({"sensitive_features": ["age", "income"], "sensitive_bands": [25]}, "2 hold numbers. Leave"),
     ],
@@ -139,13 +139,13 @@ def test_from_the_command_line_and_again(capsys, tmp_path, options):
     command = ["audit", str(tmp_path / "t.csv"), "--label", "granted", "--sensitive", "age", *CHEAP, *options]
     assert main([*command, "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr()
-    assert "'age' is a number and is cut into bands: 'under " in " ".join(printed.err.split())
+    assert "'age' is a number, cut into bands: 'under " in " ".join(printed.err.split())
     record = json.loads((tmp_path / "out" / "audit.json").read_text())
     cuts = record["run"]["sensitive_bands"]["age"]
     assert cuts == {0: cuts, 2: [25, 60], 4: [30]}[len(options)]
     groups = list(Population.from_dict(record).by_group.index)
     assert groups == [name for name in (*Bands(tuple(cuts)).names, "missing") if name in groups]
-    assert "is a number and is cut into bands" in (tmp_path / "out" / "report.html").read_text()
+    assert "is a number, cut into bands" in (tmp_path / "out" / "report.html").read_text()
     assert Population.from_dict(record).found
     assert main(["replay", str(tmp_path / "out" / "audit.json")]) == 0
     capsys.readouterr()

@@ -235,13 +235,13 @@ def test_the_rarest_values_are_grouped_as_scikit_learn_does():
     apart = TableEncoder().fit(column)
     assert not apart.transform(later)[-1].any()
     unknown = (
-        "Values that no training row has: 'town' in 1 row. They count as 'other' or as missing where training rows "
-        "are, otherwise as an unknown value."
+        "Values that no training row has: 'town' in 1 row. They count as 'other' or as missing if the training "
+        "rows have these, otherwise as an unknown value."
     )
     assert apart.remarks(later) == [unknown]
     assert ours.remarks(later) == [
         unknown,
-        "'town' has 8 different values: the 3 most frequent stay apart, the others count as 'other'.",
+        "'town' has 8 different values: the 3 most frequent are kept, the others count as 'other'.",
     ]
 
 
@@ -260,4 +260,4 @@ def test_remarks_name_columns_and_count_rows(people, holed):
     assert said.startswith("Missing values: 'age' in 2 rows, 'job' in 1 row. A missing category")
     (said,) = TableEncoder().fit(people).remarks(people.assign(job=None, age=[1, 2, 3, None]))
     assert "'age' in 1 row, 'job' in 4 rows" in said
-    assert said.endswith("where no training row lacks one, there is neither mark nor value of its own.")
+    assert said.endswith("if no training row misses one, there is no mark and no such category.")

@@ -228,7 +228,7 @@ def test_numbers_alone_with_holes(capsys, tmp_path):
     assert "Missing values: 'income' in" in said
     record, said = audited(capsys, path, *CHEAP, "--model", "boosting", "--cases", "0:2")
     assert record["run"]["learner"]["encoder"] is None
-    assert "HistGradientBoostingClassifier gets the missing values of 'income', 'sex' as they are." in said
+    assert "Missing values of 'income', 'sex' go to HistGradientBoostingClassifier unchanged." in said
 
 
 # --- unknown and rare categories -------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def test_rare_categories_are_grouped(capsys, tmp_path):
     table = applicants().assign(town=lambda t: "t" + (t.index % 11).astype(str))
     path = saved(table, tmp_path / "t.csv")
     record, said = audited(capsys, path, *LOGISTIC, "--max-categories", 4, "--budget", "8", "--psi", "everything")
-    assert "'town' has 11 different values: the 3 most frequent stay apart" in said
+    assert "'town' has 11 different values: the 3 most frequent are kept" in said
     assert record["run"]["learner"]["encoder"]["params"]["max_categories"] == 4
     again(capsys, record, tmp_path)
     code, _, err = run(capsys, path, *LOGISTIC, "--max-categories", 1, "--quiet")
@@ -270,7 +270,7 @@ def test_rare_categories_are_grouped(capsys, tmp_path):
 def test_a_hundred_categories_are_enough(capsys, tmp_path):
     path = saved(applicants(300), tmp_path / "t.csv")
     _, said = audited(capsys, path, *LOGISTIC, columns=("--label", "granted", "--sensitive", "sex"))
-    assert "'ref' has 180 different values: the 99 most frequent stay apart, the others count as 'other'." in said
+    assert "'ref' has 180 different values: the 99 most frequent are kept, the others count as 'other'." in said
 
 
 # --- files -----------------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ def test_a_hundred_categories_are_enough(capsys, tmp_path):
     [
         ("utf-8", ""),
         ("utf-8-sig", ""),
-        ("utf-16", "'t.csv' is not in UTF-8; it was read as utf-16."),
-        ("latin-1", "'t.csv' is not in UTF-8; it was read as cp1252."),
+        ("utf-16", "'t.csv' is not UTF-8; it was read as utf-16."),
+        ("latin-1", "'t.csv' is not UTF-8; it was read as cp1252."),
     ],
 )
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -347,7 +347,7 @@ def test_excel(tmp_path):
     with pytest.raises(TableError, match="names column 'a' more than once"):
         read_file(tmp_path / "twice.xlsx")
     (tmp_path / "fake.xlsx").write_text("no workbook")
-    with pytest.raises(TableError, match="not a table that can be read"):
+    with pytest.raises(TableError, match="cannot be read as a table"):
         read_file(tmp_path / "fake.xlsx")
 
 
@@ -367,7 +367,7 @@ def test_a_reader_that_is_not_installed_is_named_with_its_pip_line(tmp_path, mon
 )
 def test_what_is_no_text_is_refused(tmp_path, content):
     (tmp_path / "t.csv").write_bytes(content)
-    with pytest.raises(TableError, match="not a table that can be read"):
+    with pytest.raises(TableError, match="cannot be read as a table"):
         read_file(tmp_path / "t.csv")
 
 
@@ -450,10 +450,10 @@ def test_files_that_do_not_go_together_are_refused(parts):
     assert "other.csv' lacks column 'job'" in refusal(test.drop(columns="job"))
     assert "other.csv' has besides column 'shoe'" in refusal(test.assign(shoe=1))
     said = (
-        "other.csv', unlike the training file: Column 'income', row 0 (and 39 more rows) holds 'lots', which is not a"
+        "other.csv' differs from the training file: Column 'income', row 0 (and 39 more rows) holds 'lots', which is not a"
     )
     assert said in refusal(test.assign(income="lots"))
-    assert "No training row is labelled 'perhaps'" in refusal(test.assign(granted="perhaps"))
+    assert "No training row has the label 'perhaps'" in refusal(test.assign(granted="perhaps"))
     assert "no rows that can be used" in refusal(test.assign(granted=None))
     assert "no rows that can be used" in refusal(test.head(0))
     with pytest.raises(TableError, match=r"There is no file '.*nosuch.csv'"):
@@ -570,4 +570,4 @@ def test_a_file_without_names_is_refused(tmp_path, capsys):
     lines = [f"{a:.2f}, Not in universe, {s}, Not in universe, {'yes' if a > 0 else 'no'}" for a, s in people]
     (tmp_path / "bare.csv").write_text("\n".join(lines))
     assert main(["check-table", str(tmp_path / "bare.csv"), "--label", "label", "--sensitive", "sex"]) == 2
-    assert "write a line of names above if the first line is a row like any other." in capsys.readouterr().err
+    assert "If the first line is data, write a line of names above it." in capsys.readouterr().err

@@ -39,9 +39,9 @@ def test_a_row_of_one_keeps_its_values():
 
 
 def test_columns_that_are_the_same_as_text_are_refused():
-    with pytest.raises(TableError, match="Columns 0, '0' have the same name as text"):
+    with pytest.raises(TableError, match="Columns 0, '0' have the same name once written as text"):
         fitted(plain().rename(columns={"age": 0, "own": "0"}))
-    with pytest.raises(TableError, match=r"'\(bias\)'.* has a name that verdicts use"):
+    with pytest.raises(TableError, match=r"'\(bias\)'.* has a name that results use"):
         fitted(plain().rename(columns={"age": "(bias)"}))
 
 
@@ -77,7 +77,7 @@ def test_another_search_wants_a_model_first():
     [
         (pd.Series([[1, 2]] * 60), "Column 'age' holds 'list' instead"),
         (pd.Series([{"a": 1}] * 60), "Column 'age' holds 'dict' instead"),
-        (pd.Series(np.arange(60) * 1j), "Column 'age' is of type complex128"),
+        (pd.Series(np.arange(60) * 1j), "Column 'age' has type complex128"),
     ],
 )
 def test_cells_that_no_model_takes_get_a_sentence(column, told):

@@ -417,7 +417,7 @@ def test_members_are_as_many_as_make_sense():
         X, y, sensitive_features=groups
     )
     assert (plain.fitted_.members, plain.fitted_.strategy.name) == (1, "guided")
-    with pytest.raises(SettingError, match="no seed changes what LogisticRegression learns"):
+    with pytest.raises(SettingError, match="seeds do not change LogisticRegression"):
         butfor.LabelAudit(LogisticRegression(solver="newton-cholesky"), members=4).fit(X, y, sensitive_features=groups)
     with pytest.raises(SettingError, match="asks the members of an ensemble"):
         butfor.LabelAudit(KNeighborsClassifier(), strategy="solid").fit(X, y, sensitive_features=groups)

@@ -181,7 +181,7 @@ def test_validation_rows_are_checked():
     rows, _ = rows_of("salary")
     with pytest.raises(ButforError, match="columns"):
         MLP().fit(rows.X, rows.y, validation=(rows.X_val[:, :2], rows.y_val))
-    with pytest.raises(ButforError, match="which no training label is"):
+    with pytest.raises(ButforError, match="which no training row has"):
         MLP().fit(rows.X, rows.y, validation=(rows.X_val, rows.y_val + 5))
     with pytest.raises(ButforError, match="validation labels"):
         MLP().fit(rows.X, rows.y, validation=(rows.X_val, rows.y_val[:3]))

@@ -216,7 +216,7 @@ def test_any_classifier_can_be_asked(model):
         D = v.dataset()
         assert model.fit(*D).predict(v.person.to_frame().T.astype(D[0].dtypes))[0] == v.counterfactual_prediction
     if isinstance(model[-1], (SVC, LogisticRegression)):
-        with pytest.raises(SettingError, match="Nothing can be proven"):
+        with pytest.raises(SettingError, match="There is no proof for"):
             audit.brackets(X.iloc[:3])
 
 
@@ -393,7 +393,7 @@ def test_what_cannot_be_is_said():
     with pytest.raises(LearnerError, match="decision_function_shape='ovr'"):
         pairwise.fit(X, y, sensitive_features="cellar")
     plain = audit.fit(X, y, sensitive_features="cellar")
-    with pytest.raises(SettingError, match="Which label would people rather not have"):
+    with pytest.raises(SettingError, match="Name the label that people would rather not have"):
         plain.fitted_.doubt  # noqa: B018
 
 

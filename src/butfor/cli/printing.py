@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from butfor.report.public import Public
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
+    from butfor.standard import Standards
 
 REVIEW_FIRST = 3
 WIDE, NAMES, ROW = 200, 18, 20
@@ -92,7 +93,7 @@ def print_population(population: Population, folder: Path | None) -> None:
     """Many people: the answer, a table of the groups, what to keep in mind, and what to do next."""
     from butfor.result.groups import MAJORITY
     from butfor.result.labels import worth_a_review
-    from butfor.standard.groups import where
+    from butfor.standard.groups import if_real, where
 
     run, performance = population.run, population.performance
     slices = []
@@ -120,7 +121,9 @@ def print_population(population: Population, folder: Path | None) -> None:
         how = "--out FOLDER writes what that takes."
         if folder is not None:
             how = f"butfor review {folder / 'audit.json'} --out tasks/"
-        say_wrapped(f"Next: review labels {first} first: {how}")
+        say_wrapped(
+            " ".join(filter(None, [if_real(population.standards), f"Next: review labels {first} first: {how}"]))
+        )
     for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
         say_wrapped(line)
 
@@ -152,6 +155,30 @@ def _groups(population: Population) -> pd.DataFrame:
         row["On few labels"] = f"{sum(v.group == group for v in found)} of {asked}" if asked else "–"
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def print_standards(found: Standards) -> None:
+    """The answer, a table of the groups, what is behind each gap that is more than chance, and what to keep in mind."""
+    import pandas as pd
+
+    from butfor.standard.groups import if_real, where
+    from butfor.standard.sentences import often, p_in_words, share
+
+    say_wrapped(found.answer)
+    rows = []
+    for c in found.comparisons:
+        row = {"Group": c.name, "People": c.rows, f"Labelled '{found.favourable}'": share(c.recorded)}
+        row["Gap to comparable people, points"] = often(c.difference, c.interval).replace(" points", "")
+        if c.p_adjusted is not None:
+            row["Adjusted p"] = p_in_words(c.p_adjusted, c.draws, explained=False).removeprefix("= ")
+        rows.append(row)
+    print_table(pd.DataFrame(rows))
+    for c in found.comparisons:
+        called = where(found.parts, c)
+        for line in [*c.details(), *called] if called or (c.differs and c.missing) else []:
+            say_wrapped(line)
+    for line in filter(None, [*found.left_out, if_real(found.comparisons), *found.notes()]):
+        say_wrapped(line)
 
 
 def print_public(view: Public) -> None:

@@ -1,7 +1,7 @@
 """The seven data sets of the published evaluation, one entry each: what to read and how to read it.
 
-Row filters, kept columns, grouped values, label rules and setups are those of the paper (section 5);
-with them, widths, sizes and budgets come out exactly as published.
+Row filters, columns, grouped values, label rules and setups follow the paper (section 5); widths, sizes and budgets
+come out exactly as published.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SHIPPED = Path(__file__).with_name("files")
 class Setup:
     """How a set was trained in the published evaluation. `batch_size=None` means one full batch.
 
-    `numeric` is how numbers were scaled. Salary's were not: only the raw numbers give the published
-    counts (10 eligible people, 8 to 9 flippable labels, cases 4 and 6 among 3 found)."""
+    `numeric` is how numbers were scaled. Salary's were not scaled: only the raw numbers give the published counts (10
+    eligible people, 8 to 9 flippable labels, cases 4 and 6 among 3 found)."""
 
     hidden: tuple[int, ...]
     max_epochs: int
@@ -39,7 +39,7 @@ class Spec:
 
     name: str
     files: dict[str, tuple[str, ...]]
-    """Original files, and the sha256 of every form of their uncompressed bytes that we know."""
+    """Original files, and the sha256 of every known form of their uncompressed bytes."""
     columns: tuple[str, ...]
     """The inputs, in the source file's order."""
     sensitive: str
@@ -57,14 +57,14 @@ class Spec:
     tidy: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table
     """Filters rows, keeping their index, and groups or spells out values."""
     coded: tuple[str, ...] = ()
-    """Columns handed out as Categorical with the values of all rows: their numbers are codes, or one of their values is
-    too rare to be in every training split."""
+    """Columns that become Categorical with the values of all rows: their numbers are codes, or one value is too rare to
+    be in every training split."""
     reading: dict[str, Any] = field(default_factory=dict)
-    """How pandas reads the files, where they are no plain CSV."""
+    """How pandas reads files that are not plain CSV."""
     url: str | None = None
-    """Where the file is fetched from that is not part of the package."""
+    """Where to download a file that is not part of the package."""
     caution: str | None = None
-    """A known fault, in a sentence for whoever audits it."""
+    """A known fault of the data, in a sentence."""
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -169,8 +169,8 @@ _ALL = (
         sizes=(600, 200, 200),
         inputs=36,
         licence="CC BY 4.0",
-        caution="In the source, 'sex' is wrong for 92 of the 1000 people and cannot be told for 310 more (Grömping "
-        "2019): what is said of it is about the benchmark, not about the applicants.",
+        caution="In the source, 'sex' is wrong for 92 of the 1000 people and unknown for 310 more (Grömping 2019): "
+        "results about it describe the benchmark, not the applicants.",
     ),
     Spec(
         name="compas",
@@ -266,7 +266,7 @@ DATASETS: tuple[str, ...] = tuple(SPECS)
 
 
 def spec_named(name: str) -> Spec:
-    """The entry of that name, or an error that lists the names there are."""
+    """The entry of that name, or an error that lists the names."""
     if name not in DATASETS:
         raise DatasetError(f"There is no data set '{name}'. {nearest(name, DATASETS)}")
     return SPECS[name]

@@ -1,9 +1,8 @@
-"""A look at a table before anything is trained: what cannot be learned from, and what makes an audit say less than it
-seems to.
+"""Checks a table before anything is trained: columns to leave out, marks for missing values, people who are training
+rows.
 
-Each concern names the columns it is about. It looks at training rows, and at the people asked about only for whether
-they are among them. What is normal in a table of few, coarse columns (rows that are equal by coincidence) or of fine
-ones (numbers that are all different) is no concern.
+Each concern names its columns. Rows that are equal because the columns are coarse, and measurements that are all
+different, are normal and no concern.
 """
 
 from __future__ import annotations
@@ -25,32 +24,31 @@ SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
 NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
 TURN = "turn it into numbers or text, or leave the column out"
 LEAST_ROWS = 20
-"""Fewer rows can have any property by chance."""
+"""With fewer rows, such patterns arise by chance."""
 TELLING = 0.05
-"""A column tells the label where guessing from it alone makes so few of the majority guess's errors."""
+"""A column gives the label away if guessing from it makes at most this share of the majority guess's errors."""
 LEAST_RARER = 5
-"""Rows of the rarer label, at least, without which a column cannot be said to tell it."""
+"""The rarer label needs this many rows before a column can be said to give it away."""
 BINS = 50
 APART = 3.0
-"""A mark for "missing" is so many times larger than any number of the column."""
+"""A mark for "missing" is this many times larger than any other number of the column."""
 MARKS = [float(digit * length) for digit in "6789" for length in range(2 if digit == "9" else 3, 13)]
-"""One digit again and again: 99, 999, 999999, 666."""
+"""One repeated digit: 99, 999, 999999, 666."""
 TWINS, LEAST_TWINS = 0.01, 2
-"""People who are training rows beyond coincidence, of all and at least; fewer are no concern."""
+"""People who are training rows beyond coincidence: the least share and number that is a concern."""
 MOSTLY_DIFFERENT = 0.95
 MANY_WHOLE = 1000
-"""So many whole numbers, all different, are no coincidence."""
+"""This many whole numbers that all differ are no coincidence."""
 
 Codes = NDArray[np.int64]
 
 
 def check_cells(frame: pd.DataFrame) -> None:
-    """Refuse cells larger than a single value, raw bytes, whole numbers beyond 64 bits and types that nothing here
-    knows: no record can hold them."""
+    """Refuse nested values, raw bytes, whole numbers beyond 64 bits and unknown types: no record can hold them."""
     for place, column in enumerate(frame.columns):
         values = frame.iloc[:, place]
         if str(values.dtype).startswith(NO_DTYPE):
-            raise TableError(f"Column '{column}' is of type {values.dtype}; {TURN}.")
+            raise TableError(f"Column '{column}' has type {values.dtype}; {TURN}.")
         if values.dtype not in (object, np.uint64):
             continue
         present = values.dropna()
@@ -60,14 +58,14 @@ def check_cells(frame: pd.DataFrame) -> None:
         for row, value in present.items():
             if isinstance(value, (int, np.uint64)) and not -(2**63) <= value < 2**63:
                 raise TableError(
-                    f"Column '{column}', row {row} holds a whole number of {len(str(value))} digits, and 64 bits "
-                    f"hold none beyond 2^63: {NO_NUMBER}."
+                    f"Column '{column}', row {row} holds a whole number of {len(str(value))} digits, too large for "
+                    f"64 bits: {NO_NUMBER}."
                 )
 
 
 @dataclass(frozen=True)
 class Concern:
-    """Something about a table, or about a model of it, that an audit's reader should know. Prints as its sentence."""
+    """Something that readers of an audit should know about its table or model. Prints as a sentence."""
 
     kind: str
     """"copy", "telling", "identifier", "constant", "sentinel", "text numbers", "duplicates" or "majority"."""
@@ -82,11 +80,32 @@ class Concern:
 
 
 def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> list[Concern]:
-    """What is odd about these training rows X and their labels y, and about the people X_test beside them.
+    """Check a table before an audit.
 
-    Copies of the label and columns that tell it almost alone; identifiers; constant columns; numbers that stand for
-    "missing", such as 999999; numbers read as text because of a few cells; people who are training rows. An empty list
-    where there is nothing to say, which does not mean that the table is right."""
+    Parameters
+    ----------
+    X : pandas.DataFrame
+        The training rows.
+    y : array
+        Their labels.
+    X_test : pandas.DataFrame, optional
+        The people to be audited.
+
+    Returns
+    -------
+    list of Concern
+        Copies of the label and columns that almost give it away; identifiers; constant columns; numbers that stand for
+        "missing", such as 999999; numbers read as text because of a few cells; people who are training rows. An empty
+        list does not mean that the table is right.
+
+    Examples
+    --------
+    >>> import butfor
+    >>> data = butfor.load_dataset("german")
+    >>> leaky = data.X_train.assign(repaid=data.y_train)
+    >>> [concern.columns for concern in butfor.check_table(leaky, data.y_train)]
+    [('repaid',)]
+    """
     if len(X) != len(y):
         raise TableError(f"The table has {len(X)} rows and there are {len(y)} labels; give one per row.")
     check_cells(X)
@@ -112,7 +131,7 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
 
 
 class _Column:
-    """`codes`: which of the `different` values each row has; −1 where it is missing."""
+    """`codes`: which of the `different` values each row has; −1 if it is missing."""
 
     def __init__(self, values: pd.Series) -> None:
         self.name, self.values, self.numeric = str(values.name), values, is_numeric(values)
@@ -133,19 +152,19 @@ def _telling(column: _Column, labels: Codes) -> Iterator[tuple[str, str]]:
     if errors == 0 and len(column.different) == 2 and column.present == len(labels):
         yield (
             "copy",
-            "is a copy of the label under other names: the model has nothing else to learn. Leave it out (--drop).",
+            "is a copy of the label, so the model learns nothing else. Leave it out (--drop).",
         )
     elif errors <= TELLING * rarer:
         right, usual = (f"{100 * (1 - wrong / len(labels)):.1f} %" for wrong in (errors, rarer))
         yield (
             "telling",
-            f"alone tells the label of {right} of the training rows (the commoner label alone: {usual}). Was it known "
-            "before the decision? If not, leave it out (--drop).",
+            f"alone predicts the label of {right} of the training rows (always the commoner label: {usual}). Was it "
+            "known before the decision? If not, leave it out (--drop).",
         )
 
 
 def _errors(column: _Column, labels: Codes) -> int:
-    """Errors of the best guess of the label from this column alone: by its values, or by bins or one cut point."""
+    """Errors of the best guess of the label from this column alone, by value, bin or one cut point."""
     if not column.numeric or len(column.different) <= BINS:
         return _errors_by_value(column.codes + 1, labels)
     numbers = pd.to_numeric(column.values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
@@ -161,8 +180,8 @@ def _errors(column: _Column, labels: Codes) -> int:
 
 
 def _errors_by_value(codes: Codes, labels: Codes) -> int:
-    """Errors when each row's label is guessed from the other rows of its value: the commoner one among them, and of all
-    rows where they are even or none."""
+    """Errors when each row's label is guessed as the commoner label of the other rows with its value or, if there are
+    none or a tie, of all rows."""
     ones = np.bincount(codes, weights=labels)[codes] - labels
     others = np.bincount(codes)[codes] - 1
     usual = int(2 * labels.sum() > len(labels))
@@ -178,13 +197,13 @@ def _identifier(column: _Column) -> Iterator[tuple[str, str]]:
         words = "a different value in every row" if alone else f"{different} different values in {present} rows"
         yield (
             "identifier",
-            f"has {words}, as an identifier has: nothing about other people can be learned from it. Leave it out "
-            "(--drop), or name the rows by it (--id).",
+            f"has {words}, like an identifier, which says nothing about other people. Leave it out (--drop), or name "
+            "the rows by it (--id).",
         )
 
 
 def _counts_rows(values: pd.Series) -> bool:
-    """Whether whole numbers that are all different are numbers of rows: very many, without large gaps, or in order."""
+    """Whether whole numbers that all differ count rows: very many, without large gaps, or in order."""
     ordered = values.sort_index() if pd.api.types.is_integer_dtype(values.index.dtype) else values
     numbers = ordered.astype(np.float64)
     dense = numbers.max() / 4 - numbers.min() / 4 < len(numbers)  # the difference itself may overflow
@@ -198,11 +217,11 @@ def _constant(columns: list[_Column]) -> Iterator[Concern]:
     for names, what in ((same, "the same value in every training row"), (empty, "no value in any training row")):
         if names:
             subject = f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
-            yield Concern("constant", tuple(names), f"{subject} {what}: nothing can be learned from that.")
+            yield Concern("constant", tuple(names), f"{subject} {what}, which carries no information.")
 
 
 def _sentinels(column: _Column) -> Iterator[tuple[str, str]]:
-    """999 or 666 far beyond all other numbers, and a single negative one such as −1 or −99 among many that are not."""
+    """999 or 666 far beyond all other numbers, or a single negative value such as −1 or −99."""
     if not column.numeric or len(column.different) < 3:
         return
     numbers = np.sort(column.different.to_numpy(dtype=np.float64))
@@ -216,13 +235,13 @@ def _sentinels(column: _Column) -> Iterator[tuple[str, str]]:
         yield (
             "sentinel",
             f"holds {mark:.12g} in {count} training row{'s' * (count != 1)}, which looks like a mark for a missing "
-            f"value (other values: {others.min():.6g} to {others.max():.6g}). The model takes it for a number; if it "
-            "is none, leave such cells empty.",
+            f"value (other values: {others.min():.6g} to {others.max():.6g}). The model reads it as a number; if it is "
+            "a mark, leave these cells empty.",
         )
 
 
 def _text_numbers(column: _Column) -> Iterator[tuple[str, str]]:
-    """Numbers that are read as categories, because a few cells hold something else."""
+    """Numbers that are read as categories because a few cells hold text."""
     if column.numeric or len(column.different) < 20 or not isinstance(column.different[0], str):
         return
     strange = pd.to_numeric(pd.Series(column.different.astype(object)), errors="coerce").isna().to_numpy()
@@ -230,8 +249,8 @@ def _text_numbers(column: _Column) -> Iterator[tuple[str, str]]:
     if strange.any() and strange.sum() <= 5 and share <= 0.5:
         yield (
             "text numbers",
-            f"holds numbers and {listed(column.different[strange])}, so that every number counts as a category of its "
-            "own. Leave those cells empty, and it is read as numbers.",
+            f"holds numbers and {listed(column.different[strange])}, so every number counts as its own category. Leave "
+            "those cells empty to have it read as numbers.",
         )
 
 
@@ -239,8 +258,8 @@ def _text_numbers(column: _Column) -> Iterator[tuple[str, str]]:
 
 
 def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
-    """Whether people are copies of training rows, more than by coincidence: someone who equals a training row because
-    the columns are coarse also has others around that differ in this or in that column alone."""
+    """Whether more people equal training rows than by coincidence. Where the columns are coarse, a person who equals a
+    training row also has near twins that differ in one column."""
     shared = [name for name in X.columns if name in people.columns]
     if len(shared) < 2 or len(X) < LEAST_ROWS or len(people) < LEAST_TWINS:
         return []  # with one column alone, twins say nothing
@@ -255,8 +274,8 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     if int((ways < 2).sum()) < max(LEAST_TWINS, TWINS * len(people)):
         return []
     sentence = (
-        f"{int(twins.sum())} of the {len(people)} people asked about equal a training row in every column: the "
-        "model has seen them. Leave double rows out of the file, or keep them on one side of the split."
+        f"{int(twins.sum())} of the {len(people)} audited people equal a training row in every column, so the model "
+        "has seen them. Remove duplicate rows from the file, or keep them on one side of the split."
     )
     return [Concern("duplicates", (), sentence)]
 
@@ -268,7 +287,7 @@ def _count(wanted: NDArray[np.uint64], among: NDArray[np.uint64]) -> Codes:
 
 
 def _hashed(frame: pd.DataFrame) -> NDArray[np.uint64]:
-    """A number for every cell `[rows × columns]`, the same for the same value of the same column."""
+    """A hash per cell, `[rows × columns]`."""
     hashed = np.empty(frame.shape, dtype=np.uint64)
     for k, name in enumerate(frame.columns):
         codes = pd.factorize(frame[name], use_na_sentinel=False)[0].astype(np.uint64)

@@ -1,8 +1,8 @@
 """A data set by name: raw tables, split as published.
 
-Original files are looked for in `data_home`, then in the directory that the environment variable
-BUTFOR_DATA names, then in the package; Bank, which may not be shipped, then in the user's cache and
-at last on the web. Whatever is found must be the published file, to the last bit.
+Original files are looked for in `data_home`, in the directory of the environment variable BUTFOR_DATA, and in the
+package. Bank may not be shipped; it is then looked for in the user's cache and on the web. Every file must equal the
+published one, to the last bit.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from butfor.errors import DatasetError, SettingError, listed
 
 TRAIN, VAL, TEST = "train", "val", "test"
 TIMEOUT = 30.0
-"""Seconds without a byte from the server after which a download is given up."""
+"""A download fails after this many seconds without a byte."""
 MOST_BYTES = 256 * 1024**2
-"""Far above any archive meant here; stops an endless answer or a zip bomb."""
+"""Far above the size of any archive used here; stops an endless answer or a zip bomb."""
 
 Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Three tables of raw values and their labels by number.
+    """Training, validation and test rows with raw values, and their labels by number.
 
-    Rows keep their position in the source file as index. Each label series carries the names of its
-    values in ``attrs["label_names"]``, each table where it came from in ``attrs["origin"]``.
+    The index is the position in the source file. ``attrs["label_names"]`` of a label series names its values;
+    ``attrs["origin"]`` of a table says where it came from.
     """
 
     X_train: pd.DataFrame
@@ -57,11 +57,11 @@ class Dataset:
     setup: Setup
     licence: str = ""
     groups: dict[str, pd.DataFrame] | None = None
-    """The protected attribute of the "train", "val" and "test" rows where it is not a column of theirs."""
+    """The protected attribute of the "train", "val" and "test" rows, if it is not a column."""
     kept: pd.DataFrame | None = None
-    """The test rows' columns that are not learned from but shown beside the answers."""
+    """Columns of the test rows that are shown but not learned from."""
     adverse: str | None = None
-    """The label that people would rather not have, where it is known."""
+    """The label that people would rather not have, if known."""
     dates: tuple[str, ...] = ()
     """Columns that hold dates, as days since 1970-01-01."""
 
@@ -69,7 +69,7 @@ class Dataset:
     def of(
         cls, X: pd.DataFrame, y: pd.Series, rows: Mapping[str, Positions], origin: dict[str, Any], **about: Any
     ) -> Dataset:
-        """A table whose training, validation and test rows are these; `origin` is what a verdict is replayed from."""
+        """A data set of these rows; `origin` is what a verdict is replayed from."""
         halves: dict[str, Any] = {}
         for part, at in rows.items():
             inputs, labels = X.iloc[at].copy(), y.iloc[at].copy()
@@ -79,7 +79,7 @@ class Dataset:
 
     @property
     def not_trained_on(self) -> tuple[Any, ...]:
-        """The validation and test rows, X and y, and their groups where these stand beside the table."""
+        """The validation and test rows, X and y, and their groups if these stand beside the table."""
         X, y = pd.concat([self.X_val, self.X_test]), pd.concat([self.y_val, self.y_test])
         return (X, y) if self.groups is None else (X, y, pd.concat([self.groups["val"], self.groups["test"]]))
 
@@ -92,10 +92,29 @@ class Dataset:
 
 
 def load_dataset(name: str, random_state: int | None = None, *, data_home: str | Path | None = None) -> Dataset:
-    """One of the seven published data sets, split 60/20/20 as published.
+    """Load one of the seven data sets of the paper, split 60/20/20 as published.
 
-    `random_state` decides the split; None takes the published one where it is known, else 0.
-    `data_home` names a directory with original files (plain or .gz) that is looked at first.
+    Parameters
+    ----------
+    name : str
+        One of `butfor.DATASETS`.
+    random_state : int or None, default=None
+        Seed of the split. None takes the published one, or 0 if that is unknown.
+    data_home : path, optional
+        A directory with original files (plain or .gz), which is searched first.
+
+    Returns
+    -------
+    Dataset
+        `X_train`, `y_train`, `X_val`, `y_val`, `X_test`, `y_test`, the name of the protected column `sensitive`, and
+        `label_names`.
+
+    Examples
+    --------
+    >>> import butfor
+    >>> data = butfor.load_dataset("german")
+    >>> len(data.X_train), data.sensitive, data.label_names
+    (600, 'sex', ('bad credit', 'good credit'))
     """
     spec = spec_named(name)
     seed = spec.setup.random_state if random_state is None else random_state
@@ -120,7 +139,7 @@ def load_dataset(name: str, random_state: int | None = None, *, data_home: str |
 
 
 def split(rows: Positions, seed: int, test: Positions | None = None, val: Positions | None = None) -> dict[str, Any]:
-    """Training, validation and test rows, 60/20/20, as far as these are not given."""
+    """Training, validation and test rows, 60/20/20, for those that are not given."""
     from sklearn.model_selection import train_test_split
 
     if test is None:
@@ -131,9 +150,9 @@ def split(rows: Positions, seed: int, test: Positions | None = None, val: Positi
 
 
 def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
-    """The seven sets, one row each, with what is published about them; downloads nothing.
+    """The seven data sets, one row each; downloads nothing.
 
-    ``label_balance`` is the share of class 1 among all rows, None where the files are not at hand.
+    ``label_balance`` is the share of class 1 among all rows, None if the files are not on this machine.
     """
     rows = []
     for spec in SPECS.values():
@@ -152,13 +171,13 @@ def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
                 "licence": spec.licence,
             }
         )
-    # As objects, so that "not at hand" stays None instead of becoming a number that is not one.
+    # As objects, so that None stays None and does not become NaN.
     return pd.DataFrame(rows, dtype=object)
 
 
 def _table(spec: Spec, contents: list[bytes]) -> tuple[pd.DataFrame, pd.Series]:
     """All rows of the published table and their labels, indexed by position in the source files."""
-    # 'N/A' and '?' are values that the row filters ask about; types are decided on whole columns, not chunk by chunk.
+    # The row filters need 'N/A' and '?' as values; types come from whole columns, not from chunks.
     how: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False, "skipinitialspace": True}
     raw = pd.concat(
         [pd.read_csv(io.BytesIO(content), **how, **spec.reading) for content in contents], ignore_index=True
@@ -171,13 +190,13 @@ def _table(spec: Spec, contents: list[bytes]) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def _places(spec: Spec, data_home: str | Path | None) -> list[Path]:
-    """The directories on this machine where a set's original files are looked for, in order."""
+    """The directories to search for a set's original files, in order."""
     given = {"data_home": data_home, "BUTFOR_DATA": os.environ.get("BUTFOR_DATA")}
     named = {origin: Path(directory).expanduser() for origin, directory in given.items() if directory}
     for origin, place in named.items():
         if not place.is_dir():
             raise DatasetError(
-                f"{origin}={place} is not a directory; name one that holds original data files, or leave it out."
+                f"{origin}={place} is not a directory; name one with the original data files, or leave it out."
             )
     return [*named.values(), SHIPPED if spec.url is None else cache_directory()]
 
@@ -201,7 +220,7 @@ def _verified(path: Path, file: str, spec: Spec) -> bytes:
     if hashlib.sha256(content).hexdigest() not in spec.files[file]:
         raise DatasetError(
             f"{path} is not the published {file} (its sha256 differs); "
-            "replace it with the original, or remove it to have it looked for elsewhere."
+            "replace it with the original, or remove it to search elsewhere."
         )
     return content
 
@@ -210,7 +229,7 @@ def _verified(path: Path, file: str, spec: Spec) -> bytes:
 
 
 def cache_directory() -> Path:
-    """Where fetched files are kept."""
+    """Where downloaded files are kept."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "butfor"
 
 
@@ -223,17 +242,17 @@ def _fetched(file: str, spec: Spec, places: list[Path]) -> bytes:
         return _verified(fetch(file, spec.files[file], spec.url, cache_directory()), file, spec)
     except DatasetError as error:
         raise DatasetError(
-            f"The data set '{spec.name}' is not here and could not be fetched. Tried: {file} or {file}.gz in {looked}; "
+            f"The data set '{spec.name}' is not on this machine and could not be downloaded. Tried {file} or "
+            f"{file}.gz in {looked}; "
             f"then {spec.url}: {error}. Either connect this machine to the network and try again, or download that "
             f"archive by hand, unpack {file} into a directory and set BUTFOR_DATA=/that/directory."
         ) from error
 
 
 def fetch(member: str, sha256: Collection[str], url: str, folder: Path, timeout: float = TIMEOUT) -> Path:
-    """Download the archive at `url` and put its file `member` into `folder`, verified and atomically.
+    """Download the archive at `url`, verify its file `member` and put it into `folder`.
 
-    Any failure is a `DatasetError` whose text is the reason alone, for the caller's sentence; `folder` then holds what
-    it held before."""
+    If it fails, `folder` is unchanged and the text of the `DatasetError` is the reason, for the caller's sentence."""
     from http.client import HTTPException
     from urllib.request import Request, urlopen
 
@@ -249,9 +268,9 @@ def fetch(member: str, sha256: Collection[str], url: str, folder: Path, timeout:
     try:
         content = _unpack(archive, member)
     except Exception as error:  # damaged bytes make zipfile raise a dozen kinds of exception
-        raise DatasetError(f"what came is not an intact zip archive ({error})") from error
+        raise DatasetError(f"the answer is not an intact zip archive ({error})") from error
     if content is None:
-        raise DatasetError(f"the archive holds no file {member}")
+        raise DatasetError(f"the archive has no file {member}")
     if hashlib.sha256(content).hexdigest() not in sha256:
         raise DatasetError(f"{member} in the archive is not the published file (its sha256 differs)")
     path = folder / member

@@ -1,7 +1,7 @@
-"""A file as a frame: text of many kinds, Parquet, Feather, Excel. What was done to it is noted in a sentence.
+"""Reads a file into a frame: text, Parquet, Feather or Excel. Notes say what was changed.
 
-Files are bounded before they are taken into memory: no device, pipe or archive keeps a reader busy without end. Dates
-and decimals become numbers, so that what is found replays from its record.
+Sizes are checked before a file is loaded, so that no device, pipe or archive keeps the reader busy. Dates and decimals
+become numbers, so that finds can be replayed from their record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Note = Callable[[str], None]
 
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx": "excel"}
-"""Files that are not text, by how their names end."""
+"""Binary files by the ending of their names."""
 MOST_BYTES = 2 * 1024**3
 MOST_COLUMNS = 10_000
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
@@ -36,7 +36,7 @@ NUMBERS = {
     "decimal": "decimals: they count as floating-point numbers",
     "date": "dates: they count as days since 1970-01-01",
 }
-"""What becomes a number, and what is said of it."""
+"""What becomes a number, and the note about it."""
 
 
 def read_file(path: str | Path, note: Note = lambda line: None) -> pd.DataFrame:
@@ -54,33 +54,35 @@ def read_file(path: str | Path, note: Note = lambda line: None) -> pd.DataFrame:
         ) from error
     except ButforError:
         raise
-    except Exception as error:  # readers of foreign bytes raise whatever they stumble over
+    except Exception as error:  # readers of damaged files raise many kinds of exception
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TableError(
-            f"'{name}' is not a table that can be read ({reason}); give a CSV, Parquet, Feather or Excel file."
+            f"'{name}' cannot be read as a table ({reason}); give a CSV, Parquet, Feather or Excel file."
         ) from error
     _refuse_shape(frame.shape[1], name)
     return frame
 
 
 def refuse_absent(path: str | Path) -> None:
-    """An error where there is no such file, or one that cannot be read through."""
+    """Raise an error if the file does not exist or is not a regular file."""
     if str(path) == STANDARD_INPUT:
         return
     if not Path(path).exists():
         known = nearest(path, DATASETS, "Give a CSV or Parquet file, or one of")
         raise TableError(f"There is no file '{path}'. {known}")
     if any("\ud800" <= character <= "\udfff" for character in str(path)):
-        raise TableError(f"The name of '{path}' is not UTF-8, so that no record can hold it; rename the file.")
+        raise TableError(f"The name of '{path}' is not UTF-8 and cannot be recorded; rename the file.")
     if not Path(path).is_file():
-        raise TableError(f"'{path}' is a directory, a device or a pipe; name a file, or - for a CSV in standard input.")
+        raise TableError(
+            f"'{path}' is a directory, a device or a pipe; name a file, or - for a CSV from standard input."
+        )
     _refuse_large(Path(path).stat().st_size, str(path))
 
 
 def _refuse_large(size: int, name: str, times: int = 1) -> None:
     limit = times * MOST_BYTES
     if size > limit:
-        raise TableError(f"'{name}' holds more than the limit of {limit / 1024**3:.1f} GB; give fewer rows or columns.")
+        raise TableError(f"'{name}' is larger than the limit of {limit / 1024**3:.1f} GB; give fewer rows or columns.")
 
 
 def _refuse_shape(columns: int, name: str) -> None:
@@ -121,7 +123,7 @@ def _read_binary(path: Path, kind: str, note: Note) -> pd.DataFrame:
 
 
 def _plain_types(values: pd.Series) -> pd.Series:
-    """Columns of pandas' nullable types as a text file has them, whose missing values a record can hold."""
+    """Columns of pandas' nullable types with plain types, whose missing values a record can hold."""
     if not pd.api.types.is_extension_array_dtype(values.dtype):
         return values
     if pd.api.types.is_bool_dtype(values.dtype):
@@ -139,7 +141,7 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     if str(path) != STANDARD_INPUT:
         content = Path(path).read_bytes()
     elif sys.stdin is None:
-        raise TableError("There is no standard input to read a table from; name a file.")
+        raise TableError("Standard input is closed; name a file.")
     else:
         content = _read_within_limit(sys.stdin.buffer, name)
     if content.startswith(b"\x1f\x8b"):
@@ -151,19 +153,19 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     header = _check_lines(text, separator, name)
     _refuse_duplicates(header, name)
     if not header[0].strip():
-        note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id take it out).")
+        note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id removes it).")
     return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
 
 
 def _read_within_limit(stream: BinaryIO | gzip.GzipFile, name: str) -> bytes:
-    """What a stream holds, up to the limit."""
+    """The content of a stream, up to the limit."""
     content = stream.read(MOST_BYTES + 1)
     _refuse_large(len(content), name)
     return content
 
 
 def _decode(content: bytes, name: str, note: Note) -> str:
-    """A text file's content: UTF-8, UTF-16 where it says so itself, else what Windows writes."""
+    """A text file's content: UTF-8, UTF-16 if it is marked so, otherwise a Windows encoding."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ["utf-16"] if wide else ["utf-8-sig", "cp1252", "latin-1"]:
         try:
@@ -173,14 +175,14 @@ def _decode(content: bytes, name: str, note: Note) -> str:
         if "\0" in text:
             raise ValueError("it holds binary data")
         if encoding != "utf-8-sig":
-            note(f"'{name}' is not in UTF-8; it was read as {encoding}.")
+            note(f"'{name}' is not UTF-8; it was read as {encoding}.")
         return text
-    raise ValueError("it begins as UTF-16 does and goes on otherwise")
+    raise ValueError("it starts like UTF-16 but is not")
 
 
 def _check_lines(text: str, separator: str, name: str) -> list[str]:
-    """The first line's values, once every line is known to have as many: pandas would shift the columns of longer ones
-    and fill up shorter ones."""
+    """The values of the first line, after checking that every line has the same number: pandas would shift longer lines
+    and fill shorter ones."""
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     header: list[str] = []
     before = 0
@@ -194,26 +196,26 @@ def _check_lines(text: str, separator: str, name: str) -> list[str]:
             elif len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
                 raise TableError(
                     f"Line {rows.line_num} of '{name}' has {len(values)} value{'s' * (len(values) != 1)}, but the "
-                    f"header names {len(header)} columns: mend the line, or the header if it lacks a name."
+                    f"header names {len(header)} columns: correct the line, or the header if a name is missing."
                 )
             before = rows.line_num
     except csv.Error as error:
         unclosed = f": the quotation mark in line {before + 1} is never closed" if "end of data" in str(error) else ""
         raise TableError(
-            f"Line {rows.line_num} of '{name}' cannot be read ({error}){unclosed}; mend the line."
+            f"Line {rows.line_num} of '{name}' cannot be read ({error}){unclosed}; correct the line."
         ) from error
     _refuse_shape(len(header), name)
     return header
 
 
 def _refuse_swallowed(values: list[str], columns: int, separator: str, line: int, name: str) -> None:
-    """An error where a quotation mark that is closed only lines later has made several rows one value."""
+    """Raise an error if a quotation mark that is closed lines later turned several rows into one value."""
     for place, value in enumerate(values, start=1):
         breaks = value.count("\n") or value.count("\r")
         if breaks and value.count(separator) >= columns - 1:
             raise TableError(
                 f"The quotation mark in line {line - breaks} of '{name}', value {place}, is closed only in line "
-                f"{line}, and the rows between them would be one value: close it, or double it where it is meant."
+                f"{line}, so the rows between would be one value: close it, or double it if it is part of the text."
             )
 
 
@@ -222,13 +224,13 @@ def _refuse_duplicates(header: Iterable[str], name: str) -> None:
     twice = names[names.duplicated()].unique()
     if len(twice):
         raise TableError(
-            f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one, or write "
-            "a line of names above if the first line is a row like any other."
+            f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one. If the first "
+            "line is data, write a line of names above it."
         )
 
 
 def title(path: str | Path) -> str:
-    """What a file is called in messages."""
+    """The name of a file in messages."""
     return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
 
@@ -236,7 +238,7 @@ def title(path: str | Path) -> str:
 
 
 def as_numbers(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The frame with such columns as numbers, and those that hold dates."""
+    """The frame with dates and decimals as numbers, and the columns that held dates."""
     changed: dict[str, pd.Series] = {}
     dates = []
     for column in columns:
@@ -252,7 +254,7 @@ def as_numbers(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple
             if written == "string":  # such as 2024-02-30
                 continue
             raise TableError(
-                f"Column '{column}' holds dates that cannot be counted in days: mend or drop it."
+                f"Column '{column}' holds dates that cannot be counted in days: correct or drop it."
             ) from None
         dates += [column] * (kind == "date")
         note(f"Column '{column}' holds {NUMBERS[kind]}.")
@@ -260,7 +262,7 @@ def as_numbers(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple
 
 
 def _as_number(values: pd.Series, kind: str) -> NDArray[np.float64] | NDArray[np.int64]:
-    """The values as numbers, days that are all whole as whole ones; missing ones stay missing."""
+    """The values as numbers, whole days as whole numbers; missing values stay missing."""
     numbers, present = np.full(len(values), np.nan), values.notna().to_numpy()
     if kind == "decimal":
         numbers[present] = values[present].map(float)
@@ -271,7 +273,7 @@ def _as_number(values: pd.Series, kind: str) -> NDArray[np.float64] | NDArray[np
 
 
 def as_dates(days: pd.Series) -> pd.Series:
-    """Days since 1970-01-01 as the dates they were, in text."""
+    """Days since 1970-01-01 as dates, in text."""
     moments = pd.to_datetime(days, unit="D").dt.round("s")
     known = moments.dropna()
     whole = bool((known == known.dt.normalize()).all())

@@ -1,9 +1,8 @@
 """The protected attribute: columns of the table, or values beside it that the model never sees.
 
-One that is a number, such as age, is a few named bands. They reach from one cut point up to, not including, the next:
-25 and 60 make "under 25", "25 to under 60" and "60 and over". Where nobody gives cut points they are the thirds of the
-training rows, rounded: groups of about one size, whose shares say most. What the law or a policy calls a band only the
-auditor knows.
+A numeric attribute, such as age, is cut into named bands. A band reaches from one cut point up to, but not including,
+the next: 25 and 60 make "under 25", "25 to under 60" and "60 and over". Without cut points, the training rows are cut
+into rounded thirds.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from butfor.encode import MISSING, is_numeric, numbers_in, refuse_missing_column
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 
 MOST_GROUPS = 20
-"""A protected attribute with more values is a number in disguise: switching to each makes no sense."""
+"""The most values of a protected attribute; with more, it is a number in disguise."""
 AS_THEY_ARE = 10
-"""A number with at most so many different values is a group for each of them."""
+"""A number with at most this many different values has one group per value."""
 
 Cuts = Sequence[float] | Mapping[Any, Sequence[float]]
 """Cut points of the one numeric attribute, or of several by their names."""
@@ -31,7 +30,7 @@ Cuts = Sequence[float] | Mapping[Any, Sequence[float]]
 
 @dataclass(frozen=True)
 class Bands:
-    """Cut points of a number, smallest first, and the names of what lies between them."""
+    """Cut points of a number, smallest first, and the names of the bands."""
 
     cuts: tuple[float, ...]
 
@@ -42,12 +41,12 @@ class Bands:
         return (f"under {shown[0]}", *between, f"{shown[-1]} and over")
 
     def of(self, values: pd.Series) -> pd.Series:
-        """Each value's band; missing where the value is."""
+        """Each value's band; missing if the value is missing."""
         names = np.array(self.names, dtype=object)[np.searchsorted(self.cuts, numbers_in(values), side="right")]
         return pd.Series(names, values.index, dtype=object, name=values.name).where(values.notna())
 
     def typical(self, values: pd.Series) -> pd.Series:
-        """For each value the median of those in its band, one of them."""
+        """For each value, the median of its band, which is one of the values."""
         own = self.of(values).fillna("")
         medians = {band: values[own == band].quantile(interpolation="lower") for band in own.unique() if band}
         return values.where(values.isna(), own.map(medians).astype(np.float64)).astype(values.dtype)
@@ -55,13 +54,13 @@ class Bands:
     def sentence(self, name: Hashable, values: pd.Series) -> str:
         counts = self.of(values).value_counts()
         parts = ", ".join(f"'{band}' ({int(counts.get(band, 0))} training rows)" for band in self.names)
-        return f"'{name}' is a number and is cut into bands: {parts}. A switch goes to the median of another band."
+        return f"'{name}' is a number, cut into bands: {parts}. A switch goes to the median of another band."
 
 
 @dataclass(frozen=True, eq=False)
 class Sensitive:
-    """`values [n]` are the training rows' groups; with several columns their combinations, joined by `JOINT`. Those
-    whose value is missing are a group too, `MISSING`. `bands`: how each column is cut, where it is."""
+    """`values [n]` are the groups of the training rows; several columns are joined by `JOINT`. Missing values form the
+    group `MISSING`. `bands` says how numeric columns are cut."""
 
     name: str
     values: NDArray[np.object_]
@@ -69,15 +68,15 @@ class Sensitive:
     bands: dict[Hashable, Bands] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
-    """The names of the columns, also of those beside the table."""
+    """The names of the columns, in or beside the table."""
     combinations: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """With several columns, each group's value of every one."""
+    """With several columns, each group's values."""
 
     JOINT = " · "
 
     @property
     def blind(self) -> bool:
-        """Whether the model is not told the attribute, so that no switch of it can change a decision."""
+        """Whether the model does not see the attribute, so that switching it changes nothing."""
         return not self.columns
 
     @property
@@ -87,8 +86,8 @@ class Sensitive:
 
     @classmethod
     def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None) -> Sensitive:
-        """From a column's name, a list of names, or values beside X: an array, a Series, a table. Numbers are cut into
-        bands by `cuts`, else, where there are many, in thirds."""
+        """From a column's name, a list of names, or values beside X (array, Series or table). Numbers are cut into
+        bands by `cuts` or, if there are many, into thirds."""
         columns = _columns(given, X)
         raw = X[list(columns)] if columns else _beside(given, X)
         bands = bands_of(raw, cuts)
@@ -99,25 +98,25 @@ class Sensitive:
         return found
 
     def combinations_of(self, people: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-        """Each group's value of every column, of training rows and people; nothing where there is one column."""
+        """Each group's values, of training rows and people; empty with one column."""
         own = {} if self.blind else combinations(in_bands(people[list(self.columns)], self.bands))
         return self.combinations | own
 
     def of_people(self, people: pd.DataFrame, given: Any = None) -> NDArray[np.object_]:
-        """The people's groups: from their own columns, or from what is given beside them."""
+        """The people's groups, from their columns or from values beside them."""
         if not self.blind:
             refuse_missing_columns(people, self.columns)
             return group_names(in_bands(people[list(self.columns)], self.bands))
         if given is None:
             raise SettingError(
-                f"The model is blind to '{self.name}', so the people's values must be given beside their table: "
-                "pass sensitive_features=... with one value per person."
+                f"'{self.name}' stands beside the table, so it is needed for these people too: pass "
+                "sensitive_features=... with one value per person."
             )
         known = {MISSING: MISSING} | {str(value): value for value in self.values}
         groups = group_names(in_bands(_beside(given, people), self.bands))
         unknown = sorted(set(map(str, groups)) - set(known))
         if unknown:
-            raise TableError(f"The people's '{self.name}' holds {listed(unknown)}, which no training row has.")
+            raise TableError(f"The people's '{self.name}' includes {listed(unknown)}, which no training row has.")
         return np.array([known[str(group)] for group in groups], dtype=object)
 
 
@@ -133,7 +132,7 @@ def group_values(values: Any, name: str) -> list[Any]:
 
 
 def _columns(given: Any, X: pd.DataFrame) -> tuple[Hashable, ...]:
-    """The columns of X that are named, or handed over as values too; none where other values are given."""
+    """The columns of X that are named or passed as values; none if other values are given."""
     if isinstance(given, (pd.Series, pd.DataFrame)):
         frame = pd.DataFrame(given)
         if not all(_is_column(name, X) for name in frame.columns) or not frame.index.equals(X.index):
@@ -141,14 +140,14 @@ def _columns(given: Any, X: pd.DataFrame) -> tuple[Hashable, ...]:
         for name in frame.columns:
             if list(map(str, frame[name])) != list(map(str, X[name])):
                 raise TableError(
-                    f"sensitive_features is named '{name}' like a column of X but holds other values; rename it, or "
-                    "name the column."
+                    f"sensitive_features has the name '{name}' of a column of X but other values; rename it, or name "
+                    "the column."
                 )
         return tuple(frame.columns)
     names = list(given) if isinstance(given, (list, tuple)) and not _is_column(given, X) else [given]
     absent = [name for name in names if not _is_column(name, X)]
     if len(names) == len(X) and len(set(map(str, names))) < len(names):
-        return ()  # one value per row, whatever columns are called
+        return ()  # one value per row, even if a value equals a column's name
     if names and not absent:
         return tuple(dict.fromkeys(names))
     if all(isinstance(name, str) for name in names) and len(names) != len(X):
@@ -179,11 +178,11 @@ def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
     if len(frame) != len(X) or not frame.shape[1]:
         raise TableError(
             f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}, or hold one value for "
-            f"each of its {len(X)} rows; got {brief(given)}."
+            f"each of its {len(X)} rows, not {brief(given)}."
         )
     if isinstance(given, (pd.Series, pd.DataFrame)) and not frame.index.equals(X.index):
         raise TableError(
-            "The index of sensitive_features is not that of X: other rows, or another order. Align it "
+            "The index of sensitive_features does not match X: other rows, or another order. Align it "
             "(sensitive_features.loc[X.index]), or pass a plain array in the order of X."
         )
     return frame
@@ -197,7 +196,7 @@ def group_names(frame: pd.DataFrame) -> NDArray[np.object_]:
 
 
 def combinations(frame: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-    """By the name that is shown, each combination of the columns' values; nothing where there is one column."""
+    """Each combination of the columns' values by its displayed name; empty with one column."""
     if frame.shape[1] == 1:
         return {}
     columns = [fill_missing(frame.iloc[:, k]) for k in range(frame.shape[1])]
@@ -205,18 +204,18 @@ def combinations(frame: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     found = {Sensitive.JOINT.join(row): row for row in sorted(rows)}
     if len(found) < len(rows):
         raise TableError(
-            f"Values of {listed(frame.columns)} hold '{Sensitive.JOINT}', which stands between the values of several "
-            "attributes: two groups would have one name. Write it otherwise."
+            f"Values of {listed(frame.columns)} contain '{Sensitive.JOINT}', which joins the values of several "
+            "attributes, so two groups would have the same name. Write it differently."
         )
     return found
 
 
 def fill_missing(values: pd.Series) -> NDArray[np.object_]:
-    """The values, with a word for those that are missing."""
+    """The values, with `MISSING` for missing ones."""
     if values.isna().any() and (values == MISSING).any():
         raise TableError(
-            f"Column '{values.name}' has the value '{MISSING}' and missing values, which are called so too: write one "
-            "of them otherwise, to tell the groups apart."
+            f"Column '{values.name}' has the value '{MISSING}' as well as missing values, which get the same name: "
+            "rename the value, to tell the groups apart."
         )
     return values.astype(object).where(values.notna(), MISSING).to_numpy()
 
@@ -225,13 +224,14 @@ def fill_missing(values: pd.Series) -> NDArray[np.object_]:
 
 
 def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
-    """The protected columns that are cut: as given, else in thirds where there are many different numbers."""
+    """The protected columns that are cut: as given or, with many different numbers, into thirds."""
     numeric = [str(name) for name in frame.columns if is_numeric(frame[name])]
     if given is not None and not isinstance(given, Mapping):
         if len(numeric) != 1:
             raise SettingError(
-                f"Bands cut a protected attribute that is a number; of {listed(frame.columns)} {len(numeric)} hold "
-                "numbers. Leave them out, or name the column: --bands age=25,60, or sensitive_bands={'age': [25, 60]}."
+                f"Bands need exactly one numeric protected attribute; of {listed(frame.columns)}, {len(numeric)} hold "
+                "numbers. Leave the bands out, or name the column: --bands age=25,60, "
+                "sensitive_bands={'age': [25, 60]}."
             )
         given = {numeric[0]: given}
     cuts = {str(name): points for name, points in (given or {}).items()}
@@ -251,7 +251,7 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
 
 
 def in_bands(frame: pd.DataFrame, bands: Mapping[Hashable, Bands]) -> pd.DataFrame:
-    """The frame with the names of bands where columns are cut."""
+    """The frame with band names in place of numbers."""
     return pd.DataFrame({name: bands[name].of(frame[name]) if name in bands else frame[name] for name in frame})
 
 
@@ -279,7 +279,7 @@ def _checked(cuts: Sequence[float], values: pd.Series) -> Bands:
 
 
 def _thirds(values: pd.Series) -> Bands:
-    """Cut points near the thirds, as round as they can be."""
+    """Cut points near the thirds, as round as possible."""
     numbers = np.sort(numbers_in(values.dropna()))
     least = numbers[0]
     cuts = []

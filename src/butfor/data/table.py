@@ -1,9 +1,8 @@
 """A table by name or from files, split into training, validation and test rows.
 
-An embedded name gives the published split; a file of one's own is split 60/20/20 the same way, unless
-validation or test rows come in files of their own. Either way the rows remember where they came from,
-so that a verdict can be run again from its record. Whatever is done to a file on the way is noted in a
-sentence.
+An embedded data set has its published split. A file is split 60/20/20 in the same way, unless validation or test rows
+have their own files. The rows remember where they came from, so that a verdict can be replayed from its record. Notes
+say what was changed on the way.
 """
 
 from __future__ import annotations
@@ -44,13 +43,12 @@ def load_table(
     keep: Sequence[str] = (),
     note: Note = lambda line: None,
 ) -> Dataset:
-    """The table `source` names, split. A file needs `label` and `sensitive`; an embedded set has its own.
+    """The table at `source`, split. A file needs `label` and `sensitive`; an embedded set has its own.
 
-    `missing`: "own" leaves missing values to the model or its encoder, "refuse" names their columns, "drop" leaves
-    their rows out; a row without a label is always left out. `test` and `validation` are files of the same columns;
-    with a test file, `hold_out` says whether validation rows are split off where there is no file with them.
-    `identifier` names the column whose values become the rows' labels, `keep` those that are shown but not learned
-    from. `note` hears what was done to the file."""
+    `missing`: "own" leaves missing values to the model or its encoder, "refuse" raises an error, "drop" leaves out
+    their rows; rows without a label are always left out. `test` and `validation` are files with the same columns. With
+    a test file but no validation file, `hold_out` says whether to split off validation rows. `identifier` is the column
+    that names the rows; columns in `keep` are shown but not learned from. `note` gets a sentence about each change."""
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     given: dict[str, Any] = {"label": label, "test": test and str(test)}
@@ -69,7 +67,7 @@ def load_table(
     if label is None or sensitive is None:
         absent = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
         refuse_absent(source)
-        raise SettingError(f"For a table of your own give {' and '.join(absent)} (a column's name).")
+        raise SettingError(f"For your own table give {' and '.join(absent)} (a column's name).")
     files = {part: file for part, file in ((TRAIN, source), (VAL, validation), (TEST, test)) if file is not None}
     frame, parts = _one_frame({part: read_file(file, note) for part, file in files.items()}, files)
     named = [] if identifier is None else [identifier]
@@ -85,7 +83,7 @@ def load_table(
     frame, dates = as_numbers(frame, inputs, note)
     for column in inputs:
         if is_numeric(frame[column]):
-            numbers_in(frame[column])  # refused where no model can be given them
+            numbers_in(frame[column])  # raises an error about numbers that no model can take
     usable = _usable(frame, label, learned_or_protected, missing, note)
     labels, frame, parts = _as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
     if named:
@@ -96,8 +94,8 @@ def load_table(
     unseen = [name for number, name in enumerate(names) if not (y.iloc[rows[TRAIN]] == number).any()]
     if unseen:
         raise TableError(
-            f"No training row is labelled '{unseen[0]}', as other rows are; correct them, group the label with "
-            "another, or drop these rows."
+            f"No training row has the label '{unseen[0]}' of other rows; correct it, group it with another label, or "
+            "drop these rows."
         )
     origin = {"table": str(source), "sensitive": sensitive, "drop": list(drop), "split_seed": seed, "missing": missing}
     if str(source) == STANDARD_INPUT:
@@ -134,13 +132,13 @@ def _with_columns(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> 
 
 
 def _protected(frame: pd.DataFrame, names: str, drop: Sequence[str]) -> list[str]:
-    """The protected columns (one, whose name may have commas in it, or several separated by commas), all of them there,
-    and either all or none of them dropped."""
+    """The protected columns: one, whose name may contain commas, or several separated by commas; all or none of them
+    dropped."""
     protected = [names] if names in frame.columns else [c.strip() for c in names.split(",") if c.strip()] or [names]
     _check_columns(frame, {"--sensitive": protected, "--drop": drop})
     unseen = [c for c in protected if c in drop]
     if unseen and len(unseen) < len(protected):
-        raise SettingError(f"--drop {listed(unseen)}: of several protected columns drop all or none.")
+        raise SettingError(f"--drop {listed(unseen)}: drop all of the protected columns or none.")
     return protected
 
 
@@ -153,7 +151,7 @@ def _check_columns(frame: pd.DataFrame, named: dict[str, Sequence[str]]) -> None
 
 
 def _one_frame(frames: dict[str, pd.DataFrame], files: dict[str, str | Path]) -> tuple[pd.DataFrame, NDArray[np.str_]]:
-    """One frame of the rows of all files, each numbered as in its own, and which part every row belongs to."""
+    """The rows of all files in one frame, numbered as in their files, and the part that each row belongs to."""
     first = frames[TRAIN]
     for part in list(frames)[1:]:
         name, frame = title(files[part]), frames[part]
@@ -171,7 +169,7 @@ def _one_frame(frames: dict[str, pd.DataFrame], files: dict[str, str | Path]) ->
 
 
 def _like_training(values: pd.Series, training: pd.Series, name: str) -> pd.Series:
-    """A column of another file as the training file's is: numbers where that has numbers, else text."""
+    """A column of another file with the type of the training file's column, numbers or text."""
     numeric = is_numeric(training)
     if numeric == is_numeric(values) or values.isna().all() or training.isna().all():
         return values
@@ -179,7 +177,7 @@ def _like_training(values: pd.Series, training: pd.Series, name: str) -> pd.Seri
         try:
             return pd.Series(numbers_in(values), values.index)
         except TableError as error:
-            raise TableError(f"'{name}', unlike the training file: {error}") from None
+            raise TableError(f"'{name}' differs from the training file: {error}") from None
     if any(not isinstance(value, str) for value in training.dropna().unique()[:1]):
         return values
     text = [f"{v:g}" if isinstance(v, float) and v.is_integer() else str(v) for v in values]
@@ -187,7 +185,7 @@ def _like_training(values: pd.Series, training: pd.Series, name: str) -> pd.Seri
 
 
 def _usable(frame: pd.DataFrame, label: str, columns: list[str], missing: str, note: Note) -> NDArray[np.bool_]:
-    """The rows that stay: those with a label and, where rows with missing values are dropped, without any."""
+    """The rows to keep: those with a label and, if rows with missing values are dropped, without any."""
     if missing == REFUSE:
         refuse_missing(frame[[label, *columns]], "fill it in, or use --missing own or --missing drop")
     labelled = frame[label].notna().to_numpy()
@@ -208,9 +206,9 @@ def _count(count: int) -> str:
 
 
 def _identifiers(values: pd.Series) -> list[Any]:
-    """What the rows are called: one value each, and no two the same."""
+    """The names of the rows, each different."""
     refuse_missing(values.to_frame(), "an identifier (--id) needs one in every row")
-    if values.dtype in (object, np.uint64):  # numbers beyond 64 bits, which no record holds, are names all the same
+    if values.dtype in (object, np.uint64):  # no record holds numbers beyond 64 bits, but they may serve as names
         values = values.map(str)
     twice = values[values.duplicated()]
     if len(twice):
@@ -222,8 +220,8 @@ def _identifiers(values: pd.Series) -> list[Any]:
 
 
 def _split(parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: bool) -> dict[str, Positions]:
-    """The positions of training, validation and test rows: as the published sets are split, unless there are files for
-    them."""
+    """The positions of training, validation and test rows: split like the published sets, unless they have their own
+    files."""
     given = {part: np.flatnonzero(parts == part) for part in files}
     rows = given.pop(TRAIN)
     if len(rows) < LEAST_ROWS:
@@ -236,12 +234,12 @@ def _split(parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: b
 
 
 MOST_AT_ONCE, BATCH = 8192, 1024
-"""Training rows of a table of one's own that are one batch; and the batches of a larger one."""
+"""Up to this many training rows are one batch; larger tables use batches of this size."""
 
 
 def default_setup(n: int, seed: int = 0) -> Setup:
-    """Training settings that suit a table of n training rows: the published ones for that size, but for batches where
-    there are many rows: all of them at once take many more passes, for models that are no better."""
+    """Training settings for n training rows: the published ones for that size, but with batches if there are many rows,
+    since one full batch takes many more passes for models that are no better."""
     tiny, large = n < 100, n > MOST_AT_ONCE
     return Setup(
         hidden=(4, 4) if tiny else (32, 32),
@@ -264,15 +262,15 @@ def _labels(values: pd.Series) -> tuple[pd.Series, tuple[str, ...]]:
     counts = values.astype(object).value_counts()
     if len(found) > 2 and counts.min() == 1:
         raise TableError(
-            f"Label column '{values.name}' has {len(found)} different values, and '{counts.idxmin()}' stands in one "
-            f"row alone, row {values.index[values.astype(object) == counts.idxmin()][0]}: correct it, or drop the row."
+            f"Label column '{values.name}' has {len(found)} different values, and '{counts.idxmin()}' occurs in one "
+            f"row only, row {values.index[values.astype(object) == counts.idxmin()][0]}: correct it, or drop the row."
         )
     y = values.astype(object).map({value: number for number, value in enumerate(found)}).astype(np.int64)
     return y, label_names(found, values.name)
 
 
 def _as_whole_numbers(values: pd.Series) -> pd.Series:
-    """A column as it would be read were no value missing: pandas makes whole numbers with gaps floats."""
+    """A column as it would be read without missing values: pandas reads whole numbers with gaps as floats."""
     gaps = values.isna()
     if not gaps.any() or not pd.api.types.is_float_dtype(values.dtype) or (values[~gaps] % 1).any():
         return values

@@ -25,7 +25,7 @@ def shown(value: Any, longest: int = LONGEST) -> str:
 
 
 def without_middle(value: Any, longest: int) -> str:
-    """A value in so many characters: where it is longer, its beginning and its end."""
+    """A value in at most `longest` characters: of a longer one the beginning and the end."""
     text, half = shown(value, 10_000), (longest - 1) // 2
     return text if len(text) <= longest else f"{text[: longest - 1 - half].rstrip()}…{text[-half:].lstrip()}"
 

@@ -1,1 +1,1 @@
-"""From the people asked about to their verdicts: `runner` finds out, `verdicts` puts it together."""
+"""From people to verdicts: `runner` searches, `verdicts` assembles the results."""

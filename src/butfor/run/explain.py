@@ -1,4 +1,4 @@
-"""From people to verdicts: everything that `LabelAudit.explain_all` does, one step after the other."""
+"""From people to verdicts: the steps of `LabelAudit.explain_all`."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from butfor.stopping import Stop, listen
 from butfor.validate import as_positions
 
 STANDARDS_SHARE = 0.2
-"""The share of the time given that comparing standards may take."""
+"""The share of the time limit for comparing groups."""
 
 
 class Answer(NamedTuple):
-    """The verdicts; and the comparison of standards, which later questions can use."""
+    """The verdicts, and the comparison of groups for later questions."""
 
     population: Population
     standards: Standards | None
@@ -66,7 +66,7 @@ def explain_all(
     stop: Stop | None = None,
     progress: Progress | None = None,
 ) -> Answer:
-    """Verdicts about the rows of X at the positions `cases`, else about all. `standards`: where they are known."""
+    """Verdicts about the rows of X at the positions `cases`, or about all. `standards`: if already known."""
     begun, progress = time.monotonic(), progress or Progress()
     everyone, truth = fitted.people(X, y, sensitive_features)
     people = len(everyone.people)
@@ -134,8 +134,8 @@ def _refuse_infinite(everyone: Situation, cases: Sequence[int]) -> None:
     astray = [case for case in cases if not np.isfinite(everyone.logits[case])]
     if astray:
         raise TableError(
-            f"The model's answer about person {astray[0]} is infinite or not a number: look at that row for numbers "
-            "that are far from the training rows'."
+            f"The model's score for person {astray[0]} is infinite or not a number: check that row for numbers far "
+            "outside the training rows."
         )
 
 
@@ -143,7 +143,7 @@ def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) 
     table = fitted.table
     groups = pd.Series(everyone.groups, name=fitted.sensitive.name)
     order = in_order(everyone.groups, fitted.sensitive.cuts)
-    commonest = int(np.bincount(table.codes).argmax())  # of equally common ones the first
+    commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
     named = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
     return Performance.of(groups, truth, everyone.decisions, commonest, fitted.label_names, table.sides, named, order)
 
@@ -158,8 +158,8 @@ def acceptance(fitted: Fitted, decisions: NDArray[np.int64]) -> Acceptance | Non
 
 
 def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
-    """The comparison of standards, where groups can be compared; where no adverse label is named, only the doubt about
-    labels is wanted. Where time is limited, a part of it is for this."""
+    """The comparison of groups, None if they cannot be compared. Without an adverse label, only the doubts are
+    computed. A time limit gives it a share."""
     if fitted.adverse is None and (not draws or fitted.table.multiclass):
         return None
     seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
@@ -167,18 +167,18 @@ def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) 
         return fitted.compare(0 if fitted.adverse is None else draws, seconds, progress)
     except (TableError, SettingError) as error:
         if fitted.adverse is not None:
-            progress.note(f"Note: standards are not compared. {error}")
+            progress.note(f"Note: groups are not compared. {error}")
         return None
 
 
 def _asking_everyone(fitted: Fitted, everyone: Situation, runner: Runner, engine: Engine) -> Trainer:
-    """A trainer like the runner's, which asks about everyone."""
+    """A trainer like the runner's, for everyone."""
     return Trainer(engine, fitted.learner, fitted.table, everyone.people, progress=runner.progress, flag=runner.flag)
 
 
 def _doubt_for(fitted: Fitted, runner: Runner, standards: Standards | None) -> NDArray[np.float64] | None:
-    """The doubt about labels, where the standards were compared; of more than two labels that is about two sides, and
-    says nothing of a flip within one."""
+    """The doubt about labels, if groups were compared. With more than two labels it is about two sides, and unknown for
+    a flip within one side."""
     if standards is None or not fitted.table.multiclass:
         return None if standards is None else standards.doubt
     table, split = fitted.table, runner.situation.table.decision_split
@@ -189,7 +189,8 @@ def _doubt_for(fitted: Fitted, runner: Runner, standards: Standards | None) -> N
 def open_ledger(fitted: Fitted, progress: Progress) -> Ledger:
     if gaps := ledger_gaps(fitted.learner):
         raise SettingError(
-            f"A ledger tells models apart by their records, and this one's lacks {listed(gaps)}; leave it out."
+            f"A ledger identifies models by their records, and this model's record lacks {listed(gaps)}; leave the "
+            "ledger out."
         )
     return Ledger(fitted.settings.ledger or "", progress.note)
 
@@ -198,19 +199,19 @@ def open_ledger(fitted: Fitted, progress: Progress) -> Ledger:
 
 
 def eligible_cases(fitted: Fitted, X: Any, most: int | None = None, *, sensitive_features: Any = None) -> list[int]:
-    """The positions in X of the people φ admits, in order, `most` of them at the most."""
+    """The positions in X of the first `most` people whom φ admits."""
     situation, _ = fitted.people(X, None, sensitive_features)
     return [int(case) for case in np.flatnonzero(eligible(fitted.phi, situation))[:most]]
 
 
 def flippable_labels(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> Allowed:
-    """For each row of X, which training labels ψ allows to flip."""
+    """The training labels that ψ allows to flip for each row of X."""
     situation, _ = fitted.people(X, None, sensitive_features)
     return flippable(fitted.psi, situation)
 
 
 def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
-    """What is proven about each row of X. Refused where no prover knows the model."""
+    """Lower bounds for each row of X; an error if there is no proof for the model."""
     situation, _ = fitted.people(X, None, sensitive_features)
     psi, found = flippable(fitted.psi, situation), dict[int, Bracket]()
     for part in parts_of(situation):
@@ -219,12 +220,12 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
         if proven is None:
             if fitted.table.cut is not None:
                 raise SettingError(
-                    f"Nothing can be proven about {fitted.learner.name} at this threshold: proofs know a fixed one, of "
-                    "ridge classifiers and nearest neighbours."
+                    f"There is no proof for {fitted.learner.name} at this threshold: with a threshold, only ridge "
+                    "classifiers and nearest neighbours have proofs, at a fixed one."
                 )
             raise SettingError(
-                f"Nothing can be proven about {fitted.learner.name}; ridge classifiers, linear regression and kernel "
-                "ridge on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
+                f"There is no proof for {fitted.learner.name}. Ridge classifiers, linear regression and kernel ridge "
+                "on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
             )
         found |= zip(map(int, part.people), proven, strict=True)
     return [found[k] for k in sorted(found)]

@@ -1,4 +1,4 @@
-"""Settings and a table in, a trained audit out."""
+"""Turns settings and a table into a trained audit."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def fit(
     label_names: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Fitted:
-    """Look at the table, train the model, choose the search."""
+    """Check the table, train the model, choose the search."""
     settings.check()
     X = as_table(X)
     y = as_labels(X, y)
     taken = [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]
     if taken:
-        raise TableError(f"Column {listed(taken)} has a name that verdicts use for something else; rename it.")
+        raise TableError(f"Column {listed(taken)} has a name that results use themselves; rename it.")
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
     progress = progress or Progress()
     with progress:
-        progress.phase("a look at the table")
+        progress.phase("checking the table")
         concerns = note_concerns(check_table(X, y), progress)
         given = default_model(len(X)) if settings.model is None else settings.model
         learner = as_learner(given, settings.encoder, settings.random_state)
@@ -80,8 +80,8 @@ def fit(
         table, model, decisions, logits = _answers(table, trained.model, favours)
     if not np.isfinite(logits).all():
         raise LearnerError(
-            f"The training of {trained.learner.name} diverged: it answers with numbers that are infinite or none. "
-            "Scale the table's numbers, or lower the learning rate."
+            f"The training of {trained.learner.name} diverged: its scores are infinite or not numbers. Scale the "
+            "table's numbers, or lower the learning rate."
         )
     strategy, ranking = _search(settings, trained, model)
     return Fitted(
@@ -113,8 +113,8 @@ def fit(
 
 
 def labelled_rows(table: Table, sensitive: Sensitive, given: Sequence[Any]) -> Labelled | None:
-    """Rows that were set aside, and those given as X, y and, where it stands beside them, their protected attribute;
-    where none are given, the validation rows."""
+    """More labelled rows: those set aside and those given as (X, y) or (X, y, protected attribute); if none are given,
+    the validation rows."""
     parts: list[tuple[pd.DataFrame, pd.Series, Any]] = []
     if table.whole is not None:
         X, y, kept = table.whole
@@ -134,7 +134,7 @@ def labelled_rows(table: Table, sensitive: Sensitive, given: Sequence[Any]) -> L
 
 
 def with_settings(fitted: Fitted, settings: Settings) -> Fitted:
-    """The same model under other settings of the search or of the run."""
+    """The same model with other settings of the search or run."""
     settings.check()
     trained = Trained(fitted.learner, fitted.model, fitted.members, fitted.seeded, fitted.fit_seconds)
     strategy, ranking = _search(settings, trained, fitted.model)
@@ -145,8 +145,8 @@ def with_settings(fitted: Fitted, settings: Settings) -> Fitted:
 def with_labels(
     fitted: Fitted, positions: Sequence[int], labels: Sequence[int], given: str, progress: Progress | None = None
 ) -> Fitted:
-    """The same audit with these labels, by number, corrected for good, and its model trained anew. `given`: how the
-    table came about."""
+    """The same audit with these corrected labels, by number, and its model trained again. `given`: how the table came
+    about."""
     progress, table = progress or Progress(), fitted.table.with_labels(positions, labels)
     with progress:
         again = replace(fitted.settings, members=fitted.members)
@@ -178,8 +178,8 @@ class Trained(NamedTuple):
 
 
 def _train(settings: Settings, learner: Learner, table: Table, progress: Progress) -> Trained:
-    """f, how many members it has, and the seconds that a training took."""
-    progress.phase("encoding and the first model")
+    """The model, its number of members, and the seconds of one training."""
+    progress.phase("training the model")
     first, seconds = first_model(learner, table)
     seeded = seed_matters(learner, table, first)
     members = _choose_members(settings, learner, table, first, seeded, seconds)
@@ -191,21 +191,21 @@ def _train(settings: Settings, learner: Learner, table: Table, progress: Progres
     trains = own_fit_engine(settings.engine, settings.n_jobs)
     model = ensemble.fit_beside(first, table, trains, progress.advance)
     each = (time.perf_counter() - started) / (members - 1)
-    return Trained(ensemble, model, members, seeded, min(seconds, each))  # the first one may load what is needed
+    return Trained(ensemble, model, members, seeded, min(seconds, each))  # the first one may include imports
 
 
 def _choose_members(
     settings: Settings, learner: Learner, table: Table, first: Model, seeded: bool, seconds: float
 ) -> int:
-    """Members of the ensemble, given one of them and what its training took. Where the single model has proofs, there
-    is one: they would not hold for a mean."""
+    """The number of members, given one of them and the seconds of its training. A model with proofs gets one member,
+    since the proofs do not hold for a mean."""
     if isinstance(learner, Ensemble):
-        raise SettingError(f"{learner.name}: give the learner itself, and members={learner.members}.")
+        raise SettingError(f"{learner.name} is an ensemble already: give its learner, and members={learner.members}.")
     if settings.members is not None:
         if settings.members > 1 and not seeded:
             raise SettingError(
-                f"members={settings.members}: no seed changes what {learner.name} learns here, so that all members "
-                "would be the same model; leave members out."
+                f"members={settings.members}: seeds do not change {learner.name} here, so all members would be the "
+                "same model; leave members out."
             )
         return int(settings.members)
     if not seeded or provable(first):
@@ -214,8 +214,8 @@ def _choose_members(
 
 
 def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str, ...]:
-    """The labels' names: as given, as the table's origin has them, else their values, after the column where they are
-    truth values."""
+    """The labels' names: as given, as the data set names them, or their values, which follow the column's name if they
+    are booleans."""
     known = dict(enumerate(y.attrs.get("label_names", ())))
     coded = [known[c] for c in table.classes] if set(table.classes) <= set(known) else None
     column = y.name if table.classes.dtype == bool else None
@@ -226,21 +226,21 @@ def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str
 
 
 def _sides(names: tuple[str, ...], classes: NDArray[Any], adverse: Any) -> tuple[Mask, tuple[str, str], int | None]:
-    """Which labels count as 1 (the second of two; of more those that are not adverse or, where none is named, all but
-    the first), what the two sides are called, and which is the adverse one."""
+    """Which labels count as 1 (the second of two; of more, those that are not adverse or, if none is named, all but the
+    first), the names of the two sides, and which side is adverse."""
     given = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
     found = [] if adverse is None else sorted({label_number(each, names, classes) for each in given})
     texts = np.array(names, dtype=object)
     if len(found) == len(names):
-        raise SettingError(f"adverse names all labels, {listed(names)}: which one would people rather have?")
+        raise SettingError(f"adverse names all labels ({listed(names)}); leave out the favourable ones.")
     ours = np.isin(np.arange(len(names)), found if found and len(names) > 2 else [0])
     side = None if not found else found[0] if len(names) == 2 else 0
     return ~ours, (" or ".join(texts[ours]), " or ".join(texts[~ours])), side
 
 
 def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, NDArray[np.int64], Floats]:
-    """The model's decisions and logits about its training rows. The model is told where the line is drawn; with more
-    than two labels, table and model are told which of them count as 1."""
+    """The model's decisions and logits on the training rows, and table and model with the cut and, with more than two
+    labels, with those that count as 1."""
     if not table.multiclass:
         model = with_cut(model, table)
         logits = model.logits(table.X)
@@ -252,7 +252,7 @@ def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, N
 
 
 def _phi(settings: Settings, names: Sequence[str], adverse: Mask | None) -> Rule:
-    """The rule that was given; without one the published rule and, where a label is adverse, only who gets it."""
+    """The given rule, or the published one, with an adverse label only for people who get it."""
     if settings.phi is not None:
         return as_phi(settings.phi)
     if adverse is None:
@@ -262,7 +262,7 @@ def _phi(settings: Settings, names: Sequence[str], adverse: Mask | None) -> Rule
 
 
 def _search(settings: Settings, trained: Trained, model: Model) -> tuple[Strategy, Ranking]:
-    """The strategy and the ranking that the settings name; the ranking must accept the model."""
+    """The strategy and the ranking; an error if the ranking does not accept the model."""
     usual = "solid" if trained.members > 1 else "guided"
     strategy = as_strategy(usual if settings.strategy is None else settings.strategy)
     strategy.check(trained.members)

@@ -1,4 +1,4 @@
-"""`Fitted`: an audit whose model is trained. Every question is a function of it, and it never changes."""
+"""`Fitted`: an audit with a trained model. It never changes; every question is a function of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOOKED_AT = 20
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What a `LabelAudit` is told, by the same names; its docstring explains them."""
+    """The parameters of a `LabelAudit`; see its docstring."""
 
     model: Any = None
     encoder: Any = None
@@ -58,7 +58,7 @@ class Settings:
     random_state: int = 0
 
     def check(self) -> None:
-        """Refuse settings that cannot be, before anything is trained."""
+        """Raise an error about invalid settings before anything is trained."""
         if self.strategy is not None:
             as_strategy(self.strategy)
         if self.rank is not None:
@@ -79,7 +79,7 @@ class Settings:
 
 
 class Labelled(NamedTuple):
-    """Labelled rows that the model was not trained on: labels by number, groups as the audit names them."""
+    """Labelled rows that the model was not trained on: labels by number, groups by name."""
 
     X: pd.DataFrame
     codes: NDArray[np.int64]
@@ -90,9 +90,9 @@ class Labelled(NamedTuple):
 class Fitted:
     """An audit whose model is trained.
 
-    `adverse` is the side (0 or 1) that people would rather not be on, None where nobody said; `sides` names both.
-    `members` trainings decide together; `seeded` says whether a seed changes the model. `answered` and `corrected` are
-    positions of labels that were reviewed and corrected."""
+    `adverse` is the side (0 or 1) that people would rather not be on, None if unknown; `sides` names both. The model is
+    an ensemble of `members`; `seeded` says whether a seed changes it. `answered` and `corrected` are positions of
+    labels that were reviewed and corrected."""
 
     settings: Settings
     table: Table
@@ -116,10 +116,10 @@ class Fitted:
     origin: dict[str, Any]
     data_hash: str
     reference: Any = None
-    """The group that others are compared with; None: all others."""
+    """The group that others are compared with; None means all others."""
     also_labelled: Labelled | None = None
     pool: pd.DataFrame | None = None
-    """Rows of whom the best have a place, where a threshold says so."""
+    """The rows that compete for places under a "top" threshold."""
     answered: frozenset[int] = frozenset()
     corrected: tuple[int, ...] = ()
 
@@ -129,7 +129,7 @@ class Fitted:
 
     @property
     def seeds(self) -> list[int]:
-        """The fresh seeds; none where no seed matters."""
+        """The fresh seeds; none if seeds do not matter."""
         return fresh_seeds(self.learner, self.settings.fresh_seeds) if self.seeded else []
 
     @cached_property
@@ -139,7 +139,7 @@ class Fitted:
 
     @cached_property
     def cut_facts(self) -> ThresholdFacts | None:
-        """Where the line is drawn, if not at one half."""
+        """The threshold, if it is not one half."""
         cut, model, pool, threshold = self.table.cut, self.model, self.pool, parse_threshold(self.settings.threshold)
         if cut is None:
             return None
@@ -164,13 +164,12 @@ class Fitted:
 
     @property
     def favourable(self) -> int:
-        """The better of two labels, by number; where none is adverse, the second."""
+        """The favourable of two labels, by number; without an adverse label, the second."""
         return 0 if self.adverse == 1 else 1
 
     def compare(self, draws: int = DRAWS, seconds: float | None = None, progress: Progress | None = None) -> Standards:
-        """Each group beside comparable people of the others: of all labelled rows, with the doubt about the training
-        labels. Doubt about one of two labels is the same whichever is the adverse one; where none is named, the first
-        counts as such. Without draws, nothing but doubt and the bare difference."""
+        """Compare each group with comparable people in other groups, on all labelled rows. Without an adverse label the
+        first counts as adverse, which does not change the doubts. Without draws, only doubts and raw differences."""
         if draws or self.table.multiclass:
             self.require_adverse()
         adverse = self.adverse or 0
@@ -190,7 +189,7 @@ class Fitted:
 
     def require_adverse(self) -> None:
         if self.adverse is None:
-            raise SettingError("Which label would people rather not have? Name it: fit(X, y, adverse=…).")
+            raise SettingError("Name the label that people would rather not have: fit(X, y, adverse=…).")
 
     def label_number(self, given: Any, option: str = "adverse") -> int:
         return label_number(given, self.label_names, self.classes, option)
@@ -213,12 +212,12 @@ class Fitted:
     def people(
         self, X: Any, y: Any = None, sensitive_features: Any = None
     ) -> tuple[Situation, NDArray[np.int64] | None]:
-        """The people of a table and, where they are known, their own labels by number."""
+        """The people of a table and their recorded labels by number, if known."""
         X, truth = as_table(X), None
         if y is not None:
             labels = as_labels(X, y)
             if unknown := set(labels.unique()) - set(self.classes):
-                raise TableError(f"The labels of these people hold {listed(unknown)}, which no training label is.")
+                raise TableError(f"The labels of these people include {listed(unknown)}, which no training row has.")
             truth = np.searchsorted(self.classes, labels.to_numpy().astype(self.classes.dtype))
         X = like_training(X, self.table.X)
         return self.situation(X, self.sensitive.of_people(X, sensitive_features)), truth
@@ -229,15 +228,15 @@ class Fitted:
         return self.table.decided(self.model, people)
 
     def remarks(self, X: Any = None) -> list[str]:
-        """A sentence each on the protected attribute and on missing, unknown and rare values, of the training rows and
-        of the rows X."""
+        """Sentences about the protected attribute and about missing, unknown and rare values in the training rows and
+        in X."""
         parts = [self.table.X, *([self.table.validation[0]] if self.table.validation else [])]
         rows = pd.concat([*parts, *([] if X is None else [as_table(X)])])
         encoded = self.model.capability(Encoded)
         if encoded is not None:
             return [*self.sensitive.remarks, *encoded.encoder.remarks(rows)]
         holes = rows.columns[rows.isna().any()]
-        remark = [f"{self.learner.name} gets the missing values of {listed(holes)} as they are."]
+        remark = [f"Missing values of {listed(holes)} go to {self.learner.name} unchanged."]
         return [*self.sensitive.remarks, *remark[: len(holes)]]
 
 
@@ -250,8 +249,8 @@ def compare_labelled(
     draws: int,
     **how: Any,
 ) -> Standards:
-    """All labelled rows in the table's own order, group by group beside comparable people; the doubts are those of the
-    training rows and, where they took part, of the validation rows. `favourable [classes]`: which labels are."""
+    """Compare groups on all labelled rows, in the table's order. Doubts are those of the training rows and, if they
+    took part, of the validation rows. `favourable [classes]`: which labels are favourable."""
     X, labels, training = table.X, favourable[table.codes], np.arange(table.n)
     steering = np.empty(0, np.int64)
     if more is not None and table.weight is None:  # their weights are not known

@@ -1,6 +1,6 @@
-"""How far to believe a find: what models under fresh seeds decide, and what it does to everybody else.
+"""Checks of a find: decisions of models under fresh seeds, and side effects on other people.
 
-The engine trains all of this; how well it agrees with the definition is measured in the documentation.
+The engine trains these models; the documentation measures how well it agrees with the definition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from butfor.search.trainer import Trainer
 
 @dataclass(frozen=True, eq=False)
 class Find:
-    """A flip set that works: whose it is, and the decision without it."""
+    """A flip set that was found: the person, and the decision without it."""
 
     person: int
     flips: FlipSet
@@ -27,7 +27,7 @@ class Find:
 
 
 def logits_without_flips(trainer: Trainer, seeds: Sequence[int], people: Sequence[int]) -> dict[int, Floats]:
-    """Per person, the logit of each fresh seed's model on the labels as they are."""
+    """Per person, the logit under each fresh seed without flips."""
     logits = trainer.ask([Training((), seed) for seed in seeds])
     return {person: logits[:, person] for person in people}
 
@@ -35,8 +35,8 @@ def logits_without_flips(trainer: Trainer, seeds: Sequence[int], people: Sequenc
 def check_finds(
     trainer: Trainer, seeds: Sequence[int], finds: Sequence[Find], without: Mapping[int, Floats]
 ) -> Iterator[tuple[int, FreshSeeds]]:
-    """Every find under fresh seeds, person by person, so that whoever stops keeps what is done. `without`: each
-    person's logits without flips."""
+    """Every find under fresh seeds, person by person, so that a stop keeps what is done. `without`: each person's
+    logits without flips."""
     sets = list(dict.fromkeys(find.flips for find in finds))
     step = max(1, 4 * trainer.bound.at_once // len(seeds))
     for first in range(0, len(sets), step):
@@ -51,15 +51,15 @@ def check_finds(
 
 
 def changes_decision(logits: Floats, decision: int) -> NDArray[np.bool_]:
-    """Whether each seed's model has another decision; a training that diverged has none."""
+    """Whether each seed's model decides differently; a training that diverged does not count."""
     return np.isfinite(logits) & (decides_one(logits) != bool(decision))
 
 
 def side_effects(
     trainer: Trainer, labels: NDArray[np.int64] | None, finds: Sequence[Find], positions: Sequence[int]
 ) -> list[Collateral]:
-    """What each flip set does to the trainer's people, whose own `labels` are known by number or not at all; find k
-    belongs to the person at `positions[k]`."""
+    """The effect of each flip set on all people of the trainer; find k belongs to the person at `positions[k]`.
+    `labels`: their recorded labels by number, if known."""
     sets = list(dict.fromkeys([(), *(find.flips for find in finds)]))
     decisions = trainer.decided(sets)
     results = []

@@ -1,7 +1,7 @@
 """The order in which to review labels.
 
-Where an adverse label is named, adverse labels are reviewed, the most likely wrong first (`Standards.wrong`); ties, and
-with them all labels of groups that do not fall short, go by doubt. Else labels of either kind are, by doubt alone.
+With an adverse label, adverse labels are reviewed, the most likely wrong first (`Standards.wrong`); ties, and so all
+labels of groups without a gap, go by doubt. Without one, all labels are, by doubt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def review_order(fitted: Fitted, standards: Standards) -> NDArray[np.int64]:
 
 
 def labels_to_review(fitted: Fitted, standards: Standards) -> tuple[TrainingLabel, ...]:
-    """The first of them, without those that were reviewed already."""
+    """The first labels of that order, without those reviewed already."""
     left = [int(at) for at in review_order(fitted, standards) if int(at) not in fitted.answered][:MOST_RECORDED]
     return tuple(
         TrainingLabel(
@@ -46,8 +46,8 @@ def labels_to_review(fitted: Fitted, standards: Standards) -> tuple[TrainingLabe
 
 
 def labels_frame(fitted: Fitted, standards: Standards, people: Mapping[int, int]) -> pd.DataFrame:
-    """One row per training row: its label and group, its doubt, how likely it is wrong, its rank among those to review,
-    and in how many people's flip sets it is."""
+    """One row per training row: label, group, doubt, probability of being wrong, rank in a review, and the number of
+    people whose flip set includes it."""
     order = review_order(fitted, standards)
     rank = pd.array([pd.NA] * fitted.table.n, dtype="Int64")
     rank[order] = range(1, len(order) + 1)

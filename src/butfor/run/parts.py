@@ -1,5 +1,5 @@
-"""People who are asked about together: everyone or, with more than two labels, those who share a decision and the other
-decision that is in view for them. One runner after the other, within the limits of them all."""
+"""People who are audited together: everyone or, with more than two labels, those who share a decision and the label
+that flips give. Runners go one after the other, within common limits."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from butfor.situation import Situation
 from butfor.stopping import Stop, StopFlag
 
 LEAST_TIME = 0.1
-"""The share of the time given that a search has, however long reading and training took."""
+"""The least share of the time limit for the search."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """`people`: positions among those who are asked about. `question`: with more than two labels, what is asked."""
+    """`people`: positions among the audited. `question`: with more than two labels, the split of the decisions."""
 
     people: NDArray[np.int64]
     decision_split: DecisionSplit | None = None
@@ -36,7 +36,7 @@ class Part:
         return situation if self.decision_split is None else situation.of(self.people).with_split(self.decision_split)
 
     def allowed(self, psi: Allowed, situation: Situation) -> Allowed:
-        """Of what `psi` allows for everyone, what it allows for these people: no row that has the new label already."""
+        """What `psi` allows for these people, without rows that have the new label already."""
         if self.decision_split is None:
             return psi
         theirs = psi.of_people(self.people)
@@ -44,8 +44,8 @@ class Part:
 
 
 def parts_of(situation: Situation, towards: int | None = None) -> list[Part]:
-    """All of them together or, with more than two labels, by their decision and the label that flips give for them: the
-    one asked for, `towards`, else the one whose score comes next."""
+    """Everyone or, with more than two labels, by decision and by the label that flips give: `towards`, or the label
+    with the next score."""
     if not situation.table.multiclass:
         return [Part(np.arange(len(situation.people)))]
     decided, others = situation.decisions, situation.model.scores(situation.people).copy()
@@ -75,9 +75,9 @@ def run_parts(
     progress: Progress,
     later: int = 0,
 ) -> list[Runner]:
-    """Ask about those of everyone who stand at `cases`, part by part. What is found is looked at for everyone, whose
-    own labels are the `truth`; `begun`: since when the time of `stop` runs; `flag`: what else ends it. `later`: how
-    many trainings come after the search."""
+    """Audit the people at `cases`, part by part. Side effects are counted on everyone, whose recorded labels are
+    `truth`. `begun`: when the time of `stop` began; `flag`: what else ends the work; `later`: trainings after the
+    search."""
     situation = everyone.of(np.array(cases, dtype=np.int64))
     psi = flippable(fitted.psi, situation)
     admitted = eligible(fitted.phi, situation) & (situation.decisions != towards)
@@ -93,7 +93,7 @@ def run_parts(
         n_jobs=fitted.settings.n_jobs,
     )
     runners: list[Runner] = []
-    # The first one says what it will cost: the one with most people to ask about.
+    # The part with most people comes first and estimates the time.
     for part in sorted(parts_of(situation, towards), key=lambda part: -int(admitted[part.people].sum())):
         left = len(cases) - sum(len(runner.situation.people) for runner in runners)
         trained = sum(runner.trainer.trained for runner in runners)
@@ -125,7 +125,7 @@ def run_parts(
 
 
 def left_of(stop: Stop | None, spent: float, trained: int = 0, share: float = 1.0) -> Stop | None:
-    """What is left of limits: trainings not done yet, a share of the seconds not over yet, or of a tenth of all."""
+    """What is left of the limits: trainings, and a share of the remaining seconds or of a tenth of all."""
     if stop is None:
         return None
     seconds = None if stop.seconds is None else share * max(LEAST_TIME * stop.seconds, stop.seconds - spent)

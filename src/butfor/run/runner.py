@@ -1,8 +1,8 @@
-"""From the people audited to what is known of each, before it is put into words.
+"""Runs the audit of some people, step by step.
 
     proofs ──▸ trial ──▸ search ──▸ fresh seeds ──▸ side effects
 
-Ctrl-C or a limit ends it at any point; what was known by then is kept, and what was not is said to be unknown.
+Ctrl-C or a limit ends it at any point. What is done is kept; the rest is marked as unknown.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from butfor.situation import Situation
 from butfor.stopping import StopFlag
 
 SEARCH_SHARE = 2 / 3
-"""Share of the time allowed that the search may take; the rest is for confirmations and fresh seeds."""
+"""The search's share of the time limit; the rest is for confirmations and fresh seeds."""
 RANKING_COST = 3.0
-"""Trainings that ranking all labels costs, per member, for a block of people or, at flipped labels, for one."""
+"""The cost of ranking all labels, in trainings per member, for a block of people or, at flipped labels, for one."""
 
 
 @dataclass(frozen=True, eq=False)
 class SearchSettings:
-    """How an audit searches. `fit_seconds`: what one training by definition takes."""
+    """How an audit searches. `fit_seconds`: the seconds of one training with the model's own `fit`."""
 
     learner: Learner
     ranking: Ranking
@@ -56,8 +56,8 @@ class SearchSettings:
 
 @dataclass(eq=False)
 class Runner:
-    """Audits the people of a situation, who stand at `cases` of the table that was given. `psi` says which labels
-    may be flipped for whom, `eligible` who is audited."""
+    """Audits the people of a situation, who are at `cases` of the given table. `psi` says which labels may be flipped
+    for whom, `eligible` who is audited."""
 
     settings: SearchSettings
     situation: Situation
@@ -66,14 +66,14 @@ class Runner:
     eligible: NDArray[np.int64]
     trainer: Trainer
     everyone: int | None = None
-    """How many people are audited in all, where it is this runner's to say what that will cost."""
+    """How many people are audited in all, if this runner announces the time."""
     later: int = 0
     """Trainings that come after the search."""
     proven: dict[int, Bracket] = field(default_factory=dict)
     agreement: dict[str, Any] | None = None
     searches: list[PersonSearch] = field(default_factory=list)
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """What else is known of a person, by the names that verdicts have for it."""
+    """More fields of a person's verdict."""
     interrupted: bool = False
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Runner:
         self.task = Task(self.situation, self.trainer, settings.ranking, settings.budget, settings.random_state)
 
     def run(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
-        """All steps for the people, who are some of the table X; as many of them as there is time for."""
+        """All steps, as far as the time allows; the people are rows of the table X."""
         steps = (self.prove, self.search, self.check_fresh_seeds, lambda: self.count_side_effects(X, labels))
         for step in steps:
             if not self.flag.interrupted:
@@ -91,7 +91,9 @@ class Runner:
         self.interrupted = self.flag.interrupted
         counted = any("collateral" in known for known in self.extra.values())
         if self._has_others(X) and not counted:
-            self.progress.note("Stopped before side effects on others were counted: the verdicts stand without them.")
+            self.progress.note(
+                "Stopped before side effects on other people were counted; verdicts do not include them."
+            )
 
     @property
     def progress(self) -> Progress:
@@ -114,7 +116,7 @@ class Runner:
         self.extra.setdefault(person, {}).update(known)
 
     def _leave_open(self) -> None:
-        """Whoever has no search yet has one that is incomplete."""
+        """Give everyone without a search an incomplete one."""
         begun, directions = {search.person for search in self.searches}, flip_direction(self.situation.logits)
         left = [int(person) for person in self.eligible if int(person) not in begun]
         self.searches += [PersonSearch(person, float(directions[person])) for person in left]
@@ -122,17 +124,17 @@ class Runner:
     # --- proofs and search --------------------------------------------------------------------------
 
     def prove(self) -> None:
-        """What is proven about each person, where the model has proofs."""
+        """Lower bounds for each person, if the model has proofs."""
         if len(self.eligible):
             brackets = prove(self.situation.of(self.eligible), self.psi.of_people(self.eligible))
             self.proven = dict(zip(map(int, self.eligible), brackets, strict=True)) if brackets else {}
 
     def search(self) -> None:
-        """Search for everyone who is audited, within the search's share of the time."""
+        """Search for every audited person, within the search's share of the time."""
         begun, seconds = time.monotonic(), self.flag.limits.seconds
         if seconds is not None:
             self.flag.set_deadline(begun + SEARCH_SHARE * seconds)
-        with suppress(Stopped):  # while labels were ranked: nobody's search had begun
+        with suppress(Stopped):  # while labels were ranked, before any search
             self._search()
         self._leave_open()
         if self.out_of_time:
@@ -142,8 +144,8 @@ class Runner:
             self.flag.set_deadline(begun + seconds)
 
     def _search(self) -> None:
-        """Confirm what is proven, search for the others; those nearest to the other decision first if time is
-        limited."""
+        """Confirm proven sets and search for the other people; with a time limit, those closest to the other decision
+        first."""
         proven = [search for person, bracket in self.proven.items() if (search := self._proven(person, bracket))]
         people = np.setdiff1d(self.eligible, [search.person for search in proven])
         self._announce(people)
@@ -156,8 +158,8 @@ class Runner:
         self.searches += strategy.search(self.task, people, self.psi)
 
     def _proven(self, person: int, bracket: Bracket) -> AttemptSearch | None:
-        """A search that need not search: its only attempt is what was proven to be the smallest set, or there is none
-        because the proof goes beyond the budget or beyond all labels that may be flipped."""
+        """A search with one attempt, the set proven to be smallest, or with none if the bound exceeds the budget or the
+        number of allowed labels."""
         beyond = bracket.at_least > min(self.settings.budget, int(self.psi[person].sum()))
         if not self.settings.strategy.proves or (bracket.witness is None and not beyond):
             return None
@@ -166,8 +168,8 @@ class Runner:
         return AttemptSearch(person, direction, plan=FixedPlan(attempts), proven=True)
 
     def _hold_trial(self, people: NDArray[np.int64]) -> None:
-        """Let the ranking look at a few real retrainings first, where it wants to and enough of them or of the time
-        would be left to search with."""
+        """Let the ranking learn from a few retrainings first, if it can and enough trainings and time remain for the
+        search."""
         ranking, trainer, seconds = self.settings.ranking, self.trainer, self.flag.limits.seconds
         sets = ranking.trial(len(people)) if len(people) else 0
         if not sets or 2 * sets > trainer.room():
@@ -187,15 +189,15 @@ class Runner:
         if figures["poor"]:
             leader = leader_words(figures["leader"], figures["gains"])
             self.progress.note(
-                f"Training is rough here: predicted and real effects of a single flip agree poorly (rank correlation "
-                f"{figures['spearman']:.2f}). The search goes by {leader}, which moved decisions "
+                f"Training is noisy here: predicted and measured effects of a single flip agree poorly (rank "
+                f"correlation {figures['spearman']:.2f}). The search uses {leader}, which moved decisions "
                 "furthest in a trial."
             )
 
     # --- what a find is worth -----------------------------------------------------------------------
 
     def check_fresh_seeds(self) -> None:
-        """Train every find, and the labels as they are, under fresh seeds; by the engine."""
+        """Train under fresh seeds, with every find and without flips."""
         seeds = self.settings.fresh_seeds
         if not seeds or not self.searches:
             return
@@ -210,10 +212,10 @@ class Runner:
         except Stopped:
             left = sum("fresh" not in self.extra.get(find.person, {}) for find in self.finds)
             if left:
-                self.progress.note(f"Stopped before fresh seeds were through; finds not checked: {left}.")
+                self.progress.note(f"Stopped before all finds were checked under fresh seeds; not checked: {left}.")
 
     def count_side_effects(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
-        """What each find does to everybody else of the table that was given."""
+        """The effect of each find on the other people of the given table."""
         if not self._has_others(X) or self.out_of_time:
             return
         trainer, finds = self.trainer, self.finds
@@ -231,7 +233,7 @@ class Runner:
     # --- what it will cost --------------------------------------------------------------------------
 
     def _announce(self, people: NDArray[np.int64]) -> None:
-        """Say how long it will take, by the time that a training takes here once everything is compiled."""
+        """Announce how long it will take, from one timed training after compilation."""
         if not self.progress.listens or self.everyone is None:
             return
         if not len(self.eligible):

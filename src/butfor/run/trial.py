@@ -1,4 +1,4 @@
-"""Flip many labels together, retrain, and see whose decisions change: what a review corrects, what closes a gap."""
+"""Flips many labels together, retrains, and reports whose decisions change; for reviews and for closing a gap."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from butfor.standard.groups import Standards
 from butfor.stopping import Stop
 
 BY = ("selection", "true positive")
-"""Rates whose gap can be closed: of favourable decisions, and of those about people whose label is favourable."""
+"""Rates of favourable decisions: among all people, or among those with a favourable label."""
 DOUBTED = 0.5
 """Doubt above which a label may be flipped to close a gap."""
 
 
 @dataclass(frozen=True, eq=False)
 class FlipTrial:
-    """What flip sets are tried on. `trainer` asks about everyone; `favourable` is the decision that people would rather
-    have; `truth`: their own labels by number, where they are known."""
+    """Tries flip sets on people. `favourable` is the better decision; `truth` are their recorded labels by number, if
+    known."""
 
     everyone: Situation
     truth: NDArray[np.int64] | None
@@ -60,7 +60,7 @@ class FlipTrial:
         progress: Progress,
         new_labels: dict[int, int] | None = None,
     ) -> FlipTrial:
-        """On the people X. With more than two labels, `new_labels` says by position what flips make of some labels."""
+        """On the people X. With more than two labels, `new_labels` gives the label after a flip, by position."""
         everyone, truth = fitted.people(X, y, sensitive_features)
         table, split = fitted.table, fitted.table.decision_split
         if new_labels and split is not None:
@@ -72,7 +72,7 @@ class FlipTrial:
         return cls.of(fitted, everyone, truth, trainer)
 
     def flip(self, flips: FlipSet) -> dict[str, Any]:
-        """What a `FlipOutcome` holds."""
+        """The fields of a `FlipOutcome`."""
         after = self.confirmed(flips)
         truth, before = self.truth, self.everyone.logits
         return {
@@ -94,7 +94,7 @@ class FlipTrial:
         return self.trainer.confirmed_logits(flips)
 
     def fresh(self, flips: FlipSet) -> Floats | None:
-        """What single models say under fresh seeds, `[seeds × people]`; each is trained once."""
+        """Logits of single models under fresh seeds, `[seeds × people]`; each is trained once."""
         if self.seeds and flips not in self._fresh:
             self._fresh[flips] = self.trainer.ask([Training(flips, seed) for seed in self.seeds])
         return self._fresh.get(flips)
@@ -132,7 +132,7 @@ def close_gap(
     stop: Stop | None = None,
 ) -> ClosedGap:
     """The shortest prefix of the doubted labels of the group with the lower rate, in their `order`, that brings its
-    rate within so much of the other's, or beyond: by bisection, since more such flips raise it further."""
+    rate within `within` of the other's, or beyond. Found by bisection, since more flips raise the rate further."""
     if isinstance(within, bool) or not isinstance(within, (int, float)) or not 0 <= within < 1:
         raise SettingError(f"within={within!r} must be a share from 0 up to 1, such as 0.01 for one point.")
     if stop is not None and stop.seconds is not None:
@@ -182,17 +182,17 @@ def close_gap(
 def _counted(tried: FlipTrial, by: str) -> dict[str, NDArray[np.bool_]]:
     """Per group, the people whose decisions count."""
     if by not in BY:
-        raise SettingError(f"by={by!r}: a gap is closed between {' or '.join(BY)} rates.")
+        raise SettingError(f"by={by!r} must be one of {listed(BY)}.")
     if by == BY[0]:
         return tried.groups
     if tried.truth is None:
-        raise SettingError("True positive rates need the people's own labels: give y.")
+        raise SettingError("True positive rates need the people's recorded labels: give y.")
     deserving = tried.everyone.table.sides(tried.truth) == bool(tried.favourable)
     return {group: ours & deserving for group, ours in tried.groups.items()}
 
 
 def _two(tried: FlipTrial, counted: dict[str, NDArray[np.bool_]], given: Sequence[Any] | None) -> tuple[str, str]:
-    """The two groups, that with the lower rate first: those named, else the furthest apart."""
+    """The two groups, lower rate first: those named, or the two furthest apart."""
     large = [group for group, people in counted.items() if people.sum() >= SMALL_GROUP]
     if given is not None:
         named = list(dict.fromkeys(map(str, given)))

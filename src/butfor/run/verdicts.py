@@ -1,4 +1,4 @@
-"""From finished searches to verdicts, and to the record of the run that makes it possible to run it again."""
+"""Turns finished searches into verdicts and into the record of the run, from which it can be run again."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from butfor.search.state import PersonSearch
 from butfor.situation import changed_by_switch
 
 DECIMALS = 6
-"""Of pulls; those of the course have one fewer."""
+"""Decimals of pulls; a course has one fewer."""
 
 
 def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = None) -> list[Verdict]:
-    """One per person, in their order; no search means that φ left the person out. `doubt`: about each label."""
+    """One verdict per person, in their order; a person without a search is not eligible. `doubt`: of each label."""
     situation, table = runner.situation, runner.situation.table
     searches = {search.person: search for search in runner.searches}
     pulled, switched = pulls_of(situation.model, situation.people), changed_by_switch(situation)
@@ -71,7 +71,7 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
 
 
 def _scores(runner: Runner, k: int, positions: FlipSet, favourable: int) -> dict[str, Any]:
-    """Where the line is not drawn at one half: the score and the cut, before and after the flips."""
+    """With a threshold other than one half: the score and the cut, before and after the flips."""
     model, trainer = runner.situation.model, runner.trainer
     if not isinstance(model, CutModel):
         return {}
@@ -98,8 +98,8 @@ def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
 
 
 def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int | None, str | None]:
-    """How many labels it takes at least, and how that is known. A training that failed says nothing about its labels:
-    where there was one, not everything was tried."""
+    """How many labels it takes at least, and the name of the proof. After a failed training an enumeration is not
+    complete."""
     if search is None:
         return None, None
     if k in runner.proven:
@@ -128,7 +128,7 @@ def _search(search: PersonSearch) -> Search:
 
 
 def _cells(table: pd.DataFrame, position: int) -> dict[str, Cell]:
-    """A row, every value of its column's own type."""
+    """A row; every value keeps its column's type."""
     row = table.iloc[[position]].astype(object).iloc[0]
     return {str(name): plain(value) for name, value in row.items()}
 
@@ -137,7 +137,7 @@ def _cells(table: pd.DataFrame, position: int) -> dict[str, Cell]:
 
 
 def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
-    """What is needed to run an audit again and, of its runners, what became of it; `more`: further fields."""
+    """Everything needed to run an audit again, and the totals of its runners; `more`: further fields."""
     table, sensitive = fitted.table, fitted.sensitive
     trainers = [runner.trainer for runner in runners]
     if runners:

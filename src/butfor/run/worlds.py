@@ -1,15 +1,15 @@
 """Whose decisions would change if a group's labels had been given by the others' standard: worlds.
 
-Nobody knows which of a group's adverse labels are wrong, nor exactly how many: there is a shortfall with its error, and
-a probability for each label. So the table is made again many times. Each world draws its shortfall from the estimate's
-sampling distribution, flips every adverse label of the group with its probability at that shortfall, and is trained.
-The share of worlds that decide favourably about a person is a probability.
+Which of a group's adverse labels are wrong is unknown, and so is their exact number: there is a gap with its error, and
+a probability for each label. So the labels are drawn many times. Each world draws its gap from the estimate's sampling
+distribution, flips every adverse label of the group with its probability at that gap, and is trained. The share of
+worlds that decide favourably about a person is a probability.
 
-Where a seed changes the model, a world is trained as often as the audited model has members, under fresh seeds of its
-own, and decides by their mean. Fewer would take the noise of seeds for an effect of labels: with nothing flipped at
-all, single networks of German accept 4.3 of the 58 people whom the mean of 16 refuses, means of 4 accept 1.7, means of
-16 0.7. 20 worlds of 16 members are 320 trainings, 8 seconds of one core there. A single network that is audited as it
-is has that noise in its own decisions, and in its worlds.
+If a seed changes the model, a world is trained under as many fresh seeds as the audited model has members, and their
+mean decides. With fewer, the noise of seeds would look like an effect of labels: without any flip, single networks of
+German accept 4.3 of the 58 people whom the mean of 16 refuses, means of 4 accept 1.7, means of 16 0.7. 20 worlds of 16
+members are 320 trainings, 8 seconds of one core there. A single audited network has that noise in its own decisions and
+in its worlds.
 """
 
 from __future__ import annotations
@@ -31,36 +31,34 @@ from butfor.search.trainer import Trainer
 from butfor.standard.groups import GroupStandard, Standards
 
 WORLDS, LEAST = 20, 5
-"""Worlds of a group, and how many there are however long a training takes."""
+"""Worlds of a group, and the fewest if a training is slow."""
 PATIENCE = 60.0
-"""Seconds that a group's worlds may take; beyond there are fewer of them."""
+"""Seconds for a group's worlds; if they take longer, there are fewer."""
 SEEDS = 2**31
-"""Seeds of worlds, and of the trainings in them, are below this."""
+"""Seeds of worlds and of their trainings are below this."""
 
 
 @dataclass(frozen=True)
 class DrawnWorld:
-    """What a seed makes: by how much the group fell short, which labels that flips, and what is trained on them."""
+    """Drawn from one seed: the gap, the flipped labels and the trainings."""
 
     seed: int
     shortfall: float
     flips: FlipSet
     trainings: tuple[Training, ...]
     validation_flips: FlipSet = ()
-    """Positions among the validation rows: had their labels been given by one standard, too, training would stop
-    elsewhere."""
+    """Flipped validation rows, by position, since one standard would also change when training stops."""
 
 
 def world_seeds(group: str, random_state: int = 0, count: int = WORLDS) -> list[int]:
-    """The names of a group's worlds."""
+    """The seeds of a group's worlds."""
     rng = np.random.default_rng([random_state, crc32(str(group).encode())])
     return [int(seed) for seed in rng.integers(SEEDS, size=count)]
 
 
 def draw_world(standards: Standards, group: str, seed: int, members: int = 1, seeded: bool = False) -> DrawnWorld:
-    """The world of this name: everything in it is drawn from its seed. Of a model that no seed changes there is one
-    training; else there are `members`, under seeds that nothing else was trained with. Labels of validation rows
-    are flipped likewise, where those rows were compared too."""
+    """The world of this seed. If seeds do not change the model it has one training, otherwise `members` trainings under
+    seeds used nowhere else. Labels of validation rows are flipped in the same way, if these rows were compared."""
     comparison = standards.of_group(group)
     assert comparison is not None
     rng = np.random.default_rng(seed)
@@ -76,9 +74,9 @@ def draw_world(standards: Standards, group: str, seed: int, members: int = 1, se
 
 
 def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tuple[DrawnWorld, Floats]]:
-    """Each world with what its model answers about the trainer's people; as many worlds side by side as the engine
-    likes to train, so that whoever stops keeps those that are done. Worlds whose validation labels differ are trained
-    one after the other."""
+    """Each world with its model's logits for the trainer's people. Worlds are trained in blocks of the engine's size,
+    so that a stop keeps those that are done; worlds with different validation labels are trained one after the
+    other."""
     if trainer.table.validation is not None and not trainer.table.multiclass:
         for world in worlds:
             table = with_validation_flips(trainer.table, world.validation_flips)
@@ -92,7 +90,7 @@ def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tup
 
 
 def with_validation_flips(table: Table, flips: FlipSet) -> Table:
-    """The table with other labels of these validation rows, by position."""
+    """The table with the labels of these validation rows flipped."""
     if not flips or table.validation is None:
         return table
     X, y = table.validation
@@ -112,15 +110,15 @@ def falling_short(standards: Standards) -> list[GroupStandard]:
 def one_standard(
     standards: Standards, tried: FlipTrial, random_state: int = 0, fit_seconds: float = 0.0
 ) -> list[OneStandard]:
-    """For every group that falls short by more than chance. `fit_seconds`: what the learner's own fit takes. When it is
-    stopped, the worlds that are done count."""
+    """One result per group with a gap beyond chance. `fit_seconds`: the seconds of the model's own `fit`. After a stop,
+    the worlds that are done count."""
     short = falling_short(standards)
     if not short:
         return []
     progress, members = tried.trainer.progress, tried.trainer.members
     count = _affordable(tried.trainer, fit_seconds)
     if count < WORLDS:
-        progress.note(f"One standard for all: {count} worlds instead of {WORLDS}, since a training takes so long.")
+        progress.note(f"One standard for all: {count} worlds instead of {WORLDS}, since a training is slow.")
     progress.phase("one standard for all", len(short) * count * members)
     found = []
     for comparison in short:
@@ -129,14 +127,14 @@ def one_standard(
         if done or not one.refused:
             found.append(one)
         if one.refused and done < count:
-            kept = "those that are done count" if done else "it is not told whose decisions change"
+            kept = "those that are done count" if done else "changed decisions are not reported"
             progress.note(f"Stopped after {done} of {count} worlds of {comparison.name}: {kept}.")
             break
     return found
 
 
 def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial, seeds: Sequence[int]) -> OneStandard:
-    """What the worlds of these names decide; when it is stopped, those that are done."""
+    """The decisions in these worlds; after a stop, in those that are done."""
     everyone, truth, table = tried.everyone, tried.truth, tried.trainer.table
     ours = tried.groups.get(comparison.group, np.zeros(len(everyone.people), bool))
     refused = decides_one(everyone.logits) != bool(tried.favourable)
@@ -187,7 +185,7 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
 
 
 def _affordable(trainer: Trainer, fit_seconds: float) -> int:
-    """How many worlds there is time for."""
+    """The number of worlds that there is time for."""
     if fit_seconds * trainer.members * WORLDS <= PATIENCE:
         return WORLDS
     each = trainer.members * trainer.seconds_each(fit_seconds)
