@@ -221,8 +221,7 @@ class Population(Sequence[Verdict]):
         if not small:
             return []
         named = " and ".join(small) if len(small) < 3 else f"{len(small)} groups"
-        shares = "its share says" if len(small) == 1 else "their shares say"
-        return [f"Fewer than {SMALL_GROUP} people of {named} are audited: {shares} little."]
+        return [f"Fewer than {SMALL_GROUP} people audited of {named}: shares say little."]
 
     # --- tables -------------------------------------------------------------------------------------
 
