@@ -121,9 +121,8 @@ def print_population(population: Population, folder: Path | None) -> None:
         how = "--out FOLDER writes what that takes."
         if folder is not None:
             how = f"butfor review {folder / 'audit.json'} --out tasks/"
-        say_wrapped(
-            " ".join(filter(None, [if_real(population.standards), f"Next: review labels {first} first: {how}"]))
-        )
+        for line in filter(None, (if_real(population.standards), f"Next: review labels {first} first: {how}")):
+            say_wrapped(line)
     for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
         say_wrapped(line)
 
