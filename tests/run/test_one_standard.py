@@ -159,7 +159,7 @@ def test_ctrl_c_keeps_the_worlds_that_are_done(audit, population):
     audit.engine = "auto"
     assert 1 <= len(one.worlds) <= 3
     assert one.worlds == whole.worlds[: len(one.worlds)]
-    assert f"of {len(one.worlds)} worlds" in one.sentence
+    assert f"of {len(one.worlds)} worlds" in one.details()[0]
     assert any(f"Stopped after {len(one.worlds)} of 20 worlds" in line for line in hasty.lines)
     assert len(stopped) == len(PEOPLE)
 
@@ -171,7 +171,7 @@ def test_a_slow_learner_has_fewer_worlds_and_it_says_so(audit, monkeypatch):
     (few,) = audit.one_standard(PEOPLE, progress=notes)
     assert few.worlds == tuple(replace(world, accuracy=None) for world in whole.worlds[:5])
     assert any("5 worlds instead of 20" in line for line in notes.lines)
-    assert "of 5 worlds" in few.sentence
+    assert "of 5 worlds" in few.details()[0]
 
 
 def test_who_gains_who_loses_and_what_is_said_of_them():
@@ -186,15 +186,13 @@ def test_who_gains_who_loses_and_what_is_said_of_them():
     assert one.probability.tolist() == pytest.approx([np.nan, 0.5, np.nan, 0.75, np.nan, 0, np.nan, 1], nan_ok=True)
     assert (one.expected, one.interval) == (1.5, (0, 3))
     assert [person.case for person in one.losing] == [0]
-    assert one.sentence == (
-        "Under one standard for all, about 2 of 4 decisions about people with race = b would change (0 to 3); 1 of "
-        "them in most of 4 worlds."
-    )
+    assert one.sentence == "Under one standard, about 2 of 4 decisions on race = b would change (0 to 3)."
+    assert one.details()[0].endswith("3 of 4 decisions about the group are adverse; 1 of them changes in most worlds.")
     assert one.about(7).endswith("this decision changes in 4 of 4 worlds.")
     assert one.about(5) == one.about(None) == ""
     details = " ".join(one.details())
     assert "1 adverse decision about people of other groups" in details
-    assert "1 person is decided favourably now and adversely in most worlds." in details
+    assert "1 person is accepted now and refused in most worlds." in details
     assert "Accuracy: 85.0 % now, 80.0 % in the worlds" in details
     assert "a fall is no cost" in details
     nobody = replace(one, refused=0, worlds=(), changed=())
