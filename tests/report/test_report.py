@@ -783,7 +783,7 @@ def test_one_person_is_spoken_of_as_one():
     alone = Population([verdict(0, "not_found")], replace(RUN, seeded=False))
     assert alone.sentence.startswith("No find for 1 audited person, ")
     alone = Population([verdict(0, "not_eligible")], RUN)
-    assert alone.sentence.startswith("Nobody was audited. Audited: 0 of 1 people.")
+    assert alone.sentence.startswith("Audited: 0 of 1 people; the rule")
     unchecked = Population([verdict(0, "found", fresh=None)], replace(RUN, fresh_seeds=0))
     assert unchecked.sentence.startswith("1 of 1 audited decisions hinges on at most 3 of 600")
 
@@ -799,7 +799,7 @@ def test_a_group_called_everyone_stands_beside_everyone():
 def test_a_page_about_nobody_eligible_says_that_nobody_was_searched_for():
     text = outline(Population([verdict(k, "not_eligible") for k in range(3)], RUN).to_html()).text
     assert "Audit other people" in text
-    assert "Nobody was audited." in text
+    assert "Audited: 0 of 3 people" in text
     assert "flip sets tried" not in text
     assert repr(Population([], RUN)) == "Nobody was asked about."
 

@@ -237,7 +237,7 @@ def test_every_flip_carries_its_doubt_and_replays(audit, population):
         for flip in verdict.flip_set:
             assert flip.doubt == pytest.approx(audit.fitted_.doubt[flip.position], abs=1e-4)
         assert verdict.doubted == sum(flip.doubt > 0.5 for flip in verdict.flip_set)
-        assert "The standard of the other groups would have given" in person_page(verdict)
+        assert "By the other groups" in person_page(verdict)
         assert butfor.replay(verdict).agrees
     assert "doubt of label" in population.keystones
     assert population.to_frame()["doubted"].notna().sum() == len(found)

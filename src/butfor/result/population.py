@@ -135,7 +135,7 @@ class Population(Sequence[Verdict]):
         if not self.verdicts:
             return "Nobody was asked about."
         if not asked:
-            return f"Nobody was audited. {self.audited}"
+            return self.audited
         if left and not self.found:
             return f"The search for {left} of {_people(asked)} was stopped before it found anything."
         turned = len(self.solid if self.checked else self.found)
@@ -153,10 +153,14 @@ class Population(Sequence[Verdict]):
     @property
     def audited(self) -> str:
         """Who is audited and why the others are not, in a sentence."""
-        reasons = Counter(v.reason.replace("this person was", "were").rstrip(".") for v in self if not v.eligible)
-        left_out = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
-        audited = f"Audited: {len(self.eligible)} of {len(self)} people."
-        return f"{audited} Not audited: {left_out}." if reasons else audited
+        reasons = Counter(v.reason.rstrip(".") for v in self if not v.eligible)
+        parts = [f"Audited: {len(self.eligible)} of {len(self)} people"]
+        for reason, n in reasons.most_common():
+            words = reason.replace("this person was", f"{n} {'was' if n == 1 else 'were'}").replace(
+                "this person", f"{n}"
+            )
+            parts.append(words if words != reason else f"for {n} {reason}")
+        return f"{'; '.join(parts)}."
 
     @property
     def unchecked_reason(self) -> str:
