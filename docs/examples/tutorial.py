@@ -27,10 +27,11 @@
 # butfor standard HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames
 
 # %% [markdown]
-# So Black applicants were refused more often than others *with the same recorded columns*. The interval says how sure
-# that is, the second sentence how much of the raw gap the columns explain, and the third how strong a reason would
-# have to be that is not in the table. Is there such a reason? Only somebody who knows the banks can say. Whatever you
-# write about the number, write this beside it. [Standards](../standard.md) explains every line.
+# Black applicants were refused more often than others *with the same recorded columns*. The first line says by how
+# much, and how sure that is. The indented lines say how much of the raw gap the columns explain, how strong a reason
+# would have to be that is not in the table, and what a second method finds. Each group is compared with the other, so
+# there are two blocks. Is there a reason that is not in the table? Only somebody who knows the banks can say; write
+# that beside the number. [Standards](../standard.md) explains every line.
 #
 # ## What does a model make of it?
 #
@@ -43,12 +44,13 @@
 # %% [markdown]
 # Read it in this order:
 #
-# - **Whose decisions change?** "Under one standard for all" retrains the model on 20 tables in which the shortfall is
-#   repaired, and counts the refused applicants whom most of them accept.
-# - **On which labels does a decision hinge?** For some refused applicants a few other labels, of the same group,
-#   suffice to turn the decision. That is a property of the model; it does not say that those labels are wrong.
-# - **Does the model use the attribute?** It may, since `afam` is a column. Drop it (`--drop rownames,afam`) and
-#   compare: the labels stay what they are.
+# - **Whose decisions change under one standard?** The model was retrained on 20 tables in which the shortfall is
+#   repaired at random, by how likely each label is wrong.
+# - **Does the model use the attribute?** It may, since `afam` is a column. `--drop rownames,afam` takes it from the
+#   model, and the groups are compared all the same.
+# - **Which decisions hinge on few labels?** For some refused applicants a few labels of their own group suffice to
+#   turn the decision. That is a property of the model; it does not say that those labels are wrong.
+# - **What next?** The last lines name the labels to review first.
 #
 # `report/report.html` is the page: the answer first, then groups, labels to review, each person, and a part for an
 # examiner. `report/audit.json` is the record, with every setting.

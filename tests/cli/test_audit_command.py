@@ -24,13 +24,14 @@ def run(capsys, *arguments: object) -> tuple[int, str, str]:
 
 
 def test_datasets_prints_the_published_sizes(capsys):
-    code, out, _ = run(capsys, "datasets")
-    assert code == 0
-    for name, sizes in {"salary": "30 11 11", "german": "600 200 200", "bank": "18292 6098 6098"}.items():
-        line = next(line.split() for line in out.splitlines() if line.strip().startswith(name))
-        assert " ".join(line[2:5]) == sizes
     code, out, _ = run(capsys, "datasets", "--json")
-    assert [row["inputs"] for row in json.loads(out)] == [5, 36, 36, 13, 27, 35, 28]
+    assert code == 0
+    rows = {row["name"]: row for row in json.loads(out)}
+    for name, sizes in {"salary": "30 11 11", "german": "600 200 200", "bank": "18292 6098 6098"}.items():
+        assert " ".join(str(rows[name][part]) for part in ("train", "val", "test")) == sizes
+    assert [row["inputs"] for row in rows.values()] == [5, 36, 36, 13, 27, 35, 28]
+    _, out, _ = run(capsys, "datasets")
+    assert next(line.split() for line in out.splitlines() if line.startswith("german"))[:3] == ["german", "1000", "36"]
 
 
 def test_one_case_as_json_is_one_document(capsys):
@@ -141,7 +142,7 @@ def test_a_changed_table_does_not_replay(capsys, loans):
     odd_table(600, seed=1).to_csv(loans, index=False)
     code, _, err = run(capsys, "replay", record)
     assert code == 2
-    assert "rows have changed" in err
+    assert "rows are different" in err
 
 
 def test_parquet_and_options(capsys, tmp_path):

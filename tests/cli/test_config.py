@@ -159,7 +159,7 @@ def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
     assert (first["run"]["data"]["table"], second["run"]["data"]["table"]) == ("../t.csv", "t.csv")
     capsys.readouterr()
     assert main(["check-table", "--config", "away/first/audit.toml"]) == 0
-    assert "are labelled 'no'" in capsys.readouterr().out
+    assert "% labelled 'granted = no'" in capsys.readouterr().out
 
 
 def test_names_of_embedded_sets_in_a_file_are_no_paths(capsys, tmp_path):

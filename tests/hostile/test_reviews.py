@@ -263,11 +263,11 @@ def test_in_python_bad_questions_get_a_sentence():
             audit.review_tasks(hide=hide)
     other = butfor.LabelAudit(LogisticRegression(), budget=2, fresh_seeds=0)
     other.fit(TABLE[:300], LABELS[:300], sensitive_features="group")
-    with pytest.raises(SettingError, match="of another table"):
+    with pytest.raises(SettingError, match="to another table"):
         audit.review_tasks(other.explain_all(TABLE[:3]))
     first = audit.review_tasks(labels=9)
     audit.review_tasks(labels=9, random_state=1)
-    with pytest.raises(TableError, match="Answers belong to the review that they were given for"):
+    with pytest.raises(TableError, match="Use the answers that were given for this review"):
         audit.after_review({task.id: task.label for task in first.tasks}, TABLE)
 
 

@@ -317,7 +317,7 @@ def test_a_record_of_places_is_replayed_with_those_who_competed(credit):
     nearest = sorted(map(int, np.argsort(np.abs(audit.model_.logits(people)))[:3]))
     record = audit.explain_all(people, cases=nearest).found[0].to_dict()
     assert butfor.replay(record, audit.table_).agrees
-    with pytest.raises(ReplayError, match="the top 20% of 60 people, whom it does not carry"):
+    with pytest.raises(ReplayError, match="the top 20% of 60 people, whom it does not include"):
         butfor.replay(record, butfor.Table(X, y))
     record["run"]["threshold"]["accepted"] = 13
     assert butfor.replay(record, audit.table_).differs == ("run.threshold.accepted is 13, but should be 12",)

@@ -66,19 +66,19 @@ def _label(value):
     [
         (_label("maybe"), "line 4 (task {id}): 'maybe' is not a label; write 'bad credit', 'good credit' or 'cannot"),
         (_label("Bad credit"), "'Bad credit' is not a label"),
-        (_label(""), "1 of 60 tasks have no answer, the first is task {id} (line 4). Write a label or 'cannot tell'"),
-        (lambda rows: rows.pop(3), "1 of 60 tasks have no answer, the first is task {id}. Write"),
+        (_label(""), "1 of 60 tasks have no answer; the first is task {id} (line 4). Write a label or 'cannot tell'"),
+        (lambda rows: rows.pop(3), "1 of 60 tasks have no answer; the first is task {id}. Write"),
         (
             lambda rows: rows[3].__setitem__(0, "17"),
-            "line 4: there is no task '17' in this review, whose ids begin",
+            "line 4: this review has no task '17'; its ids begin",
         ),
-        (lambda rows: rows[3].__setitem__(0, "x"), "there is no task 'x'"),
-        (lambda rows: rows.append(rows[3]), "task {id} is answered already, in line 4"),
+        (lambda rows: rows[3].__setitem__(0, "x"), "this review has no task 'x'"),
+        (lambda rows: rows.append(rows[3]), "task {id} has an answer already, in line 4"),
         (lambda rows: rows[0].__setitem__(0, "number"), "no column 'id'"),
         (lambda rows: rows[0].__setitem__(-1, "verdict"), "no column 'label'"),
         (lambda rows: rows.clear(), "no column 'id'"),
         (lambda rows: [row.append(row[-1]) for row in rows], "have 2 columns 'label'"),
-        (lambda rows: rows[3].__setitem__(0, "7" * 5000), "there is no task '7777"),
+        (lambda rows: rows[3].__setitem__(0, "7" * 5000), "this review has no task '7777"),
         (lambda rows: rows[3].__setitem__(1, "x" * 200_000), "are not a CSV file (field larger than"),
         (lambda rows: rows[0].__setitem__(1, "x" * 200_000), "are not a CSV file (field larger than"),
     ],
@@ -117,7 +117,7 @@ def test_answers_to_another_review_of_the_same_audit_are_refused(german_file, ta
         key = other.with_name("tasks.key.json")
         code, out, err = run(capsys, "review", german_file, "--answers", filled, "--key", key, "--out", tmp_path / "x")
         assert (code, out) == (2, "")
-        assert "Answers belong to the review that they were given for." in err
+        assert "Use the answers that were given for this review." in err
     assert len(codes) == 3
     assert not (tmp_path / "x").exists()
 

@@ -15,6 +15,7 @@ from butfor.data.table import load_table
 from butfor.result.population import Population
 from butfor.review.decoys import choose_decoys
 from butfor.review.rebuild import rows_of
+from butfor.review.tasks import _rounded
 from butfor.run.verdicts import run_of
 from recorded import audited, changed, key_of, run
 
@@ -140,6 +141,15 @@ def test_decoys_have_the_label_and_group_asked_for_then_the_label_then_any_label
     assert decoys([0], [], ["yes", "no"], ["a", "a"]) == []
 
 
+def test_the_reviewer_sees_no_float_noise():
+    values = [0.1 + 0.2, 0.2210000038146972, 3.900000095367432, 0.0008500000089406968, 1234567.89, -0.0, 40.0]
+    shown = _rounded(pd.Series(values)).astype(str).tolist()
+    assert shown == ["0.3", "0.221", "3.9", "0.00085", "1234567.89", "-0.0", "40.0"]
+    assert _rounded(pd.Series([3, 10**9])).tolist() == [3, 10**9]
+    assert _rounded(pd.Series(np.float32([0.1, 2.5]))).tolist() == [0.1, 2.5]
+    assert _rounded(pd.Series([np.nan])).isna().all()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_decoys_are_the_least_doubted(seed):
     rng = np.random.default_rng(seed)
@@ -187,7 +197,7 @@ def test_bad_reviews_get_one_sentence(german_file, salary_file, tasks, tmp_path,
     away = changed(german_file, tmp_path / "away.json", lambda r: r["run"]["data"].update(sha256="0"))
     for arguments, sentence in [
         ((german_file,), "--out FOLDER"),
-        ((german_file, "--out", tasks), "is there already"),
+        ((german_file, "--out", tasks), "exists and may belong"),
         ((german_file, "--out", tmp_path / "new", "--key", tmp_path / "new" / "key.json"), "must not see it"),
         ((german_file, "--out", tmp_path / "new", "--hide", "colour"), "there is no column 'colour'"),
         ((german_file, "--out", tmp_path / "new", "--labels", 0), "--labels 0"),
@@ -197,7 +207,7 @@ def test_bad_reviews_get_one_sentence(german_file, salary_file, tasks, tmp_path,
         ((german_file, "--out", tmp_path / "new", "--key", german_file), "is the record itself"),
         ((from_python, "--out", tmp_path / "new"), "because the table was given in Python"),
         ((salary_file, "--out", tmp_path / "new"), "The record names no label to review"),
-        ((away, "--out", tmp_path / "new"), "its training rows have changed since"),
+        ((away, "--out", tmp_path / "new"), "its training rows are different"),
     ]:
         code, _, err = run(capsys, "review", *arguments)
         assert code == 2

@@ -85,7 +85,7 @@ def test_it_is_said_before_training_that_the_adverse_label_is_not_named(tmp_path
     asked = ("--label", "granted", "--sensitive", "group", "--model", "logistic", "--close-gap")
     code, _, said = run(capsys, "audit", tmp_path / "loans.csv", *asked)
     assert code == 2
-    assert "Say with --adverse which label people would rather not have: 'no', 'yes'." in said
+    assert "Name the label that people do not want with --adverse: " in said
 
 
 def pressed(*_):

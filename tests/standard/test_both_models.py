@@ -120,8 +120,9 @@ def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
 
 @pytest.fixture
 def large(monkeypatch):
-    """Tables of more than 150 rows are large."""
-    monkeypatch.setattr(inputs_module, "LARGE", 150)
+    """Tables of more than 250 rows are large, and boostings of them learn from 150."""
+    monkeypatch.setattr(inputs_module, "LARGE", 250)
+    monkeypatch.setattr(inputs_module, "SAMPLE", 150)
 
 
 def a_table(rows):
@@ -131,6 +132,8 @@ def a_table(rows):
 
 def test_a_large_table_is_sparse_and_says_the_same(rows, large, monkeypatch):
     X, labels = a_table(rows)
+    X = X.sort_values("e", ignore_index=True)  # parts of it lack a value
+    monkeypatch.setattr(inputs_module, "ROWS_AT_ONCE", 50)
     sparse, columns = encode(X)
     monkeypatch.setattr(inputs_module, "LARGE", 300)
     whole, _ = encode(X)
@@ -147,18 +150,18 @@ def test_a_large_table_is_sparse_and_says_the_same(rows, large, monkeypatch):
         asked.append([*levers(design, labels[0, learn], other, None, None, beta), design.gram(labels[2, learn])])
         centred = design_of(each, learn, further=labels[0, learn], centred=True)
         asked[-1].append(centred.sums(labels[:2, learn]))
-    np.testing.assert_allclose(fits[0][:, ~np.append(False, gone)], fits[1], atol=1e-6)
+    np.testing.assert_allclose(fits[0][:, ~np.append(False, gone)], fits[1], atol=1e-4)
     assert not fits[0][:, np.append(False, gone)].any()
     for of_sparse, of_whole in zip(asked[0], asked[1], strict=True):
         if of_sparse.shape == of_whole.shape:
-            np.testing.assert_allclose(of_sparse, of_whole, atol=1e-6)
+            np.testing.assert_allclose(of_sparse, of_whole, atol=1e-4)
     assert columns["e"].stop == whole.shape[1]
 
 
 def test_a_boosting_of_a_large_table_learns_from_one_sample_whatever_the_labels(rows, large):
     X, labels = a_table(rows)
     model, everyone = TwoModels.of(X), np.arange(300)
-    some = sample(300)
+    some = sample(300, model.inputs)
     assert len(set(some)) == 150
     found = model.predict(everyone, everyone, labels[:2], None)
     fitted = fit_logistic(design_of(model.inputs), labels[:2])

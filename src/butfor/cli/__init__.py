@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not _out_of_memory(error):
             raise
         return _fail(
-            "There is not enough memory for this table and model; leave out columns (--drop), group categories "
-            "(--max-categories), or take a smaller network (--hidden) or fewer --n-jobs.",
+            "Not enough memory for this table and model: drop columns (--drop), group categories (--max-categories), "
+            "or use a smaller network (--hidden) or fewer --n-jobs.",
             NO_ROOM,
         )
 

@@ -56,7 +56,7 @@ def groups_of(data: Dataset, part: str = "train") -> Any:
 def refuse(concerns: Sequence[object]) -> None:
     """What --strict does about a table, and about a model of it."""
     if concerns:
-        raise TableError(f"Refused, because of --strict: {' '.join(map(str, concerns))}")
+        raise TableError(f"--strict refuses this: {' '.join(map(str, concerns))}")
 
 
 def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> LabelAudit:
@@ -136,7 +136,7 @@ def _model(data: Dataset, o: SimpleNamespace) -> Any:
     if o.model != "mlp":
         ours = [f"--{name.replace('_', '-')}" for name in OF_OUR_NETWORK if getattr(o, name) is not None]
         if ours:
-            raise SettingError(f"{' and '.join(ours)} belong to --model mlp; leave out for '{o.model}'.")
+            raise SettingError(f"{' and '.join(ours)}: for --model mlp only; leave out for '{o.model}'.")
         return model_named(o.model, o.random_state, inputs_of(data.X_train) if o.model == "logistic" else 0)
     from butfor import MLP
 
@@ -178,7 +178,7 @@ def adverse_labels(data: Dataset, given: str | None) -> list[str]:
     if given is None and data.adverse is not None:
         return [data.adverse]
     if given is None:
-        raise SettingError(f"Say with --adverse which label people would rather not have: {listed(data.label_names)}.")
+        raise SettingError(f"Name the label that people do not want with --adverse: {listed(data.label_names)}.")
     several = [given] if given in data.label_names else [each.strip() for each in given.split(",")]
     return [label_named(data, each, "--adverse") for each in several]
 

@@ -37,7 +37,7 @@ from butfor.cli.options import (
 from butfor.cli.parse import bands_in, cases_in, names_in
 from butfor.cli.review import gate, replay, review
 from butfor.errors import OutputError
-from butfor.terminal import one_line, say, shown_json
+from butfor.terminal import one_line, say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,14 +218,12 @@ def standard(table: str, **options: Any) -> int:
     if o.json:
         say(shown_json(text))
     else:
-        say(one_line(found.answer))
-        for line in str(found).splitlines():
-            say(line)
+        printing.print_standards(found)
         if found.interrupted:
             say(f"Stopped after {found.draws} of {o.draws} draws.", err=True)
         if o.out is not None and not o.quiet:
-            say(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
-            say(f"labels.csv says how likely each label is wrong. {WRONG}", err=True)
+            say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
+            say_wrapped(f"labels.csv says how likely each label is to be wrong. {WRONG}", err=True)
     return 130 if found.interrupted else 0
 
 
@@ -295,11 +293,12 @@ def datasets(json: bool) -> None:
     if json:
         say(frame.to_json(orient="records", indent=1))
         return
-    words = {"label_balance": "class 1", "sensitive": "protected", "embedded": "in package"}
-    shown = frame.rename(columns=words)
+    words = {"label_balance": "class 1", "sensitive": "protected", "embedded": "here"}
+    shown = frame[["name", "rows", "inputs", "sensitive", "label_balance", "budget", "embedded"]].rename(columns=words)
     shown["class 1"] = [f"{100 * v:.1f} %" if v is not None and v == v else "–" for v in shown["class 1"]]
-    shown["in package"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
-    printing.print_table(shown, "class 1: share of the label's second value; budget: labels.")
+    shown["here"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
+    printing.print_table(shown)
+    say("class 1: share of the label's second value; budget: labels.")
 
 
 for each in (audit, check_table, datasets, gate, replay, review, standard):

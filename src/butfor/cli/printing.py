@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from butfor.terminal import one_line, say, say_wrapped, shown, width_of
+from butfor.terminal import one_line, say, say_wrapped, width_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from butfor.report.public import Public
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
+    from butfor.standard import Standards
 
 REVIEW_FIRST = 3
+WIDE, NAMES, ROW = 200, 18, 20
+"""Characters: of a table without a terminal; of a table's column names, and of each row beside the person."""
 
 
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
@@ -78,14 +81,19 @@ def print_verdict(verdict: Verdict) -> None:
             say_wrapped(line)
     if verdict.found:
         beside = verdict.to_frame()
-        print_table(beside.astype(object).where(beside.notna(), "").reset_index(names=""))
+        fit = ((width_of(sys.stdout) or WIDE) - NAMES) // ROW
+        more = beside.shape[1] - max(2, fit)
+        shown_rows = beside.iloc[:, : max(2, fit)]
+        print_table(shown_rows.astype(object).where(shown_rows.notna(), "").reset_index(names=""))
+        if more > 0:
+            say_wrapped(f"{more} more flipped row{'s' * (more > 1)}: on a wider terminal, or with --out on the page.")
 
 
 def print_population(population: Population, folder: Path | None) -> None:
     """Many people: the answer, a table of the groups, what to keep in mind, and what to do next."""
     from butfor.result.groups import MAJORITY
     from butfor.result.labels import worth_a_review
-    from butfor.standard.groups import where
+    from butfor.standard.groups import if_real, where
 
     run, performance = population.run, population.performance
     slices = []
@@ -113,7 +121,9 @@ def print_population(population: Population, folder: Path | None) -> None:
         how = "--out FOLDER writes what that takes."
         if folder is not None:
             how = f"butfor review {folder / 'audit.json'} --out tasks/"
-        say_wrapped(f"Next: review labels {first} first: {how}")
+        say_wrapped(
+            " ".join(filter(None, [if_real(population.standards), f"Next: review labels {first} first: {how}"]))
+        )
     for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
         say_wrapped(line)
 
@@ -147,26 +157,50 @@ def _groups(population: Population) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def print_standards(found: Standards) -> None:
+    """The answer, a table of the groups, what is behind each gap that is more than chance, and what to keep in mind."""
+    import pandas as pd
+
+    from butfor.standard.groups import if_real, where
+    from butfor.standard.sentences import often, p_in_words, share
+
+    say_wrapped(found.answer)
+    rows = []
+    for c in found.comparisons:
+        row = {"Group": c.name, "People": c.rows, f"Labelled '{found.favourable}'": share(c.recorded)}
+        row["Gap to comparable people, points"] = often(c.difference, c.interval).replace(" points", "")
+        if c.p_adjusted is not None:
+            row["Adjusted p"] = p_in_words(c.p_adjusted, c.draws, explained=False).removeprefix("= ")
+        rows.append(row)
+    print_table(pd.DataFrame(rows))
+    for c in found.comparisons:
+        called = where(found.parts, c)
+        for line in [*c.details(), *called] if called or (c.differs and c.missing) else []:
+            say_wrapped(line)
+    for line in filter(None, [*found.left_out, if_real(found.comparisons), *found.notes()]):
+        say_wrapped(line)
+
+
 def print_public(view: Public) -> None:
     """No more than what is written."""
     say(view.sentence)
     print_table(view.shown())
 
 
-def print_table(frame: pd.DataFrame, caption: str | None = None) -> None:
+def print_table(frame: pd.DataFrame) -> None:
     """A table as wide as the terminal; a pipe or a log has no width of its own, so nothing is wrapped there."""
     from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False, width=width_of(sys.stdout) or 200)
-    words = caption and escape(shown(caption))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, caption=words, caption_justify="left")
-    for column in frame.columns:
-        head = one_line(str(column))
-        widest = min(max(map(len, head.split() or [""])), console.width // max(1, len(frame.columns)))
-        table.add_column(escape(head), overflow="fold", min_width=widest)
+    console = Console(highlight=False, width=width_of(sys.stdout) or WIDE)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for place, column in enumerate(frame.columns):
+        texts = [one_line(str(each)) for each in (column, *frame.iloc[:, place])]
+        longest = max(len(word) for text in texts for word in text.split() or [""])
+        share = console.width // max(1, frame.shape[1]) - 3  # broken inside a word only where there is no other way
+        table.add_column(escape(texts[0]), overflow="fold", min_width=min(longest, share))
     for row in frame.itertuples(index=False):
         table.add_row(*(escape(one_line(str(cell))) for cell in row))
     with console.capture() as captured:

@@ -15,8 +15,8 @@ SAYS_NOTHING = ("yes", "no", "y", "n", "true", "false", "t", "f", "0", "1")
 
 
 def label_names(classes: Iterable[Any], column: Any = None) -> tuple[str, ...]:
-    """What labels are called: text as it is; numbers, truth values and text that says nothing alone, such as "yes",
-    after their column: "approved = yes"."""
+    """Names of labels: a text names itself; numbers, booleans and texts such as "yes" follow their column ("approved =
+    yes")."""
     values = list(classes)
     alone = all(isinstance(one, str) and one.strip().lower() not in SAYS_NOTHING for one in values)
     return tuple(map(str, values) if alone or column in (None, "") else (f"{column}{EQUALS}{one}" for one in values))

@@ -85,15 +85,22 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
 class PartitionEnsemble(ClassifierMixin, BaseEstimator):
     """A majority vote of copies of `estimator`, each trained on one of `parts` parts of the rows.
 
+    What is preprocessed inside `estimator` is fitted on its part alone; an encoder before the ensemble on all rows.
+
     Parameters
     ----------
-    estimator : any classifier. None: a ridge classifier, whose copies have exact proofs. Copies that learn from few
-        rows may all vote for the larger class, and certify nothing: `certify` warns where all decisions are the same.
-    parts : an odd number leaves no ties; a tie goes to the first class.
+    estimator : classifier or None, default=None
+        None takes a ridge classifier, whose copies have exact proofs. Copies that learn from few rows may all vote for
+        the larger class, and certify nothing: `certify` warns if all decisions are the same.
+    parts : int, default=11
+        The number of parts. An odd number leaves no ties; a tie goes to the first class.
 
-    After `fit`, `part_of_ [rows]` says which of the `parts_` parts each training row went to, `copies_` holds the
-    copies. What is preprocessed inside `estimator` is fitted on its part alone; an encoder before the ensemble on all
-    rows.
+    Attributes
+    ----------
+    part_of_ : array of int
+        The part that each training row went to.
+    copies_ : list of classifiers
+        The copies, one per part.
     """
 
     def __init__(self, estimator: Any = None, parts: int = 11) -> None:

@@ -1,1 +1,1 @@
-"""What follows an audit: its record run again, the loop of a review closed, limits for builds."""
+"""After an audit: reviews, replay of its record, limits for builds."""

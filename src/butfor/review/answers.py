@@ -1,4 +1,4 @@
-"""What reviewers answered, checked: every task has an answer, and every answer is a label or "cannot tell"."""
+"""Reads and checks reviewers' answers: every task has one, and it is a label or "cannot tell"."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from butfor.review.tasks import CANNOT_TELL, ID, LABEL, Review, Task
 
 COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "wrong", "people"]
 SEPARATORS = ",;\t"
-"""Of spreadsheets' CSV files."""
+"""Separators of spreadsheets' CSV files."""
 LONGEST = 40
-"""Characters of an id or an answer in a message."""
+"""The most characters of an id or an answer in a message."""
 Answers = Mapping[str, str]
 """By task id."""
 Given = Iterable[tuple[str, str, str]]
-"""Where it stands, id and label of every answer."""
+"""Place, id and label of every answer."""
 
 
 @dataclass(frozen=True)
@@ -41,25 +41,25 @@ class Outcome:
     reviewers: tuple[Answers, ...]
 
     def answer(self, task: Task) -> str:
-        """The label that all reviewers give, else `CANNOT_TELL`."""
+        """The label that all reviewers give, or `CANNOT_TELL`."""
         given = {answers[task.id] for answers in self.reviewers}
         return given.pop() if len(given) == 1 else CANNOT_TELL
 
     @property
     def changed(self) -> list[Task]:
-        """Chosen labels to correct, the likeliest to be wrong first. Decoys stay as they are: there the reviewer is
-        more likely to be wrong."""
+        """Labels to correct, the most likely wrong first. Decoys are not corrected: there the reviewer is more likely
+        to be wrong."""
         changed = [task for task in self.tasks if not task.decoy and self._changes(task)]
         return sorted(changed, key=lambda task: (-(task.wrong or 0), -(task.doubt or 0), task.position))
 
     @property
     def made(self) -> dict[int, str]:
-        """The labels to correct, by position, and what they become."""
+        """The new labels, by position."""
         return {task.position: self.answer(task) for task in sorted(self.changed, key=lambda task: task.position)}
 
     @property
     def positions(self) -> frozenset[int]:
-        """Of all training rows that were asked about."""
+        """Positions of all reviewed training rows."""
         return frozenset(task.position for task in self.tasks)
 
     @property
@@ -107,8 +107,8 @@ class Outcome:
 
 
 def cohens_kappa(reviewers: Sequence[Answers]) -> float | None:
-    """Agreement beyond chance, the mean over pairs of reviewers; "cannot tell" is an answer like others. None where
-    everybody gives one and the same answer throughout, so that chance would agree too."""
+    """Agreement beyond chance, as the mean over pairs of reviewers; "cannot tell" counts as an answer. None if
+    everybody always gives the same answer, so that chance would agree too."""
     found = []
     for one, other in combinations(reviewers, 2):
         agree = sum(one[task] == other[task] for task in one) / len(one)
@@ -125,7 +125,7 @@ def check_answers(
     *,
     apply_anyway: bool = False,
 ) -> Outcome:
-    """Answers that were given in Python, of one reviewer or of several, checked."""
+    """Check answers given in Python by one or several reviewers."""
     if review is None:
         raise SettingError("These answers have no tasks: call review_tasks() first.")
     several = list(answers) if isinstance(answers, (list, tuple)) else [answers]
@@ -141,15 +141,15 @@ def check_answers(
     outcome = Outcome(review.tasks, tuple(read))
     nothing = outcome.evidence.shows_nothing
     if nothing and not apply_anyway:
-        raise TableError(f"{nothing} No label is corrected; apply_anyway=True corrects labels all the same.")
+        raise TableError(f"{nothing} No label is corrected; apply_anyway=True corrects them anyway.")
     return outcome
 
 
 def read_answers(paths: Sequence[Path], tasks: tuple[Task, ...], names: Sequence[str]) -> Outcome:
-    """The answers in filled-in copies of tasks.csv, or in Label Studio's JSON exports; a file for each reviewer."""
+    """The answers from filled-in copies of tasks.csv or Label Studio's JSON exports, one file per reviewer."""
     places = [path.resolve() for path in paths]
     if len(set(places)) < len(places):
-        raise SettingError("--answers names a file twice; name the file of each reviewer once.")
+        raise SettingError("--answers names the same file twice; give one file per reviewer.")
     read = []
     for path in paths:
         text = text_of(path, "The answers", "Give tasks.csv filled in (saved as CSV UTF-8), or Label Studio's export.")
@@ -159,7 +159,7 @@ def read_answers(paths: Sequence[Path], tasks: tuple[Task, ...], names: Sequence
 
 
 def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: str) -> Answers:
-    """The answers, each to a task, none missing, all of them labels; refused otherwise."""
+    """The answers; an error if one is missing, belongs to no task or is no label."""
     known, shown = {task.id for task in tasks}, {str(harmless(name)): name for name in names}
     safe = {text.strip(): name for text, name in shown.items()} | shown
     answers: dict[str, str] = {}
@@ -168,11 +168,11 @@ def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: 
         if task not in known:
             review = tasks[0].id.partition("-")[0]
             raise TableError(
-                f"{path}, {where}: there is no task '{task[:LONGEST]}' in this review, whose ids begin with {review}. "
-                "Answers belong to the review that they were given for."
+                f"{path}, {where}: this review has no task '{task[:LONGEST]}'; its ids begin with {review}. Use the "
+                "answers that were given for this review."
             )
         if task in seen:
-            raise TableError(f"{path}, {where}: task {task} is answered already, in {seen[task]}; keep one answer.")
+            raise TableError(f"{path}, {where}: task {task} has an answer already, in {seen[task]}; keep one of them.")
         seen[task] = where
         label = label if label in safe else label.strip()  # some tables' labels end in a space
         if label == CANNOT_TELL:
@@ -189,14 +189,14 @@ def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: 
     if open_:
         where = f" ({seen[open_[0]]})" if open_[0] in seen else ""
         raise TableError(
-            f"{path}: {len(open_)} of {len(tasks)} tasks have no answer, the first is task {open_[0]}{where}. Write a "
+            f"{path}: {len(open_)} of {len(tasks)} tasks have no answer; the first is task {open_[0]}{where}. Write a "
             f"label or '{CANNOT_TELL}' for each."
         )
     return answers
 
 
 def _of_csv(text: str, path: Path) -> Given:
-    """Line, id and label of every row; separated by comma, semicolon or tab, as spreadsheets save it."""
+    """Line, id and label of every row; separated by comma, semicolon or tab."""
     try:
         headers = {sep: next(csv.reader(io.StringIO(text, newline=""), delimiter=sep), []) for sep in SEPARATORS}
         separator = max(SEPARATORS, key=lambda sep: (len({ID, LABEL} & set(headers[sep])), len(headers[sep])))
@@ -204,7 +204,7 @@ def _of_csv(text: str, path: Path) -> Given:
             count = headers[separator].count(name)
             if count != 1:
                 has = "no column" if not count else f"{count} columns"
-                raise TableError(f"The answers '{path}' have {has} '{name}'; fill in tasks.csv and leave its header.")
+                raise TableError(f"The answers '{path}' have {has} '{name}'; fill in tasks.csv and keep its header.")
         reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
         for row in reader:
             number, label = (row[ID] or "").strip(), row[LABEL] or ""
@@ -215,23 +215,23 @@ def _of_csv(text: str, path: Path) -> Given:
 
 
 def _of_label_studio(text: str, path: Path) -> Given:
-    """Entry, id and label of every exported task. Several reviewers' answers count where they agree; where they do not,
-    and of a task that was skipped, nobody can tell. A task that nobody opened is not reviewed."""
+    """Entry, id and label of every exported task. Several annotations count if they agree; if not, and for a skipped
+    task, the answer is "cannot tell". A task that nobody opened has no answer."""
     try:
         for k, entry in enumerate(json.loads(text)):
             chosen = {choice for annotation in entry["annotations"] for choice in _choices(annotation)}
             unsure = CANNOT_TELL if entry["annotations"] else ""
             yield f"entry {k + 1}", str(entry["data"][ID]), chosen.pop() if len(chosen) == 1 else unsure
     except RecursionError:
-        raise TableError(f"The answers '{path}' nest too deeply to be an export of Label Studio.") from None
+        raise TableError(f"The answers '{path}' are nested too deeply for an export of Label Studio.") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TableError(
-            f"The answers '{path}' are not an export of Label Studio ({str(error)[:100]}); export with the format JSON."
+            f"The answers '{path}' are not an export of Label Studio ({str(error)[:100]}); export them as JSON."
         ) from error
 
 
 def _choices(annotation: dict[str, Any]) -> list[str]:
-    """What one reviewer chose; nothing where the task was skipped."""
+    """The choices of one reviewer; empty if the task was skipped."""
     if annotation.get("was_cancelled"):
         return []
     chosen = [choice for result in annotation["result"] for choice in _listed(result["value"].get("choices", []))]

@@ -1,8 +1,8 @@
-"""Close the loop of a review: corrections made, the model trained anew, and the files that show what changed.
+"""Closes the loop of a review: corrects labels, trains the model again and writes what changed.
 
 after/review.html       before and after, side by side
-after/review.json       the record of it: the next round starts from here
-after/corrected.csv     the label of every training row, as corrected
+after/review.json       the record, from which the next round starts
+after/corrected.csv     the corrected label of every training row
 after/corrections.csv   the labels that were changed
 after/labels.csv        every label's doubt, wrong and rank on the corrected table
 """
@@ -46,8 +46,8 @@ def after_review(
     before: Sequence[GroupStandard] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Reviewed, Fitted, Standards | None]:
-    """What a review changes for the people X; and the audit of the corrected table, with its standards. `before`: the
-    groups beside the others' standard, where that is known already."""
+    """What a review changes for the people X, and the audit of the corrected table with its comparison of groups.
+    `before`: the comparison before the review, if known."""
     progress = progress or Progress()
     if before is None:
         known = _standards(fitted)
@@ -75,7 +75,7 @@ def after_review(
 
 
 def _standards(fitted: Fitted) -> Standards | None:
-    """Each group beside the others' standard; None where that cannot be compared."""
+    """The comparison of groups; None if they cannot be compared."""
     try:
         return fitted.compare() if fitted.adverse is not None else None
     except TableError:
@@ -90,8 +90,8 @@ def close_review(
     model: Any = None,
     progress: Progress | None = None,
 ) -> tuple[Population, dict[str, pd.DataFrame]]:
-    """Make the corrections in the training rows of an audit's record, and audit its test rows again: the record of the
-    corrected table, about nobody, with what was `reviewed`; and tables, by the names of their files."""
+    """Correct the training rows of an audit's record and decide about its test rows again. Returns the record of the
+    corrected table, without people but with `reviewed`, and tables by file name."""
     settings = {"fresh_seeds": audit.run.fresh_seeds, "random_state": audit.run.random_state}
     again = fitted_again(audit.run, training, data, model, progress=progress, **settings)
     groups, before = data.groups["test"] if data.groups else None, audit.standards or None
@@ -112,8 +112,8 @@ def close_review(
 
 
 def write_after(population: Population, tables: dict[str, pd.DataFrame], folder: Path) -> list[str]:
-    """All files, or none; their names."""
-    from butfor.report.page import review_page  # jinja2: only where a page is written
+    """Write all files or none; returns their names."""
+    from butfor.report.page import review_page  # imports jinja2
 
     texts = {name: as_csv(table) for name, table in tables.items()}
     texts |= {"review.json": population.to_json(), "review.html": review_page(population)}

@@ -1,7 +1,7 @@
-"""Decoys: labels among those to review that hardly anybody would doubt. Whoever changes them errs.
+"""Decoys: labels that are hardly in doubt, mixed with those to review. A reviewer who changes one errs.
 
-Two of three have the same recorded label as the chosen labels they are compared with; the third has another, so that
-nobody who gives everybody the same label, or any label, gets all decoys right."""
+Two of three have the recorded label of the chosen label they belong to, the third has another, so that nobody gets all
+decoys right by always giving the same label."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 OTHER_LABEL = 3
-"""One decoy in so many has another recorded label than the chosen label it comes with."""
+"""One decoy in this many has another recorded label than its chosen label."""
 UNDOUBTED = 0.1
-"""Doubt up to which rows are decoys as good as any: they are drawn at random, so that decoys are not all extreme."""
+"""Rows up to this doubt are drawn at random, so that decoys are not all extreme."""
 LEAST_DOUBTED = 1 / 3
-"""Where it takes more, the least doubted first, from this share of the rows with their label."""
+"""If these are too few, the least doubted rows of this share of their label follow."""
 
 
 def choose_decoys(
@@ -27,8 +27,9 @@ def choose_decoys(
     doubt: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> list[int]:
-    """Positions: for each chosen label one of the rows that `may` be decoys, as far as there are any. It has the wanted
-    label and the chosen one's group; else the wanted label; else the chosen one's own label."""
+    """Positions of decoys: one per chosen label from the rows that `may` be decoys, as long as there are any. It has
+    the wanted label and the chosen one's group; if there is none, the wanted label; if there is none, the chosen
+    label."""
     asked = [int(chosen[k]) for k in rng.permutation(len(chosen))]
     for name in set(labels):
         most = max(UNDOUBTED, np.nanquantile(doubt[labels == name], LEAST_DOUBTED))

@@ -1,7 +1,7 @@
-"""Limits that an audit must keep, for a build to stop where it does not.
+"""Limits for builds: a build stops if an audit exceeds one.
 
-A limit that cannot be measured is not kept: an audit that looked at nothing, or was stopped, shows nothing. Whoever was
-not searched for to the end counts as if something had been found.
+A limit that cannot be measured fails: an audit of nobody, or one that was stopped, shows nothing. People whose search
+is incomplete count as found.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from butfor.result.fresh import LEAST
 from butfor.result.population import Population
 
 SLACK = 1e-12
-"""Shares are fractions of people; a limit is not missed by rounding."""
+"""Rounding errors of shares do not fail a limit."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One limit, whether it is kept, and what was measured."""
+    """One limit, whether it is kept, and the measured value in a sentence."""
 
     name: str
     limit: float
@@ -102,7 +102,7 @@ MEASURES = {"max-solid": _solid, "max-close-calls": _close, "max-switch": _switc
 
 def _require_people(population: Population) -> None:
     if population.interrupted:
-        raise Unmeasured("the audit was interrupted before it was through; run it again.")
+        raise Unmeasured("the audit was interrupted; run it again.")
     if not population.eligible:
         why = population.run.alike or population.audited
         raise Unmeasured(f"there is nothing to measure: {why}")
@@ -130,7 +130,7 @@ def share_in(text: str, option: str) -> float:
 
 
 def shown(share: float) -> str:
-    """A share to a hundredth of a per cent: coarser, it might look as if it kept a limit that it misses."""
+    """A share to a hundredth of a per cent, so that a failed limit does not look kept."""
     return f"{round(100 * share, 2):.10g} %"
 
 
@@ -145,7 +145,7 @@ def markdown(checks: list[Check]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that stays in its cell, whatever groups are called."""
+    """Text escaped for a cell of a Markdown table."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace("\\", "\\\\").replace("|", "\\|")
     return " ".join(plain.split())
 
@@ -167,4 +167,4 @@ def junit(checks: list[Check]) -> str:
 
 
 UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 does not allow, even escaped."""
+"""Characters that XML 1.0 does not allow, even escaped."""

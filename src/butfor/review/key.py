@@ -1,4 +1,4 @@
-"""The key of a review, read and checked against the audit that it names."""
+"""Reads the key of a review and checks it against its audit."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ class _Key:
 
 
 def key_for(answers: Sequence[Path]) -> Path:
-    """The key of answers whose reader names none: that of a folder they are in, or one beside them."""
+    """The default key of answers: that of the folder they are in, or one beside them."""
     folders = [path.resolve().parent for path in answers]
     places = [place for folder in folders for place in (key_of(folder), folder / "tasks.key.json")]
     return next((place for place in places if place.exists()), places[0])
 
 
 def read_key(path: Path, audit: Population, training: Table) -> tuple[Task, ...]:
-    """The tasks that a key names; refused where it is not the key of a review of this audit and these rows."""
-    text = text_of(path, "The key", "Name the file that was written next to the tasks with --key.")
+    """The tasks of a key; an error if it does not belong to this audit and these rows."""
+    text = text_of(path, "The key", "Name the file that was written beside the tasks: --key FILE.")
     try:
         record = msgspec.json.decode(text)
         key = msgspec.convert(record, _Key)
     except RecursionError:
-        raise ReplayError(f"'{path}' nests too deeply to be the key of a review.") from None
+        raise ReplayError(f"'{path}' is nested too deeply for the key of a review.") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
     if key.audit_sha256 != checksum(audit.to_dict()):
-        raise ReplayError(f"The key '{path}' belongs to another audit: this file is not the one its tasks came from.")
+        raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
     fault = _fault(key, audit, training) if record.get(CHECKSUM) == checksum(record) else "its checksum disagrees"
     if fault:
-        raise ReplayError(f"The key '{path}' was changed since butfor wrote it: {fault}. Take it as it was written.")
+        raise ReplayError(f"The key '{path}' was changed since butfor wrote it: {fault}. Use the original.")
     return key.tasks
 
 
 def _fault(key: _Key, audit: Population, training: Table) -> str:
-    """What in a key does not belong to the audit and its training rows; empty where all does."""
+    """What does not match the audit and its training rows; empty if everything does."""
     names, positions = audit.run.label_names, [task.position for task in key.tasks]
     if not key.tasks:
         return "it has no tasks"

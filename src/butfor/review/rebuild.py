@@ -1,5 +1,4 @@
-"""What a record names, made once more: its table, the people, the audit with its model trained again, the rows to
-review."""
+"""Rebuilds from a record: its table, its people, the audit with its model trained again, and the rows to review."""
 
 from __future__ import annotations
 
@@ -37,8 +36,8 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
     """The training rows, and the whole data set."""
     if run.data.table is None:
         raise ReplayError(
-            f"The record does not name a file or an embedded data set, because {run.data.source}: give a file of the "
-            "same rows ('butfor replay --data'), or replay it from the Verdict that explain returned."
+            f"The record names no file or embedded data set, because {run.data.source}: give a file with the same rows "
+            "('butfor replay --data'), or replay it from the Verdict that explain returned."
         )
     try:
         data = load_table(run.data.table, **run.data.loading)
@@ -46,7 +45,7 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
         raise ReplayError(f"The record's data cannot be loaded: {error}") from error
     if run.data.weighted:
         raise ReplayError(
-            "The record was made with sample_weight, which it does not carry; replay it from the Verdict."
+            "The record was made with sample_weight, which it does not include; replay it from the Verdict."
         )
     training = Table(data.X_train, data.y_train)
     if run.data.set_aside:
@@ -55,40 +54,41 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
     elif run.data.validated:
         training = replace(training, validation=(data.X_val, data.y_val))
     if data_hash(training) != run.data.sha256:
-        raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows have changed since.")
+        raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows are different.")
     if run.reviewed:
         training = training.with_labels(run.reviewed.corrected, _corrected_to(run, training.n))
     return training, data
 
 
 def _corrected_to(run: Run, rows: int) -> list[int] | None:
-    """The corrected labels by number; None where there are two and each is the other now."""
+    """The corrected labels by number; None if there are two labels, so that each became the other."""
     assert run.reviewed is not None
     corrected, names = run.reviewed.corrected, run.reviewed.corrected_to
     for place, positions in (("corrected", corrected), ("answered", run.reviewed.answered)):
         if len(set(positions)) < len(positions) or not all(0 <= at < rows for at in positions):
-            raise ReplayError(f"Invalid record: run.reviewed.{place} names rows twice, or rows that the table has not.")
+            raise ReplayError(
+                f"Invalid record: run.reviewed.{place} names rows twice, or rows that the table does not have."
+            )
     if names and (len(names) != len(corrected) or not set(names) <= set(run.label_names)):
         raise ReplayError("Invalid record: run.reviewed.corrected_to must be a label for each corrected row.")
     return [run.label_names.index(name) for name in names] or None
 
 
 def with_moved_files(run: Run, **files: str | None) -> Run:
-    """The run of an audit whose files (`data`, `test`, `validation`) lie somewhere else by now; that they are the same
-    their rows must show."""
+    """The run with other paths for its files (`data`, `test`, `validation`); their rows must be the same."""
     moved, data = {name: file for name, file in files.items() if file is not None}, run.data
     for name, file in moved.items():
         if data.label is None:
             what = f"of the embedded set '{data.table}'" if data.table else "of a table given in Python"
-            raise ReplayError(f"--{name} {file}: the record is {what}, not of a file; leave --{name} out.")
+            raise ReplayError(f"--{name} {file}: the record is {what}, not of a file; leave out --{name}.")
         if name != "data" and getattr(data, name) is None:
-            raise ReplayError(f"--{name} {file}: the record names no {name} file; leave --{name} out.")
+            raise ReplayError(f"--{name} {file}: the record names no {name} file; leave out --{name}.")
     there: dict[str, Any] = {"table" if name == "data" else name: file for name, file in moved.items()}
     return replace(run, data=replace(data, **there))
 
 
 def recorded_person(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:
-    """The recorded person as a one-row table with the training columns' types."""
+    """The recorded person as a table of one row with the types of the training columns."""
     columns = {}
     for c in table.columns:
         if str(c) not in verdict.values:
@@ -107,7 +107,7 @@ def recorded_person(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_in_training(value: Any, column: pd.Series) -> Any:
-    """A recorded value as the column has it: missing ones, and what JSON knows by its text alone."""
+    """A recorded value with the type of its column."""
     if value is None:
         return np.nan
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -119,7 +119,7 @@ def _as_in_training(value: Any, column: pd.Series) -> Any:
 
 @contextmanager
 def as_recorded(what: str) -> Iterator[None]:
-    """Whatever goes wrong with a learner that a file describes is the file's fault: a sentence that says where."""
+    """Turn errors of a learner that a record describes into a sentence that says where."""
     try:
         yield
     except ButforError:
@@ -143,8 +143,8 @@ def fitted_again(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Fitted:
-    """The audit of a run on the training rows; what a review answered and corrected is known to it. `model` stands in
-    for one that the record cannot bring back; rules that it cannot bring back let everything through."""
+    """The audit of a run on the training rows, with the labels that a review corrected. `model` replaces one that the
+    record cannot restore; rules that it cannot restore allow everything."""
     with as_recorded("run.learner cannot be made again"):
         recorded, seed = run.learner, run.random_state
         learner = learner_of(recorded) if model is None else given_learner(model, recorded, seed)
@@ -179,26 +179,26 @@ def fitted_again(
 
 
 def _also_labelled(run: Run, training: Table, data: Dataset | None) -> tuple[Any, ...]:
-    """The rows of the data set that were not trained on, where they took part in the comparison of standards."""
+    """The rows of the data set that were not trained on, if they took part in the comparison of groups."""
     if data is None or run.data.labelled != training.n + len(data.X_val) + len(data.X_test):
         return ()
     return data.not_trained_on
 
 
 def _pool(run: Run, training: Table, data: Dataset | None) -> pd.DataFrame | None:
-    """Who competes for the places, where they are limited: as the training rows have it, else the test rows."""
+    """The people who compete for places: those of the table's cut, or the test rows."""
     if run.threshold is None or training.cut is not None:
         return None if training.cut is None else training.cut.pool
     if data is None and run.threshold.share is not None:
         raise ReplayError(
             f"The record's threshold is the {run.threshold.given} of {run.threshold.pool} people, whom it does not "
-            "carry: replay it from the Verdict that explain returned, or with the audit itself."
+            "include: replay it from the Verdict that explain returned, or with the audit itself."
         )
     return None if data is None else data.X_test
 
 
 def _protected(run: Run, X: pd.DataFrame, data: Dataset | None) -> Any:
-    """The protected columns of X or, where they stand beside it, their values for its rows."""
+    """The protected columns of X or, if they stand beside it, their values."""
     named = set(map(str, run.sensitive_columns))
     columns = [column for column in X.columns if str(column) in named]
     if columns or data is None or data.groups is None:
@@ -208,7 +208,7 @@ def _protected(run: Run, X: pd.DataFrame, data: Dataset | None) -> Any:
 
 
 def without_groups(run: Run, data: Dataset | None) -> bool:
-    """Whether the protected attribute cannot be brought back: it stood beside the table."""
+    """Whether the protected attribute cannot be restored, since it stood beside the table."""
     return not run.sensitive_columns and (data is None or data.groups is None)
 
 
@@ -216,11 +216,11 @@ def without_groups(run: Run, data: Dataset | None) -> bool:
 
 
 def review_of(population: Population, *, labels: int | None = None, hide: Sequence[str] = (), seed: int = 0) -> Review:
-    """The tasks of an audit, or of a review's corrected table, from the record alone."""
+    """The tasks of an audit, or of a corrected table, from its record."""
     if not population.labels:
         raise SettingError(
-            "The record names no label to review: it is of one person, of an audit that was stopped, or of groups that "
-            "cannot be compared. Audit more people, or name the protected attribute of larger groups."
+            "The record names no label to review: it is about one person, the audit was stopped, or the groups cannot "
+            "be compared. Audit more people, or name a protected attribute with larger groups."
         )
     if labels is not None and labels > len(population.labels):
         raise SettingError(f"--labels {labels}: the record names {len(population.labels)} labels to review.")
@@ -229,13 +229,13 @@ def review_of(population: Population, *, labels: int | None = None, hide: Sequen
 
 
 def rows_of(run: Run, audit: str = "") -> ReviewRows:
-    """The training rows of a run, loaded again, and their doubts. `audit`: the record's checksum."""
+    """The training rows of a run and their doubts. `audit`: the record's checksum."""
     try:
         table, data = load_rows(run)
         X, _, kept = table.whole or (table.X, table.y, np.arange(table.n))
         sensitive = Sensitive.of(_protected(run, X, data), X, run.sensitive_bands or None)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ReplayError(f"The record's run block does not bring back its training rows ({error!r}).") from error
+        raise ReplayError(f"The record's run block does not give its training rows ({error!r}).") from error
     names, more = run.label_names, labelled_rows(table, sensitive, _also_labelled(run, table, data))
     sensitive = replace(sensitive, values=sensitive.values[kept])
     found = compare_labelled(

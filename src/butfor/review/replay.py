@@ -1,6 +1,5 @@
-"""Run a record again: the audit it names is made once more, trained by the learner's own `fit`, and asked about the
-recorded people with the recorded flip sets, and in the recorded worlds. What it says now is compared with what was
-recorded, field by field."""
+"""Runs a record again: the model is trained again with its own `fit`, with the recorded flip sets and in the recorded
+worlds, and the results are compared with the record field by field."""
 
 from __future__ import annotations
 
@@ -29,10 +28,10 @@ from butfor.search.published import Recorded
 from butfor.standard.groups import Standards
 
 BLOCK = 32
-"""People who are asked about together, before the next lines are printed."""
+"""People who are checked together, before the next lines are printed."""
 CLOSE = 0.01
-"""How far a logit may be from the recorded one, of 1 or of itself where that is more: another machine adds up in
-another order."""
+"""How far a logit may be from the recorded one, absolutely or, if it is above 1, relatively: machines differ in the
+order of sums."""
 EXACT = 1e-12
 COMPARED = (
     *("row", "values", "group", "eligible", "flippable", "logit", "prediction", "counterfactual_logit", "flip_set"),
@@ -41,15 +40,15 @@ COMPARED = (
 )
 BY_SEARCH = {ONE_LABEL, ENUMERATION}
 LOGITS = ("logit", "counterfactual_logit", "pulls", "score", "cut", "counterfactual_score", "counterfactual_cut")
-"""What is compared, and of that what need only be close."""
+"""The compared fields, and those that need only be close."""
 OF_GROUPS = ("sensitive", "sensitive_columns", "sensitive_bands", "blind")
 OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded")
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What came out of running a verdict again. `agrees`: everything that could be checked is as recorded; `differs`
-    names what is not."""
+    """The result of a replay. `agrees`: everything that could be checked equals the record; `differs` lists the
+    differences."""
 
     case: int | None
     sentence: str
@@ -76,13 +75,31 @@ def replay(
     audit: Any = None,
     fresh: bool = False,
 ) -> Replay:
-    """Retrain from a verdict or its record. `training` and `model` stand in for a table and a model that the record
-    cannot bring back, `audit` for both; `fresh` trains the fresh seeds again too."""
+    """Train a verdict's models again and compare the results with the record.
+
+    Parameters
+    ----------
+    verdict : Verdict or dict
+        A verdict, or its record.
+    training : butfor.Table, optional
+        The training table, if the record cannot restore it.
+    model : estimator, optional
+        The model, if the record cannot restore it.
+    audit : LabelAudit, optional
+        The audit, in place of both.
+    fresh : bool, default=False
+        Also train the fresh seeds again.
+
+    Returns
+    -------
+    Replay
+        True if everything agrees; `differs` lists the differences.
+    """
     if not isinstance(verdict, Verdict):
         verdict = Verdict.from_dict(verdict)
     if training is not None and not isinstance(training, Table):
         raise ReplayError(
-            f"training={type(training).__name__!r} is not a table of butfor's: give butfor.Table(X, y), or replay the "
+            f"training={type(training).__name__!r} is not a butfor.Table: give butfor.Table(X, y), or replay the "
             "Verdict that explain returned."
         )
     return next(replay_all([verdict], training, model, audit=audit, fresh=fresh))
@@ -97,8 +114,8 @@ def replay_all(
     fresh: bool = False,
     worlds: bool = False,
 ) -> Iterator[Replay]:
-    """The same for the verdicts of one run, which share its data and its first training; with `worlds`, then the worlds
-    of each group that falls short."""
+    """The same for all verdicts of a run, which share its data and first training; with `worlds`, also for the worlds
+    of each group."""
     if not verdicts:
         return
     known = None if audit is None else audit.fitted_
@@ -110,7 +127,7 @@ def replay_all(
 
 
 class _Again:
-    """The audit of a record, made once more."""
+    """The audit of a record, made again."""
 
     def __init__(self, run: Run, training: Table | None, model: Any, audit: Fitted | None, fresh: bool) -> None:
         self.run, self.fresh, self.data = run, fresh, None
@@ -132,11 +149,11 @@ class _Again:
         self.audit = audit
         self.standards: Standards | None = None
         self.people = self.data if run.command else None
-        """Then they are test rows, in the data's own words; in Python both may be anybody's."""
+        """Whether the people are test rows of the record's data; in Python they may be anybody."""
         lost = run.lost
         self.proves = "strategy" not in lost and self._proves()
         self.unknown = set[str]()
-        """What cannot be compared, for want of groups or of rules."""
+        """What cannot be compared without groups or rules."""
         if self.without_groups:
             self.unknown |= {"group", "switch_changes"}
         if self.without_groups or "phi" in lost:
@@ -150,14 +167,14 @@ class _Again:
             if getattr(run, name) != getattr(now, name) and not (self.without_groups and name in OF_GROUPS)
         ]
         recorded, real = run.threshold, now.threshold
-        if recorded is not None and real is not None and not real.pool:  # there is nobody to count
+        if recorded is not None and real is not None and not real.pool:  # the pool is unknown
             recorded = replace(recorded, pool=0, accepted=0)
         self.differs += unlike("run.threshold", builtins_of(recorded), builtins_of(real), CLOSE)
 
     # --- asked again ----------------------------------------------------------------------------------
 
     def check(self, verdicts: Sequence[Verdict]) -> Iterator[Replay]:
-        """Retrain what was found of these people, side by side, and compare."""
+        """Retrain the finds of these people and compare."""
         people = pd.concat([self._person(v) for v in verdicts])
         groups = self._groups(verdicts, people)
         if any(flip.doubt is not None for v in verdicts for flip in v.flip_set) and not self.without_groups:
@@ -173,7 +190,7 @@ class _Again:
             yield _outcome(recorded, again, tuple(dict.fromkeys(differs)))
 
     def _ask(self, people: pd.DataFrame, groups: Any, sets: Mapping[int, FlipSet]) -> list[Verdict]:
-        """What the audit says now, with these flip sets tried and no others."""
+        """The verdicts now, with only these flip sets tried."""
         recorded = Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()})
         asked = with_settings(self.audit, replace(self.audit.settings, strategy=recorded))
         towards = self.run.towards
@@ -182,37 +199,37 @@ class _Again:
         )
 
     def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:
-        """The sets that proofs name for those of whom nothing is said to be found, by a search that asks for proofs."""
+        """Sets that proofs give for people with no recorded find, if the search uses proofs."""
         open_ = [k for k, v in enumerate(verdicts) if v.status == "not_found" and v.complete]
         if not open_ or not self.proves:
             return {}
         try:
             proven = brackets(self.audit, people, sensitive_features=groups)
-        except SettingError:  # nothing can be proven about this learner
+        except SettingError:  # there is no proof for this model
             return {}
         witnesses = {k: proven[k].witness for k in open_}
         return {k: flips for k, flips in witnesses.items() if flips and len(flips) <= self.run.budget}
 
     def _proves(self) -> bool:
-        """Whether the recorded search takes proven answers."""
+        """Whether the recorded search uses proofs."""
         try:
             return as_strategy(self.run.strategy).proves
         except ButforError as error:
-            raise ReplayError(f"The record is bent: run.strategy is no strategy ({error})") from error
+            raise ReplayError(f"Invalid record: run.strategy is not a strategy ({error})") from error
 
     def _person(self, verdict: Verdict) -> pd.DataFrame:
-        """Who was asked about: the test row where there is one, else as recorded."""
+        """The person: the test row or, if there is none, as recorded."""
         if self.people is None or verdict.case is None:
             return recorded_person(verdict, self.audit.table.X)
         rows = self.people.X_test
         if verdict.case >= len(rows):
             raise ReplayError(
-                f"The record is bent: case is {verdict.case}, but the table's test rows are 0 to {len(rows) - 1}."
+                f"Invalid record: case is {verdict.case}, but the table's test rows are 0 to {len(rows) - 1}."
             )
         return rows.iloc[[verdict.case]]
 
     def _groups(self, verdicts: Sequence[Verdict], people: pd.DataFrame) -> Any:
-        """The protected attribute of these people, where it stands beside the table."""
+        """The protected attribute of these people, if it stands beside the table."""
         if not self.audit.sensitive.blind:
             return None
         if self.without_groups:
@@ -228,7 +245,7 @@ class _Again:
             about = f"one standard for {recorded.attribute} = {recorded.group}"
             asked = self._everyone(verdicts, recorded)
             if asked is None:
-                yield Replay(None, f"{about}: not trained again, since the record does not hold everybody asked about")
+                yield Replay(None, f"{about}: not trained again, since the record does not include all people")
                 continue
             with as_recorded(f"Invalid record: the worlds of {about} cannot be made again"):
                 now = worlds_again(self.audit, self.run, recorded, *asked)
@@ -241,7 +258,7 @@ class _Again:
             )
 
     def _everyone(self, verdicts: Sequence[Verdict], recorded: OneStandard) -> tuple[Any, Any, Any] | None:
-        """Everybody asked about: people, their labels and their groups; None where the record does not tell."""
+        """All people of the audit, their labels and their groups; None if the record does not include them."""
         if self.without_groups:
             return None
         if self.people is not None:
@@ -259,8 +276,8 @@ class _Again:
         skipped = set(self.unknown)
         if recorded.found != now.found:
             skipped |= {"counterfactual_logit", "counterfactual_score", "counterfactual_cut", "flip_set"}
-            turned = f"status is {recorded.status}, but flipping rows {list(now.positions)} turns the decision"
-            yield turned if now.found else "retraining with these flips leaves the decision as it was"
+            turned = f"status is {recorded.status}, but flipping rows {list(now.positions)} changes the decision"
+            yield turned if now.found else "retraining with these flips does not change the decision"
         if "proof" not in skipped and {recorded.proof, now.proof} & BY_SEARCH:
             skipped |= {"at_least", "proof"}
             yield from _searched(recorded, now)
@@ -272,7 +289,7 @@ class _Again:
             yield from _other_counts(recorded, now)
 
     def _comparable(self, name: str, verdict: Verdict) -> Any:
-        """As a file holds it; what depends on groups that are not known is left out."""
+        """The value as in a file, without what depends on unknown groups."""
         value = getattr(verdict, name)
         if name == "flip_set" and self.without_groups:
             value = [replace(flip, doubt=None) for flip in value]
@@ -280,14 +297,14 @@ class _Again:
 
 
 def _forbidden(recorded: Verdict, allowed: NDArray[np.bool_]) -> Iterator[str]:
-    """Rows of the recorded flip sets whose labels may not be flipped for this person."""
+    """Flipped rows that ψ does not allow for this person."""
     for position in recorded.positions:
         if not allowed[position]:
-            yield f"row at position {position} is flipped, which the rule ψ does not allow to flip"
+            yield f"row at position {position} is flipped, but the rule ψ does not allow it"
 
 
 def _searched(recorded: Verdict, now: Verdict) -> Iterator[str]:
-    """Proofs that a search gives: a single label, or everything tried."""
+    """Proofs by search: a single label, or all sets tried."""
     proven = now.proof not in (None, *BY_SEARCH)
     if recorded.proof is None or proven:
         if proven or (recorded.found and len(recorded.flip_set) == 1):
@@ -295,13 +312,13 @@ def _searched(recorded: Verdict, now: Verdict) -> Iterator[str]:
         return
     reached = len(recorded.flip_set) or recorded.budget + 1
     if recorded.proof not in BY_SEARCH:
-        yield f"proof is {brief(recorded.proof)}, but nothing can be proven about this learner"
+        yield f"proof is {brief(recorded.proof)}, but there is no proof for this model"
     elif recorded.at_least != reached or (recorded.proof == ONE_LABEL and reached != 1):
-        yield f"at_least is {recorded.at_least}, but the search got as far as {reached}"
+        yield f"at_least is {recorded.at_least}, but the search reached {reached}"
 
 
 def unlike(path: str, recorded: Any, real: Any, slack: float) -> Iterator[str]:
-    """Where two values differ, by more than a share `slack` for numbers: the field's path, and both."""
+    """Fields that differ, numbers by more than the share `slack`: the path and both values."""
     if isinstance(recorded, dict) and isinstance(real, dict) and recorded.keys() == real.keys():
         scale = max([1.0, *(abs(v) for v in real.values() if isinstance(v, float))]) if slack == CLOSE else 1.0
         for name in real:
@@ -318,7 +335,7 @@ def unlike(path: str, recorded: Any, real: Any, slack: float) -> Iterator[str]:
 
 
 def _other_counts(recorded: Verdict, now: Verdict) -> Iterator[str]:
-    """Engines add up in another order than `fit`: a seed in twenty may fall on the other side of 0."""
+    """Counts of fresh seeds that differ. Engines sum in another order than `fit`: one seed in twenty may differ."""
     seeds = recorded.run.fresh_seeds
     for name, share, again in (("with_flips", recorded.hold, now.hold), ("without_flips", recorded.base, now.base)):
         if share is not None and again is not None and abs(share - again) * seeds > 1 + seeds // 20:

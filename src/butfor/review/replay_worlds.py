@@ -1,4 +1,4 @@
-"""The recorded worlds made again: from their seeds and the recorded shortfall, by the learner's own `fit`."""
+"""Makes the recorded worlds again, from their seeds and the recorded gap, with the model's own `fit`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from butfor.run.worlds import in_worlds
 
 EXACT = 1e-9
 SHARE = 0.05
-"""How far mean rates and accuracies may be apart."""
+"""How far mean rates and accuracies may differ."""
 
 
 def worlds_again(audit: Fitted, run: Run, recorded: OneStandard, X: Any, y: Any, groups: Any) -> OneStandard:
-    """The worlds of the recorded names, about the people X. The shortfall and its error are the recorded ones: they
-    come from drawn tables, which are not drawn again."""
+    """The worlds of the recorded seeds, for the people X. The gap and its error are the recorded ones; the tables that
+    they come from are not drawn again."""
     if run.standard is None:
         raise ReplayError("Invalid record: run.one_standard has worlds, but run.standard compares nothing.")
     standards = replace(audit.compare(draws=0), comparisons=run.standard.comparisons)
@@ -38,8 +38,7 @@ def worlds_again(audit: Fitted, run: Run, recorded: OneStandard, X: Any, y: Any,
 
 
 def worlds_differ(recorded: OneStandard, now: OneStandard) -> Iterator[str]:
-    """Where they differ. Engines add up in another order than `fit`: one decision in twenty may fall on the other side
-    of 0."""
+    """Their differences. Engines sum in another order than `fit`: one decision in twenty may differ."""
     for name in ("labels", "asked", "people", "refused", "adverse_now"):
         if getattr(recorded, name) != getattr(now, name):
             yield f"{name} is {brief(getattr(recorded, name))}, but should be {brief(getattr(now, name))}"
@@ -51,25 +50,25 @@ def worlds_differ(recorded: OneStandard, now: OneStandard) -> Iterator[str]:
         drawn = abs(was.shortfall - again.shortfall) > EXACT or was.flips != again.flips
         if drawn or abs(was.turned - again.turned) > people:
             yield (
-                f"world {was.seed} has {was.flips} labels flipped and {was.turned} decisions changed, retrained it is "
+                f"world {was.seed} has {was.flips} flipped labels and {was.turned} changed decisions; retrained, "
                 f"{again.flips} and {again.turned}"
             )
     for name, before, after in _shares(recorded, now):
         if not abs(before - after) <= SHARE:
-            yield f"{name} is {before:.3f} in the mean world, retrained it is {after:.3f}"
+            yield f"{name} is {before:.3f} on average over worlds; retrained, {after:.3f}"
     counts = {person.case: person.worlds for person in now.changed}
     most = 1 + len(now.worlds) // 20
     for person in recorded.changed:
         again_in = counts.pop(person.case, 0)
         if abs(person.worlds - again_in) > most:
-            yield f"person {person.case} is decided otherwise in {person.worlds} worlds, retrained in {again_in}"
+            yield f"the decision about person {person.case} changes in {person.worlds} worlds; retrained, in {again_in}"
     for case, again_in in counts.items():
         if again_in > most:
-            yield f"person {case} is decided otherwise in no world, retrained in {again_in}"
+            yield f"the decision about person {case} changes in no world; retrained, in {again_in}"
 
 
 def _shares(recorded: OneStandard, now: OneStandard) -> Iterator[tuple[str, float, float]]:
-    """Rates and accuracy, in the mean over worlds."""
+    """Rates and accuracy, averaged over worlds."""
     before, after = recorded.rates_in_worlds, now.rates_in_worlds
     yield from ((f"the rate of {group}", before.get(group, (-1.0,))[0], after[group][0]) for group in after)
     if recorded.accuracy_in_worlds and now.accuracy_in_worlds:

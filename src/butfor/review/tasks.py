@@ -1,7 +1,7 @@
-"""Review, blind: the labels most likely to be wrong, among labels that hardly anybody would doubt.
+"""A blind review: the labels most likely to be wrong, mixed with decoys.
 
 Every chosen label comes with a decoy (see `review.decoys`). The tasks show the row's values and nothing that tells
-chosen labels from decoys; the key, which does, stays with whoever asked.
+chosen labels from decoys. The key does, and the reviewer must not see it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import floor, isfinite, log10
 from numbers import Integral
 from typing import Any
 
@@ -32,30 +33,30 @@ from butfor.run.fitted import Fitted
 from butfor.run.verdicts import adverse_labels
 
 ID, LABEL = "id", "label"
-"""The columns that tasks add to the table's own."""
+"""The columns that tasks add to the table."""
 CANNOT_TELL = "cannot tell"
-"""What a reviewer may answer beside the labels."""
+"""The answer of a reviewer who cannot decide."""
 CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
-"""Of ids: no word comes of them, and no spreadsheet takes them for a date or a number."""
+"""Letters of ids: they form no words, and spreadsheets do not read them as dates or numbers."""
 LEAST_DECOYS = 6
-"""With fewer, not even a reviewer who never errs is told from one who guesses."""
+"""With fewer decoys, a perfect reviewer cannot be told from one who guesses."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One label to review, as the key knows it."""
+    """One label to review, as in the key."""
 
     id: str
     """The review's code and a random number: "KTRBD-4821"."""
     position: int
-    """Among the training rows."""
+    """Position among the training rows."""
     row: Any
-    """The row's index label; for a CSV file its number there, from 0."""
+    """The row's name in the index; for a CSV file its number, from 0."""
     label: str
     """The recorded one."""
     decoy: bool
     people: int
-    """How many people's flip sets it is in: a keystone where it is in any."""
+    """The number of people whose flip set includes it."""
     doubt: float | None = None
     wrong: float | None = None
     """Of a chosen label: see `TrainingLabel`."""
@@ -64,20 +65,20 @@ class Task:
 @dataclass(frozen=True)
 class Review:
     tasks: tuple[Task, ...]
-    """In the order in which they are shown."""
+    """In the order shown."""
     shown: pd.DataFrame
-    """What the reviewer sees: one row per task, by its id."""
+    """The table for the reviewer: one row per task, by id."""
     labels: tuple[TrainingLabel, ...]
-    """Those that were chosen, the likeliest to be wrong first."""
+    """The chosen labels, the most likely wrong first."""
     label_names: tuple[str, ...]
     audit_sha256: str
     seed: int
     likely: tuple[int, float]
-    """Labels (the first 100 or, where more were chosen, those), and how many of them are likely to be wrong."""
+    """A number of labels (the first 100, or the chosen ones if more), and how many of them are likely to be wrong."""
     column: str | None = None
-    """The label's, where it has a name."""
+    """The name of the label column, if it has one."""
     adverse: tuple[str, ...] = ()
-    """The labels that people would rather not have, where that is known."""
+    """The labels that people would rather not have, if known."""
 
     @property
     def decoys(self) -> list[Task]:
@@ -85,18 +86,18 @@ class Review:
 
     @property
     def question(self) -> str:
-        """What the reviewer is asked, in the table's words."""
+        """The question to the reviewer, in the table's words."""
         return question(self.column, self.label_names, self.adverse)
 
     @property
     def sentence(self) -> str:
-        """What the tasks hold; for whoever keeps the key."""
+        """What the tasks contain; not for the reviewer."""
         kinds = Counter(task.label for task in self.decoys)
         split = ", ".join(f"{count} '{label}'" for label, count in kinds.most_common())
         doubts = [task.doubt for task in self.decoys if task.doubt is not None]
         most = f" (doubt at most {max(doubts):.2f}; {split})" if doubts else ""
         alike = sum(kinds[label] for label in {each.label for each in self.labels})
-        few = f" {alike or 'None'} of the decoys have such a label: answers will show nothing. Change --labels."
+        few = f" {alike or 'None'} of the decoys have such a label, so answers will show nothing. Change --labels."
         return (
             f"{len(self.tasks)} tasks, shuffled: {len(self.labels)} labels to review and {len(self.decoys)} decoys, "
             f"labels that are {'hardly' if max(doubts, default=0) <= UNDOUBTED else 'least'} in doubt{most}."
@@ -110,7 +111,7 @@ class Review:
 
     @property
     def finds_little(self) -> str:
-        """That hardly any label is likely to be wrong, in a sentence; empty where that is not so, or not known."""
+        """A sentence if hardly any label is likely to be wrong; otherwise empty."""
         first, likely = self.likely
         if self.labels[0].wrong is None or likely >= LITTLE:
             return ""
@@ -119,9 +120,8 @@ class Review:
 
 @dataclass(frozen=True, eq=False)
 class ReviewRows:
-    """The training rows, their groups, the doubt of each label, the labels' names and which are adverse, the protected
-    columns, which no reviewer sees, those that hold dates, the positions of labels that were reviewed before, and what
-    tells one audit from another."""
+    """The training rows, their groups and doubts, the labels' names and which are adverse, the protected columns, which
+    no reviewer sees, the columns with dates, the positions of labels reviewed before, and the identity of the audit."""
 
     table: Table
     groups: NDArray[np.object_]
@@ -149,7 +149,9 @@ def review_tasks(
 ) -> Review:
     """The tasks of an audit in Python; `review.rebuild.review_of` makes those of a record."""
     if population is not None and population.run.data.sha256 != fitted.data_hash:
-        raise SettingError("The population is of another table: give the one that explain_all of this audit returned.")
+        raise SettingError(
+            "The population belongs to another table: give the one that explain_all of this audit returned."
+        )
     rows = ReviewRows(
         fitted.table,
         fitted.sensitive.values,
@@ -172,18 +174,18 @@ def make_review(
     hide: Sequence[str] = (),
     seed: int = 0,
 ) -> Review:
-    """The tasks: the first so many `labels` of those to review, and decoys. Without a number, those that may be wrong,
-    at most 100 and at most half of them, so that decoys are left. `hide` names columns that are not shown, beside the
-    protected ones."""
+    """The tasks: the first `labels` of those to review, and decoys. Without a number, those that may be wrong, at most
+    100 and at most half of them, so that decoys are left. `hide` names columns not to show, besides the protected
+    ones."""
     if labels is None:
         likely = sum(each.wrong is None or each.wrong > 0 for each in values) or len(values)
         labels = max(1, min(TO_REVIEW, likely, len(values) // 2))
     if not isinstance(labels, Integral) or isinstance(labels, bool) or labels < 1:
-        raise SettingError(f"--labels {labels}: at least one label must be reviewed.")
+        raise SettingError(f"--labels {labels} must be at least 1.")
     if not values:
-        raise SettingError("There is no label to review: none is doubted, or all of them were reviewed.")
+        raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
     if CANNOT_TELL in rows.label_names:
-        raise SettingError(f"A label is called '{CANNOT_TELL}', as reviewers say it; call it otherwise.")
+        raise SettingError(f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label.")
     rng, table = np.random.default_rng(check_random_state(seed)), rows.table
     _refuse_other_rows(values, rows)
     chosen = {each.position: each for each in values[: int(labels)]}
@@ -206,7 +208,7 @@ def make_review(
         )
         for at, number in zip(order, _numbers(len(order), rng), strict=True)
     )
-    shown = table.X.drop(columns=hidden).iloc[order]
+    shown = table.X.drop(columns=hidden).iloc[order].apply(_rounded)
     shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
     shown.index = pd.Index([task.id for task in tasks], name=ID)
     expected = expected_wrong(values[: max(len(chosen), TO_REVIEW)])
@@ -224,15 +226,23 @@ def make_review(
 
 
 def review_code(audit: str, seed: int, positions: Iterable[int]) -> str:
-    """Five letters that tell a review from others: by its audit, its seed, and its tasks' rows. A next round starts
-    from another record, and has another code."""
+    """Five letters that identify a review by its audit, seed and rows; the next round has another code."""
     text = json.dumps([audit, int(seed), [int(at) for at in positions]])
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     return "".join(CONSONANTS[number // len(CONSONANTS) ** k % len(CONSONANTS)] for k in range(5))
 
 
+def _rounded(values: pd.Series) -> pd.Series:
+    """Floats to seven significant digits and at least two decimals: 0.30000000000000004 is shown as 0.3."""
+
+    def rounded(value: float) -> float:
+        return round(float(value), max(2, 6 - floor(log10(abs(value))))) if value and isfinite(value) else value
+
+    return values.map(rounded, na_action="ignore") if pd.api.types.is_float_dtype(values.dtype) else values
+
+
 def _refuse_other_rows(values: Sequence[TrainingLabel], rows: ReviewRows) -> None:
-    """A record that somebody changed may name labels that the table does not have."""
+    """Raise an error if the record names labels that the table does not have."""
     seen: set[int] = set()
     for k, each in enumerate(values):
         there = 0 <= each.position < rows.table.n and rows.labels[each.position] == each.label
@@ -250,10 +260,10 @@ def _hidden(rows: ReviewRows, hide: Sequence[str]) -> list[Any]:
         raise TableError(f"--hide: there is no column {listed(unknown)}. {known}")
     hidden = [column for column in X.columns if str(column) in protected or str(column) in hide]
     if len(hidden) == X.shape[1]:
-        raise SettingError("--hide leaves nothing to show to the reviewer.")
+        raise SettingError("--hide leaves no column to show.")
     return hidden
 
 
 def _numbers(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Ids that say nothing, four digits or more: no row number of a spreadsheet or a labelling tool passes for one."""
+    """Random ids of four digits or more, so that row numbers are not taken for ids."""
     return 1000 + rng.choice(9 * max(1000, 10 * count), size=count, replace=False)

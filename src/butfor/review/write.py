@@ -1,11 +1,11 @@
-"""The files of a review: what the reviewer gets, and the key beside it.
+"""Writes the files of a review: those for the reviewer, and the key beside them.
 
 tasks/review.html          a page that asks one task at a time and saves the answers
 tasks/tasks.csv            one row per label, and an empty column to fill in
 tasks/tasks.json           the same for Label Studio, with
 tasks/label_config.xml     the project's labelling interface
 tasks/instructions.txt     what to do, in a few lines
-tasks.key.json             beside the reviewer's folder: which task is which row, its recorded label, chosen or decoy
+tasks.key.json             beside the folder: each task's row, recorded label, and whether it is a decoy
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from butfor.review.tasks import CANNOT_TELL, ID, LABEL, Review
 def write_review(
     review: Review, folder: Path, key: Path | None = None, overwrite: bool = False
 ) -> tuple[list[Path], Path]:
-    """Write what the reviewer gets into `folder` and the key next to it: all files, or none. Returns the files and the
-    key. What is there already may be somebody's work: it is replaced only with `overwrite`."""
+    """Write the reviewer's files into `folder` and the key beside it, all or none. Returns the files and the key.
+    Existing files, which may be somebody's work, are replaced only with `overwrite`."""
     folder = folder.resolve()
     key = key_of(folder) if key is None else key.resolve()
     if folder == key.parent or folder in key.parents:
-        raise SettingError(f"--key {key} lies in the folder for the reviewer, who must not see it; put it elsewhere.")
+        raise SettingError(
+            f"--key {key} is in the reviewer's folder, and the reviewer must not see it; put it elsewhere."
+        )
     secret = [name for name in RESULTS if name != "tasks.csv" and (folder / name).exists()]
     if secret:
         raise SettingError(
-            f"'{folder}' holds {secret[0]}, which the reviewer must not see: name another folder for the tasks."
+            f"'{folder}' contains {secret[0]}, which the reviewer must not see: name another folder for the tasks."
         )
     shown = {
         folder / "tasks.csv": as_csv(_with_column_to_fill(review.shown)),
@@ -50,8 +52,8 @@ def write_review(
     there = [path for path in (*shown, key) if path.exists()]
     if there and not overwrite:
         raise SettingError(
-            f"'{there[0]}' is there already and may belong to a review under way: name another folder, or replace it "
-            "with --overwrite."
+            f"'{there[0]}' exists and may belong to a review under way: name another folder, or replace it with "
+            "--overwrite."
         )
     with new_folder(folder), new_folder(key.parent):
         save_all(shown | {key: json.dumps(key_record(review), indent=1, ensure_ascii=False)})
@@ -59,7 +61,7 @@ def write_review(
 
 
 def key_of(folder: Path) -> Path:
-    """Where the key of a folder of tasks lies unless told otherwise: next to it."""
+    """The default place of the key: beside the folder."""
     return folder.with_name(f"{folder.name}.key.json")
 
 
@@ -73,8 +75,8 @@ Or fill in tasks.csv, one row per person. Write into its column 'label' the labe
 
     {}
 
-Write 'cannot tell' where you cannot. Judge every person by what is shown and by nothing else, in any order; do not look
-anybody up. The column 'id' says which review and which task it is; leave it as it is.
+If you cannot tell, write 'cannot tell'. Judge every person only by what is shown, in any order; do not look anybody up.
+Do not change the column 'id': it names the review and the task.
 
 Or use Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
 the answers as JSON.
@@ -82,7 +84,7 @@ the answers as JSON.
 
 
 def _with_column_to_fill(shown: pd.DataFrame) -> pd.DataFrame:
-    """The table's own columns, renamed where they are called like one of ours, and an empty one."""
+    """The table's columns, renamed if they have a name of ours, and an empty column."""
     taken = {c: f"{c} (of the table)" for c in shown.columns if str(c) in (ID, LABEL)}
     return shown.rename(columns=taken).assign(**{LABEL: ""})
 
@@ -97,7 +99,7 @@ def studio_tasks(shown: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def label_config(asked: str, names: Sequence[str]) -> str:
-    """Label Studio's labelling interface: the question, the row, and what to choose from."""
+    """Label Studio's labelling interface: the question, the row and the choices."""
     view = ElementTree.Element("View")
     ElementTree.SubElement(view, "Header", value=f"Which label is right for this person? {asked}")
     ElementTree.SubElement(view, "Table", name="row", value="$row")
@@ -109,10 +111,10 @@ def label_config(asked: str, names: Sequence[str]) -> str:
 
 
 def key_record(review: Review) -> dict[str, Any]:
-    """The key as its file has it; `review.key` reads and checks it."""
+    """The key as written; `review.key` reads and checks it."""
     return with_checksum(
         {
-            "note": "Not for the reviewer: which task is which training row, its recorded label, and if it is a decoy.",
+            "note": "Not for the reviewer: each task's training row, recorded label, and whether it is a decoy.",
             "audit_sha256": review.audit_sha256,
             "seed": int(review.seed),
             "label_names": list(review.label_names),

@@ -34,7 +34,7 @@ from butfor.run.parts import parts_of, run_parts
 from butfor.run.runner import Runner
 from butfor.run.trial import FlipTrial
 from butfor.run.verdicts import run_of, verdicts_of
-from butfor.run.worlds import one_standard
+from butfor.run.worlds import WORLDS, falling_short, one_standard
 from butfor.search.ledger import Ledger
 from butfor.search.published import Recorded
 from butfor.search.trainer import Trainer
@@ -98,6 +98,7 @@ def explain_all(
                 flag=flag,
                 begun=begun,
                 progress=progress,
+                later=WORLDS * fitted.members * len(falling_short(standards)) if standards and len(cases) > 1 else 0,
             )
             changed, labels = list[OneStandard](), tuple[TrainingLabel, ...]()
             complete = not any(runner.interrupted or runner.out_of_time for runner in runners)
@@ -142,7 +143,7 @@ def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) 
     table = fitted.table
     groups = pd.Series(everyone.groups, name=fitted.sensitive.name)
     order = in_order(everyone.groups, fitted.sensitive.cuts)
-    commonest = int(np.bincount(table.codes).argmax())  # of equally common ones the first
+    commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
     named = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
     return Performance.of(groups, truth, everyone.decisions, commonest, fitted.label_names, table.sides, named, order)
 

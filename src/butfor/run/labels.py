@@ -30,7 +30,7 @@ def review_order(fitted: Fitted, standards: Standards) -> NDArray[np.int64]:
 
 
 def labels_to_review(fitted: Fitted, standards: Standards) -> tuple[TrainingLabel, ...]:
-    """The first of them, without those that were reviewed already."""
+    """The first labels of that order, without those reviewed already."""
     left = [int(at) for at in review_order(fitted, standards) if int(at) not in fitted.answered][:MOST_RECORDED]
     return tuple(
         TrainingLabel(

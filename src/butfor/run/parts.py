@@ -73,9 +73,11 @@ def run_parts(
     flag: StopFlag,
     begun: float,
     progress: Progress,
+    later: int = 0,
 ) -> list[Runner]:
     """Audit the people at `cases`, part by part. Side effects are counted on everyone, whose recorded labels are
-    `truth`. `begun`: when the time of `stop` began; `flag`: what else ends the work."""
+    `truth`. `begun`: when the time of `stop` began; `flag`: what else ends the work; `later`: trainings after the
+    search."""
     situation = everyone.of(np.array(cases, dtype=np.int64))
     psi = flippable(fitted.psi, situation)
     admitted = eligible(fitted.phi, situation) & (situation.decisions != towards)
@@ -115,6 +117,7 @@ def run_parts(
             np.flatnonzero(admitted[part.people]),
             trainer,
             everyone=None if runners else int(admitted.sum()),
+            later=later,
         )
         runner.run(everyone.people, truth)
         runners.append(runner)

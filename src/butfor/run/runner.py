@@ -67,6 +67,8 @@ class Runner:
     trainer: Trainer
     everyone: int | None = None
     """How many people are audited in all, if this runner announces the time."""
+    later: int = 0
+    """Trainings that come after the search."""
     proven: dict[int, Bracket] = field(default_factory=dict)
     agreement: dict[str, Any] | None = None
     searches: list[PersonSearch] = field(default_factory=list)
@@ -252,7 +254,7 @@ class Runner:
         by_definition = 0.0 if trainer.bound.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * settings.fit_seconds
         seconds = seconds if limits.seconds is None else min(seconds, limits.seconds)
-        seconds *= self.everyone / len(self.eligible)
+        seconds = seconds * self.everyone / len(self.eligible) + self.later * self._seconds_each()
         self.progress.note(announcement(self.everyone, seconds))
         self.progress.expect(seconds)
 

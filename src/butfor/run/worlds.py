@@ -102,12 +102,17 @@ def with_validation_flips(table: Table, flips: FlipSet) -> Table:
 # --- of an audit --------------------------------------------------------------------------------------
 
 
+def falling_short(standards: Standards) -> list[GroupStandard]:
+    """The groups that worlds are made of."""
+    return [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
+
+
 def one_standard(
     standards: Standards, tried: FlipTrial, random_state: int = 0, fit_seconds: float = 0.0
 ) -> list[OneStandard]:
     """One result per group with a gap beyond chance. `fit_seconds`: the seconds of the model's own `fit`. After a stop,
     the worlds that are done count."""
-    short = [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
+    short = falling_short(standards)
     if not short:
         return []
     progress, members = tried.trainer.progress, tried.trainer.members

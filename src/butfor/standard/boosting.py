@@ -25,7 +25,7 @@ SHRINKAGE = 1.0
 LEAST_CURVATURE = 3.0
 """A leaf with less, about twelve labels of even odds, is not split off."""
 CUTS = 16
-"""A number is asked about at so many quantiles."""
+"""A number is asked about at this many quantiles."""
 
 
 ROWS_AT_ONCE = 8192

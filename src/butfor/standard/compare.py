@@ -1,9 +1,8 @@
-"""The comparison: a group's recorded labels beside those that comparable people of the other groups get.
+"""Compare a group's labels with those that comparable people of other groups get.
 
-What is estimated: for these rows of the group, with their columns as they are, the share of favourable labels that
-people of the other groups with the same columns get, less the recorded share. The same is computed on tables whose
-labels are drawn by one standard for everybody: their mean says what the method makes of nothing, their spread how far
-off it may be.
+The difference of a group is the share of favourable labels that people of other groups with the same columns get, less
+the group's own share. The same is computed on tables whose labels are drawn by one standard for everybody: their mean
+is the method's bias, which is subtracted, and their spread its error.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from joblib import Parallel, delayed
 from butfor.data.labels import label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
-from butfor.machine import check_n_jobs, check_random_state, single_threaded
+from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded
 from butfor.progress import Progress
 from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, jobs_of
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
 from butfor.standard.inference import Drawn, disagree, p_values
-from butfor.standard.inputs import Floats, Mask
+from butfor.standard.inputs import LARGE, Floats, Mask
 from butfor.standard.members import attributes_of, clusters_of, codes_of, groups_of, missing_values
 from butfor.standard.model import TwoModels, standard_of
 from butfor.standard.null import OneStandard
@@ -50,15 +49,44 @@ def compare_standards(
     sensitive_bands: Cuts | None = None,
     progress: Progress | None = None,
 ) -> Standards:
-    """Are people of each group labelled as comparable people of the other groups are?
+    """Compare each group's labels with those of comparable people in other groups.
 
-    `adverse` is the label that people would rather not have, or several of them. `sensitive_features` names the
-    protected column of X, or several, or holds a value per row; with several, every attribute is compared and their
-    combinations too. `reference` is the group to compare with, instead of all others; with several attributes, a list
-    of one group each. `cluster` names a column, or holds a value per row: rows with the same value are decisions about
-    one person, advertisement or household. `standard` is a scikit-learn classifier with `predict_proba`; None: the mean
-    of a logistic regression and a gradient boosting. `draws`: how many tables are drawn by one standard, for the
-    interval and the p-values.
+    Parameters
+    ----------
+    X : table
+        The recorded columns, one row per decision: pandas, polars or pyarrow.
+    y : array
+        The labels.
+    sensitive_features : str, list of str or array
+        The protected column of X, several of them, or a value per row. Of several, each is compared, and their
+        combinations too.
+    adverse : label or list of labels
+        What people would rather not get.
+    reference : group or list of groups, optional
+        The group to compare with, instead of all others; of several attributes, one group each.
+    cluster : str or array, optional
+        A column, or a value per row: rows with the same value are decisions about one person, advert or household.
+    standard : classifier, optional
+        Any with `predict_proba`. None: the mean of a logistic regression and a gradient boosting.
+    draws : int, default=99
+        Tables drawn under one standard for everybody, for intervals and p-values.
+    sample_weight : array, optional
+        One weight per row.
+
+    Returns
+    -------
+    Standards
+        `by_group`, `columns` and `slices` are frames, `to_frame()` has one row per label, `answer` is one sentence.
+
+    Examples
+    --------
+    >>> import butfor
+    >>> data = butfor.load_dataset("german")
+    >>> found = butfor.compare_standards(
+    ...     data.X_train, data.y_train, sensitive_features="sex", adverse=0, draws=0
+    ... )
+    >>> list(found.by_group.index.get_level_values("group"))
+    ['female', 'male']
     """
     check_n_jobs(n_jobs)
     check_random_state(random_state)
@@ -110,9 +138,8 @@ def compare(
     progress: Progress | None = None,
     explain: bool = True,
 ) -> Standards:
-    """As `compare_standards`, of a table that was looked at before; rows belong to the groups of the last attribute.
-    With `seconds` it ends after so long, with the draws that are done. Without `explain`: neither columns nor overlap
-    nor a second opinion."""
+    """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute. It stops drawing
+    after `seconds`. Without `explain` it leaves out columns, overlap, slices and the second opinion."""
     progress = progress or Progress()
     whole, labels = attributes[-1], favourable.astype(np.float64)
     clusters, cluster_column = clusters_of(cluster, X)
@@ -134,6 +161,8 @@ def compare(
         slicing = Slicing.of(inputs) if explain else Slicing.nothing(len(X))
         slicings, not_sliced = [slicing.of_group(group.rows) for group in groups], slicing.skipped
         del slicing  # as large as all of the groups' together
+        if len(X) > LARGE:
+            give_back_memory()
         work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight, slicings)
         recorded, probabilities, outcomes = zip(
             *at_once(delayed(work.shares)(place, labels[None]) for place in range(len(groups))), strict=True

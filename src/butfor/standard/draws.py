@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -24,8 +25,8 @@ from butfor.standard.slices import Slicing, sums_in
 from butfor.stopping import Stop, listen
 
 AT_ONCE = (5, 25)
-"""So few and so many drawn tables are fitted side by side, whatever the number of cores: numbers must not depend on
-that."""
+"""At least and at most this many drawn tables are fitted side by side; the same on any number of cores, since figures
+depend on it."""
 CELLS_AT_ONCE = 400_000
 REDRAWS = 40
 """Of a group's labels per drawn table, where quantiles are taken."""
@@ -63,8 +64,7 @@ class Averages:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What is needed to compare groups, whatever the labels. Opinions and slices, one each per group, where second
-    ones and slices are wanted."""
+    """What every comparison of the groups needs, for any labels. Opinions and slices: one each per group, or none."""
 
     standard: Standard
     encoded: TwoModels
@@ -91,12 +91,14 @@ class Work:
         rows = self.groups[place].rows
         return np.ones(len(rows)) if self.weight is None else self.weight[rows]
 
-    def shares(self, place: int, labels: Floats) -> tuple[Floats, Floats, Floats]:
+    def shares(self, place: int, labels: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """Of one group on tables with these labels `[tables × rows]`: shares by the others' standard
         `[shares × tables]`, and on the first table the probabilities of the group's rows and the outcomes that AIPW
         expects."""
         group, outcomes, second = self.groups[place], np.empty((1, 0)), np.full(len(labels), np.nan)
-        by_row = self.standard.predict(group.others, group.rows, labels[:, group.others], self.weight)
+        by_row = self.standard.predict(
+            group.others, group.rows, labels[:, group.others].astype(np.float64), self.weight
+        )
         if self.opinions:
             outcomes = self.opinions[place].outcomes(self.encoded, labels)
             second = self.opinions[place].expected(outcomes, labels)
@@ -105,7 +107,7 @@ class Work:
     def drawn(self, null: OneStandard, seeds: list[tuple[int, int]]) -> list[Floats]:
         """Shares of each group on tables drawn with these seeds."""
         with single_threaded():
-            labels = np.array([null.uniforms(seed) < null.everybody for seed in seeds], np.float64)
+            labels = np.array([null.uniforms(seed) < null.everybody for seed in seeds])
             return [self.shares(place, labels)[0] for place in range(len(self.groups))]
 
 
@@ -141,7 +143,7 @@ def draw(
 def _until_stopped(
     tasks: Generator[list[Floats], None, None], seconds: float | None, progress: Progress
 ) -> tuple[list[list[Floats]], bool]:
-    """Ctrl-C ends it with the tables that are done, and it is said; so does the time, where it is limited."""
+    """The tables done when Ctrl-C or the time limit ends it, and whether Ctrl-C did."""
     done: list[list[Floats]] = []
     with listen(Stop(seconds)) as flag:
         try:

@@ -86,7 +86,7 @@ def column_moves(
 
 
 def strongest(moves: list[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:
-    """The single column, among the first so many, that brings the difference closest to 0, and how far leaving it out
+    """The column, among the first `columns` moves, that brings the difference closest to 0, and how far leaving it out
     moves the difference away from there; None where none does by more than its error."""
     away = [(move * np.sign(difference), move, name) for name, move, error in moves[:columns] if abs(move) > error]
     if not away or max(away)[0] <= 0:

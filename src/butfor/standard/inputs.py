@@ -22,8 +22,8 @@ Rows = NDArray[np.int64]
 Inputs: TypeAlias = Any
 """Rows of numbers `[rows × inputs]`, an array or a `csr_array`."""
 
-LARGE = 200_000
-"""With more rows inputs are sparse, and a boosting learns from a random sample of this many."""
+LARGE, SAMPLE = 200_000, 100_000
+"""Of tables with more rows inputs are sparse, and a boosting learns from a random sample."""
 ROWS_AT_ONCE, COLUMNS_AT_ONCE = 20_000, 128
 MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
 """Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
@@ -54,11 +54,12 @@ def beside(inputs: Inputs, extra: Floats) -> Inputs:
     return csr_array(hstack([inputs, csr_array(extra)], format="csr"))
 
 
-def sample(rows: int) -> Rows | slice:
-    """Which of so many rows a boosting learns from: all, or a random `LARGE` of them, the same whatever the labels."""
-    if rows <= LARGE:
+def sample(rows: int, inputs: Inputs) -> Rows | slice:
+    """Which of these rows a boosting learns from: all, or of a sparse table a random `SAMPLE` of them, the same for any
+    labels."""
+    if rows <= SAMPLE or isinstance(inputs, np.ndarray):
         return slice(None)
-    return np.sort(np.random.default_rng([rows, 11]).choice(rows, LARGE, replace=False))
+    return np.sort(np.random.default_rng([rows, 11]).choice(rows, SAMPLE, replace=False))
 
 
 class Dense:
@@ -121,7 +122,8 @@ class Sparse(Dense):
         for begin in range(0, len(weight), ROWS_AT_ONCE):
             rows = slice(begin, begin + ROWS_AT_ONCE)
             part = csr_array(hstack([csr_array(self.ahead[rows]), self.inputs[rows]], format="csr"))
-            scaled = csr_array((part.data * np.repeat(weight[rows], np.diff(part.indptr)), part.indices, part.indptr))
+            data = part.data * np.repeat(weight[rows], np.diff(part.indptr))
+            scaled = csr_array((data, part.indices, part.indptr), shape=part.shape)
             found += (part.T @ scaled).toarray()
         return found
 

@@ -53,7 +53,7 @@ class Standard(Protocol):
 @dataclass(frozen=True, eq=False)
 class TwoModels:
     """The mean of a logistic regression and a boosting of yes-or-no questions, of one encoded table. Of more than
-    `LARGE` rows the boosting learns from a sample, of recorded and of drawn tables the same."""
+    `LARGE` rows the boosting learns from a sample, the same of recorded and of drawn tables."""
 
     inputs: Inputs
     """One-hot, numbers scaled, `[rows × inputs]`."""
@@ -75,7 +75,7 @@ class TwoModels:
 
     def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, weight: Floats | None) -> Floats:
         """Of one table, `labels [rows]`: each row's probability by models of the other folds' rows."""
-        count, learn = int(folds.max()) + 1, sample(len(rows))
+        count, learn = int(folds.max()) + 1, sample(len(rows), self.inputs)
         outside = folds != np.arange(count)[:, None]  # folds × rows
         weights = outside[:, learn] * (1.0 if weight is None else weight[rows][learn])
         tables = np.repeat(labels[None, learn], count, axis=0)
@@ -90,7 +90,7 @@ class TwoModels:
         return found
 
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
-        return self.predictions(learn, labels, weight, [self.inputs[ask]])[0]
+        return self.predictions(learn, labels, weight, (self.inputs[rows] for rows in [ask]))[0]
 
     def predictions(self, learn: Rows, labels: Floats, weight: Floats | None, asked: Iterable[Inputs]) -> list[Floats]:
         """Probabilities of several sets of rows, each with all inputs, `[tables × rows]`."""
@@ -100,7 +100,7 @@ class TwoModels:
         return [0.5 * predict_logistic(rows, fitted) + 0.5 * boosted.predict(rows) for rows in asked]
 
     def _boosted(self, learn: Rows, labels: Floats, weight: Floats | None, barred: Mask | None = None) -> Boosting:
-        some = sample(len(learn))
+        some = sample(len(learn), self.inputs)
         weight = None if weight is None else weight[some]
         return fit_boosting(self.questions, self.inputs[learn[some]], labels[:, some], weight, barred)
 

@@ -1,9 +1,9 @@
 """One standard for everybody, and tables whose labels are drawn by it.
 
 A model of all rows knows the protected attribute. Asked about everybody with every value of the attribute, and averaged
-over these, it gives people with the same columns the same probability whatever their group. On tables drawn by it no
-group is held to another standard, but groups differ in their columns as they really do. What the comparison finds there
-it finds in nothing.
+over these, it gives people with the same columns the same probability in every group. On tables drawn by it no group is
+held to another standard, but groups differ in their columns as they really do. What the comparison finds there is the
+method's own error.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class OneStandard:
         return found
 
     def uniforms_of(self, rows: Rows, random_state: int, tables: int) -> Iterator[Floats]:
-        """Those of some rows in the first so many drawn tables `[tables × rows]`; of large tables, a few at a time."""
+        """Those of some rows in the first drawn tables `[tables × rows]`; of large tables, a few at a time."""
         size = max(1, UNIFORMS // len(self.everybody)) if len(self.everybody) > LARGE else tables
         for begin in range(0, tables, max(1, size)):
             some = range(begin, min(begin + size, tables))

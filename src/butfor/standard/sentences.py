@@ -78,24 +78,24 @@ def rates_sentence(name: str, others: str, recorded: float, expected: float, raw
         return f"{said} Given the recorded columns, the gap is {points(abs(explained))} wider than the raw one."
     if abs(explained) > abs(raw_gap):
         return f"{said} The recorded columns explain more than the raw gap of {points(abs(raw_gap))}."
-    return f"{said} The recorded columns explain {number(abs(explained))} of the {points(abs(raw_gap))} between them."
+    return f"{said} The recorded columns explain {number(abs(explained))} of the {points(abs(raw_gap))}."
 
 
 def missing_column_sentence(
     strongest: str | None, move: float | None, times: float | None, robustness_value: float | None
 ) -> str:
     """What a column that is not in the table would have to do to remove the gap."""
-    said = []
-    if strongest is not None and move is not None and times is not None and abs(move) >= NOTHING:
-        said.append(
-            f"Leaving out {strongest} moves the gap by {points(abs(move))}; to remove the gap, a missing column would "
-            f"have to move it {times:.1f} times as far (a comparison, not a bound)."
-        )
-    elif robustness_value:
-        said.append("No recorded column clearly narrows the gap.")
+    least = []
+    known = strongest is not None and move is not None and times is not None and abs(move) >= NOTHING
+    if known:
+        least.append(f"move it {times:.1f} times as far (a comparison, not a bound)")
     if robustness_value is not None:
-        said.append(
-            f"To remove it, a missing column would have to explain {100 * robustness_value:.1f} % of the remaining "
-            "variation of both label and group (robustness value)."
+        least.append(
+            f"explain {100 * robustness_value:.1f} % of the remaining variation of both label and group (robustness "
+            "value)"
         )
-    return " ".join(said)
+    first = f"Leaving out {strongest} moves the gap by {points(abs(move or 0))}."
+    if not known:
+        first = "No recorded column clearly narrows the gap." if robustness_value else ""
+    rest = f"To remove the gap, a missing column would have to {', or '.join(least)}." if least else ""
+    return " ".join(filter(None, [first, rest]))

@@ -1,9 +1,8 @@
 """Where a group falls short: slices of its rows, those with one value of one column, or a quarter of a number.
 
 Once a group falls short, every large slice of it does. So a slice is called only by its excess: its difference less
-what the group's own shortfall would make there, were it a share r of the labels that the others' standard makes
-favourable, the same everywhere. Labels drawn with that share say how large the largest excess of all slices is by
-chance.
+what the group's own shortfall would be there if the group lost the same share r of its favourable labels everywhere.
+Labels drawn with that share say how large the largest excess of all slices is by chance.
 """
 
 from __future__ import annotations

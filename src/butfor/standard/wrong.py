@@ -1,11 +1,11 @@
 """Which labels are wrong: the probability that an adverse label of a group that falls short would have been favourable.
 
 Suppose that the others' standard made a label favourable with probability p, and that a share r of those labels became
-adverse. Of the adverse labels with these p and r a share p·r / (1 − p + p·r) is wrong. p is the others' standard, read
-as their own labels say it is to be read. r depends on the columns and on p, and is fitted to the group's labels by
-penalised logistic regressions: the better one foretells labels that it has not seen, the more it counts, so that r is
-much the same for all unless the labels say otherwise. Both are cross-fitted: no label takes part in the judgement of
-itself.
+adverse. Of the adverse labels with these p and r a share p·r / (1 − p + p·r) is wrong. p is the others'
+standard, calibrated on their own labels. r depends on the columns and on p, and is fitted to the group's labels by
+penalised logistic regressions: the better one predicts labels that it has not seen, the more it counts, so that r is
+much the same for all rows unless the labels show that it is not. Both are cross-fitted: no label takes part in judging
+itself. Folds go by position, so that another order of the rows moves these probabilities slightly.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LEAST = 0.005
 """Probabilities stay this far from 0 and 1."""
 PENALTIES, ON_STANDARD = (32.0, 8.0, 2.0), 1.0
 """On the squared coefficients of r: of the columns, and of the others' standard. Chosen on drawn tables, so that the
-foretold and the real share of wrong labels agree."""
+predicted and the real share of wrong labels agree."""
 USUAL, AROUND = -2.0, 0.1
-"""The intercept of r is drawn towards this, so slightly."""
+"""The intercept of r is drawn towards the first, as weakly as the second says."""
 STEPS = 60
 
 
@@ -43,7 +43,7 @@ def suspects(
     folds: Rows,
     weight: Floats | None,
 ) -> Floats:
-    """How likely each of the group's rows, were its label adverse, would be wrong `[rows of the group]`; their level
+    """How likely the label of each of the group's rows is wrong if it is adverse `[rows of the group]`; their level
     follows from the group's shortfall (`with_sum`). `probabilities`: theirs by the others' standard; `inputs`,
     `labels`, `folds` and `weight` of all rows."""
     p = _as_others_read(standard, others, probabilities, labels, folds, weight)
@@ -75,7 +75,7 @@ def _logits(p: Floats, least: float = LEAST) -> Floats:
 def _as_others_read(
     standard: Standard, others: Rows, probabilities: Floats, labels: Floats, folds: Rows, weight: Floats | None
 ) -> Floats:
-    """The probabilities, less certain or more, as labels of others turn out that the standard has not seen."""
+    """The probabilities, calibrated on labels of others that the standard has not seen."""
     unseen = np.empty(len(others))
     for fold in np.unique(folds[others]):
         inside = folds[others] == fold
