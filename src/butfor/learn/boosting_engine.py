@@ -215,9 +215,9 @@ def boost(
                     gain[j] = _best_split(
                         sums[at], counts[at], starts, size, total[j], value[j], least, l2, split[j], left[j]
                     )
-        for k in range(leaves):
-            step = value[k] * rate
-            for i in order[first[k] : end[k]]:
+        for j in range(leaves):
+            step = value[j] * rate
+            for i in order[first[j] : end[j]]:
                 logits[i] += step
         for p in range(len(asked)):
             answers[p] += value[leaf_of[p]] * rate
