@@ -63,9 +63,11 @@ class Activation(NetworkRanking):
     def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
         ours, theirs = self._signs(network, people), self._signs(network, rows.X)
         # With states as ±√w the dot product is (weight of equal neurons) − (weight of different ones).
-        total = np.float32((ours[0] ** 2).sum())
-        similarity = (ours @ theirs.T / total + 1) / 2
-        return similarity.astype(np.float32)
+        similarity: NDArray[np.float32] = ours @ theirs.T
+        similarity /= np.float32((ours[0] ** 2).sum())
+        similarity += 1
+        similarity /= 2
+        return similarity
 
     def _signs(self, network: Network, X: Floats) -> Floats:
         """±√weight per neuron, all layers side by side."""
@@ -90,11 +92,12 @@ class Combined(Ranking):
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         total = np.zeros((len(people), table.n))
         for part in self.parts:
-            scores = checked_scores(part, model, table, people)
-            low = scores.min(axis=1, keepdims=True)
-            spread = scores.max(axis=1, keepdims=True) - low
-            total += (scores - low) / np.where(spread > 0, spread, 1)
-        return total / len(self.parts)
+            for own, scores in zip(total, checked_scores(part, model, table, people), strict=True):
+                low = scores.min()
+                spread = scores.max() - low
+                own += (scores - low) / (spread if spread > 0 else 1)
+        total /= len(self.parts)
+        return total
 
 
 class Distance(Ranking):
