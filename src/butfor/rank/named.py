@@ -73,8 +73,8 @@ class Activation(NetworkRanking):
         """±√weight per neuron, all layers side by side."""
         patterns = network.active(X, self.threshold)
         weights = [self.decay**depth for depth in reversed(range(len(patterns)))]
-        signs = [np.sqrt(w) * (2 * b - 1.0) for w, b in zip(weights, patterns, strict=True)]
-        return np.hstack(signs).astype(np.float32)
+        signs = [(np.sqrt(w) * (2 * b - 1.0)).astype(np.float32) for w, b in zip(weights, patterns, strict=True)]
+        return np.hstack(signs)
 
 
 class Combined(Ranking):
@@ -92,12 +92,17 @@ class Combined(Ranking):
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         total = np.zeros((len(people), table.n))
         for part in self.parts:
-            for own, scores in zip(total, checked_scores(part, model, table, people), strict=True):
-                low = scores.min()
-                spread = scores.max() - low
-                own += (scores - low) / (spread if spread > 0 else 1)
+            _add_normalised(total, checked_scores(part, model, table, people))
         total /= len(self.parts)
         return total
+
+
+def _add_normalised(total: NDArray[np.float64], scores: Scores) -> None:
+    """Person by person: a copy of everybody's scores would be as large as the scores."""
+    for own, scored in zip(total, scores, strict=True):
+        low = scored.min()
+        spread = scored.max() - low
+        own += (scored - low) / (spread if spread > 0 else 1)
 
 
 class Distance(Ranking):
