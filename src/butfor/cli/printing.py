@@ -121,9 +121,8 @@ def print_population(population: Population, folder: Path | None) -> None:
         how = "--out FOLDER writes what that takes."
         if folder is not None:
             how = f"butfor review {folder / 'audit.json'} --out tasks/"
-        say_wrapped(
-            " ".join(filter(None, [if_real(population.standards), f"Next: review labels {first} first: {how}"]))
-        )
+        for line in filter(None, (if_real(population.standards), f"Next: review labels {first} first: {how}")):
+            say_wrapped(line)
     for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
         say_wrapped(line)
 
@@ -189,13 +188,12 @@ def print_public(view: Public) -> None:
 
 def print_table(frame: pd.DataFrame) -> None:
     """A table as wide as the terminal; a pipe or a log has no width of its own, so nothing is wrapped there."""
-    from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False, width=width_of(sys.stdout) or WIDE)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
     for place, column in enumerate(frame.columns):
         texts = [one_line(str(each)) for each in (column, *frame.iloc[:, place])]
         longest = max(len(word) for text in texts for word in text.split() or [""])

@@ -15,7 +15,6 @@ from typing import Any, overload
 import pandas as pd
 
 from butfor.data.sensitive import in_order
-from butfor.errors import listed
 from butfor.learn.decision_split import decides_one
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
 from butfor.result.groups import Performance
@@ -217,11 +216,12 @@ class Population(Sequence[Verdict]):
     @property
     def warnings(self) -> list[str]:
         """What to keep in mind when groups are compared."""
-        small = [str(group) for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP]
+        groups = (group for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP)
+        small = [f"{self.run.sensitive} = {group}" for group in groups]
         if not small:
             return []
-        few = f"Fewer than {SMALL_GROUP} people of {listed(small)} are audited"
-        return [f"{few}: {'its share says' if len(small) == 1 else 'their shares say'} little."]
+        named = " and ".join(small) if len(small) < 3 else f"{len(small)} groups"
+        return [f"Fewer than {SMALL_GROUP} people audited of {named}: shares say little."]
 
     # --- tables -------------------------------------------------------------------------------------
 
