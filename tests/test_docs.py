@@ -61,6 +61,13 @@ def test_the_reference_has_every_public_name_and_no_other():
     assert sorted(re.findall(r"^::: butfor\.(\w+)$", reference, re.MULTILINE)) == sorted(butfor.__all__)
 
 
+def test_no_figure_is_of_an_earlier_version():
+    old = [
+        page.name for page in DOCS.glob("*.md") if re.search(r"version 0\.[0-3]\b", page.read_text(encoding="utf-8"))
+    ]
+    assert old == []
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 def test_an_example_is_a_script_that_begins_with_its_title(example):
     script = example.read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures import TimeoutError as Unfinished
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -142,12 +142,40 @@ def results(futures: Sequence[Future[T]]) -> list[T]:
     return [future.result() for future in futures]
 
 
+def keeps_compiled() -> bool:
+    """Whether numba has a place for compiled code: beside this package, or in the user's cache. Where all of that is
+    read-only, every process compiles for itself."""
+    from numba import njit
+
+    try:
+        njit(cache=True)(lambda: None)
+    except (RuntimeError, OSError):
+        return False
+    return True
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Around what compiles, or loads what was compiled before: says so when it takes more than a second."""
+    notice = threading.Timer(1.0, _announce)
+    notice.start()
+    try:
+        with stopping.postponed():
+            yield
+    finally:
+        notice.cancel()
+
+
+def _announce() -> None:
+    print("Compiling the training code for this machine: some seconds, the first time only.", file=sys.stderr)
+
+
 def load(path: str) -> Any:
     """The object at "module:attribute", imported now."""
     module, _, name = path.partition(":")
     if module.startswith("butfor.mlp."):
         need("torch")
-    if module == "butfor.mlp.fused":
+    if module in ("butfor.mlp.fused", "butfor.learn.boosting_engine"):
         need("numba")
     found: Any = import_module(module)
     for part in name.split("."):

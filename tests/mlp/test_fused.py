@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
+from butfor import machine
 from butfor.errors import SettingError
 from butfor.mlp import fused
 from butfor.mlp import recipe as recipes
@@ -272,7 +273,7 @@ def test_settings_that_cannot_be_used():
 
 
 def test_compiling_is_announced(capsys):
-    fused._announce()
+    machine._announce()
     assert "Compiling" in capsys.readouterr().err
     fused.prepare()
     assert fused.compiled()

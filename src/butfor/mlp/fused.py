@@ -11,7 +11,6 @@ The first use on a machine compiles for some seconds and says so; the result is 
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,14 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import Floats
-from butfor.machine import as_they_end, check_n_jobs
+from butfor.machine import as_they_end, check_n_jobs, compiling
 from butfor.mlp import kernels
 from butfor.mlp.kernels import LANES, TILE, Plan, Room, Table, Walk
 from butfor.mlp.learner import NetworkEngine
 from butfor.mlp.recipe import ACTIVATIONS, Entries, Fits, Job, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import StackedEngine
-from butfor.stopping import postponed
 
 SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for all networks of a call, and for a next one with the same seeds; a training that
@@ -77,24 +75,15 @@ def compiled() -> bool:
 
 
 def prepare() -> None:
-    """Compile, or load what was compiled before; say so when it takes more than a second."""
+    """Compile, or load what was compiled before."""
     with _preparing:
         if compiled():
             return
-        notice = threading.Timer(1.0, _announce)
-        notice.start()
-        try:
-            X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
-            recipe = Recipe(hidden=(1,), max_epochs=1)
-            fits = Fits.empty(1, len(X), recipe.parameters(1))
-            with postponed():
-                Trainings(Job(recipe, Rows(X, y, X, y), [()], [0], X), fits).run(0)
-        finally:
-            notice.cancel()
-
-
-def _announce() -> None:
-    print("Compiling the training code for this machine: some seconds, the first time only.", file=sys.stderr)
+        X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
+        recipe = Recipe(hidden=(1,), max_epochs=1)
+        fits = Fits.empty(1, len(X), recipe.parameters(1))
+        with compiling():
+            Trainings(Job(recipe, Rows(X, y, X, y), [()], [0], X), fits).run(0)
 
 
 class Trainings:

@@ -32,6 +32,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import Floats
+from butfor.machine import keeps_compiled
 from butfor.mlp.recipe import Entries
 
 Ints = NDArray[np.int64]
@@ -56,17 +57,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 SUMS = {"contract", "reassoc", "nsz"}
 
 
-def _has_a_place() -> bool:
-    """Whether compiled code can be kept: beside this file, or in the user's cache. Where all of that is read-only,
-    every process compiles for itself."""
-    try:
-        njit(cache=True)(lambda: None)
-    except (RuntimeError, OSError):
-        return False
-    return True
-
-
-OPTIONS: dict[str, Any] = {"nogil": True, "cache": _has_a_place(), "error_model": "numpy"}
+OPTIONS: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
 INNER = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Of functions that compiled code alone calls."""
 

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 import pandas as pd
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from butfor._version import __version__
 from butfor.errors import SettingError
@@ -284,7 +284,7 @@ def environment(*packages: str) -> Environment:
     )
     made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, in_worlds=summary.in_worlds)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
-    made.filters["unbroken"] = _unbroken
+    made.filters.update(unbroken=_unbroken, headline=_headline)
     made.globals.update(_parts(made, "style.css", "people.js"))
     return made
 
@@ -293,7 +293,15 @@ def _unbroken(text: Any) -> Any:
     """A text that does not break before a per cent sign, nor around an equals sign."""
     if not isinstance(text, str):
         return text
-    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    for sign in (" %", " = ", " ≤ "):
+        text = text.replace(sign, sign.replace(" ", "\N{NO-BREAK SPACE}"))
+    return text
+
+
+def _headline(sentence: str) -> Markup:
+    """A sentence whose interval and p-value are in small print."""
+    answer, bracket, rest = _unbroken(sentence).partition(" (95\N{NO-BREAK SPACE}% interval")
+    return Markup("{} <small>{}</small>").format(answer, f"{bracket}{rest}".strip()) if rest else escape(answer)
 
 
 def own_parts(style: str, script: str) -> dict[str, Any]:

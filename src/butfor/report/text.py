@@ -21,7 +21,7 @@ def shown(value: Any, longest: int = LONGEST) -> str:
         return MISSING
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
-    return _number(value) if isinstance(value, Real) else short(str(value), longest)
+    return plain_number(value) if isinstance(value, Real) else short(str(value), longest)
 
 
 def without_middle(value: Any, longest: int) -> str:
@@ -56,7 +56,8 @@ def plural(count: int, word: str) -> str:
     return f"{count} {word if count == 1 else several}"
 
 
-def _number(value: Real) -> str:
+def plain_number(value: Real | float) -> str:
+    """A number in about six digits."""
     number = float(value)
     if not math.isfinite(number):
         return "∞" if number > 0 else "−∞"
