@@ -60,8 +60,8 @@ def test_who_was_audited_is_counted_by_reason():
     accepted = [verdict(eligible=False, logit=-0.5) for _ in range(3)]
     people = [verdict(), *accepted, verdict(eligible=False, switch_changes=True)]
     assert Population(people, RUN).audited == (
-        "Audited: 1 of 5 people; 3 were accepted ('deny = no'); for 1 the decision changes when afam alone is switched, "
-        "so the model uses it directly."
+        "Audited: 1 of 5 people; 3 were accepted ('deny = no'); for 1 the decision changes when afam alone is "
+        "switched, so the model uses it directly."
     )
 
 
