@@ -903,7 +903,7 @@ def test_a_record_travels_with_its_other_files_too(loans, tmp_path, capsys):
     assert main(["replay", record, *there, "--test", str(moved / "people.csv")]) == 1
     assert "values.income is" in capsys.readouterr().out
     assert main(["replay", record, *there, "--validation", str(path)]) == 2
-    assert "the record names no validation file; leave --validation out." in capsys.readouterr().err
+    assert "the record names no validation file; leave out --validation." in capsys.readouterr().err
 
 
 def test_settings_of_a_fuller_audit_are_not_left_beside_what_is_handed_over(tmp_path):
