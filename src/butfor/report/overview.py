@@ -24,7 +24,8 @@ from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 from butfor.result.worlds import OneStandard, PersonInWorlds
-from butfor.standard.groups import GroupStandard, points
+from butfor.standard.group import GroupStandard, if_real
+from butfor.standard.sentences import points
 
 MOST_IN_WORLDS = 100
 """People that are listed by how likely their decision would change."""
@@ -323,7 +324,7 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
         "expectation": expectation(p.labels[:TO_REVIEW]),
         "chart": charts.yield_curve(p.labels[:TO_REVIEW]).svg(),
         "towards": " or ".join(p.run.adverse),
-        "by_chance": bool(p.standards) and not _short(p),
+        "if_real": if_real(p.standards),
         "heads": heads,
         "rows": list(zip(*columns, strict=True)),
     }
