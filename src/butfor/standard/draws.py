@@ -13,7 +13,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from butfor.machine import check_n_jobs, in_worker, single_threaded
+from butfor.machine import check_n_jobs, give_back_memory, in_worker, single_threaded
 from butfor.progress import Progress
 from butfor.standard.inference import FEW, Drawn
 from butfor.standard.inputs import Floats, Mask
@@ -99,10 +99,13 @@ class Work:
         by_row = self.standard.predict(
             group.others, group.rows, labels[:, group.others].astype(np.float64), self.weight
         )
+        means, by_row = self.averages[place].of_tables(by_row), by_row[0].copy()
+        if not isinstance(self.encoded.inputs, np.ndarray):  # a large table
+            give_back_memory()
         if self.opinions:
             outcomes = self.opinions[place].outcomes(self.encoded, labels)
             second = self.opinions[place].expected(outcomes, labels)
-        return np.insert(self.averages[place].of_tables(by_row), SECOND, second, axis=0), by_row[0], outcomes[0]
+        return np.insert(means, SECOND, second, axis=0), by_row, outcomes[0]
 
     def drawn(self, null: OneStandard, seeds: list[tuple[int, int]]) -> list[Floats]:
         """Shares of each group on tables drawn with these seeds."""

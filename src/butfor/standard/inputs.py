@@ -105,8 +105,11 @@ class Sparse(Dense):
 
     def logits(self, beta: Floats) -> Floats:
         few = self.ahead.shape[1]
-        found: Floats = beta[..., :few] @ self.ahead.T + beta[..., few:] @ self.inputs.T
-        return found - (beta[..., few:] @ self.means)[..., None]
+        found: Floats = beta[..., few:] @ self.inputs.T
+        found += (beta[..., 0] - beta[..., few:] @ self.means)[..., None]
+        for column in range(1, few):
+            found += beta[..., column, None] * self.ahead[:, column]
+        return found
 
     def sums(self, values: Floats) -> Floats:
         total = values.sum(axis=-1)

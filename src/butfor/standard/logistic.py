@@ -38,7 +38,10 @@ def fit_logistic(design: Dense, labels: Floats, weight: Floats | None = None, st
     found = np.repeat(base[None], len(labels), axis=0)
     open_ = np.arange(len(labels))
     for _ in range(SHARED_STEPS):
-        residual = (expit(design.logits(found[open_])) - labels[open_]) * weight
+        residual = design.logits(found[open_])
+        expit(residual, out=residual)
+        residual -= labels if len(open_) == len(labels) else labels[open_]
+        residual *= weight
         gradient = design.sums(residual) + penalty * found[open_]
         step = cho_solve(factor, gradient.T, check_finite=False).T
         found[open_] -= step
@@ -53,7 +56,9 @@ def fit_logistic(design: Dense, labels: Floats, weight: Floats | None = None, st
 
 def predict_logistic(inputs: Inputs, coefficients: Floats) -> Floats:
     """Probabilities `[tables × rows]`."""
-    found: Floats = expit(coefficients[:, 1:] @ inputs.T + coefficients[:, :1])
+    found: Floats = coefficients[:, 1:] @ inputs.T
+    found += coefficients[:, :1]
+    expit(found, out=found)
     return found
 
 
