@@ -104,7 +104,7 @@ WORK: dict[str, dict[str, Any]] = {
     "lightgbm": {"model": "lightgbm", "rows": 1428, "people": 40, "labels": 15},
     "whole audit": {"search": "audit", "rows": 60_000, "people": 20, "inputs": 410, "labels": 60},
 }
-DOUBLE = {"rows": 4000, "inputs": 100, "people": 8, "labels": 20, "members": 4}
+DOUBLE = {"rows": 2000, "inputs": 100, "people": 4, "labels": 10, "members": 4}
 """What `--double` begins with, and what it doubles."""
 MILLION: dict[str, Any] = {"rows": 1_000_000, "labels": 100, "retrainings": 12}
 MILLION_MODELS = ("logistic", "lightgbm")
