@@ -157,7 +157,7 @@ def test_a_device_for_a_model_that_cannot_use_it_is_refused(capsys, monkeypatch)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     code, _, err = run(capsys, "audit", "salary", "--cases", 4, "--engine", "cuda", "--model", "knn", "--quiet")
     assert code == 2
-    assert "is trained on the CPU only; leave out engine 'cuda'" in err
+    assert "trains on the CPU only; leave out engine 'cuda'" in err
 
 
 def test_a_gpu_that_was_not_named_and_fails_leaves_the_cpu(monkeypatch):

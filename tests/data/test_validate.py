@@ -87,7 +87,7 @@ def test_cells_that_no_model_takes_get_a_sentence(column, told):
 
 def test_labels_and_scores_of_odd_kinds_get_a_sentence():
     odd = pd.Series([0, "0"] * 30, dtype=object)
-    with pytest.raises(TableError, match=r"kinds that cannot be compared \('int', 'str'\)"):
+    with pytest.raises(TableError, match=r"mix types that cannot be compared \('int', 'str'\)"):
         butfor.LabelAudit(LogisticRegression()).fit(plain(), odd, sensitive_features="sex")
 
     def words(model, table, people):

@@ -158,7 +158,11 @@ def test_mlp_keeps_the_labels_as_given():
 
 @pytest.mark.parametrize(
     ("y", "said"),
-    [(np.zeros(30), "one class only"), ([0] * 15 + [1] * 14 + [2], "one row alone"), ([0] * 29 + [1], "too few")],
+    [
+        (np.zeros(30), "only one value"),
+        ([0] * 15 + [1] * 14 + [2], "occurs in one row only"),
+        ([0] * 29 + [1], "too few"),
+    ],
 )
 def test_labels_that_cannot_be_learned_are_refused(y, said):
     rows, _ = rows_of("salary")

@@ -232,7 +232,7 @@ class Moody(ClassifierMixin, BaseEstimator):
         (LogisticRegression, "is a class; give an instance, LogisticRegression()"),
         (LinearRegression(), "is not a classifier"),
         (Hidden(), "neither decision_function nor predict_proba"),
-        (Moody(), "fitted twice.*Fix its seed .*, or whatever else it draws"),
+        (Moody(), "fitted twice.*Fix its seed .* or its other sources of chance"),
         ("forest", "neither a scikit-learn classifier nor a learner"),
         (42, "neither a scikit-learn classifier nor a learner"),
     ],
@@ -714,7 +714,7 @@ def test_a_record_brings_the_learner_back(name):
 def test_a_record_does_not_start_code_of_its_own():
     record = describe.describe(LogisticRegression())
     for path in ("os:system", "subprocess:Popen", "test_models:Moody"):
-        with pytest.raises(butfor.errors.ReplayError, match="may not start by itself"):
+        with pytest.raises(butfor.errors.ReplayError, match="may not load such code"):
             describe.rebuild(record | {"class": path})
     with pytest.raises(butfor.errors.ReplayError, match="not an estimator"):
         describe.rebuild(record | {"class": "sklearn:show_versions"})
@@ -898,7 +898,7 @@ def test_a_model_of_ones_own_from_the_command_line(capsys, tmp_path, monkeypatch
     assert "GaussianNB has no decision_function; its margin is the logit of predict_proba" in err
     assert main(["replay", "ready/audit.json"]) == 0
     assert main(["replay", "made/audit.json"]) == 2
-    assert "may not start by itself" in capsys.readouterr().err
+    assert "may not load such code" in capsys.readouterr().err
     assert main(["replay", "made/audit.json", "--model", "ours_for_test:made"]) == 0
     sys.modules.pop("ours_for_test")
 

@@ -66,9 +66,9 @@ def test_a_probability_its_text_or_a_share():
     [
         (0, "above 0 and below 1"), (1, "above 0 and below 1"), (1.5, "write 'top 1.5%'"), ("20", "write 'top 20%'"),
         (-0.1, "above 0 and below 1"), ("top 0%", "above 0 %"), ("top 100%", "below 100 %"),
-        ("top 120%", "below 100 %"), ("top 1.2.3%", "above 0 %"), (math.nan, "no threshold"),
-        (math.inf, "no threshold"), (True, "no threshold"), (None, "no threshold"), ("", "no threshold"),
-        ("top", "no threshold"), ([0.8], "no threshold"),
+        ("top 120%", "below 100 %"), ("top 1.2.3%", "above 0 %"), (math.nan, "not a threshold"),
+        (math.inf, "not a threshold"), (True, "not a threshold"), (None, "not a threshold"), ("", "not a threshold"),
+        ("top", "not a threshold"), ([0.8], "not a threshold"),
     ],
 )  # fmt: skip
 def test_what_is_no_threshold_gets_a_sentence(given, sentence, credit):
@@ -96,7 +96,7 @@ def test_what_cannot_be_compared_gets_a_sentence(credit):
     three = pd.Series(np.arange(ROWS) % 3, index=X.index)
     with pytest.raises(SettingError, match="with 3 labels"):
         audited((X, three, people, None), LogisticRegression(), 0.8, adverse=None)
-    with pytest.raises(SettingError, match="between two labels"):
+    with pytest.raises(SettingError, match="needs two labels"):
         audited((X, three, people, None), FixedThresholdClassifier(LogisticRegression()), adverse=None)
 
 

@@ -109,7 +109,7 @@ def test_what_is_not_linear_in_the_labels_has_no_proof():
     audit.fit(X, y, sensitive_features=groups)
     with pytest.raises(SettingError, match="There is no proof for"):
         audit.brackets(asked, sensitive_features=theirs)
-    with pytest.raises(butfor.errors.LearnerError, match=r"decides as butfor.ThresholdedRegressor\(LinearRegression"):
+    with pytest.raises(butfor.errors.LearnerError, match=r"use butfor.ThresholdedRegressor\(LinearRegression"):
         butfor.LabelAudit(LinearRegression()).fit(X, y, sensitive_features=groups)
 
 

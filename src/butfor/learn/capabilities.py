@@ -1,7 +1,7 @@
-"""What some models, learners and engines can do beyond the seam: small classes that those who can derive from.
+"""Further abilities of models, learners and engines, as small classes to derive from.
 
-A ranking, a proof or a page asks `model.capability(Linear)`; some models can only with some settings. Of learners and
-engines `isinstance` tells; the functions here say what holds for any.
+A ranking, a proof or a page asks `model.capability(Linear)`, since some models have an ability only with some settings.
+For learners and engines `isinstance` is enough; the functions here give defaults for the others.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
     from butfor.encode import TableEncoder
 
 MEMBERS = 16
-"""Members of an ensemble where nobody says how many."""
+"""The default number of members of an ensemble."""
 
 
 # --- models -------------------------------------------------------------------------------------------
 
 
 class Linear:
-    """The effect of a flip is known to first order; where it is `exact`, effects of several flips add up."""
+    """The effect of a flip is known to first order; if `exact`, effects of several flips add up."""
 
     @property
     def exact(self) -> bool:
         return False
 
     def flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
-        """The change of each person's margin if label i were flipped, `[people × n]`. Of more than two
-        classes the margin is the sum of scores that `contrast [people × classes]` says."""
+        """The change of each person's margin if label i is flipped, `[people × n]`. With more than two classes the
+        margin is the sum of scores weighted by `contrast [people × classes]`."""
         raise NotImplementedError
 
 
 class Trees:
     def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
-        """Which leaf of each tree a row falls into, `[rows × trees]`."""
+        """The leaf of each tree that a row falls into, `[rows × trees]`."""
         raise NotImplementedError
 
 
 class Neighbours:
     def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The nearest rows, whichever labels they have, and what the vote of each counts, both `[people × k]`."""
+        """The nearest rows and the weight of each vote, both `[people × k]`; independent of the labels."""
         raise NotImplementedError
 
 
@@ -71,7 +71,7 @@ class Differentiable:
 
 class Inputs:
     def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers] | None:
-        """Training rows `[n × d]` and people `[people × d]` as the model sees them; None where they are no numbers."""
+        """Training rows `[n × d]` and people `[people × d]` as the model sees them; None if these are not numbers."""
         raise NotImplementedError
 
 
@@ -85,14 +85,14 @@ class Margin:
 
 class Pulls:
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-        """Per person, column → its share of the logit, or of the sum of scores that `contrast [people × classes]` says,
-        the bias last; None where that is no such sum. A ReLU network is exactly linear around a person (section 2 of
-        the paper)."""
+        """Per person, each column's share of the logit, or of the sum of scores weighted by `contrast [people ×
+        classes]`, the bias last; None if it is not such a sum. A ReLU network is exactly linear around a person
+        (section 2 of the paper)."""
         raise NotImplementedError
 
 
 class Encoded:
-    """Behind a fitted encoder of ours."""
+    """A model behind our fitted encoder."""
 
     encoder: TableEncoder
 
@@ -106,20 +106,20 @@ class Members:
 
 
 def require(model: Model, kind: type[C]) -> C:
-    """What `model.capability` gives, for whoever knows that the model has it."""
+    """`model.capability(kind)` of a model that is known to have it."""
     found = model.capability(kind)
     assert found is not None, f"{type(model).__name__} has no {kind.__name__}"
     return found
 
 
 def members_of(model: Model) -> Sequence[Model]:
-    """The models whose mean logit decides; one that is no ensemble is its only member."""
+    """The models whose mean logit decides; a single model is its only member."""
     ensemble = model.capability(Members)
     return (model,) if ensemble is None else ensemble.members
 
 
 def person_keys(model: Model, people: pd.DataFrame) -> list[int]:
-    """A number that belongs to each person, whoever else is audited and in which order."""
+    """A number per person that does not depend on the other people or their order."""
     network = members_of(model)[0].capability(Differentiable)
     if network is None:
         return [zlib.crc32(repr(row).encode()) for row in people.itertuples(index=False, name=None)]
@@ -130,27 +130,27 @@ def person_keys(model: Model, people: pd.DataFrame) -> list[int]:
 
 
 class EarlyStopping:
-    """Validation rows steer it."""
+    """A learner that stops early, by validation rows."""
 
     def split(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Positions of training rows, and of validation rows to set aside where none are given."""
+        """Positions of training rows and of validation rows to set aside."""
         raise NotImplementedError
 
 
 class Reproducible:
-    """Known to train the same model twice, and another one under another seed: neither needs a trial."""
+    """A learner known to train the same model twice and another one under another seed, without a trial."""
 
     def warm_up(self, table: Table) -> None:
-        """Do what a process does only once, so that it is not taken for the time of a training."""
+        """Do one-time work of a process, so that it does not count as time of a training."""
         raise NotImplementedError
 
     def usual_members(self, rows: int) -> int:
-        """Members of an ensemble of it where nobody says, by the size of the table alone."""
+        """The default number of members, by the size of the table."""
         raise NotImplementedError
 
 
 class Portable:
-    """Its models travel between processes without what both have."""
+    """A learner whose models travel between processes without the table."""
 
     def pack(self, model: Any) -> Any:
         raise NotImplementedError
@@ -162,19 +162,19 @@ class Portable:
 class FastEngines:
     @property
     def engines(self) -> tuple[str, ...]:
-        """Names of the engines that train it, the fastest first."""
+        """Names of the engines that can train it, the fastest first."""
         raise NotImplementedError
 
 
 class Rebuildable:
     def record_gaps(self) -> list[str]:
-        """The parts of it that its record cannot bring back, in words."""
+        """The parts that its record cannot restore, in words."""
         raise NotImplementedError
 
 
 class Scored:
-    """Decides by comparing a score with a threshold. Of other learners the logit is the log-odds, and the threshold one
-    half."""
+    """A learner that compares a score with a threshold. For other learners the logit is the log-odds and the threshold
+    one half."""
 
     @property
     def has_probabilities(self) -> bool:
@@ -182,11 +182,11 @@ class Scored:
 
     @property
     def has_threshold(self) -> bool:
-        """Whether it came with a threshold of its own, fixed or tuned."""
+        """Whether it has its own threshold, fixed or tuned."""
         raise NotImplementedError
 
     def cut(self, table: Table) -> Cut | None:
-        """Its threshold, where that is fixed."""
+        """Its threshold, if it is fixed."""
         raise NotImplementedError
 
 
@@ -204,7 +204,7 @@ def engines_of(learner: Learner) -> tuple[str, ...]:
 
 
 def usual_members(learner: Learner, rows: int, seconds: float) -> int:
-    """Members of an ensemble where nobody says: fewer where a training takes long."""
+    """The default number of members; fewer if a training is slow."""
     if isinstance(learner, Reproducible):
         return learner.usual_members(rows)
     return MEMBERS if seconds <= 0.1 else MEMBERS // 2 if seconds <= 1.0 else MEMBERS // 4
@@ -215,7 +215,7 @@ def pack(learner: Learner, model: Model) -> Any:
 
 
 def unpack(learner: Learner, packed: Any, table: Table) -> Model:
-    """The model that `pack` was given."""
+    """The model that was packed."""
     model: Model = learner.unpack(packed, table) if isinstance(learner, Portable) else packed
     return model
 
@@ -224,19 +224,19 @@ def unpack(learner: Learner, packed: Any, table: Table) -> Model:
 
 
 class OwnFit(Engine):
-    """An engine that has the learner's own `fit` do the work, on this machine or where a cluster is."""
+    """An engine that trains with the learner's own `fit`, on this machine or on a cluster."""
 
     n_jobs: int
 
     def fit_models(
         self, learner: Learner, table: Table, seeds: Sequence[int | None], advance: Advance | None = None
     ) -> list[Any]:
-        """Models on the labels as they are, one per seed, packed."""
+        """Packed models without flips, one per seed."""
         raise NotImplementedError
 
 
 class Cluster:
-    """An engine whose workers do other work too."""
+    """An engine whose workers can do other work too."""
 
     @property
     def own_fit(self) -> OwnFit:
@@ -244,5 +244,5 @@ class Cluster:
         raise NotImplementedError
 
     def spread(self, function: Any, shared: Any, parts: Sequence[Any], advance: Advance | None = None) -> list[Any]:
-        """`function(shared, part)` for each part, on the workers; what is shared travels once."""
+        """`function(shared, part)` for each part, on the workers; `shared` is sent once."""
         raise NotImplementedError

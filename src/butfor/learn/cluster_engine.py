@@ -1,6 +1,6 @@
 """Engines on other processes and machines: each worker trains with its best engine, or with the learner's own `fit`.
 
-The answers are the same wherever they are trained, whoever comes, goes or dies; `workers.py` has the chunks done.
+The answers do not depend on the workers, even if some come, go or die; `workers.py` distributes the chunks.
 """
 
 from __future__ import annotations
@@ -25,20 +25,25 @@ from butfor.learn.workers import Pace, Workers, in_order
 from butfor.machine import check_n_jobs
 
 CONNECT = 10.0
-"""Seconds in which a scheduler must answer."""
+"""Seconds to wait for a scheduler."""
 
 
 class ClusterEngine(JoblibEngine, Cluster):
-    """Trains on the workers of joblib's configuration: `with joblib.parallel_config(backend="ray")`, say.
+    """Trains on the workers of joblib's configuration, for example within `joblib.parallel_config(backend="ray")`.
 
-    `engine` names what trains there: an engine or a device; "auto" is each worker's best. `n_jobs`: how many trainings
-    the search looks ahead, by default as many as this machine has cores, whatever the cluster has."""
+    Parameters
+    ----------
+    engine : str, default="auto"
+        What trains on each worker: the name of an engine or a device. "auto" is the worker's best.
+    n_jobs : int, optional
+        How many trainings the search plans ahead; by default the number of cores of this machine.
+    """
 
     name = "cluster"
 
     def __init__(self, engine: str = "auto", n_jobs: int | None = None, *, workers: Workers | None = None) -> None:
         if engine not in NAMES and not is_device(engine):
-            raise SettingError(f"engine={engine!r}: name the workers' engine; 'auto' is the best of each.")
+            raise SettingError(f"engine={engine!r}: name the workers' engine, or 'auto' for the best of each.")
         self.n_jobs, self.engine = check_n_jobs(n_jobs), engine
         self.device = engine if is_device(engine) else "cpu"
         self.workers = workers or Workers(self.n_jobs)
@@ -56,7 +61,7 @@ class ClusterEngine(JoblibEngine, Cluster):
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         engines = engines_of(learner)
         if "linear" in engines and self.engine in ("auto", "linear"):
-            # Thousands a second: the way to a worker would take longer. Only the estimator's own fit travels.
+            # Thousands per second: sending them would take longer. Only the estimator's own fit is sent.
             here: Bound | None = engine_named("linear").bind_here(learner, table, people)
             if here is not None:
                 return here
@@ -73,8 +78,17 @@ class ClusterEngine(JoblibEngine, Cluster):
 
 
 class DaskEngine(ClusterEngine):
-    """The same on the workers of `client`, a `distributed.Client`. `patience`: seconds to wait for a worker where there
-    is none."""
+    """Trains on a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The connection to the cluster.
+    engine, n_jobs : optional
+        As for `ClusterEngine`.
+    patience : float, optional
+        Seconds to wait for a worker if there is none.
+    """
 
     def __init__(
         self, client: Any, engine: str = "auto", n_jobs: int | None = None, patience: float = PATIENCE
@@ -90,7 +104,7 @@ class DaskEngine(ClusterEngine):
 
 
 def fast_answers(subject: tuple[Learner, Table], asked: tuple[str, pd.DataFrame]) -> Any:
-    """In a worker: what each trained model says about the people, `[trainings × people]`, by the best engine here."""
+    """In a worker: each model's logits for the people, `[trainings × people]`, by the best engine here."""
     (learner, table), (engine, people) = subject, asked
     train = bind(choose_engine(engine, learner, n_jobs=1), learner, table, people)
     train([])
@@ -107,8 +121,8 @@ _opened: dict[tuple[str, int | None], ClusterEngine] = {}
 
 
 def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
-    """The engine for `local:4`, so many processes here, or for the scheduler at `tcp://scheduler:8786`: connected once,
-    and until this process ends."""
+    """The engine for `local:4`, four processes of this machine, or for the scheduler at `tcp://scheduler:8786`, which
+    stays connected until this process ends."""
     workers, found = local_workers(name), _opened.get((name, n_jobs))
     if workers is not None:
         return found or _opened.setdefault((name, n_jobs), ClusterEngine(n_jobs=n_jobs, workers=Workers(workers)))
@@ -119,13 +133,13 @@ def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
     except ImportError as error:
         raise EngineError(f'Engine {name} needs Dask ({error}): pip install "butfor[dask]".') from error
 
-    # What ends the work is said in one sentence; Dask's own lines about it are for those who set this logger.
+    # One sentence says what ended the work; Dask's own lines are hidden unless this logger is set.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(name, timeout=CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError, ImportError) as error:
         raise EngineError(
-            f"--engine {name}: no scheduler answers there within {CONNECT:.0f} seconds ({type(error).__name__}); start "
+            f"--engine {name}: no scheduler answers there within {CONNECT:.0f} seconds ({type(error).__name__}). Start "
             "one (dask scheduler) and give the address that it prints."
         ) from error
     atexit.register(client.close, timeout=2)

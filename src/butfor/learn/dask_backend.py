@@ -1,7 +1,7 @@
-"""A joblib backend for a Dask cluster, on which work outlives its workers.
+"""A joblib backend for a Dask cluster that survives the death of workers.
 
-Joblib's own (1.6) waits for ever once a task has taken several workers down, loses what it scattered with the worker
-that held it, and does the work of a cluster with a single thread in the process that asks.
+Joblib's own (1.6) waits for ever once a task has killed several workers, loses scattered data with the worker that held
+it, and runs the work of a cluster with a single thread in the calling process.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from butfor._version import __version__
 from butfor.errors import ButforError, EngineError
 
 POLL = 0.5
-"""Seconds between two looks at the cluster, and at whether the work was interrupted."""
+"""Seconds between checks of the cluster and for interruptions."""
 PATIENCE = 60.0
-"""Seconds to wait for a worker where there is none."""
+"""Seconds to wait for a worker if there is none."""
 
 LOST = (
-    "A chunk of trainings took several workers down with it: is there too little memory where they run? What was "
-    "trained before is in the ledger, if one was given."
+    "A chunk of trainings took several workers down; they may have too little memory. What was trained before is in "
+    "the ledger, if one was given."
 )
 
 
 class DaskBackend(ParallelBackendBase):
-    """`patience`: seconds to wait for a worker where there is none."""
+    """`patience`: seconds to wait for a worker if there is none."""
 
     supports_retrieve_callback = True
 
@@ -49,7 +49,7 @@ class DaskBackend(ParallelBackendBase):
         return DaskBackend(client)
 
     def effective_n_jobs(self, n_jobs: int) -> int:
-        """The threads of the workers, whatever is asked for; of one thread joblib would do the work here."""
+        """The threads of the workers; with one thread joblib would work in this process."""
         had_workers = time.monotonic()
         while not (threads := self._threads(had_workers)):
             stopping.check()
@@ -70,7 +70,7 @@ class DaskBackend(ParallelBackendBase):
             raise self._sentence(error) from error
 
     def ask_all(self, function: Callable[..., Any], *given: Any) -> None:
-        """Call a function on every worker that is there, and raise what it raises."""
+        """Call a function on every worker and raise its errors."""
         for found in self.client.run(function, *given, on_error="return").values():
             if isinstance(found, (ButforError, ImportError, AttributeError)):  # else the worker is gone
                 raise self._sentence(found)
@@ -97,7 +97,7 @@ class DaskBackend(ParallelBackendBase):
 
     @contextmanager
     def retrieval_context(self) -> Iterator[None]:
-        """While results are waited for, a thread looks whether any can still come."""
+        """While waiting for results, a thread checks that more can come."""
         ended = threading.Event()
         threading.Thread(target=self._watch, args=(ended, stopping.StopFlag()), daemon=True).start()
         try:
@@ -123,7 +123,7 @@ class DaskBackend(ParallelBackendBase):
                 self.client.cancel(flying, force=True)
 
     def _threads(self, had_workers: float) -> int:
-        """How many the workers have now; refused where there have been none for too long."""
+        """The workers' threads now; an error if there have been none for too long."""
         try:
             threads = sum(self.client.nthreads().values())
         except Exception as error:  # whatever a connection that ends raises
@@ -131,7 +131,7 @@ class DaskBackend(ParallelBackendBase):
         if not threads and time.monotonic() > had_workers + self.patience:
             raise EngineError(
                 f"The scheduler at {self.address} has had no worker for {self.patience:.0f} seconds; start some "
-                f"(dask worker {self.address}) and try again, with --ledger where something was trained."
+                f"(dask worker {self.address}) and try again, with the same --ledger if one was given."
             )
         return threads
 
@@ -152,7 +152,7 @@ class DaskBackend(ParallelBackendBase):
 
 
 def cannot_train(error: Exception) -> EngineError:
-    """The sentence for whatever a worker raises that is no error of ours."""
+    """A sentence about a foreign error of a worker."""
     reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0] or 'no reason given'}"
     return EngineError(
         f"A worker could not train ({reason}). It needs butfor {__version__} and the packages that the model imports."

@@ -1,7 +1,6 @@
-"""An estimator as JSON, and back: class, parameters, and the same for every estimator inside. No pickles.
+"""Estimators as JSON: class, parameters, and the same for every estimator inside. No pickles.
 
-Only packages of `TRUSTED` are imported when a record is read: a record is a file that somebody may have handed over,
-and what it names must not become code that runs.
+Reading a record imports only packages of `TRUSTED`, since a record from somebody else must not run code.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from butfor.machine import load
 
 TRUSTED = ("sklearn", "butfor", "xgboost", "lightgbm")
 CLASS, TUPLE, PAIRS, NUMBER, DTYPE, OPAQUE = "class", "tuple", "pairs", "number", "dtype", "opaque"
-"""Marks of what JSON has no word for: an estimator, a tuple, a dictionary (its keys may be numbers), a number that is
-not finite, one of numpy's types, and what cannot be rebuilt."""
+"""Marks for values that JSON does not have: estimators, tuples, dictionaries with other keys than text, numbers that
+are not finite, numpy's types, and what cannot be rebuilt."""
 PLAIN = ("sklearn.compose", "sklearn.model_selection")
-"""Where scikit-learn has parameters that are objects but no estimators: column selectors, splitters."""
+"""Modules of scikit-learn with parameter objects that are not estimators: column selectors, splitters."""
 
 
 def describe(value: Any) -> Any:
-    """A parameter's value as JSON knows it."""
+    """A parameter's value as JSON."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, BaseEstimator):
@@ -54,7 +53,7 @@ def describe(value: Any) -> Any:
 
 
 def rebuild(record: Any) -> Any:
-    """What `describe` was given."""
+    """The value that was described."""
     if isinstance(record, list):
         return [rebuild(v) for v in record]
     if not isinstance(record, dict):
@@ -71,8 +70,8 @@ def rebuild(record: Any) -> Any:
     if PAIRS in record:
         return {rebuild(name): rebuild(v) for name, v in record[PAIRS]}
     raise ReplayError(
-        f"The record's model holds {record.get(OPAQUE, record)}, which a record cannot carry; replay it with the model "
-        "itself (--model package.module:name, or in Python replay(..., model=...))."
+        f"The record's model contains {record.get(OPAQUE, record)}, which a record cannot store; replay it with the "
+        "model itself (--model package.module:name, or in Python replay(..., model=...))."
     )
 
 
@@ -99,7 +98,7 @@ def _is_plain(kind: type) -> bool:
 def _class(path: str) -> Any:
     if path.partition(":")[0].split(".")[0] not in TRUSTED:
         raise ReplayError(
-            f"The record's model is {path}, code that a record may not start by itself; name it yourself: "
+            f"The record's model is {path}, and a record may not load such code; name it yourself: "
             "--model package.module:name, or in Python replay(..., model=...)."
         )
     try:

@@ -68,7 +68,7 @@ def _fastest(learner: Learner, device: str | None, n_jobs: int | None, note: Not
     names = engines_of(learner)
     if device not in (None, "cpu"):
         if "stacked" not in names:
-            raise SettingError(f"{learner.name} is trained on the CPU only; leave out engine '{device}'.")
+            raise SettingError(f"{learner.name} trains on the CPU only; leave out engine '{device}'.")
         return engine_named("stacked", device)
     if device == "cpu" or ("stacked" in names and best_device() == "cpu"):
         names = tuple(name for name in names if name != "stacked")
@@ -85,7 +85,7 @@ def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
     """Refuse what no engine is, a device that is not here, and a number of jobs that cannot be."""
     if not isinstance(engine, str):
         if not isinstance(engine, Engine):
-            raise SettingError(f"engine={engine!r} is neither an engine's name nor a butfor.Engine.")
+            raise SettingError(f"engine={engine!r} is neither the name of an engine nor a butfor.Engine.")
     elif is_device(engine):
         if engine != "cpu":
             load("butfor.mlp.stacked:find_device")(engine)

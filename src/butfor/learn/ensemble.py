@@ -1,8 +1,8 @@
 """Models made of others: an ensemble of seeds, a model of more than two classes with a split, one with a cut.
 
-An ensemble: several trainings of one learner that differ in the seed alone, deciding by their mean logit. A single
-network's verdict is about its labels and its seed; the mean over seeds is about the labels. The ensemble is a learner
-like any other. Whoever trains many of them hands the members (`single_learner`, `member_seeds`) to the engine.
+An ensemble is several trainings of one learner that differ only in the seed; their mean logit decides. A single
+network's verdict is about its labels and its seed, the mean over seeds about the labels. Code that trains many
+ensembles hands the members (`single_learner`, `member_seeds`) to the engine.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from butfor.learn.protocols import BIAS, Advance, C, Floats, Learner, Model, Num
 from butfor.learn.threshold import Cut
 
 FRESH_FROM = 10_000
-"""Fresh seeds are counted from this far above the learner's own: no member comes near."""
+"""Fresh seeds start this far above the learner's own, beyond all members."""
 
 
 class Ensemble(Learner):
-    """`members` trainings of `learner`, with its own seed and those that follow it."""
+    """`members` trainings of `learner`, with its own seed and the following ones."""
 
     kind = "ensemble"
     seeded = True
 
     def __init__(self, learner: Learner, members: int = MEMBERS) -> None:
         if members < 2:
-            raise SettingError(f"members={members}: an ensemble has at least 2.")
+            raise SettingError(f"members={members}: an ensemble needs at least 2.")
         if isinstance(learner, Ensemble):
-            raise SettingError(f"{learner.name} is an ensemble of seeds already; set its members instead.")
+            raise SettingError(f"{learner.name} is an ensemble already; set its members instead.")
         if not learner.seeded:
-            raise SettingError(f"{learner.name} has no seed: an ensemble of it would be many times the same model.")
+            raise SettingError(f"{learner.name} has no seed, so all members would be the same model.")
         self.learner, self.members = learner, members
 
     @property
@@ -55,14 +55,14 @@ class Ensemble(Learner):
         return (None, *(self.own_seed + k for k in range(1, self.members)))
 
     def fit(self, table: Table, labels: Floats) -> EnsembleModel:
-        """Every member by the learner's own `fit`."""
+        """Train every member with the learner's own `fit`."""
         learners = (self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds)
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in learners))
 
     def fit_beside(
         self, first: Model, table: Table, engine: can.OwnFit, advance: Advance | None = None
     ) -> EnsembleModel:
-        """The ensemble on the labels as they are, given its first member; the others where `engine` trains them."""
+        """The ensemble without flips, given its first member; `engine` trains the others."""
         others = engine.fit_models(self.learner, table, self.seeds[1:], advance)
         return EnsembleModel((first, *(unpack(self.learner, packed, table) for packed in others)))
 
@@ -74,17 +74,17 @@ class Ensemble(Learner):
 
 
 def single_learner(learner: Learner) -> Learner:
-    """What is trained, once for each of `member_seeds`: an ensemble's learner, any other learner itself."""
+    """The learner of an ensemble, to train once per seed of `member_seeds`; any other learner itself."""
     return learner.learner if isinstance(learner, Ensemble) else learner
 
 
 def member_seeds(learner: Learner) -> tuple[int | None, ...]:
-    """One per member; None is the learner as it is."""
+    """One seed per member; None is the learner's own."""
     return learner.seeds if isinstance(learner, Ensemble) else (None,)
 
 
 def record_gaps(learner: Learner) -> list[str]:
-    """The parts of a learner that its record cannot bring back, in words."""
+    """The parts of a learner that its record cannot restore, in words."""
     single = single_learner(learner)
     if isinstance(single, can.Rebuildable):
         return single.record_gaps()
@@ -92,8 +92,8 @@ def record_gaps(learner: Learner) -> list[str]:
 
 
 def ledger_gaps(learner: Learner) -> list[str]:
-    """The parts that its record does not tell from others, so that a ledger cannot rely on it. Of a learner of the
-    user's own the record says what its author wants it to say."""
+    """The parts that its record does not identify, so that a ledger cannot rely on it. The record of a user's own
+    learner is its author's responsibility."""
     return record_gaps(learner) if isinstance(single_learner(learner), can.Rebuildable) else []
 
 
@@ -127,7 +127,7 @@ class EnsembleModel(Model, can.Members, can.Inputs, can.Pulls):
         return None if inputs is None else inputs.numbers(table, people)
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-        """The mean of the members', as the logit is."""
+        """The mean of the members' pulls."""
         each = [pulls for member in self.members if (pulls := pulls_of(member, people, contrast)) is not None]
         if len(each) < len(self.members):
             return None
@@ -138,8 +138,8 @@ class EnsembleModel(Model, can.Members, can.Inputs, can.Pulls):
 
 
 class MarginModel(Model, can.Linear, can.Pulls, can.Members):
-    """A model of more than two classes with a logit, as rankings, rules and pages know it: the margin of a decision
-    split. What else it can do is about that margin too."""
+    """A model of more than two classes whose logit is the margin of a decision split; its abilities are about that
+    margin."""
 
     def __init__(self, model: Model, decision_split: DecisionSplit) -> None:
         self.model, self.decision_split = model, decision_split
@@ -178,8 +178,8 @@ class MarginModel(Model, can.Linear, can.Pulls, can.Members):
 
 
 class CutModel(Model, can.Pulls, can.Members):
-    """A model whose logits are measured from a cut; `at_cut`: what the model says there. Where places are limited a
-    flip moves the cut too, which the effects of flips leave out: with it a search found no more, nor smaller sets."""
+    """A model whose logits are measured from a cut; `at_cut` is its answer there. With limited places a flip also moves
+    the cut. Effects of flips ignore that: with it, a search found no more and no smaller sets."""
 
     def __init__(self, model: Model, cut: Cut, at_cut: float) -> None:
         self.model, self.cut, self.at_cut = model, cut, at_cut
@@ -200,7 +200,7 @@ class CutModel(Model, can.Pulls, can.Members):
         return tuple(CutModel(member, self.cut, self.at_cut) for member in members_of(self.model))
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-        """From the cut; None where they do not add up to what the cut is a cut of, such as calibrated probabilities."""
+        """Measured from the cut; None if they do not add up to the score, as with calibrated probabilities."""
         pulled, answers = pulls_of(self.model, people), self.model.logits(people)
         if pulled is None or not np.allclose([sum(each.values()) for each in pulled], answers, rtol=1e-3, atol=1e-3):
             return None
@@ -208,33 +208,35 @@ class CutModel(Model, can.Pulls, can.Members):
 
 
 def pulls_of(model: Model, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-    """`Pulls.pulls`; None where the model has none."""
+    """`Pulls.pulls`; None if the model has none."""
     able = model.capability(can.Pulls)
     return None if able is None else able.pulls(people, contrast)
 
 
 def with_split(model: Model, decision_split: DecisionSplit | None) -> Model:
-    """The model with a split of its decisions; of two classes as it is."""
+    """The model with a split of its decisions; a model of two classes is unchanged."""
     inside = model.model if isinstance(model, MarginModel) else model
     return inside if decision_split is None else MarginModel(inside, decision_split)
 
 
 def with_cut(model: Model, table: Table) -> Model:
-    """The model as it is audited: measured from the table's cut, where there is one."""
+    """The model as audited: measured from the table's cut, if there is one."""
     if table.cut is None:
         return model
     pool = table.X.iloc[:0] if table.cut.pool is None else table.cut.pool
     at_cut = float(table.cut.answer_at_cut(table.answers(model, pool)))
     if not np.isfinite(at_cut):
-        raise TableError("The model's answers about the pool are infinite or none: look there for outlying numbers.")
+        raise TableError(
+            "The model's scores for the pool are infinite or not numbers: check the pool for outlying numbers."
+        )
     return CutModel(model, table.cut, at_cut)
 
 
 def mean_answers(members: NDArray[np.floating[Any]]) -> Floats:
-    """The ensemble's answers from its members', `[members × …]`. One that diverged leaves no answer."""
+    """The ensemble's answers from its members', `[members × …]`; NaN if one diverged."""
     return np.asarray(np.mean(members, axis=0, dtype=np.float64), np.float32)
 
 
 def fresh_seeds(learner: Learner, count: int, skip: int = 0) -> list[int]:
-    """Seeds that no training of the learner has used, after the first `skip` of them."""
+    """`count` seeds that no training of the learner has used, after the first `skip`."""
     return [learner.own_seed + FRESH_FROM + skip + k for k in range(count)]

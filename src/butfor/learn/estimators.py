@@ -1,11 +1,10 @@
-"""Classifiers of our own, about which something can be proven: a regression with a line drawn through it, and a vote.
+"""Our own classifiers with proofs: a regression with a threshold, and a vote.
 
-`ThresholdedRegressor`: many decisions are made that way: a linear probability model, a kernel regression, a score.
+`ThresholdedRegressor` covers linear probability models, kernel regressions and scores.
 
-`PartitionEnsemble` is provably steady against wrong labels. Rows are assigned to parts by a hash of their inputs, never
-of labels; one copy of a classifier is trained per part; the majority of the copies decides. A flipped label touches one
-part, hence at most one vote, so a decision with a lead of many votes stands against many flips, whatever they are. What
-it costs is that every copy learns from few rows.
+`PartitionEnsemble` is provably robust to wrong labels. A hash of its inputs, never of its label, assigns each row to a
+part; one copy of a classifier is trained per part, and the majority decides. A flipped label touches one part and so at
+most one vote: a decision with a large lead withstands many flips. The price is that every copy learns from few rows.
 """
 
 from __future__ import annotations
@@ -24,14 +23,27 @@ from butfor.errors import SettingError, TableError, listed
 from butfor.learn.protocols import label_values
 
 TARGETS = 2**25
-"""Targets held at a time where every label has an output of its own."""
+"""Targets held at a time if every label has its own output."""
 LEAST_ASKED = 20
-"""People about whom a model that learned anything does not say the same."""
+"""Number of people for whom a model that learned anything does not always decide the same."""
 
 
 class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
-    """Fits `regressor` on the labels as 0 and 1, and decides for the second class where it predicts more than
-    `threshold`. None: ordinary least squares, the linear probability model."""
+    """A classifier made of a regression on the labels 0 and 1.
+
+    Parameters
+    ----------
+    regressor : estimator or None, default=None
+        The regression. None is ordinary least squares, the linear probability model.
+    threshold : float, default=0.5
+        The second class is decided if the prediction exceeds it.
+
+    Examples
+    --------
+    >>> from butfor import ThresholdedRegressor
+    >>> ThresholdedRegressor().fit([[0], [1], [2], [3]], [0, 0, 1, 1]).predict([[0.5], [2.5]]).tolist()
+    [0, 1]
+    """
 
     def __init__(self, regressor: Any = None, threshold: float = 0.5) -> None:
         self.regressor = regressor
@@ -39,7 +51,9 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ThresholdedRegressor:
         if not np.isfinite(self.threshold):
-            raise SettingError(f"threshold={self.threshold} must be a number; 0.5 is halfway between the two labels.")
+            raise SettingError(
+                f"threshold={self.threshold} must be a number, such as 0.5, halfway between the two labels."
+            )
         y = np.asarray(y)
         self.classes_ = two_classes(y)
         self.regressor_ = self.new_regressor()
@@ -56,14 +70,14 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
         return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
 
     def new_regressor(self) -> Any:
-        """The regressor, not yet fitted."""
+        """A new regressor."""
         from sklearn.linear_model import LinearRegression
 
         return LinearRegression() if self.regressor is None else clone(self.regressor)
 
     def share_of_labels(self, X: Any, people: Any, sample_weight: Any = None) -> NDArray[np.float64]:
-        """For a regressor that is linear in its targets: how much of each person's prediction each row's label is,
-        `[people × rows]`. By the regressor's own fit, with one output per label that is 1 for this label alone."""
+        """For a regressor that is linear in its targets: the weight of each row's label in each person's prediction,
+        `[people × rows]`, from the regressor's own fit with one output per label."""
         rows = X.shape[0]
         block = max(1, TARGETS // rows)
         found = []
@@ -83,24 +97,24 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
 
 
 class PartitionEnsemble(ClassifierMixin, BaseEstimator):
-    """A majority vote of copies of `estimator`, each trained on one of `parts` parts of the rows.
+    """A majority vote of copies of a classifier, each trained on one part of the rows; provably robust to wrong labels.
 
-    What is preprocessed inside `estimator` is fitted on its part alone; an encoder before the ensemble on all rows.
+    Preprocessing inside `estimator` is fitted on its part alone, an encoder before the ensemble on all rows.
 
     Parameters
     ----------
-    estimator : classifier or None, default=None
-        None takes a ridge classifier, whose copies have exact proofs. Copies that learn from few rows may all vote for
-        the larger class, and certify nothing: `certify` warns if all decisions are the same.
+    estimator : estimator or None, default=None
+        The classifier to copy. None is a ridge classifier, whose copies have exact proofs. Copies that learn from few
+        rows may all vote for the larger class, which proves nothing; `certify` warns if all decisions are the same.
     parts : int, default=11
-        The number of parts. An odd number leaves no ties; a tie goes to the first class.
+        The number of parts. An odd number avoids ties, which go to the first class.
 
     Attributes
     ----------
-    part_of_ : array of int
-        The part that each training row went to.
-    copies_ : list of classifiers
-        The copies, one per part.
+    part_of_ : array of shape (rows,)
+        The part of each training row.
+    copies_ : list
+        The fitted copies.
     """
 
     def __init__(self, estimator: Any = None, parts: int = 11) -> None:
@@ -115,7 +129,7 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         self.parts_ = self.parts
         self.part_of_ = part_of(X, self.parts_)
         if len(np.unique(self.part_of_)) < self.parts_:
-            raise TableError(f"{len(y)} rows do not fill {self.parts} parts: some have no row at all. Use fewer parts.")
+            raise TableError(f"{len(y)} rows are too few for {self.parts} parts: some have no row. Use fewer parts.")
         coded = (y == self.classes_[1]).astype(np.int64)
         self.copies_ = [self._copy(X, coded, np.flatnonzero(self.part_of_ == part)) for part in range(self.parts_)]
         self.n_features_in_ = X.shape[1]
@@ -136,40 +150,40 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
 
     def certify(self, X: Any) -> NDArray[np.int64]:
-        """Against how many flipped labels each decision is proven to stand, wherever they are."""
+        """The number of flipped labels that each decision is proven to withstand, `[rows]`."""
         votes = self.votes(X)
         decided = (votes.sum(axis=1) > self.parts_ / 2).astype(np.int64)
         if len(decided) >= LEAST_ASKED and len(np.unique(decided)) == 1:
             warnings.warn(
-                f"The vote of {self.parts_} copies says '{self.classes_[decided[0]]}' about all {len(decided)} people: "
-                "where nothing was learned, what it certifies is empty. See its balanced accuracy; use fewer parts, "
-                "or copies that learn from few rows.",
+                f"The vote of {self.parts_} copies decides '{self.classes_[decided[0]]}' for all {len(decided)} people."
+                " If the copies learned nothing, the certificates mean nothing: check the balanced accuracy, and "
+                "use fewer parts, or copies that learn from few rows.",
                 stacklevel=2,
             )
         return np.array([self.votes_needed(v, d) - 1 for v, d in zip(votes, decided, strict=True)])
 
     def votes_needed(self, votes: NDArray[np.int64], decided: int) -> int:
-        """How many copies must change sides for the decision to turn."""
+        """How many copies must change their vote to change the decision."""
         half = self.parts_ // 2
         ones = int(votes.sum())
         return ones - half if decided == 1 else half + 1 - ones
 
     def _copy(self, X: Any, y: NDArray[np.int64], inside: NDArray[np.int64]) -> Any:
-        """The copy of a part; where its rows have one class only, one that says so."""
+        """The copy of a part; a constant one if its rows have a single class."""
         from sklearn.dummy import DummyClassifier
 
         copy = self.new_copy() if len(np.unique(y[inside])) > 1 else DummyClassifier()
         return copy.fit(X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside], y[inside])
 
     def new_copy(self) -> Any:
-        """A copy, not yet trained."""
+        """A new copy."""
         from sklearn.linear_model import RidgeClassifier
 
         return RidgeClassifier() if self.estimator is None else clone(self.estimator)
 
 
 def part_of(X: Any, parts: int) -> NDArray[np.int64]:
-    """The part of each row, by a hash of its inputs: equal rows go together, and no label has a say."""
+    """The part of each row, by a hash of its inputs: equal rows share a part, and labels play no role."""
     if isinstance(X, pd.DataFrame):
         return (pd.util.hash_pandas_object(X, index=False).to_numpy() % np.uint64(parts)).astype(np.int64)
     dense = np.ascontiguousarray(X.toarray() if hasattr(X, "toarray") else X)
@@ -177,12 +191,12 @@ def part_of(X: Any, parts: int) -> NDArray[np.int64]:
 
 
 def two_classes(y: NDArray[Any]) -> NDArray[Any]:
-    """The two label values in sorted order, for models that know no more."""
+    """The two label values in sorted order."""
     values = pd.unique(pd.Series(y))
     if len(values) > 2:
-        # The first sentence is the one scikit-learn's own checks look for.
+        # scikit-learn's own checks look for the first sentence.
         raise TableError(
             "Only binary classification is supported. The type of the target is multiclass: "
-            f"the labels hold {len(values)} values ({listed(values)}). Group them into two."
+            f"the labels have {len(values)} values ({listed(values)}). Group them into two."
         )
     return label_values(y)

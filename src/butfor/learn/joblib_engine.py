@@ -1,7 +1,7 @@
-"""The engine for every learner: the learner's own `fit`, as many side by side as joblib is told to run.
+"""The engine for every learner: the learner's own `fit`, run in parallel by joblib.
 
-`joblib.parallel_config(...)` around an audit decides where: processes (loky, the default), threads, a Dask or Ray
-cluster of the user's. Work too small for processes stays in this one.
+`joblib.parallel_config(...)` around an audit chooses processes (loky, the default), threads, or a Dask or Ray cluster.
+Small work stays in this process.
 """
 
 from __future__ import annotations
@@ -25,13 +25,19 @@ Subject = tuple[Learner, Table, pd.DataFrame]
 Function = Callable[[Subject, Any], Any]
 
 START_SECONDS = 6.0
-"""About what it takes until fresh processes have loaded what they need: less work than that is not worth them."""
+"""Seconds until new processes have loaded everything; less work than that stays here."""
 WARM_SECONDS = 0.3
 """The same once they run."""
 
 
 class JoblibEngine(OwnFit):
-    """`n_jobs`: trainings side by side where joblib's own configuration does not say; one per core by default."""
+    """Trains any learner with its own `fit`, in parallel by joblib.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Trainings at a time, if joblib's configuration does not say; by default one per core.
+    """
 
     name = "joblib"
 
@@ -53,11 +59,11 @@ class JoblibEngine(OwnFit):
 
 
 class WorkersBound(Bound):
-    """One subject for workers, and what is known of how long a training takes. `work` is what they do with the subject,
-    `function` with each item, where that is not the learner's own `fit` and the answers of its model."""
+    """A learner and its data on workers, and how long a training takes. `work` is what workers do with them, `function`
+    what they do with each item; the default is the learner's own `fit` and its model's answers."""
 
     warm = False
-    """Whether worker processes were started before, by any binding."""
+    """Whether worker processes have been started."""
 
     def __init__(
         self, workers: Workers, subject: Subject, name: str, function: Any = None, work: Work | None = None
@@ -80,7 +86,7 @@ class WorkersBound(Bound):
         return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]) * self._subject[1].outputs)
 
     def each(self, items: Sequence[Any], advance: Advance | None) -> list[Any]:
-        """What comes of each item: one by one here, until processes pay for the rest."""
+        """The result of each item: one by one here, until processes pay off for the rest."""
         done: list[Any] = []
         # Without a forecast, assume as much work again: then starting processes now would have paid already.
         waited = self._spent if self._expected is None else 0.0
@@ -107,11 +113,11 @@ class WorkersBound(Bound):
 
     @property
     def _always(self) -> bool:
-        """Whether all goes to workers, however little it is."""
+        """Whether all work goes to workers."""
         return self._workers.elsewhere or not self.by_definition
 
     def _worth_processes(self, left: int, waited: float) -> bool:
-        """Whether processes save more time on what is left than starting them takes, or did on what went before."""
+        """Whether processes save more time on the rest than starting them takes."""
         workers, each = self._workers.count, self._pace.each
         if self._always or each is None or workers == 1:
             return self._always
@@ -133,7 +139,7 @@ class WorkersBound(Bound):
 
 
 def each_item(subject: tuple[Learner, Table], asked: tuple[Function, pd.DataFrame]) -> Any:
-    """In a worker: what does a chunk, one item after the other."""
+    """In a worker: a function that does a chunk, item by item."""
     function, people = asked
     return lambda items: run(function, (*subject, people), items), 1
 
@@ -146,7 +152,7 @@ def run(function: Function, subject: Subject, items: Sequence[Any]) -> list[Any]
 
 
 def answer(subject: Subject, training: Training) -> Floats:
-    """A training's answers about the people; NaN where it diverged or could not be done."""
+    """A model's answers about the people; NaN if the training diverged or failed."""
     learner, table, people = subject
     try:
         model = _fit(learner, training.seed, table, training.flips)
@@ -156,11 +162,11 @@ def answer(subject: Subject, training: Training) -> Floats:
 
 
 def packed_model(subject: Subject, seed: int | None) -> Any:
-    """The model on the labels as they are, without what the other side has anyway."""
+    """The packed model without flips."""
     learner, table, _ = subject
     return pack(learner, _fit(learner, seed, table))
 
 
 def _fit(learner: Learner, seed: int | None, table: Table, flips: FlipSet = ()) -> Model:
-    """The learner's own fit, under a seed where one is named."""
+    """The learner's own fit, under the given seed."""
     return (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))

@@ -35,7 +35,7 @@ def as_learner(model: Any, encoder: Any = None, random_state: int = 0) -> Learne
         check_classifier(model)
         return SklearnLearner(_with_seeds(model, random_state), encoder)
     if encoder is not None:
-        raise SettingError(f"{model.name} is a learner, which encodes for itself; leave encoder out.")
+        raise SettingError(f"{model.name} is a learner and does its own encoding; leave out encoder.")
     return model
 
 
@@ -65,8 +65,8 @@ def learner_of(record: dict[str, Any]) -> Learner:
         return Ensemble(learner_of(record["learner"]), int(record["members"]))
     if kind not in KINDS:
         raise ReplayError(
-            f"The record's learner is of kind '{kind}', which a record alone cannot bring back; replay it with the "
-            "learner itself (in Python replay(..., model=...))."
+            f"The record's learner is of kind '{kind}', which a record cannot restore; replay it with the learner "
+            "itself (in Python replay(..., model=...))."
         )
     learner: Learner = load(KINDS[kind]).from_record(record)
     return learner
@@ -98,20 +98,22 @@ def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
     started = time.perf_counter()
     model = learner.fit(table, table.labels())
     if not isinstance(model, Model):
-        raise LearnerError(f"{learner.name} made a {type(model).__name__}; its fit must return a butfor.Model.")
+        raise LearnerError(
+            f"The fit of {learner.name} returned a {type(model).__name__}; it must return a butfor.Model."
+        )
     logits = table.answers(model, table.X)
     if np.shape(logits) != (table.n * table.outputs,):
         wanted = f"{table.outputs} scores for each" if table.multiclass else "a logit for each"
         raise LearnerError(f"{learner.name} gave answers of shape {np.shape(logits)} for {table.n} rows, not {wanted}.")
     if not np.isfinite(logits).all():
-        raise LearnerError(f"Training of {learner.name} diverged: it gives logits that are not finite numbers.")
+        raise LearnerError(f"Training of {learner.name} diverged: its logits are not finite numbers.")
     if isinstance(learner, Reproducible):
         return model, time.perf_counter() - started
     again = table.answers(learner.fit(table, table.labels()), table.X)
     if not np.array_equal(logits, again):
         raise LearnerError(
-            f"{learner.name} gives other answers when fitted twice on the same data, so that no flip could be told "
-            "from its noise. Fix its seed (random_state=0), or whatever else it draws from."
+            f"{learner.name} gives another model when fitted twice on the same data, so the effect of a flip cannot be "
+            "told from noise. Fix its seed (random_state=0) or its other sources of chance."
         )
     return model, (time.perf_counter() - started) / 2
 

@@ -1,4 +1,4 @@
-"""Models by name: the usual ones, and whatever a module of the user's own holds."""
+"""Models by name: the usual ones, and those of the user's own modules."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from butfor.errors import ButforError, SettingError, nearest
 from butfor.machine import installed, load
 
 MODELS = ("logistic", "ridge", "linear", "kernel-ridge", "knn", "forest", "boosting", "steady")
-"""scikit-learn's, with its defaults but for the solver of logistic regression. "linear" and "kernel-ridge" are
-regressions on 0 and 1 with the line at one half, "steady" is our PartitionEnsemble."""
+"""scikit-learn's models with their defaults, except for the solver of logistic regression. "linear" and "kernel-ridge"
+are regressions on 0 and 1 with a threshold of one half; "steady" is our PartitionEnsemble."""
 ELSEWHERE = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier"}
-"""Classifiers of other packages, with their defaults, where these are installed."""
+"""Classifiers of other packages, with their defaults."""
 NAMES = ("mlp", *MODELS, *ELSEWHERE)
 MANY_INPUTS = 1000
-"""Inputs from which on logistic regression is solved without a Hessian, whose work grows with their cube: on 1 000 rows
-with as many inputs that takes a tenth of the time."""
+"""From this many inputs on, logistic regression is solved without a Hessian, whose cost grows with their cube: on 1 000
+rows with as many inputs that takes a tenth of the time."""
 
 
 def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
-    """The model of `MODELS`; the seed is for those that draw, the number of inputs for the solver."""
+    """A model of `MODELS`; some use the seed, the solver depends on the number of inputs."""
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.kernel_ridge import KernelRidge
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -36,7 +36,7 @@ def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
 
     from butfor.learn.estimators import PartitionEnsemble, ThresholdedRegressor
 
-    # This solver reaches the minimum; the default one stops a hundredth of a logit before it, here and there.
+    # This solver reaches the minimum; the default one sometimes stops a hundredth of a logit before it.
     solver = {"solver": "newton-cholesky"} if inputs <= MANY_INPUTS else {"tol": 1e-6, "max_iter": 1000}
     models = {
         "logistic": LogisticRegression(**solver),
@@ -52,13 +52,13 @@ def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
 
 
 def inputs_of(X: pd.DataFrame) -> int:
-    """About how many numbers a row becomes: one for each that it holds, and one for each value of its other columns."""
+    """About how many inputs a row becomes: one per numeric column, and one per value of the other columns."""
     return sum(1 if is_numeric_dtype(values) else values.nunique() for _, values in X.items())
 
 
 def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
-    """An estimator by one of `NAMES` but the network's, or by ``package.module:name``: the estimator itself, its class,
-    or a function without arguments that makes one."""
+    """An estimator by one of `NAMES`, the network excepted, or by ``package.module:name``: an estimator, its class, or
+    a function without arguments that makes one."""
     if name in MODELS:
         return usual_model(name, seed, inputs)
     if name in ELSEWHERE:
@@ -69,7 +69,7 @@ def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise SettingError(
-            f"There is no model '{name}'. {nearest(name, NAMES)} One of your own is package.module:name."
+            f"There is no model '{name}'. {nearest(name, NAMES)} For your own model write package.module:name."
         )
     if "" not in sys.path:  # a module beside the table, as `python -m` would find it
         sys.path.insert(0, "")
@@ -84,12 +84,12 @@ def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
         try:
             found = found()
         except Exception as error:
-            raise SettingError(f"Model '{name}' cannot be made: {type(error).__name__}: {error}.") from error
+            raise SettingError(f"Model '{name}' cannot be created: {type(error).__name__}: {error}.") from error
     return found
 
 
 def default_name(note: Callable[[str], object]) -> str:
-    """The model of a table of one's own where nobody names one: the network or, without torch, boosting."""
+    """The default model for a user's table: the network or, without torch, boosting."""
     if installed("torch"):
         return "mlp"
     note('The model is boosting: the network needs torch, which is not installed (pip install "butfor[net]").')

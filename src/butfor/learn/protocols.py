@@ -1,15 +1,15 @@
 """The seam between what is audited and how it is audited.
 
-    Table      training rows and labels as given, validation rows and weights where there are some
-    Learner    L with everything fixed: a table and labels by number in, a Model out
-    Model      one trained f: raw people in, logits out, of more than two classes scores
-    Training   which labels are flipped and, where it is not the learner's own, under which seed
-    Engine     trains many of them for a learner it accepts
-    Bound      an engine with its data in place, and what is known only then
+    Table      training rows and labels, and perhaps validation rows and weights
+    Learner    L with all settings fixed: turns a table and labels by number into a Model
+    Model      one trained f: turns people into logits or, with more than two classes, into scores
+    Training   the flipped labels and, if it is not the learner's own, the seed
+    Engine     runs many trainings of a learner that it accepts
+    Bound      an engine with its data in place
 
-A learner's own `fit` is the definition of L: it confirms every find, whatever an engine says. The user's pipeline is
-a learner, our network is one, and so is anything derived from `Learner`. What some learners and models can do beyond
-this is in `butfor.learn.capabilities`; nothing else knows what a network is.
+A learner's own `fit` is the definition of L and confirms every find. The user's pipeline is a learner, our network is
+one, and so is anything derived from `Learner`. Further abilities of learners and models are in
+`butfor.learn.capabilities`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from butfor.learn.threshold import Cut
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
 FlipSet = tuple[int, ...]
-"""Positions of training rows whose labels are turned, ascending, each once."""
+"""Positions of training rows whose labels are flipped, ascending, each once."""
 Advance = Callable[[int], None]
 """Called with the number of trainings that just finished."""
 C = TypeVar("C")
@@ -39,7 +39,7 @@ BIAS = "(bias)"
 
 
 class Training(NamedTuple):
-    """One training to be done. `seed=None` is the learner's own."""
+    """One training: the positions of the flipped labels, and a seed; `seed=None` is the learner's own."""
 
     flips: FlipSet
     seed: int | None = None
@@ -47,13 +47,25 @@ class Training(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Training rows `X` and their labels `y`, of two values or more, as given.
+    """Training rows and their labels.
 
-    `validation` rows and labels steer a learner that stops early; `weight [n]` goes to one that takes weights. Neither
-    is ever flipped. `whole` is the table that was given, with the positions in it of the training rows, where rows
-    were set aside; else X and y are all there is. With more than two labels `decision_split` says what a flip makes
-    of them, and which of them count as 1. `cut`: where the line between two labels is drawn, where that is not one
-    half."""
+    Parameters
+    ----------
+    X : pandas.DataFrame
+        The training rows.
+    y : pandas.Series
+        Their labels, with two or more values.
+    validation : (X, y), optional
+        Rows for a learner that stops early. Their labels are never flipped.
+    weight : array of shape (n,), optional
+        Weights for a learner that takes them.
+    whole : (X, y, positions), optional
+        The given table and the positions of the training rows in it, if rows were set aside.
+    decision_split : DecisionSplit, optional
+        With more than two labels: the label after a flip, and which labels count as 1.
+    cut : Cut, optional
+        The threshold between two labels, if it is not one half.
+    """
 
     X: pd.DataFrame
     y: pd.Series
@@ -69,12 +81,12 @@ class Table:
 
     @property
     def set_aside(self) -> int:
-        """Rows of the given table that are validation rows instead."""
+        """The number of rows that were set aside for validation."""
         return 0 if self.whole is None else len(self.whole[0]) - self.n
 
     @cached_property
     def classes(self) -> NDArray[Any]:
-        """The label values in sorted order; of two the second is class 1."""
+        """The label values in sorted order; the second of two is class 1."""
         return label_values(self.y.to_numpy())
 
     @property
@@ -92,17 +104,15 @@ class Table:
 
     @cached_property
     def zero_one(self) -> Floats:
-        """The labels as 0 and 1, `[n]`; of more than two, 1 is what the split is towards."""
+        """The labels as 0 and 1, `[n]`; with more than two, 1 is a label that the split counts as 1."""
         return self.sides(self.codes).astype(np.float32)
 
     def answers(self, model: Model, people: pd.DataFrame) -> Floats:
-        """All that a trained model says about people, in a row: the logits, before a cut, or, of more than two classes,
-        the scores."""
+        """A model's logits (before a cut) or, with more than two classes, its scores in one row."""
         return model.scores(people).ravel() if self.multiclass else model.logits(people)
 
     def with_pool(self, people: pd.DataFrame) -> pd.DataFrame:
-        """People whom a trained model must be asked about to know its decisions: these and, where places are limited,
-        everyone who competes for them."""
+        """These people and, if places are limited, everyone who competes for them."""
         if self.cut is None or self.cut.pool is None:
             return people
         both = pd.concat([people, self.cut.pool])
@@ -114,30 +124,32 @@ class Table:
         if not self.multiclass:
             return np.asarray(codes == 1)
         if self.decision_split is None:
-            raise SettingError("With more than two labels a DecisionSplit must say which count as the other decision.")
+            raise SettingError(
+                "With more than two labels, give a DecisionSplit that says which count as the other decision."
+            )
         return self.decision_split.towards[codes]
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
-        """Labels by number with the given positions turned."""
+        """Labels by number, flipped at the given positions."""
         y, at = self.codes.astype(np.float32), list(flips)
         y[at] = self.new_codes[at]
         return y
 
     @cached_property
     def new_codes(self) -> NDArray[np.int64]:
-        """What a flip makes of each label."""
+        """Each label after a flip, by number."""
         return self.decision_split.new if self.multiclass and self.decision_split else 1 - self.codes
 
     def margins(self, answers: Floats) -> Floats:
-        """Logits `[… × people]` from what models say about people `with_pool`: of two classes that is the logit, before
-        a cut, of more their scores, person by person `[… × people · classes]`."""
+        """Logits `[… × people]` from models' answers about people `with_pool`: logits before a cut or, with more than
+        two classes, scores person by person, `[… × people · classes]`."""
         if self.cut is not None:
             return self.cut.margins(answers)
         split = self.decision_split if self.multiclass else None
         return answers if split is None else split.margins(self._by_class(answers))
 
     def decisions(self, answers: Floats) -> NDArray[np.int64]:
-        """The decisions, by number, from the same."""
+        """The decisions, by number, from the same answers."""
         if not self.multiclass:
             return np.asarray(decides_one(self.margins(answers)), np.int64)
         return np.asarray(self._by_class(answers).argmax(-1), np.int64)
@@ -152,7 +164,7 @@ class Table:
 
     @property
     def outputs(self) -> int:
-        """Numbers that a model says about a person."""
+        """Numbers that a model gives per person."""
         return len(self.classes) if self.multiclass else 1
 
     def with_split(self, decision_split: DecisionSplit | None) -> Table:
@@ -161,7 +173,7 @@ class Table:
         return other
 
     def with_flips(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
-        """D' = (X, y'): the whole table as given, the labels with the flips made."""
+        """D' = (X, y'): the whole given table with these labels flipped."""
         X, y, kept = self.whole or (self.X, self.y, np.arange(self.n))
         y, at = y.copy(), list(positions)
         if at:
@@ -169,8 +181,8 @@ class Table:
         return X, y
 
     def with_labels(self, positions: Sequence[int], labels: Sequence[int] | None = None) -> Table:
-        """The same rows with these labels turned for good, or made what `labels` says by number; rows that were set
-        aside stay so."""
+        """The same rows with these labels flipped for good, or replaced by `labels` by number; rows that were set aside
+        stay aside."""
         y, at = self.y.copy(), list(positions)
         if at:
             y.iloc[at] = self.classes[self.new_codes[at] if labels is None else list(labels)]
@@ -184,67 +196,69 @@ class Table:
 
 
 class Model:
-    """One trained f. Only `logits` must be there. What more a model can do is a small class of
-    `butfor.learn.capabilities` that it derives from too, and that a ranking, a proof or a page asks for."""
+    """One trained model f. Derive from it for your own models; only `logits` is required. Further abilities are small
+    classes of `butfor.learn.capabilities` to derive from as well."""
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        """One number per raw person; class 1 is decided where it is above 0 or, before a cut is made, above the cut."""
+        """One number per person, `[people]`: class 1 is decided if it is above 0 or, before a cut, above the cut."""
         raise NotImplementedError
 
     def scores(self, people: pd.DataFrame) -> Floats:
-        """Of more than two classes, `[people × classes]`: the class with the highest one is decided."""
+        """With more than two classes, `[people × classes]`: the class with the highest score is decided."""
         raise NotImplementedError
 
     def capability(self, kind: type[C]) -> C | None:
-        """What can do for this model what `kind` says; None where nothing can."""
+        """An object with the ability `kind` for this model; None if there is none."""
         return self if isinstance(self, kind) else None
 
 
 class Learner:
-    """L, everything fixed. `fit` twice on the same labels must give the same answers.
+    """The learning algorithm L with all settings fixed. Two fits on the same labels must give the same model.
 
-    A learner of one's own brings `name`, `fit` and `record`, and `seeded` and `reseeded` where it has a seed."""
+    Derive from it for your own learner: `name`, `fit` and `record` are required, and `seeded` and `reseeded` if it has
+    a seed."""
 
     @property
     def name(self) -> str:
-        """In a word or two, for sentences and records."""
+        """A short name for sentences and records."""
         raise NotImplementedError
 
     @property
     def seeded(self) -> bool:
-        """Whether another seed may make another model."""
+        """Whether another seed may give another model."""
         return False
 
     @property
     def own_seed(self) -> int:
-        """The seed it has; other seeds are counted from there."""
+        """Its seed; other seeds are counted from it."""
         return 0
 
     def fit(self, table: Table, labels: Floats) -> Model:
-        """f trained on the rows of the table with these labels: 0 and 1, of more than two their numbers."""
+        """The model trained on the rows of the table with these labels by number, `[n]`."""
         raise NotImplementedError
 
     def reseeded(self, seed: int) -> Learner:
-        """The same learner under another seed; itself where it has none."""
+        """The same learner under another seed; itself if it has none."""
         return self
 
     def record(self) -> dict[str, Any]:
-        """Settings as JSON knows them: the ledger's key, and what a replay rebuilds the learner from."""
+        """The settings as JSON: the key of a ledger, and what a replay rebuilds the learner from."""
         raise NotImplementedError
 
 
 class MakesLearner:
-    """Base of estimators that name their own learner's class, as "module:attribute"."""
+    """Base of estimators that name the class of their learner as "module:attribute"."""
 
     made_by: str
 
 
 class Bound:
-    """An engine with its data in place: what each trained model says about the people, `[trainings × people]`, of more
-    than two classes `[trainings × people · classes]`. A training that diverged has no answer: NaN.
+    """An engine with its data in place. Called with trainings, it gives each model's logits for the people,
+    `[trainings × people]`, or scores with more than two classes, `[trainings × people · classes]`. A training that
+    diverged gives NaN.
 
-    `name`: what trains, and `device`: where. `by_definition`: by the model's own `fit`, so that its answers need no
-    confirmation. `width`: how many trainings it likes to do side by side."""
+    `name` and `device` say what trains and where. `by_definition`: the model's own `fit` trains, so that its answers
+    need no confirmation. `width`: how many trainings it prefers to run side by side."""
 
     name: str
     by_definition = False
@@ -262,45 +276,46 @@ class Bound:
 
     @property
     def at_once(self) -> int:
-        """Trainings that are worth asking for in one call; what is found does not depend on it."""
+        """A good number of trainings for one call; results do not depend on it."""
         return self.width
 
     def expect(self, trainings: int) -> None:
-        """So many are to come, in calls that each have few of them."""
+        """Announce this many trainings, in calls of a few each."""
 
     def pieces(
         self, trainings: Sequence[Training], advance: Advance | None = None, size: int = 64
     ) -> Iterator[tuple[range, Floats]]:
-        """The same piece by piece: which of the trainings are done, and their answers."""
+        """The same in pieces: which trainings are done, and their answers."""
         for start in range(0, len(trainings), size):
             some = trainings[start : start + size]
             yield range(start, start + len(some)), self(some, advance)
 
 
 class Engine:
-    """Trains many flip sets of a learner: `name`, `accepts` and `bind` must be there."""
+    """Trains many flip sets of a learner. Derive from it for your own engine: `name`, `accepts` and `bind` are
+    required."""
 
     name: str
     device: Any = "cpu"
-    """Where it trains, and where rankings that train do so."""
+    """Where it trains, and where rankings train."""
 
     def accepts(self, learner: Learner) -> bool:
         raise NotImplementedError
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        """Data in place. An engine of one's own may give a plain function; the engine itself does not change."""
+        """Put the data in place. Your own engine may return a plain function; the engine itself does not change."""
         raise NotImplementedError
 
 
 def bind(engine: Engine, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-    """The engine with its data in place; a plain function that it gives is not taken for the definition."""
+    """The engine with its data in place; answers of a plain function are confirmed by retraining."""
     given = engine.bind(learner, table, people)
     return given if isinstance(given, Bound) else Bound(given, engine.name, device=engine.device)
 
 
 class TableCache:
-    """What a learner makes of the rows it had last, whatever their labels: shared with the same learner under other
-    seeds, and left behind when it travels to another process, which has the table itself."""
+    """A learner's encoding of the last rows, independent of their labels. Shared with the same learner under other
+    seeds, and not sent to other processes."""
 
     def __init__(self) -> None:
         self._last: tuple[Table, Any] | None = None
@@ -316,38 +331,36 @@ class TableCache:
 
 
 def named_pulls(terms: Numbers, bias: Numbers, columns: Sequence[object]) -> list[dict[str, float]]:
-    """Column → pull for each person, from the terms `[people × columns]` of the logits."""
+    """Each person's pulls by column, from the terms `[people × columns]` of the logits."""
     names = [*map(str, columns), BIAS]
     return [dict(zip(names, row, strict=True)) for row in np.column_stack([terms, bias]).tolist()]
 
 
 def label_values(y: NDArray[Any]) -> NDArray[Any]:
-    """The label values in sorted order, or an error that says how many there are."""
+    """The label values in sorted order; an error if there are too few or too many."""
     try:
         classes, counts = np.unique(y, return_counts=True)
     except TypeError as error:
         kinds = sorted({type(each).__name__ for each in y})
-        raise TableError(
-            f"The labels are of kinds that cannot be compared ({listed(kinds)}); make them alike."
-        ) from error
+        raise TableError(f"The labels mix types that cannot be compared ({listed(kinds)}); use one type.") from error
     if len(classes) == 1:
         raise TableError(
-            f"The labels hold one class only ('{classes[0]}'): there is nothing to decide. "
+            f"The labels have only one value ('{classes[0]}'), so there is nothing to decide. "
             "Check that the label column is the right one."
         )
     if len(classes) > MOST_CLASSES:
         raise TableError(
-            f"The labels hold {len(classes)} values ({listed(classes)}), and at most {MOST_CLASSES} can be told apart: "
-            "group them, or name another label."
+            f"The labels have {len(classes)} values ({listed(classes)}); at most {MOST_CLASSES} are possible. Group "
+            "them, or name another label."
         )
     if len(classes) > 2 and counts.min() == 1:
         raise TableError(
-            f"The labels hold {len(classes)} values, and '{classes[counts.argmin()]}' stands in one row alone: correct "
+            f"The labels have {len(classes)} values, and '{classes[counts.argmin()]}' occurs in one row only: correct "
             "it, or drop the row."
         )
     return classes
 
 
 def flip_direction(logits: NDArray[Any]) -> Floats:
-    """The direction out of the present class: −1 where class 1 is decided, else +1."""
+    """The direction towards the other decision: −1 if class 1 is decided, otherwise +1."""
     return np.where(decides_one(logits), -1.0, 1.0).astype(np.float32)

@@ -109,9 +109,9 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
                     estimator.steps[-1][1].fit(shared.X, y, **weights)
             if not hasattr(estimator, "decision_function") and not hasattr(estimator, "predict_proba"):
                 raise LearnerError(
-                    f"{self.name} has neither decision_function nor predict_proba, so nobody can say how near it is to "
-                    "the other decision; wrap it in sklearn.calibration.CalibratedClassifierCV, or set what gives it "
-                    "probabilities."
+                    f"{self.name} has neither decision_function nor predict_proba, so its distance to the other "
+                    "decision is unknown; wrap it in sklearn.calibration.CalibratedClassifierCV, or set the option "
+                    "that gives it probabilities."
                 )
             if table.multiclass and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
                 raise LearnerError(f"{self.name} scores pairs of classes; set decision_function_shape='ovr'.")
@@ -134,12 +134,12 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
         if own is None:
             return None
         if table.multiclass:
-            raise SettingError("FixedThresholdClassifier decides between two labels, and these are more; leave it out.")
+            raise SettingError("FixedThresholdClassifier needs two labels, and there are more; leave it out.")
         if own.pos_label is not None and own.pos_label not in list(table.classes):
-            raise SettingError(f"pos_label={own.pos_label!r} of FixedThresholdClassifier is no label of the table.")
+            raise SettingError(f"pos_label={own.pos_label!r} of FixedThresholdClassifier is not a label of the table.")
         by_probability = own.response_method != "decision_function" and self.has_probabilities
         if own.response_method == "predict_proba" and not by_probability:
-            raise LearnerError(f"{self.name} has no predict_proba, which FixedThresholdClassifier is told to ask for.")
+            raise LearnerError(f"{self.name} has no predict_proba, which its FixedThresholdClassifier is set to use.")
         usual = 0.5 if by_probability else 0.0
         label = 0 if own.pos_label == table.classes[0] else 1
         return Cut(label, usual if own.threshold == "auto" else float(own.threshold), by_probability)
@@ -238,7 +238,7 @@ def check_classifier(estimator: Any) -> None:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(estimator, torch.nn.Module):
             raise LearnerError(
-                f"{name} is a torch module, which does not say how it is trained; wrap it in "
+                f"{name} is a torch module without a training procedure; wrap it in "
                 "skorch.NeuralNetClassifier, or use butfor.MLP."
             )
         raise LearnerError(f"model={estimator!r} is neither a scikit-learn classifier nor a learner (butfor.Learner).")
@@ -247,9 +247,9 @@ def check_classifier(estimator: Any) -> None:
     except Exception as error:
         raise LearnerError(f"{name} does not say what kind of estimator it is: {first_line(error)}") from error
     if not decides:
-        sentence = f"{name} is not a classifier; an audit is about decisions between classes."
+        sentence = f"{name} is not a classifier; an audit needs decisions between classes."
         if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
-            sentence += f" A regression on 0 and 1 decides as butfor.ThresholdedRegressor({name}(…))."
+            sentence += f" For a regression on 0 and 1 use butfor.ThresholdedRegressor({name}(…))."
         raise LearnerError(sentence)
 
 

@@ -253,7 +253,7 @@ def _said(decider: Any, given: Any) -> NDArray[Any]:
     said = np.asarray(decider.predict(given)).ravel()
     strange = np.setdiff1d(said, getattr(decider, "classes_", said))
     if len(strange):
-        raise ValueError(f"it says '{strange[0]}', which is no label")
+        raise ValueError(f"it predicts '{strange[0]}', which is not a label")
     return said
 
 

@@ -1,10 +1,10 @@
-"""Where the line is drawn: a probability from which the decision is favourable, or as many places as there are.
+"""Thresholds: a probability from which the decision is favourable, or a number of places.
 
-A `Threshold` is what a user asks for. A `Cut` is what a table knows of it: which class is decided from which score on.
-It makes logits that are measured from the cut of a model's answers, which are the log-odds of class 1 or, of a model
-without probabilities, its decision function. Under "top" the best of a pool of people have a place, whichever model was
-trained: each model's cut lies halfway between the last score in the pool that has a place and the first that has none.
-Scores within `NEAR` of each other are a tie, and everybody who ties with the last one has a place too.
+A `Threshold` is what a user gives. A `Cut` is its form for a table: the class that is decided from a score on. It turns
+a model's answers (log-odds of class 1 or, without probabilities, the decision function) into logits measured from the
+cut. Under "top" the best of a pool of people have a place under every model: each model's cut lies halfway between the
+last score in the pool with a place and the first without. Scores within `NEAR` of each other are a tie, and everybody
+who ties with the last one has a place too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from butfor.errors import SettingError
 
 USUAL = 0.5
 NEAR = 1e-5
-"""Answers this near to each other are a tie: engines agree to the last digits only."""
+"""Answers this close are a tie, since engines differ in the last digits."""
 CLIP = 1e-9
-"""Probabilities closer than this to 0 or 1 are taken as this close: their log-odds would be infinite."""
+"""Probabilities are clipped this far from 0 and 1, to keep log-odds finite."""
 SMALLEST = float(np.finfo(np.float32).tiny)
 TOP = re.compile(r"\s*top\s+([0-9.]+)\s*%\s*", re.IGNORECASE)
 EXAMPLES = "give a probability above 0 and below 1, such as 0.8, or a share of people, such as 'top 20%'"
@@ -35,8 +35,8 @@ Answers = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Threshold:
-    """`given`: as the user wrote it. `probability` of the favourable label from which on a decision is favourable; or
-    the `share` of people who have a place."""
+    """`given`: the user's text. Either the `probability` of the favourable label from which on a decision is
+    favourable, or the `share` of people who have a place."""
 
     given: float | str
     probability: float | None = None
@@ -44,12 +44,12 @@ class Threshold:
 
     @property
     def usual(self) -> bool:
-        """One half: the model's own decisions."""
+        """Whether it is one half, the model's own decisions."""
         return self.probability == USUAL
 
 
 def parse_threshold(given: Any) -> Threshold:
-    """A number, its text, or "top 20%"; anything else is refused."""
+    """From a number, its text, or "top 20%"; an error for anything else."""
     if isinstance(given, str) and (top := TOP.fullmatch(given)):
         percent = _number(top[1])
         if percent is None or not 0 < percent < 100:
@@ -57,10 +57,10 @@ def parse_threshold(given: Any) -> Threshold:
         return Threshold(f"top {percent:g}%", share=percent / 100)
     number = _number(given)
     if number is None:
-        raise SettingError(f"threshold={given!r} is no threshold: {EXAMPLES}.")
+        raise SettingError(f"threshold={given!r} is not a threshold: {EXAMPLES}.")
     if not 0 < number < 1:
         hint = f" For the best {number:g} % of people write 'top {number:g}%'." if 1 < number < 100 else ""
-        raise SettingError(f"threshold={number:g} is no probability to decide by: {EXAMPLES}.{hint}")
+        raise SettingError(f"threshold={number:g} is not a usable probability: {EXAMPLES}.{hint}")
     return Threshold(number, probability=number)
 
 
@@ -75,8 +75,8 @@ def _number(given: Any) -> float | None:
 
 
 class Places(NamedTuple):
-    """The score that the cut is at, how many of the pool have a place, and how many tie for the last one where more
-    have a place than there are: else 0."""
+    """The score at the cut, how many of the pool have a place, and how many tie for the last place if that gives more
+    people a place than there are places, otherwise 0."""
 
     cut: NDArray[np.float64]
     accepted: NDArray[np.int64]
@@ -85,9 +85,8 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """`label`: the class, by number, that is decided from the cut on. Fixed: where its score is `at` or more, which is
-    its probability or, where not `by_probability`, the decision function. Else the best `places` of the `pool` have
-    it."""
+    """`label`: the class, by number, that is decided from the cut on. A fixed cut decides it from the score `at` on, a
+    probability or, if not `by_probability`, the decision function. Otherwise the best `places` of the `pool` get it."""
 
     label: int
     at: float = USUAL
@@ -101,35 +100,35 @@ class Cut:
 
     @property
     def sign(self) -> int:
-        """Scores of the label are the answers, or minus the answers."""
+        """1 if scores of the label are the answers, −1 if they are minus the answers."""
         return 1 if self.label == 1 else -1
 
     @property
     def fixed_answer(self) -> float:
-        """What a model says exactly at a fixed cut."""
+        """A model's answer exactly at a fixed cut."""
         return self.sign * float(log_odds(self.at, np.finfo(float).eps) if self.by_probability else self.at)
 
     def margins(self, answers: Answers) -> NDArray[np.float32]:
-        """Answers `[… × people]`, followed by those about the pool where there is one, as logits of class 1 measured
-        from the cut, `[… × people]`."""
+        """Logits of class 1 measured from the cut, `[… × people]`, from answers `[… × people]` followed by those about
+        the pool, if there is one."""
         if self.pool is None:
             return self.from_cut(answers, self.fixed_answer)
         pool = answers[..., -len(self.pool) :]
         return self.from_cut(answers[..., : -len(self.pool)], self.answer_at_cut(pool)[..., None])
 
     def from_cut(self, answers: Answers, at_cut: Any) -> NDArray[np.float32]:
-        """Logits, given what the model says at the cut; who stands exactly there has the label."""
+        """Logits, given the answer at the cut; a person exactly there gets the label."""
         margins = answers.astype(np.float64) - at_cut
         if self.label == 1:
             margins[margins == 0] = SMALLEST
         return margins.astype(np.float32)
 
     def answer_at_cut(self, pool: Answers) -> NDArray[np.float64]:
-        """What models say at their cut, from what they say about the pool, `[… × pool]`."""
+        """Models' answers at their cut, from their answers about the pool, `[… × pool]`."""
         return np.array(self.fixed_answer) if self.fixed else self.sign * self.divide(pool).cut
 
     def divide(self, pool: Answers) -> Places:
-        """Who of the pool has a place, `[… × pool]` → `[…]`."""
+        """The places in the pool, `[… × pool]` → `[…]`."""
         scores = -np.sort(-self.sign * pool.astype(np.float64), axis=-1)
         index, last = np.arange(scores.shape[-1] - 1), self.places - 1
         apart = scores[..., :-1] - scores[..., 1:] > NEAR
@@ -144,8 +143,8 @@ class Cut:
         return Places(cut, end + 1, np.where(end > last, end + 1 - start, 0))
 
     def score(self, answer: float, label: int) -> float:
-        """An answer as people read it: the probability of a label or, without probabilities, the decision function
-        towards it."""
+        """An answer as shown: the probability of a label or, without probabilities, the decision function towards
+        it."""
         towards = answer if label == 1 else -answer
         if not self.by_probability:
             return float(towards)
@@ -154,8 +153,8 @@ class Cut:
         return float(expit(towards))
 
     def agreeing(self, answers: Answers, decided: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Answers that are on the side of a fixed cut on which the label is `decided` or not: a comparison of
-        probabilities knows more digits than float32 has."""
+        """Answers moved to the side of a fixed cut that `decided` says: probabilities are compared with more digits
+        than float32 has."""
         found, at = answers.astype(np.float32), np.float32(self.fixed_answer)
         above, below = (_beyond(at, self.fixed_answer, way) for way in (1, -1))
         one, is_one = decided == (self.label == 1), self.from_cut(found, self.fixed_answer) > 0
@@ -164,7 +163,7 @@ class Cut:
 
 
 def _beyond(near: np.float32, at: float, way: int) -> np.float32:
-    """The next float32 that is above `at`, or below it."""
+    """The next float32 above `at`, or below it."""
     while way * (float(near) - at) <= 0:
         near = np.nextafter(near, np.float32(way * np.inf))
     return near

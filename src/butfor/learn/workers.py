@@ -1,9 +1,8 @@
-"""Work spread by joblib: over processes of this machine, or wherever its configuration or a backend has it done.
+"""Work spread by joblib over processes of this machine or over a cluster.
 
-It goes in chunks, sized by how long an item takes. What all of them share travels once: processes of this machine map
-it from a file into their memory, on a Ray cluster it lies in the object store, and on a Dask cluster it is the result
-of a task, which Dask makes again where its worker died. A worker with other versions than this process would train
-other models: it says so instead.
+It goes in chunks, sized by how long an item takes. Shared data is sent once: processes of this machine map it from a
+file, on a Ray cluster it is in the object store, and on a Dask cluster it is the result of a task, which Dask computes
+again if its worker died. A worker with other versions than this process would train other models, so it refuses.
 """
 
 from __future__ import annotations
@@ -39,34 +38,34 @@ from butfor.learn.protocols import Advance, Learner, Table
 from butfor.machine import in_worker, single_threaded
 
 LEAST_SECONDS, MOST_SECONDS = 0.1, 2.0
-"""What a chunk is meant to take: long enough to pay for its way, short enough for Ctrl-C and for a worker's death."""
+"""Seconds of a chunk: long enough to pay for sending it, short enough for Ctrl-C and for a worker's death."""
 MOST_DEATHS = 10
-"""Times that processes of this machine may die and start again while they do one list of items."""
+"""How often processes of this machine may die and start again during one list of items."""
 MOST_SUBJECTS = 4
-"""Learners with their tables that stay where workers find them."""
+"""The most learners and tables that stay available to workers."""
 MOST_HELD = 16
-"""Things that a worker remembers."""
+"""The most things that a worker caches."""
 SAME = ("butfor", "torch", "numpy", "scikit-learn")
-"""Packages whose versions must be the same wherever something is trained."""
+"""Packages whose versions must be the same on all workers."""
 
 Work = Callable[..., tuple[Callable[[list[Any]], Sequence[Any]], int]]
-"""From what is shared to what does a chunk of items, and how many of them that likes to have at a time: one on a core,
+"""Turns shared data into a function for chunks of items, and the preferred number of items at a time: one on a core,
 hundreds on a GPU."""
 
 Chunks = Generator[tuple[range, Any], None, None]
-"""Which items are done, and what came of them, in whatever order."""
+"""Finished items and their results, in any order."""
 
 
 class Sent(NamedTuple):
-    """Something that workers find under its key, and how."""
+    """Something that workers can load by its key."""
 
     key: str
     load: Callable[[], Any]
 
 
 class Pace:
-    """Seconds that an item takes, as far as is known, and so how many make a chunk: a quarter of what is left for each
-    worker, so that all end together, but as many as a worker does side by side."""
+    """The seconds of an item, as far as known, and so the size of a chunk: a quarter of what is left per worker, so
+    that all end together, but at least as many as a worker runs side by side."""
 
     def __init__(self, each: float | None = None) -> None:
         self.each, self.at_once = each, 1
@@ -84,36 +83,37 @@ class Pace:
 
 
 class Workers:
-    """`jobs` processes of this machine, unless `joblib.parallel_config(...)` says where; or those of a `backend`."""
+    """`jobs` processes of this machine, unless `joblib.parallel_config(...)` says otherwise; or those of a
+    `backend`."""
 
     def __init__(self, jobs: int, backend: Any = None) -> None:
         self._jobs, self._backend = jobs, backend
         self._subjects: OrderedDict[Any, tuple[Any, ...]] = OrderedDict()
 
     def __deepcopy__(self, memo: Any) -> Workers:
-        """scikit-learn clones an audit with its engine; the workers stay the same."""
+        """A clone of an audit shares its workers."""
         return self
 
     @property
     def elsewhere(self) -> bool:
-        """Whether they are those of a cluster."""
+        """Whether they belong to a cluster."""
         return not _is_local(self._active()[0])
 
     @property
     def count(self) -> int:
-        """Items that they can do at a time now."""
+        """How many items they can do at a time now."""
         backend, jobs = self._active()
         return int(backend.effective_n_jobs(jobs))
 
     def send(self, code: Any, data: Any) -> Any:
-        """Put both where workers find them, for as long as what this returns lives. Code travels by value: classes and
-        functions of a script or a notebook are not there to be imported in a worker."""
+        """Make both available to workers, as long as the returned object lives. Code is sent by value, since workers
+        cannot import classes and functions of a script or a notebook."""
         backend, key = self._active()[0], uuid.uuid4().hex
         try:
             if _is_local(backend):
                 return _write(key, cloudpickle.dumps(code), data)
             load = partial(pickle.loads, cloudpickle.dumps((code, data)))
-        except Exception as error:  # whatever the user's own objects raise
+        except Exception as error:  # the user's own objects may raise anything
             raise EngineError(f"The model cannot be sent to workers: {type(error).__name__}: {error}") from error
         if isinstance(backend, DaskBackend):
             backend.ask_all(check_versions, versions_here())
@@ -125,7 +125,7 @@ class Workers:
         return Sent(key, load)
 
     def subject(self, learner: Learner, table: Table) -> Any:
-        """The same, sent once however often they are asked for."""
+        """The same for a learner and its table, sent only once."""
         backend = self._active()[0]
         key = id(learner), id(table), None if _is_local(backend) else id(backend)
         if key not in self._subjects:
@@ -138,7 +138,7 @@ class Workers:
     def run(
         self, work: Work, shared: list[Any], items: Sequence[Any], pace: Pace, advance: Advance | None = None
     ) -> Chunks:
-        """What comes of the items, chunk by chunk."""
+        """The results of the items, chunk by chunk."""
         start, deaths, given = 0, 0, dict[int, range]()
 
         def chunks(workers: int) -> Iterator[range]:
@@ -194,7 +194,7 @@ class Workers:
                     coming.close()
 
     def _active(self) -> tuple[Any, int]:
-        """The backend that would do work now, and how many workers to ask it for."""
+        """The present backend, and the number of workers to request."""
         from joblib.parallel import get_active_backend
 
         backend, jobs = (self._backend, None) if self._backend else get_active_backend()
@@ -204,7 +204,7 @@ class Workers:
 
 
 def in_order(chunks: Chunks, count: int) -> list[Any]:
-    """What came of each item, in their order."""
+    """The result of each item, in order."""
     done: dict[int, Any] = {}
     with closing(chunks):
         for chunk, results in chunks:
@@ -231,7 +231,7 @@ def _pool(backend: Any, count: int) -> Any:
 
 
 def _write(key: str, code: bytes, data: Any) -> Sent:
-    """To a file, removed with what this returns."""
+    """Write to a file, which is removed with the returned object."""
     import joblib
 
     folder = tempfile.mkdtemp(prefix="butfor-")
@@ -264,8 +264,8 @@ _lock = threading.RLock()
 def run_chunk(
     asks: tuple[int, dict[str, str]], work: Work, shared: list[Sent], start: int, items: bytes
 ) -> tuple[int, bytes, float, int]:
-    """Where the chunk starts, what came of its items as bytes (arrays that Ray carries cannot be written to), the
-    seconds it took once everything was in place, and how many items the worker likes to have at a time."""
+    """The start of the chunk, the results of its items as bytes (arrays sent by Ray are read-only), its seconds once
+    everything was in place, and how many items the worker prefers at a time."""
     parent, wanted = asks
     check_versions(wanted)
     loaded = [_once(each.key, each.load) for each in shared]
@@ -291,7 +291,7 @@ def _once(key: str, make: Callable[[], Any]) -> Any:
 
 @lru_cache(maxsize=1)
 def versions_here() -> dict[str, str]:
-    """Of what must be the same, without what only says how it was built (+cpu, +cu126)."""
+    """The versions that must be the same, without build tags (+cpu, +cu126)."""
     found = {}
     for package in SAME:
         with suppress(PackageNotFoundError):
@@ -300,13 +300,13 @@ def versions_here() -> dict[str, str]:
 
 
 def check_versions(wanted: dict[str, str]) -> None:
-    """Refuse to train with other versions than whoever asks has."""
+    """Raise an error if this worker has other versions than the audit."""
     here = versions_here()
     other = [package for package in wanted if here.get(package) != wanted[package]]
     if other:
         has = " and ".join(f"{package} {here[package]}" if package in here else f"no {package}" for package in other)
         asks = " and ".join(f"{package} {wanted[package]}" for package in other)
         raise EngineError(
-            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}: it "
+            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}, so it "
             f"would train other models. Install {asks} there, or stop that worker."
         )
