@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.data import Dataset
+from butfor.data.labels import EQUALS
 from butfor.errors import TableError
 from butfor.files import as_csv, save_all
 from butfor.learn.protocols import Table
@@ -101,11 +102,12 @@ def close_review(
     standard = RecordedStandards.of(standards) if standards else None
     compared = standards or after.compare(draws=0)
     run = replace(audit.run, reviewed=reviewed, standard=standard, one_standard=(), close_gap=None)
-    names = [after.label_names[label] for label in after.table.codes]
     label = audit.run.data.label or "label"
+    values = {name: name.removeprefix(f"{label}{EQUALS}") for name in after.label_names}
+    names = [values[after.label_names[code]] for code in after.table.codes]
     tables = {
         "corrected.csv": pd.DataFrame({label: names}, index=after.table.X.index.rename("row")),
-        "corrections.csv": outcome.corrections().set_index("row"),
+        "corrections.csv": outcome.corrections().replace({"recorded": values, "reviewed": values}).set_index("row"),
         "labels.csv": labels_frame(after, compared, {}).rename_axis("row"),
     }
     return Population([], run, labels=labels_to_review(after, compared)), tables
