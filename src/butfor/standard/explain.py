@@ -72,17 +72,18 @@ def column_moves(
         return fitted, *levers(design, labels[others], asked, theirs, own, fitted)
 
     fitted, lever, residual = linear([])
-    parts = [linear(columns, fitted) for columns in sets]
-    left_out = Without(sets, [part[0] for part in parts])
-    left = standard.predict_without(left_out, others, group, labels[others], weight)
-    moves = np.average(left - whole, axis=1, weights=own)
-    found = []
-    for columns, move, part in zip(sets, moves, parts, strict=True):
-        paired = (part[1] - lever) * residual
+    coefficients, errors = [], []
+    for columns in sets:
+        without, moved, _ = linear(columns, fitted)
+        paired = (moved - lever) * residual
         if clusters is not None:
             paired = np.bincount(clusters[others], paired).astype(np.float64)
-        found.append((" + ".join(map(str, columns)), float(move), float(np.sqrt((paired**2).sum()))))
-    return found
+        coefficients.append(without)
+        errors.append(float(np.sqrt((paired**2).sum())))
+    left = standard.predict_without(Without(sets, coefficients), others, group, labels[others], weight)
+    moves = [float(np.average(each - whole, weights=own)) for each in left]
+    names = [" + ".join(map(str, columns)) for columns in sets]
+    return list(zip(names, moves, errors, strict=True))
 
 
 def strongest(moves: list[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:

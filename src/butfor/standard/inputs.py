@@ -156,7 +156,8 @@ def design_of(
     whole = rows is None or (count == inputs.shape[0] and bool((rows[:-1] < rows[1:]).all()))
     own = inputs if whole else inputs[rows]
     if gone is not None:
-        own = csr_array((own.data * ~gone[own.indices], own.indices, own.indptr), shape=own.shape)
+        own = own.copy() if whole else own
+        own.data *= ~gone[own.indices]
     return Sparse(ahead, own, np.asarray(own.mean(axis=0)) if centred else np.zeros(inputs.shape[1]))
 
 
