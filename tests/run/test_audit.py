@@ -248,7 +248,7 @@ def test_a_table_given_in_python_replays_from_the_verdict_only():
     verdict = audit.explain_all(data.X_test).verdicts[0]
     with pytest.raises(ReplayError, match="given in Python"):
         butfor.replay(Verdict.from_json(verdict.to_json()))
-    with pytest.raises(ReplayError, match="training='tuple' is not a butfor.Table"):
+    with pytest.raises(ReplayError, match=r"training='tuple' is not a butfor\.Table"):
         butfor.replay(verdict.to_dict(), training=(data.X_train, data.y_train))
     assert butfor.replay(verdict.to_dict(), training=audit.table_)
 
