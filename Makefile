@@ -23,7 +23,7 @@ check: .venv/installed-dev
 
 docs: .venv/installed-docs
 	$(BIN)/python docs/examples/build.py
-	$(BIN)/mkdocs build --strict
+	$(BIN)/zensical build --clean --strict
 
 # The wheel and the source distribution, as they would be published.
 dist: .venv/installed-dev

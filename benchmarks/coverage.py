@@ -9,6 +9,7 @@ is 15 % of the group's mean probability.
     python -m benchmarks.coverage --summary coverage.json                          the tables of docs/standard.md
     python -m benchmarks.coverage --hide --seconds 300 --out hidden.json           how far a hidden column was foretold
     python -m benchmarks.coverage --double --seconds 300 --out double.json         the error of the centre
+    python -m benchmarks.coverage --large 1000 --no-peers --out large.json         tables treated as very large ones are
 
 Families of truths: `logistic` and `boosting`, which the standard is made of; `forest`, `interactions` (a logistic
 regression and eight random products of columns) and `proxy` (the same, and one more column that tells the group in 93 %
@@ -49,10 +50,12 @@ from butfor.data import load_dataset
 from butfor.data.sensitive import Sensitive
 from butfor.encode import TableEncoder, is_numeric
 from butfor.errors import DatasetError
-from butfor.standard.boosting import Asked, predict_boosting
+from butfor.standard import inputs as standard_inputs
+from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inference import WIDER
+from butfor.standard.inputs import design_of
 from butfor.standard.logistic import fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import Opinion, folds_of
@@ -179,10 +182,18 @@ def _raised(truth: Floats, inside: Mask, rate: float) -> Floats:
 
 
 def measure(
-    number: int, names: Sequence[str], seed: int, draws: int, folder: str | None, peers: bool
+    number: int,
+    names: Sequence[str],
+    seed: int,
+    draws: int,
+    folder: str | None,
+    peers: bool,
+    large: int | None = None,
 ) -> dict[str, Any] | None:
     """One drawn table, ours and the others' estimates of it; None where it cannot be compared."""
     warnings.simplefilter("ignore")
+    if large is not None:
+        standard_inputs.LARGE, standard_inputs.SAMPLE = large, large // 2
     rng = np.random.default_rng([seed, number])
     name, family = names[number % len(names)], FAMILIES[(number // len(names)) % len(FAMILIES)]
     planted = PLANTED * ((number // (len(names) * len(FAMILIES))) % 2)
@@ -261,9 +272,10 @@ def _shuffling(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[
     rng = np.random.default_rng([seed, 3])
     groups = np.array([inside, *(rng.permutation(inside) for _ in range(SHUFFLES))])
     tables = np.repeat(y[None], len(groups), axis=0)
-    p = 0.5 * predict_boosting(Asked.of(encoded.answers, encoded.answers), tables, (~groups).astype(float))
+    boosted = fit_boosting(encoded.questions, encoded.inputs, tables, (~groups).astype(float))
+    p = 0.5 * boosted.predict(encoded.inputs)
     for table, group in enumerate(groups):
-        fitted = fit_logistic(encoded.inputs[~group], y[None, ~group])
+        fitted = fit_logistic(design_of(encoded.inputs, np.flatnonzero(~group)), y[None, ~group])
         p[table] += 0.5 * predict_logistic(encoded.inputs, fitted)[0]
     differences = [float((each - y)[group].mean()) for each, group in zip(p, groups, strict=True)]
     return _around(differences[0], float(np.std(differences[1:], ddof=1)))
@@ -455,6 +467,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=99)
     parser.add_argument("--tables", help="a folder with HMDA.csv, ResumeNames.csv and loanapp.csv")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--large", type=int, help="treat tables of more rows as large ones: a sample of half as many")
     parser.add_argument("--hide", action="store_true", help="how far a hidden column was foretold by the others")
     parser.add_argument("--double", action="store_true", help="the error of the centre, by a double bootstrap")
     parser.add_argument("--out", type=Path, default=Path("coverage.json"))
@@ -472,7 +485,7 @@ def main() -> None:
     elif o.double:
         tasks = (delayed(double)(k, names, o.seed, o.tables) for k in numbers)
     else:
-        tasks = (delayed(measure)(k, names, o.seed, o.draws, o.tables, not o.no_peers) for k in numbers)
+        tasks = (delayed(measure)(k, names, o.seed, o.draws, o.tables, not o.no_peers, o.large) for k in numbers)
     parallel = Parallel(n_jobs=o.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
     collect(parallel(tasks), o.seconds, o.out)
     results = json.loads(o.out.read_text())

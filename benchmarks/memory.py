@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -70,9 +71,20 @@ def high_water_mark() -> int:
         marks = [text.split()[1] for text in status.read_text().splitlines() if text.startswith("VmHWM")]
         if marks:
             return int(marks[0]) * 1024
-    import resource
+    return _largest(resource.RUSAGE_SELF)
 
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+def end_workers() -> tuple[float, int]:
+    """End this process's workers: the seconds of processor time they took, and the bytes that the largest held."""
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor().shutdown(wait=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime, _largest(resource.RUSAGE_CHILDREN)
+
+
+def _largest(who: int) -> int:
+    used = resource.getrusage(who).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024
 
 

@@ -13,7 +13,11 @@ search of that model is run instead, and confirmed.
 The plain loop's seconds are the trainings of the audit times what the estimator's own fit takes in the same process,
 the median of three. `slope`: by which power the search grows with what is varied, since the first point of its axis.
 `--million`: one person of a million rows, at most 12 trainings, by logistic regression and by LightGBM. `--work`:
-tables that were slow.
+tables that were slow. `--double`: a small audit with all its steps, then rows, columns, people, budget and members
+twice as many in turn.
+
+CPU seconds are those of the audit and its workers. The peak is that of the process that asks; `worker MB` is what the
+largest of its workers held.
 
     python -m benchmarks.scale --rows 10000,30000,100000 --json
     python -m benchmarks.scale --rows 10000,100000,1000000 --people "" --inputs "" --device cuda --members 16 \\
@@ -22,6 +26,7 @@ tables that were slow.
     python -m benchmarks.scale --model logistic --rows "" --people "" --inputs "" --classes 2,3,10
     python -m benchmarks.scale --million
     python -m benchmarks.scale --work
+    python -m benchmarks.scale --double
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.memory import high_water_mark, in_own_process
+from benchmarks.memory import end_workers, high_water_mark, in_own_process
 from benchmarks.rows import Columns, Row, numbers, options, parse, run, show
 from benchmarks.work import explain, refuse_below_one
 from butfor.learn.ensemble import single_learner
@@ -81,7 +86,7 @@ class Point:
 
     @property
     def value(self) -> int | str:
-        return self.axis if self.axis in WORK else int(getattr(self, self.axis))
+        return int(getattr(self, self.axis)) if hasattr(self, self.axis) else self.axis
 
 
 WORK: dict[str, dict[str, Any]] = {
@@ -99,6 +104,8 @@ WORK: dict[str, dict[str, Any]] = {
     "lightgbm": {"model": "lightgbm", "rows": 1428, "people": 40, "labels": 15},
     "whole audit": {"search": "audit", "rows": 60_000, "people": 20, "inputs": 410, "labels": 60},
 }
+DOUBLE = {"rows": 4000, "inputs": 100, "people": 8, "labels": 20, "members": 4}
+"""What `--double` begins with, and what it doubles."""
 MILLION: dict[str, Any] = {"rows": 1_000_000, "labels": 100, "retrainings": 12}
 MILLION_MODELS = ("logistic", "lightgbm")
 
@@ -112,6 +119,14 @@ def points(
             refuse_below_one(**{axis: value})
             varied: dict[str, Any] = {axis: value} | ({"inputs": 30} if axis == "classes" else {})
             yield replace(Point(axis, **settings), **varied)
+
+
+def doubled() -> Iterator[Point]:
+    """A small audit, then each of its sizes twice as large."""
+    start: dict[str, Any] = DOUBLE | {"search": "members"}
+    yield Point("as it is", **start)
+    for axis, size in DOUBLE.items():
+        yield Point(axis, **start | {axis: 2 * size})
 
 
 def measured(points: Iterable[Point]) -> Iterator[Row]:
@@ -148,18 +163,21 @@ def audited(point: Point) -> Row:
     from butfor.audit import LabelAudit
 
     X, y, people, sensitive = _table(point)
-    started = time.perf_counter()
-    how: dict[str, Any] = {"phi": "everyone", "psi": PSI, "fresh_seeds": 0} if point.search != "audit" else {}
+    started, cpu = time.perf_counter(), time.process_time()
+    how: dict[str, Any] = {"phi": "everyone", "psi": PSI, "fresh_seeds": 0}
+    if point.search in ("audit", "members"):
+        how = {} if point.search == "audit" else {"phi": "everyone", "members": point.members}
     if point.model != "mlp":
         how |= {"model": model_named(point.model, 0, inputs_of(X))}
-    elif point.search != "audit":
+    elif point.search in ("top", "solid"):
         how |= _network(point)
     audit = LabelAudit(budget=point.labels, **how)
     audit.fit(X, y, sensitive_features=sensitive)
     fitted = time.perf_counter()
     population = explain(audit, people, stop=max_retrainings(point.retrainings) if point.retrainings else None)
     ended = time.perf_counter()
-    peak = high_water_mark()
+    peak, cpu = high_water_mark(), time.process_time() - cpu
+    worker_seconds, worker_peak = end_workers()
     trainings = population.run.retrainings
     plain = trainings * _own_fit(audit)
     return {
@@ -171,7 +189,9 @@ def audited(point: Point) -> Row:
         "fit_seconds": round(fitted - started, 2),
         "search_seconds": round(ended - fitted, 2),
         "ms_per_training": round(1e3 * (ended - fitted) / max(1, trainings), 2),
+        "cpu_seconds": round(cpu + worker_seconds, 1),
         "peak_mb": peak // 2**20,
+        "worker_mb": worker_peak // 2**20,
         "device_mb": _device_mb() if point.model == "mlp" else None,
     }
 
@@ -246,7 +266,21 @@ COLUMNS: Columns = {
     "ratio": "{ratio:.1f}",
     "slope": "{slope:.2f}",
     "ms / training": "{ms_per_training:.1f}",
+    "CPU s": "{cpu_seconds:.1f}",
     "peak MB": "{peak_mb}",
+    "worker MB": "{worker_mb}",
+}
+DOUBLED: Columns = {
+    "doubled ": "{axis}",
+    " rows": "{rows}",
+    "inputs": "{encoded}",
+    "people": "{people}",
+    "budget": "{labels}",
+    "members": "{members}",
+    "trainings": "{trainings}",
+    "  CPU s": "{cpu_seconds:.1f}",
+    "peak MB": "{peak_mb}",
+    "worker MB": "{worker_mb}",
 }
 
 
@@ -263,15 +297,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", default="mlp", help="our network, or another model by its name")
     parser.add_argument("--million", action="store_true", help="one person of a million rows, by two models")
     parser.add_argument("--work", action="store_true", help="tables that were slow")
+    parser.add_argument("--double", action="store_true", help="a small audit, each of its sizes doubled in turn")
     parser.add_argument("--search", choices=("top", "solid", "audit"), default="top")
     parser.add_argument("--device")
     parser.add_argument("--point", type=lambda text: Point(**json.loads(text)), help=argparse.SUPPRESS)
     as_json, given = parse(parser, arguments)
-    point, million, work = (given.pop(name) for name in ("point", "million", "work"))
+    point, million, work, double = (given.pop(name) for name in ("point", "million", "work", "double"))
     if point:
         print(json.dumps(audited(point)))
     elif million:
         show(measured(Point("rows", **MILLION, model=model) for model in MILLION_MODELS), COLUMNS, as_json)
+    elif double:
+        show(measured(doubled()), DOUBLED, as_json)
     elif work:
         rows = measured(Point(name, **settings) for name, settings in WORK.items())
         show(chain(rows, first_and_later()), COLUMNS, as_json)

@@ -13,12 +13,14 @@ import numpy as np
 
 from butfor.data import load_dataset
 from butfor.learn.protocols import Table
-from butfor.report.charts import GOLDEN, WIDTH, Drawing, Point
+from butfor.report.charts import GOLDEN, Drawing, Point
 from butfor.report.text import plural
 from evaluation import parallel
 from evaluation.results import PersonResult, Result
 from evaluation.tables import NAMES, ranks_in, regions, title_of
 
+WIDTH = 620
+"""Pixels."""
 LOOKS: tuple[tuple[str, tuple[float, ...]], ...] = (("flip", ()), ("muted", (2.4, 3.2)), ("person", (8, 4)))
 """Method solid, second dotted, third dashed."""
 LEAST_BOX = 4

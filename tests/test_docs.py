@@ -1,10 +1,13 @@
-"""The documents: links lead somewhere, every page is in the site's table of contents, examples can be built."""
+"""The documents: links lead somewhere, every page is in the site's table of contents, every public name in the
+reference, and examples can be built."""
 
 import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+
+import butfor
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -53,6 +56,18 @@ def test_the_site_has_every_page_and_no_other():
     assert sorted(listed) == sorted(there)
 
 
+def test_the_reference_has_every_public_name_and_no_other():
+    reference = (DOCS / "reference.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^::: butfor\.(\w+)$", reference, re.MULTILINE)) == sorted(butfor.__all__)
+
+
+def test_no_figure_is_of_an_earlier_version():
+    old = [
+        page.name for page in DOCS.glob("*.md") if re.search(r"version 0\.[0-3]\b", page.read_text(encoding="utf-8"))
+    ]
+    assert old == []
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 def test_an_example_is_a_script_that_begins_with_its_title(example):
     script = example.read_text(encoding="utf-8")
@@ -67,6 +82,8 @@ TINY = """\
 # Text.
 
 # %%
+from pathlib import Path
+
 from butfor.report.charts import Drawing
 
 print("printed")
@@ -74,6 +91,13 @@ print("printed")
 
 # %%
 Drawing(30, 20)
+
+# %% [console]
+# echo made > here.txt
+# cat here.txt
+
+# %%
+print(Path("here.txt").read_text())
 """
 
 
@@ -81,10 +105,12 @@ def test_a_page_holds_text_code_output_and_figures(tmp_path):
     build = builder()
     (tmp_path / "tiny.py").write_text(TINY, encoding="utf-8")
     page = build.render(tmp_path / "tiny.py", tmp_path).read_text(encoding="utf-8")
-    assert page.startswith("# Title\n\nText.\n\n```python\nfrom butfor")
+    assert page.startswith("# Title\n\nText.\n\n```python\nfrom pathlib")
     assert "1 + 1\n```\n\n```text\nprinted\n2\n```\n" in page
     (figure,) = re.findall(r"!\[.*\]\((.*)\)", page)
     assert (tmp_path / figure).read_text(encoding="utf-8").startswith("<svg")
+    assert "```console\necho made > here.txt\ncat here.txt\n```\n\n```text\nmade\n```\n" in page
+    assert page.endswith("```text\nmade\n```\n")
 
 
 def test_an_example_that_fails_ends_the_build_and_names_its_line(tmp_path):
@@ -93,6 +119,12 @@ def test_an_example_that_fails_ends_the_build_and_names_its_line(tmp_path):
         builder().render(tmp_path / "bad.py", tmp_path)
     assert (failure.traceback[-1].path.name, failure.traceback[-1].lineno + 1) == ("bad.py", 5)
     assert not (tmp_path / "bad.md").exists()
+
+
+def test_a_command_that_fails_ends_the_build_and_shows_what_it_said(tmp_path):
+    (tmp_path / "bad.py").write_text("# %% [console]\n# ls no-such-file\n# echo later\n", encoding="utf-8")
+    with pytest.raises(RuntimeError, match=r"(?s)ended with exit code 2:.*no-such-file"):
+        builder().render(tmp_path / "bad.py", tmp_path)
 
 
 def builder():

@@ -51,6 +51,10 @@ def test_one_estimate_runs_down_through_all_phases(clock):
         assert progress._line() == "search: 9 trainings; about 10 seconds left"
         clock[0] = 700.0
         assert progress._line() == "search: 9 trainings; longer than expected"
+        progress.phase("fresh seeds", 10)
+        clock[0] = 720.0
+        progress.advance(5)
+        assert progress._line() == "fresh seeds: 5 of 10 trainings; about 20 seconds left"
 
 
 def test_a_phase_that_stands_still_does_not_promise_more_and_more_time(clock):

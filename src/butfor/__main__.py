@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 from butfor.signals import end_on_signals
 
 
 def run() -> None:
     """The command. It listens to signals before anything heavy is loaded."""
     end_on_signals()
+    gc.set_threshold(50_000, 20, 100)  # what is imported stays: looking through it again and again takes a second
     from butfor.cli import run as command
 
     command()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import signal
 import sys
@@ -10,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures import TimeoutError as Unfinished
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -90,6 +92,17 @@ def available_memory() -> int:
     return free
 
 
+def give_back_memory() -> None:
+    """Hand memory that was freed back to the system: after a large table was read, allocators keep hundreds of MB."""
+    gc.collect()
+    if pyarrow := sys.modules.get("pyarrow"):
+        pyarrow.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+        if trim is not None:
+            trim(0)
+
+
 def single_threaded() -> ExitStack:
     """BLAS, OpenMP and torch on one thread each. Whole trainings are spread over the cores instead; on small matrices,
     threads that wait for each other take ten times as long."""
@@ -129,12 +142,40 @@ def results(futures: Sequence[Future[T]]) -> list[T]:
     return [future.result() for future in futures]
 
 
+def keeps_compiled() -> bool:
+    """Whether numba has a place for compiled code: beside this package, or in the user's cache. Where all of that is
+    read-only, every process compiles for itself."""
+    from numba import njit
+
+    try:
+        njit(cache=True)(lambda: None)
+    except (RuntimeError, OSError):
+        return False
+    return True
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Around what compiles, or loads what was compiled before: says so when it takes more than a second."""
+    notice = threading.Timer(1.0, _announce)
+    notice.start()
+    try:
+        with stopping.postponed():
+            yield
+    finally:
+        notice.cancel()
+
+
+def _announce() -> None:
+    print("Compiling the training code for this machine: some seconds, the first time only.", file=sys.stderr)
+
+
 def load(path: str) -> Any:
     """The object at "module:attribute", imported now."""
     module, _, name = path.partition(":")
     if module.startswith("butfor.mlp."):
         need("torch")
-    if module == "butfor.mlp.fused":
+    if module in ("butfor.mlp.fused", "butfor.learn.boosting_engine"):
         need("numba")
     found: Any = import_module(module)
     for part in name.split("."):

@@ -140,11 +140,11 @@ class ConsoleProgress(Progress):
         return f"{phase}{found}{self._left(phase)}"
 
     def _left(self, phase: _Phase) -> str:
-        """By the estimate of the whole or, without one, by how far the present phase is."""
-        ends = phase.ends if self._ends is None else self._ends
-        if ends is None:
+        """By the estimate of the whole, or by how far the present phase is where that takes longer."""
+        ends = [each for each in (self._ends, phase.ends) if each is not None]
+        if not ends:
             return ""
-        left = ends - time.monotonic()
+        left = max(ends) - time.monotonic()
         return f"; about {duration(left)} left" if left > -1 else "; longer than expected"
 
     def _draw(self, line: str) -> None:

@@ -31,14 +31,9 @@ def test_it_prints_a_line_per_group_and_writes_page_and_labels(capsys, loans, tm
     code, printed, _ = run(capsys, "standard", loans, *QUESTION, "--adverse", False, "--draws", 19, "--out", out)
     assert code == 0
     for group in ("αλφα", "b & c", "<none>"):
-        line = next(
-            line for line in printed.splitlines() if line.startswith(f"People with protected group? = {group} ")
-        )
-        assert " were labelled 'granted = True' " in line
-        assert re.search(
-            r"[\d.]+ points (less|more) often than comparable people in other groups \(95 % interval ", line
-        )
-    assert "Raw gap" in printed
+        line = next(line for line in printed.splitlines() if line.startswith(f"protected group? = {group} "))
+        assert re.search(r" [\d.]+ (less|more) often \(−?\d+ to −?\d+\) ", line)
+    assert "Labelled 'granted = True'" in printed
     assert "This assumes" in printed
     labels = pd.read_csv(out / "labels.csv")
     assert list(labels) == ["row", "label", "group", "doubt", "wrong", "rank"]
@@ -62,8 +57,8 @@ def test_json_and_nothing_else(capsys, loans):
 def test_an_embedded_set_knows_its_adverse_label(capsys):
     code, printed, _ = run(capsys, "standard", "german", "--draws", 0, "--n-jobs", 1, "--quiet")
     assert code == 0
-    assert "sex = female were labelled 'good credit' 5.3 points less often" in printed
-    assert "Recorded 64.8 %" in printed
+    assert re.search(r"sex = female +310 +64.8 % +5.3 less often", printed)
+    assert "Without draws" in printed
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_everybody_decided_alike_is_said_first(capsys, rare, tmp_path):
     option = out.split("`")[1]
     assert option.startswith("--threshold 'top ")
     page = (tmp_path / "r" / "report.html").read_text()
-    assert "Everybody is decided alike." in page
+    assert "Everybody gets the same decision." in page
     code, out, _ = run(capsys, "gate", tmp_path / "r" / "audit.json", "--max-solid", "5%")
     share = option.split("'")[1]
     code, out, err = run(capsys, *given, "--adverse", "no", "--threshold", share, "--overwrite", "--cases", "0:8")

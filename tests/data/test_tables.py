@@ -449,7 +449,10 @@ def test_files_that_do_not_go_together_are_refused(parts):
 
     assert "other.csv' lacks column 'job'" in refusal(test.drop(columns="job"))
     assert "other.csv' has besides column 'shoe'" in refusal(test.assign(shoe=1))
-    said = "other.csv' differs from the training file: Column 'income', row 0 (and 39 more rows) holds 'lots', which is not a"
+    said = (
+        "other.csv' differs from the training file: Column 'income', row 0 (and 39 more rows) holds 'lots', which is "
+        "not a"
+    )
     assert said in refusal(test.assign(income="lots"))
     assert "No training row has the label 'perhaps'" in refusal(test.assign(granted="perhaps"))
     assert "no rows that can be used" in refusal(test.assign(granted=None))

@@ -268,7 +268,7 @@ def test_a_full_standard_output_is_a_sentence():
 def test_without_a_place_for_compiled_code_it_is_compiled_in_memory(monkeypatch):
     from numba.core import caching
 
-    from butfor.mlp import kernels
+    from butfor.machine import keeps_compiled
 
     monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
-    assert not kernels._has_a_place()
+    assert not keeps_compiled()

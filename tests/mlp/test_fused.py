@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
+from butfor import machine
 from butfor.errors import SettingError
 from butfor.mlp import fused
+from butfor.mlp import recipe as recipes
 from butfor.mlp.fused import FusedEngine
-from butfor.mlp.recipe import Fits, Network, Recipe, Rows
+from butfor.mlp.recipe import Entries, Fits, Network, Recipe, Rows
 from butfor.mlp.reference import initial_network, train
 
 # One worker compiles for all tests of this file.
@@ -85,21 +89,21 @@ def one_hot_rows(n: int, columns: int, values: int, validation: int = 60, seed: 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_rows_of_mostly_zeros_are_taken_by_their_entries(activation, hidden, batch_size, monkeypatch):
     rows = one_hot_rows(300, 9, 13)
-    assert fused.is_sparse(rows.X)
-    assert not fused.is_sparse(made_rows().X)
+    assert rows.entries is not None
+    assert made_rows().entries is None
     recipe = Recipe(hidden=hidden, activation=activation, batch_size=batch_size, max_epochs=4)
     by_entries = FusedEngine().fit_many(recipe, rows, [(), (2, 7)], rows.X_val)
     for k, flips in enumerate([(), (2, 7)]):
         assert_same_training(by_entries, k, train(recipe, rows, flips), rows.X_val, 1e-4)
-    monkeypatch.setattr(fused, "ZEROS_PER_ENTRY", 10**9)
-    whole = FusedEngine().fit_many(recipe, rows, [(), (2, 7)], rows.X_val)
+    monkeypatch.setattr(recipes, "ZEROS_PER_ENTRY", 10**9)
+    whole = FusedEngine().fit_many(recipe, replace(rows), [(), (2, 7)], rows.X_val)
     if batch_size == 32:  # one tile a batch: every sum has the same terms in the same order
         assert [bits(by_entries, k) for k in range(2)] == [bits(whole, k) for k in range(2)]
 
 
 def test_entries_are_the_rows():
     X = one_hot_rows(40, 3, 5).X
-    found = fused.entries(X)
+    found = Entries.of(X)
     back = np.zeros_like(X)
     for row in range(len(X)):
         of_row = slice(found.starts[row], found.starts[row + 1])
@@ -269,7 +273,7 @@ def test_settings_that_cannot_be_used():
 
 
 def test_compiling_is_announced(capsys):
-    fused._announce()
+    machine._announce()
     assert "Compiling" in capsys.readouterr().err
     fused.prepare()
     assert fused.compiled()

@@ -1,4 +1,4 @@
-"""The lines of docs/mlflow.md, run as they stand against a stand-in that writes down what it is asked to log."""
+"""The lines of docs/review.md on MLflow, run as they stand against a stand-in that notes what it is asked to log."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from butfor.cli import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "mlflow.md"
+PAGE = Path(__file__).parents[2] / "docs" / "review.md"
 
 
 def test_the_documented_lines_log_figures_and_files(tmp_path, monkeypatch):
@@ -22,7 +22,8 @@ def test_the_documented_lines_log_figures_and_files(tmp_path, monkeypatch):
         log_artifacts=lambda folder, place: logged.update({place: sorted(p.name for p in Path(folder).iterdir())}),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "mlflow", stand_in)
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    section = PAGE.read_text(encoding="utf-8").partition("## MLflow\n")[2]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     exec(compile(code, str(PAGE), "exec"), {})
     assert logged["learner_name"] == "LogisticRegression"
     assert logged["eligible"] >= logged["found"] >= logged["solid"]

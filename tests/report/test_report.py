@@ -22,7 +22,7 @@ from butfor.cli.printing import print_population
 from butfor.errors import OutputError, SettingError
 from butfor.report import charts, page
 from butfor.report.groups import impacts
-from butfor.report.overview import roster
+from butfor.report.overview import People, roster
 from butfor.report.page import run_lines
 from butfor.report.public import Public, refuse_other_files, tens
 from butfor.report.summary import comparison
@@ -76,7 +76,7 @@ COIN, ODD, IDLE = FreshSeeds(59, 30, 28, 5, 3), FreshSeeds(20, 20, 19, 1, 0), Fr
 OPEN, HALF = FreshSeeds(10, 4, 1, 4, 1), FreshSeeds(59, 29, 0, 29, 0)
 CHECKED = replace(RUN, members=16, fresh_seeds=59, seeded=True)
 UNSEEDED = "Solid: this model has no seed; the same labels always give the same model"
-BLIND = "The model does not see the protected attribute (sex), so that switching it cannot change a decision."
+BLIND = "The model does not see the protected attribute (sex), so switching it cannot change a decision."
 PULLS = {"sex": -0.5, "age": 0.25, "ratio": -0.125, "owner": 0.0625, "(bias)": -0.1125}
 AGREEMENT = Agreement(spearman=0.617, slope=1.15, flips=12, people=8, poor=False, leader="both")
 
@@ -243,10 +243,10 @@ def test_a_person_page_shows_the_rows_beside_the_person():
         (SOLID, "solid", "●", ["under any seed tried", "Have this label reviewed blind", "hinges on a few labels"]),
         (LEANING, "leaning", "◐", ["What to do next: Say that it is not certain."]),
         (COIN, "seed-bound", "≈", ["next: Do not hold this label responsible", "Treat the decision as unsettled"]),
-        (ODD, "seed-bound", "≈", ["the model audited is the odd one out"]),
+        (ODD, "seed-bound", "≈", ["the audited model is the odd one out"]),
         (IDLE, "seed-bound", "≈", ["leave most models as they were"]),
         (OPEN, "undecided", "?", [f"try more seeds, --fresh-seeds {OPEN.would_do}", "too few to tell"]),
-        (None, "not checked", "◌", ["was not put to fresh seeds", "next: Run the audit again with --fresh-seeds 59"]),
+        (None, "not checked", "◌", ["was not tested under fresh seeds", "next: Run the audit again with --fresh"]),
     ],
 )  # fmt: skip
 def test_each_word_is_marked_explained_and_followed_by_what_to_do(fresh, word, sign, said):
@@ -305,14 +305,14 @@ def test_a_close_call_is_marked_with_or_without_a_find(status):
     assert outline(Population([close], CHECKED).to_html()).text.count("⇄ close call") == 2
     settled = outline(verdict(1, status, base=1 / 59, run=CHECKED).to_html()).text
     assert "⇄ close call" not in settled
-    assert ("Up to one in ten, it is no close call." in settled) == (status == "not_found")
+    assert ("This is no close call." in settled) == (status == "not_found")
 
 
 def test_the_audited_mean_is_named_near_the_top():
     mean = "the mean of 16 trainings that differ in the seed alone"
     for thing in (verdict(1, run=CHECKED, fresh=SOLID), checked({})):
         seen = outline(thing.to_html()).text
-        assert mean in seen[: seen.index("Groups" if isinstance(thing, Population) else "beside the flipped")]
+        assert mean in seen[: seen.index("Is sex an input" if isinstance(thing, Population) else "beside the flipped")]
     assert f"this ensemble of seeds ({mean}) gives the other" in outline(verdict(1, run=CHECKED).to_html()).text
     assert "the mean of" not in outline(verdict(1, run=replace(RUN, members=1)).to_html()).text
 
@@ -335,8 +335,9 @@ def test_a_learner_without_seed_noise_is_solid_and_not_sent_to_fresh_seeds():
 def test_a_model_that_does_not_see_the_protected_attribute_is_said_to_be_blind_once():
     for run, times in ((replace(RUN, blind=True), 1), (replace(RUN, blind=False), 0), (RUN, 0)):
         people = Population([changed(v, run=run) for v in population()], run)
-        for html in (people[0].to_html(), people[1].to_html(), people[2].to_html(), people.to_html()):
-            assert outline(html).text.count(BLIND) == times
+        for one in people[:3]:
+            assert outline(one.to_html()).text.count(BLIND) == times
+        assert outline(people.to_html()).text.count("No. The model does not see sex") == times
 
 
 def test_pages_speak_of_a_model_and_of_networks_only_where_they_are_meant():
@@ -378,7 +379,7 @@ def test_only_a_model_with_a_gradient_is_asked_about_it(figures, heading):
 def test_shrinking_and_the_gradients_test_are_told():
     given = {"minimal": True, "first_size": 7, "run": replace(RUN, agreement=AGREEMENT)}
     seen = outline(verdict(1, flips=2, **given).to_html()).text
-    assert "shrunk from 7 flips to 2; no single one of these flips can be left out" in seen
+    assert "shrunk from 7 flips to 2; no flip can be left out" in seen
     assert "agree fairly: rank correlation +0.62 (1 is best)" in seen
     assert "(12 flips retrained, 8 people asked)" in seen
     assert "the gradient and the published ranking together moved decisions furthest and led the search" in seen
@@ -395,39 +396,32 @@ def test_a_population_counts_and_marks_every_word():
     seen = outline(html).text
     assert people.sentence in seen
     assert "● 1 solid, ◐ 1 leaning, ≈ 1 seed-bound, ? 1 undecided, ⇄ 5 close calls, found or not." in seen
-    assert "Decisions that at most 3 labels change 1 of 8 (12 %)" in seen
-    assert "Close calls: another seed may decide otherwise 5 of 8" in seen
     assert '<a class="badge seed-bound" href="#chance">' in html
     for word, words in SOLIDITY.items():
         assert words.meaning[1:] in seen
         assert (word == "not checked") == (f"{word.capitalize()} (1 here)" not in seen)
     for counts in (COIN, LEANING, OPEN, SOLID):
         assert counts.sentence in seen
-    for _, group in people.by_group.iterrows():
-        low, high = (f"{100 * group[k]:.1f}" for k in ("solid_low", "solid_high"))
-        shares = f"({100 * group['share_solid']:.1f} %) {low} – {high} % {group['close_calls']:.0f}"
-        assert f"{group['eligible']:.0f} {group['solid']:.0f} {shares}" in seen
+    for name, group in people.by_group.iterrows():
+        counts = f"{group['people']:.0f} {group['eligible']:.0f} {group['solid']:.0f} of {group['eligible']:.0f}"
+        assert f"sex = {name} {counts} {group['close_calls']:.0f}" in seen, "no shares of fewer than ten people"
     assert people.warnings
     assert all(warning in seen for warning in people.warnings)
-    table = Outline(
-        html[html.index('<table class="people">') : html.index('<section id="cases">')].split("</div>")[0]
-    ).text
+    table = Outline(html[html.index('<table class="people">') : html.index("</noscript>")]).text
     assert "◆ found ● solid 1 " in table
-    assert "◆ found ≈ seed-bound, ⇄ close call " in table
+    assert "◆ found ⇄ close call, ≈ seed-bound " in table
 
 
 def test_a_population_without_fresh_seeds_or_without_finds():
     seen = outline(plain_page())
     assert "Nothing was checked under fresh seeds" in seen.text
-    assert "Decisions that at most 3 labels change 4 of 8 (50 %)" in seen.text
     assert "under any seed tried, by" not in seen.text
     some = Population([changed(v, fresh=SOLID if v.case == 0 else None, run=CHECKED) for v in population()], CHECKED)
     told = outline(some.to_html()).text
     assert "Not everything was checked under fresh seeds" in told
-    assert "Not every finding was put to 59 fresh seeds" in told
+    assert "Not every find was tested under 59 fresh seeds" in told
     none = outline(Population([verdict(1, "not_found", run=CHECKED)], CHECKED).to_html()).text
-    assert "nothing to put to fresh seeds" in none
-    assert "Decisions that at most 3 labels change 0 of 1" in none
+    assert "nothing to test under fresh seeds" in none
 
 
 def decided(counts: dict[str, tuple[int, int]], **run: Any) -> Population:
@@ -492,13 +486,13 @@ def test_the_examiners_part_says_scope_ratios_governance_and_what_was_not_examin
     people = decided({"f": (40, 10), "m": (60, 45)})
     seen = outline(people.to_html()).text
     part = seen[seen.index("For an examiner") :]
-    for said in ("loans.csv", "100 asked about", "below four fifths", "0.33", "Labelling", "Not examined",
-                 "must not be given to a person as one", "Examined by", "python 3.11.7", "ab" * 32,
+    for said in ("loans.csv", "100 examined", "Impact ratio of sex = f: 0.33, below four fifths.", "Labelling",
+                 "Not examined", "must not be given to a person as one", "Examined by", "python 3.11.7", "ab" * 32,
                  checksum(people.to_dict())):  # fmt: skip
         assert said in part, said
-    first = seen[: seen.index("Groups sex People")]
+    first = seen[: seen.index("How the model decides about each group")]
     assert "no reason that may be given to a person" in first
-    assert first.index("What to do next:") < first.index("In plain words")
+    assert "What to do next?" in first
 
 
 def test_a_person_reads_what_was_decided_and_on_what_it_hinges():
@@ -514,7 +508,7 @@ def test_a_person_reads_what_was_decided_and_on_what_it_hinges():
 
 def test_keystones_are_ranked_only_where_people_share_one():
     alone = outline(checked({}).to_html()).text
-    assert "Nothing to rank: no training row is in the flip sets of two people" in alone
+    assert "None: no training row is in the flip sets of two people" in alone
     people = [verdict(k, flips=2, fresh=fresh, run=CHECKED) for k, fresh in ((0, SOLID), (1, COIN))]
     seen = outline(Population(people, CHECKED).to_html()).text
     assert "Training row People Who" in seen
@@ -528,9 +522,14 @@ def test_incomplete_and_interrupted_are_flagged():
     assert "Interrupted." not in outline(plain_page()).text
 
 
+def listed(people) -> str:
+    """The rows of the list of people."""
+    return roster(People(Population(people, RUN), [f"#{k}" for k in range(len(people))]))["rows"]
+
+
 def test_the_list_of_people_marks_searches_that_were_stopped():
-    people = [(verdict(k, "not_found", complete=complete), f"#{k}") for k, complete in enumerate((False, True))]
-    stopped, through = roster(people, "sex")[1].split("\n")
+    people = [verdict(k, "not_found", complete=complete) for k, complete in enumerate((False, True))]
+    stopped, through = listed(people).split("\n")
     assert "not found, ⚠ incomplete" in stopped
     assert "not found" in through
     assert "incomplete" not in through
@@ -538,7 +537,7 @@ def test_the_list_of_people_marks_searches_that_were_stopped():
 
 def test_a_search_that_could_not_start_says_so():
     who = verdict(1, "not_found", attempts=0, course=(), closest_logit=None, flippable=0)
-    assert f"No attempt to turn the decision was made: {who.reason}" in outline(who.to_html()).text
+    assert f"No flip set was tried: {who.reason}" in outline(who.to_html()).text
 
 
 def test_a_population_page_has_its_parts_and_links_to_everyone():
@@ -560,9 +559,7 @@ def test_a_population_page_has_its_parts_and_links_to_everyone():
     }
     assert parts <= set(seen.ids)
     assert {f"case-{k}" for k in range(12)} <= set(seen.ids) & set(seen.targets)
-    for share in people.by_group["share"]:
-        assert f"{100 * share:.1f} %" in seen.text
-    assert "No difference between groups is claimed here" in seen.text
+    assert "Claim no difference between groups from these shares" in seen.text
 
 
 @pytest.mark.parametrize(
@@ -600,7 +597,7 @@ def test_many_people_stay_small(columns, flips):
     assert len(html.encode()) < 1_150_000
     seen = outline(html)
     assert all(v.sentence in seen.text for v in people)
-    assert ("not shown here; the JSON record has all of them" in seen.text) == (columns == 60)
+    assert ("not shown here; audit.json has all of them" in seen.text) == (columns == 60)
 
 
 def test_both_schemes_and_print_are_styled():
@@ -631,7 +628,7 @@ def test_a_person_page_shows_what_pulls_and_a_page_about_many_does_not(status):
     section = section[: section.index("</details>")]
     seen = Outline(section).text
     assert "sex male −0.50 age 21 +0.25 ratio 0.333333 −0.12 (bias) −0.11 owner False +0.06" in seen
-    assert "the linear function that the network is, exactly, around this person" in seen
+    assert "the linear function that it is, exactly, around this person" in seen
     assert "This says what the model looks at, not which labels matter." in seen
     outline(html)
     for without in (changed(who, pulls=None).to_html(), Population([who], RUN).to_html(), who._repr_html_()):
@@ -723,7 +720,7 @@ def test_logits_over_seeds_are_two_rows_of_dots_kept_in_the_record():
 
 def test_a_page_of_few_seeds_says_so_and_not_that_nothing_was_checked():
     text = outline(checked(dict.fromkeys(range(200), OPEN), fresh_seeds=10).to_html()).text
-    assert "With fewer than 29 seeds no finding can be called solid." in text
+    assert "With fewer than 29 seeds no find can be called solid." in text
     assert "Too little was checked under fresh seeds" in text
     assert "was put to fresh seeds, so it is not known" not in text
 
@@ -764,8 +761,7 @@ def test_long_names_of_groups_are_told_apart():
         assert len({without_middle(group, longest) for group in groups}) == len(groups)
         assert max(len(without_middle(group, longest)) for group in groups) <= longest
     people = [changed(verdict(k), group=groups[k % 2]) for k in range(4)]
-    _, listed = roster([(v, "") for v in people], "race")
-    assert len(set(re.findall(r"Native[^<]*", listed))) == 2
+    assert len(set(re.findall(r"Native[^<]*", listed(people)))) == 2
 
 
 def test_flipped_rows_can_be_read_back_whatever_the_ids():
@@ -787,7 +783,7 @@ def test_one_person_is_spoken_of_as_one():
     alone = Population([verdict(0, "not_found")], replace(RUN, seeded=False))
     assert alone.sentence.startswith("No find for 1 audited person, ")
     alone = Population([verdict(0, "not_eligible")], RUN)
-    assert alone.sentence.startswith("Nobody was audited. Audited: 0 of 1 people.")
+    assert alone.sentence.startswith("Audited: 0 of 1 people; the rule")
     unchecked = Population([verdict(0, "found", fresh=None)], replace(RUN, fresh_seeds=0))
     assert unchecked.sentence.startswith("1 of 1 audited decisions hinges on at most 3 of 600")
 
@@ -802,8 +798,8 @@ def test_a_group_called_everyone_stands_beside_everyone():
 
 def test_a_page_about_nobody_eligible_says_that_nobody_was_searched_for():
     text = outline(Population([verdict(k, "not_eligible") for k in range(3)], RUN).to_html()).text
-    assert "nobody here was searched for" in text
-    assert "Nobody was audited." in text
+    assert "Audit other people" in text
+    assert "Audited: 0 of 3 people" in text
     assert "flip sets tried" not in text
     assert repr(Population([], RUN)) == "Nobody was asked about."
 
@@ -863,6 +859,10 @@ def test_what_is_handed_over_holds_no_raw_value(loans, tmp_path, capsys):
     assert "which may say more; name another folder" in capsys.readouterr().err
 
 
+def commands_in(page):
+    return re.sub("</?span>", "", page.read_text(encoding="utf-8"))
+
+
 def test_a_record_travels_with_its_table(loans, tmp_path, capsys):
     path, frame = loans
     out, moved = tmp_path / "out", tmp_path / "moved" / "table.csv"
@@ -870,7 +870,7 @@ def test_a_record_travels_with_its_table(loans, tmp_path, capsys):
     there = tmp_path / "here.csv"
     there.write_bytes(path.read_bytes())
     assert main(["audit", str(there), *AUDIT, "--budget", "3", "--cases", "0:12", "--out", str(out), "--quiet"]) == 0
-    assert "butfor replay audit.json --data other/place/here.csv" in (out / "report.html").read_text(encoding="utf-8")
+    assert "butfor replay audit.json --data other/place/here.csv" in commands_in(out / "report.html")
     there.rename(moved)
     capsys.readouterr()
     record = str(out / "audit.json")
@@ -891,8 +891,8 @@ def test_a_record_travels_with_its_other_files_too(loans, tmp_path, capsys):
     frame[200:].to_csv(people, index=False)
     asked = ["audit", str(train), "--test", str(people), *AUDIT, "--budget", "3", "--cases", "0:6"]
     assert main([*asked, "--out", str(out), "--quiet"]) == 0
-    record, page = str(out / "audit.json"), (out / "report.html").read_text(encoding="utf-8")
-    assert "--data other/place/train.csv --test other/place/people.csv" in page
+    record = str(out / "audit.json")
+    assert "--data other/place/train.csv --test other/place/people.csv" in commands_in(out / "report.html")
     train.rename(moved / "train.csv")
     people.rename(moved / "people.csv")
     there = ["--data", str(moved / "train.csv")]
@@ -903,7 +903,7 @@ def test_a_record_travels_with_its_other_files_too(loans, tmp_path, capsys):
     assert main(["replay", record, *there, "--test", str(moved / "people.csv")]) == 1
     assert "values.income is" in capsys.readouterr().out
     assert main(["replay", record, *there, "--validation", str(path)]) == 2
-    assert "the record names no validation file; leave --validation out." in capsys.readouterr().err
+    assert "the record names no validation file; leave out --validation." in capsys.readouterr().err
 
 
 def test_settings_of_a_fuller_audit_are_not_left_beside_what_is_handed_over(tmp_path):
@@ -957,7 +957,7 @@ def test_the_curve_of_distances_has_a_line_per_group():
     assert drawn.svg().count('stroke-width="2"') == people.distance_curve()["group"].nunique() == 3
     seen = outline(people.to_html())
     assert "How many labels does it take?" in seen.text
-    assert "Share of decisions turned by up to 3 labels: everyone" in seen.text
+    assert "Share of decisions that up to 3 labels change: everyone" in seen.text
     many = Population([changed(verdict(k), group=f"group {k}") for k in range(9)], RUN)
     heights = sorted(y for name, y in texts_of(charts.distance_curve(many)) if name.startswith(("group", "everyone")))
     assert len(heights) == 1 + charts.MOST_CURVES
@@ -1034,7 +1034,7 @@ def test_an_audit_says_where_a_group_falls_short(capsys):
         print_population(Population([verdict(0)], replace(RUN, standard=standard)), None)
         return capsys.readouterr().out
 
-    sentence = "Where office = <b>south</b> it is 30 points, 26 more than elsewhere; over half of the missing labels"
+    sentence = "Where office = <b>south</b>, the gap is 30 points, 26 more than elsewhere; over half of the missing"
     html = page.population_page(Population([verdict(0)], replace(RUN, standard=found)))
     assert sentence.replace("<", "&lt;").replace(">", "&gt;") in html
     assert "more than chance" in html
@@ -1049,6 +1049,6 @@ def test_charts_of_before_and_after_a_review_share_their_scale():
     before, after = (GroupStandard("group", "b", 100, 0.5, 0.5 + gap, gap) for gap in (0.2, 0.02))
 
     def ticks(*sides):
-        return {text for text, _ in texts_of(charts.differences(*sides)) if text.endswith("less")}
+        return {text for text, _ in texts_of(charts.differences(*sides)) if re.fullmatch(r"\d+ less", text)}
 
     assert ticks([before], [after]) == ticks([after], [before]) != ticks([after])

@@ -40,7 +40,7 @@ def test_direct_dependence_comes_first():
         f"sex = male: {15 - women} to '0')."
     )
     assert population.by_group["switch_changes"].sum() == changed.sum()
-    assert "Direct dependence." in population.to_html()
+    assert "Is sex an input of the model?" in population.to_html()
     assert [v.switch_changes for v in butfor.Population.from_json(population.to_json())] == list(changed)
     blind = butfor.LabelAudit(LogisticRegression(max_iter=2000), budget=2)
     blind.fit(X[["age", "amount"]], y, sensitive_features=X["sex"])

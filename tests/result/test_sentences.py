@@ -7,6 +7,7 @@ import pytest
 from butfor.data.labels import label_names
 from butfor.result.fresh import FreshSeeds
 from butfor.result.person import Flip, Person
+from butfor.result.population import Population
 from butfor.result.run import Data, Run
 from butfor.result.threshold import ThresholdFacts
 from butfor.result.verdict import Verdict
@@ -53,6 +54,15 @@ def test_why_somebody_was_not_audited_is_said_in_words():
         other = verdict(replace(RUN, phi=phi), eligible=False, switch_changes=True)
         assert other.reason == f"the rule φ ({phi}) leaves this person out."
     assert verdict(replace(RUN, phi="predicted(no)"), eligible=False).reason == "the decision is 'deny = yes'."
+
+
+def test_who_was_audited_is_counted_by_reason():
+    accepted = [verdict(eligible=False, logit=-0.5) for _ in range(3)]
+    people = [verdict(), *accepted, verdict(eligible=False, switch_changes=True)]
+    assert Population(people, RUN).audited == (
+        "Audited: 1 of 5 people; 3 were accepted ('deny = no'); for 1 the decision changes when afam alone is "
+        "switched, so the model uses it directly."
+    )
 
 
 def test_people_are_named_as_the_table_names_them():

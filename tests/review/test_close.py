@@ -195,7 +195,7 @@ def test_a_careless_reviewer_corrects_nothing_unless_told_otherwise(german_file,
         assert out.startswith("These answers show nothing")
         page = (tmp_path / "after" / "review.html").read_text()
         assert "<h1>These answers show nothing: reviewers changed" in page
-        assert f"{reviewed.sentence} Somebody asked for that all the same" in page
+        assert f"{reviewed.sentence} The corrections were made because of" in page
 
 
 def test_a_round_with_little_to_find_says_so_and_stops(german_file, tmp_path, capsys):

@@ -122,6 +122,7 @@ def test_values_are_as_the_table_has_them():
         {
             "whole beside a gap": [3.0, np.nan],
             "decimal": [0.1, -2.5],
+            "of single precision": [3.0999999046325684, 1234567.89],
             "large": [2**63 - 1, 1],
             "truth": [True, False],
             "date": pd.to_datetime(["2024-02-29", "2024-03-01 12:30"], format="ISO8601"),
@@ -132,8 +133,8 @@ def test_values_are_as_the_table_has_them():
         index=pd.Index(["x-1", 7], name="id"),
     )
     assert data_of(page_of(frame))["tasks"] == [
-        ["x-1", "3", "0.1", str(2**63 - 1), "True", "2024-02-29", "a", "", "[1, 2]"],
-        ["7", None, "-2.5", "1", "False", "2024-03-01 12:30:00", None, None, "{'a': 1}"],
+        ["x-1", "3", "0.1", "3.1", str(2**63 - 1), "True", "2024-02-29", "a", "", "[1, 2]"],
+        ["7", None, "-2.5", "1234567.89", "1", "False", "2024-03-01 12:30:00", None, None, "{'a': 1}"],
     ]
 
 

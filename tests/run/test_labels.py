@@ -56,7 +56,7 @@ def test_without_an_adverse_label_labels_of_either_kind_are_reviewed_by_doubt_an
     population = audit.explain_all(data.X_test[:40], cases=[0, 1, 2])
     assert {label.label for label in population.labels[:200]} == {"bad credit", "good credit"}
     assert {label.wrong for label in population.labels} == {None}
-    assert "not calibrated" in audit.review_tasks(labels=10).expectation
+    assert "which is too high" in audit.review_tasks(labels=10).expectation
     assert "Labels of either kind by doubt" in population.to_html()
     doubts = [label.doubt for label in population.labels]
     assert doubts == sorted(doubts, reverse=True)

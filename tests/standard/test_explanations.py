@@ -7,8 +7,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 import butfor
 from butfor.standard.explain import column_sets, strongest
-from butfor.standard.groups import GroupStandard, Overlap, SecondOpinion
+from butfor.standard.groups import GroupStandard, Overlap, SecondOpinion, if_real
 from butfor.standard.inference import WIDER, Drawn, disagree, p_values
+from butfor.standard.inputs import design_of
 from butfor.standard.logistic import fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.null import OneStandard
@@ -131,7 +132,7 @@ def test_leaving_out_a_column_moves_the_difference_as_a_refit_does():
     assert b.strongest_column == "income"
     assert b.times_strongest == pytest.approx(b.difference / b.strongest_move)
     assert b.difference + b.strongest_move == pytest.approx(without.of_group("b").difference, abs=1e-6)
-    assert f"Leaving out income moves the difference by {100 * b.strongest_move:.1f} points" in b.on_a_missing_column
+    assert f"Leaving out income moves the gap by {100 * b.strongest_move:.1f} points." in b.on_a_missing_column
     assert "a comparison, not a bound" in b.on_a_missing_column
     own = compared(X, group, y, standard=LeastSquares())
     fewer = compared(X.drop(columns="debts"), group, y, standard=LeastSquares())
@@ -148,7 +149,7 @@ def test_the_paired_error_of_a_move_is_that_of_tables_drawn_again():
     ours, others = group == "b", group == "a"
     encoded = TwoModels.of(X).inputs
     means = [
-        predict_logistic(inputs[ours], fit_logistic(inputs[others], labels[:, others])).mean(axis=1)
+        predict_logistic(inputs[ours], fit_logistic(design_of(inputs[others]), labels[:, others])).mean(axis=1)
         for inputs in (encoded, encoded[:, 1:])
     ]
     error = compared(X, group, labels[0] > 0).columns.loc[("group", "b", "income"), "error"]
@@ -283,10 +284,35 @@ def test_estimates_that_disagree_are_no_headline():
     assert "10.0 points less often" in agreed.sentence("yes")
     apart = GroupStandard(**settings, p=0.001, p_adjusted=0.002, second_opinion=SecondOpinion(0.0, (-0.05, 0.05), True))
     assert not apart.differs
-    assert "neither is a headline" in apart.on_second_opinion
+    assert "neither counts as a finding" in apart.on_second_opinion
     assert not GroupStandard(**settings, p=0.04, p_adjusted=0.07).differs
     poor = GroupStandard(**settings, overlap=Overlap(40, 900, 12.3, True, 0.04, (-0.1, 0.2)))
     assert poor.on_overlap == (
         "40 of 100 rows have comparable people in other groups; weighted to resemble the group, those 900 people count "
-        "as 12. That is little: among the comparable rows the difference is 4.0 points (−10 to 20)."
+        "as 12. That is little. Among the comparable rows: 4.0 points less often (−10 to 20)."
     )
+
+
+@pytest.mark.parametrize(
+    ("raw_gap", "explained", "sentence"),
+    [
+        (0.19, 0.13, "The recorded columns explain 13.0 of the 19.0 points."),
+        (-0.07, -0.02, "The recorded columns explain 2.0 of the 7.0 points."),
+        (0.02, -0.03, "Given the recorded columns, the gap is 3.0 points wider than the raw one."),
+        (0.02, 0.05, "The recorded columns explain more than the raw gap of 2.0 points."),
+        (0.0, 0.0, "all in other groups 50.0 %."),
+    ],
+)
+def test_what_columns_explain_is_said_without_signs(raw_gap, explained, sentence):
+    gap = raw_gap - explained
+    c = GroupStandard("sex", "f", 100, 0.5, 0.5 + gap, gap, raw_gap=raw_gap, explained=explained)
+    assert c.details()[0].endswith(sentence)
+    assert "−" not in c.details()[0]
+    assert ("as often as" in c.sentence("yes")) == (gap == 0)
+
+
+def test_labels_that_are_likely_wrong_are_said_to_be_chance_where_no_group_falls_short():
+    settings = {"attribute": "sex", "group": "f", "rows": 300, "recorded": 0.5, "expected": 0.55, "difference": 0.05}
+    chance, real = (GroupStandard(**settings, interval=(-0.02, 0.1), p=p, p_adjusted=p) for p in (0.3, 0.01))
+    assert "may be chance. If it is real, about 15 of the group's labels are wrong" in if_real([chance])
+    assert if_real([chance, real]) == ""

@@ -37,7 +37,7 @@ from butfor.cli.options import (
 from butfor.cli.parse import bands_in, cases_in, names_in
 from butfor.cli.review import gate, replay, review
 from butfor.errors import OutputError
-from butfor.terminal import one_line, say, shown_json
+from butfor.terminal import one_line, say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,6 +181,7 @@ def standard(table: str, **options: Any) -> int:
     """
     from butfor.files import results_folder, save_table, save_text
     from butfor.learn.named import model_named
+    from butfor.machine import give_back_memory
     from butfor.progress import ConsoleProgress, Progress
     from butfor.report.page import standard_page
     from butfor.standard import compare_standards
@@ -191,13 +192,16 @@ def standard(table: str, **options: Any) -> int:
         results_folder(o.out, o.overwrite)
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
     data = assemble.load(table, o, progress.note)
+    name, adverse = data.name, assemble.adverse_labels(data, o.adverse)
     X, y, groups = _all_rows(data)
+    del data  # its parts are copies of X
+    give_back_memory()
     found = compare_standards(
         X,
         y,
         sensitive_features=groups,
         sensitive_bands=bands_in(o.bands),
-        adverse=assemble.adverse_labels(data, o.adverse),
+        adverse=adverse,
         standard=None if o.model is None else model_named(o.model),
         reference=names_in(o.reference) or None,
         cluster=o.cluster,
@@ -210,18 +214,16 @@ def standard(table: str, **options: Any) -> int:
     if o.out is not None:
         save_text(o.out / "standard.json", text)
         save_table(o.out / "labels.csv", found.to_frame().rename_axis("row"))
-        save_text(o.out / "standard.html", standard_page(found, data.name))
+        save_text(o.out / "standard.html", standard_page(found, name))
     if o.json:
         say(shown_json(text))
     else:
-        say(one_line(found.answer))
-        for line in str(found).splitlines():
-            say(line)
+        printing.print_standards(found)
         if found.interrupted:
             say(f"Stopped after {found.draws} of {o.draws} draws.", err=True)
         if o.out is not None and not o.quiet:
-            say(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
-            say(f"labels.csv says how likely each label is wrong. {WRONG}", err=True)
+            say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
+            say_wrapped(f"labels.csv says how likely each label is to be wrong. {WRONG}", err=True)
     return 130 if found.interrupted else 0
 
 
@@ -229,10 +231,14 @@ def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any]:
     """The whole table: what an audit splits; its labels by name; and its protected attribute."""
     import pandas as pd
 
+    from butfor.standard.inputs import LARGE
+
     X = pd.concat([data.X_train, data.X_val, data.X_test])
     y = pd.concat([data.y_train, data.y_val, data.y_test]).map(dict(enumerate(data.label_names)))
     order = X.index.argsort() if X.index.is_unique and X.index.inferred_type == "integer" else slice(None)
     groups = data.sensitive if data.groups is None else pd.concat(list(data.groups.values())).iloc[order]
+    if len(X) > LARGE:  # text takes ten times the memory of codes
+        X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
     return X.iloc[order], y.iloc[order], groups
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from butfor.report.public import Public
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
+    from butfor.standard import Standards
 
 REVIEW_FIRST = 3
 WIDE, NAMES, ROW = 200, 18, 20
@@ -92,7 +93,7 @@ def print_population(population: Population, folder: Path | None) -> None:
     """Many people: the answer, a table of the groups, what to keep in mind, and what to do next."""
     from butfor.result.groups import MAJORITY
     from butfor.result.labels import worth_a_review
-    from butfor.standard.groups import where
+    from butfor.standard.groups import if_real, where
 
     run, performance = population.run, population.performance
     slices = []
@@ -120,7 +121,8 @@ def print_population(population: Population, folder: Path | None) -> None:
         how = "--out FOLDER writes what that takes."
         if folder is not None:
             how = f"butfor review {folder / 'audit.json'} --out tasks/"
-        say_wrapped(f"Next: review labels {first} first: {how}")
+        for line in filter(None, (if_real(population.standards), f"Next: review labels {first} first: {how}")):
+            say_wrapped(line)
     for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
         say_wrapped(line)
 
@@ -154,6 +156,30 @@ def _groups(population: Population) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def print_standards(found: Standards) -> None:
+    """The answer, a table of the groups, what is behind each gap that is more than chance, and what to keep in mind."""
+    import pandas as pd
+
+    from butfor.standard.groups import if_real, where
+    from butfor.standard.sentences import often, p_in_words, share
+
+    say_wrapped(found.answer)
+    rows = []
+    for c in found.comparisons:
+        row = {"Group": c.name, "People": c.rows, f"Labelled '{found.favourable}'": share(c.recorded)}
+        row["Gap to comparable people, points"] = often(c.difference, c.interval).replace(" points", "")
+        if c.p_adjusted is not None:
+            row["Adjusted p"] = p_in_words(c.p_adjusted, c.draws, explained=False).removeprefix("= ")
+        rows.append(row)
+    print_table(pd.DataFrame(rows))
+    for c in found.comparisons:
+        called = where(found.parts, c)
+        for line in [*c.details(), *called] if called or (c.differs and c.missing) else []:
+            say_wrapped(line)
+    for line in filter(None, [*found.left_out, if_real(found.comparisons), *found.notes()]):
+        say_wrapped(line)
+
+
 def print_public(view: Public) -> None:
     """No more than what is written."""
     say(view.sentence)
@@ -162,13 +188,12 @@ def print_public(view: Public) -> None:
 
 def print_table(frame: pd.DataFrame) -> None:
     """A table as wide as the terminal; a pipe or a log has no width of its own, so nothing is wrapped there."""
-    from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False, width=width_of(sys.stdout) or WIDE)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
     for place, column in enumerate(frame.columns):
         texts = [one_line(str(each)) for each in (column, *frame.iloc[:, place])]
         longest = max(len(word) for text in texts for word in text.split() or [""])

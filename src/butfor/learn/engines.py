@@ -11,11 +11,12 @@ from butfor.learn.ensemble import single_learner
 from butfor.learn.protocols import Engine, Learner
 from butfor.machine import available_cores, check_n_jobs, load
 
-NAMES = ("auto", "fused", "stacked", "linear", "joblib")
+NAMES = ("auto", "fused", "stacked", "linear", "boosting", "joblib")
 ENGINES = {
     "fused": "butfor.mlp.fused:FusedEngine",
     "stacked": "butfor.mlp.stacked:StackedEngine",
     "linear": "butfor.learn.linear_engine:LinearEngine",
+    "boosting": "butfor.learn.boosting_engine:BoostingEngine",
     "joblib": "butfor.learn.joblib_engine:JoblibEngine",
 }
 CLUSTER = "butfor.learn.cluster_engine:open_cluster"
@@ -77,7 +78,7 @@ def _fastest(learner: Learner, device: str | None, n_jobs: int | None, note: Not
                 return engine_named(name, n_jobs=n_jobs)
             except EngineError as error:
                 note(f"{error} Using {instead}")
-    return engine_named("linear" if "linear" in names else "joblib", n_jobs=n_jobs)
+    return engine_named(next(name for name in names if name not in ("stacked", "fused")), n_jobs=n_jobs)
 
 
 def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:

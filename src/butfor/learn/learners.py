@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ from butfor.learn.capabilities import Reproducible
 from butfor.learn.ensemble import Ensemble
 from butfor.learn.protocols import Learner, MakesLearner, Model, Table
 from butfor.learn.sklearn import SklearnLearner, check_classifier, is_seed
-from butfor.machine import load
+from butfor.machine import load, single_threaded
 
 KINDS = {"sklearn": "butfor.learn.sklearn:SklearnLearner", "mlp": "butfor.mlp.learner:MLPLearner"}
 """Kinds of learners that a record can bring back, and where they are."""
 OTHER_SEED = 40_961
 """A seed that nobody is likely to have chosen."""
+SMALL = 2**18
+"""Values of a table up to which threads save a training nothing."""
 
 
 def as_learner(model: Any, encoder: Any = None, random_state: int = 0) -> Learner:
@@ -80,6 +83,11 @@ def given_learner(model: Any, record: dict[str, Any], random_state: int = 0) -> 
     check_classifier(model)
     encoder = describe.rebuild(record["encoder"])
     return SklearnLearner(_with_seeds(model, random_state), encoder, record["torch_seed"])
+
+
+def few_threads(table: Table) -> AbstractContextManager[object]:
+    """One thread for a small table: on a busy machine the threads of a small training wait for each other."""
+    return single_threaded() if table.X.size <= SMALL else nullcontext()
 
 
 def first_model(learner: Learner, table: Table) -> tuple[Model, float]:

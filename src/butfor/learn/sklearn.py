@@ -26,6 +26,7 @@ from butfor.learn import describe
 from butfor.learn.protocols import Floats, Learner, Table, TableCache
 from butfor.learn.sklearn_model import SklearnModel, first_line
 from butfor.learn.steps import (
+    has_boosting_engine,
     has_linear_engine,
     last_step,
     packages,
@@ -86,7 +87,9 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
 
     @property
     def engines(self) -> tuple[str, ...]:
-        return ("linear", "joblib") if has_linear_engine(self.estimator) else ("joblib",)
+        if has_linear_engine(self.estimator):
+            return "linear", "joblib"
+        return ("boosting", "joblib") if has_boosting_engine(self.estimator) else ("joblib",)
 
     def record_gaps(self) -> list[str]:
         record = self.record()

@@ -82,7 +82,7 @@ class SklearnModel(
         return last_step(self.estimator)
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self._in_blocks(people, self._logits)
+        return self._in_blocks(people, self.logits_by)
 
     def scores(self, people: pd.DataFrame) -> Floats:
         return self._in_blocks(people, self._highest_scores)
@@ -104,7 +104,8 @@ class SklearnModel(
             name = type(self.final).__name__
             raise LearnerError(f"{name} could not decide about these people: {first_line(error)}") from error
 
-    def _logits(self, decider: Any, given: Any) -> Floats:
+    def logits_by(self, decider: Any, given: Any) -> Floats:
+        """What an estimator says about what it is given, as this model would say it."""
         if self.cut is not None:
             return cut_answers(self.cut, decider, given, self.values)
         return with_sign(_margin(decider, given), _said(decider, given) == self.values[1])

@@ -10,6 +10,7 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import Pipeline
 
 from butfor.learn.estimators import ThresholdedRegressor
+from butfor.machine import installed
 
 LABEL_BLIND = {
     *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder"),
@@ -101,6 +102,18 @@ def has_linear_engine(estimator: Any) -> bool:
         return linear_in_labels(estimator)
     usual = final.solver in SOLVERS and not final.dual and not final.warm_start and final.class_weight is None
     return usual and sees_no_label(estimator)
+
+
+def has_boosting_engine(estimator: Any) -> bool:
+    """Whether compiled code can grow its trees as it does."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    final = last_step(estimator)
+    if type(final) is not HistGradientBoostingClassifier or not sees_no_label(estimator):
+        return False
+    plain = final.max_features == 1.0 and final.class_weight is None and not final.warm_start
+    free = final.monotonic_cst is None and final.interaction_cst is None and final.max_leaf_nodes is not None
+    return plain and free and installed("numba")
 
 
 def linear_in_labels(estimator: Any) -> bool:

@@ -11,7 +11,6 @@ The first use on a machine compiles for some seconds and says so; the result is 
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,25 +21,21 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from butfor.learn.protocols import Floats
-from butfor.machine import as_they_end, check_n_jobs
+from butfor.machine import as_they_end, check_n_jobs, compiling
 from butfor.mlp import kernels
-from butfor.mlp.kernels import LANES, TILE, Plan, Room, Sparse, Table
+from butfor.mlp.kernels import LANES, TILE, Plan, Room, Table, Walk
 from butfor.mlp.learner import NetworkEngine
-from butfor.mlp.recipe import ACTIVATIONS, Fits, Job, Recipe, Rows
+from butfor.mlp.recipe import ACTIVATIONS, Entries, Fits, Job, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import StackedEngine
-from butfor.stopping import postponed
 
-ZEROS_PER_ENTRY = 3
-"""How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
 SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for all networks of a call, and for a next one with the same seeds; a training that
 outlives them draws its own."""
 
-NO_ENTRIES = Sparse(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+NO_ENTRIES = Entries(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 Orders = NDArray[np.int32]
 
@@ -80,24 +75,15 @@ def compiled() -> bool:
 
 
 def prepare() -> None:
-    """Compile, or load what was compiled before; say so when it takes more than a second."""
+    """Compile, or load what was compiled before."""
     with _preparing:
         if compiled():
             return
-        notice = threading.Timer(1.0, _announce)
-        notice.start()
-        try:
-            X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
-            recipe = Recipe(hidden=(1,), max_epochs=1)
-            fits = Fits.empty(1, len(X), recipe.parameters(1))
-            with postponed():
-                Trainings(Job(recipe, Rows(X, y, X, y), [()], [0], X), fits).run(0)
-        finally:
-            notice.cancel()
-
-
-def _announce() -> None:
-    print("Compiling the training code for this machine: some seconds, the first time only.", file=sys.stderr)
+        X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
+        recipe = Recipe(hidden=(1,), max_epochs=1)
+        fits = Fits.empty(1, len(X), recipe.parameters(1))
+        with compiling():
+            Trainings(Job(recipe, Rows(X, y, X, y), [()], [0], X), fits).run(0)
 
 
 class Trainings:
@@ -109,9 +95,10 @@ class Trainings:
         recipe, rows, people = job.recipe, job.rows, job.people
         self._layout = Layout(recipe, rows.d)
         self._starts = starts(recipe, rows.n, rows.d, frozenset(job.seeds))
-        sparse = bool(recipe.hidden) and is_sparse(rows.X)
+        entries = rows.entries if recipe.hidden else None
+        by_entries = (*entries, Entries.of(people)) if entries else (None, None, None)
         labelled = (rows.X, rows.y), (rows.X_val, rows.y_val), (people, np.zeros(len(people), np.float32))
-        self._training, self._validation, self._people = (table(*each, sparse) for each in labelled)
+        self._training, self._validation, self._people = map(table, *zip(*labelled, strict=True), by_entries)
 
     def run(self, k: int) -> None:
         """Train the k-th network, unless told to stop between blocks of epochs."""
@@ -210,6 +197,13 @@ class Layout:
             room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
         return room
 
+    def walk(self, n: int, outcomes: int) -> Walk:
+        """What walking a training back writes to."""
+        weights, mean, square, gradient = (aligned(outcomes, self._parameters) for _ in range(4))
+        labels, begun, factors = np.zeros((n, outcomes), np.float32), np.zeros(outcomes, bool), (3, self._parameters)
+        shapes = factors, (self._turned,), *[(self._tile,)] * 3, (5, TILE), (self._parameters,)
+        return Walk(weights, mean, square, gradient, labels, begun, *[aligned(*shape) for shape in shapes])
+
 
 def padded(width: int) -> int:
     """The width in whole vectors."""
@@ -232,17 +226,7 @@ def prepend_ones(X: Floats) -> Floats:
     return rows
 
 
-def table(X: Floats, y: Floats, sparse: bool) -> Table:
+def table(X: Floats, y: Floats, entries: Entries | None) -> Table:
     """Rows as the compiled code takes them; arrays of our own, since it is compiled for ones that can be written."""
-    return Table(prepend_ones(X[:0] if sparse else X), entries(X) if sparse else NO_ENTRIES, np.array(y))
-
-
-def is_sparse(X: Floats) -> bool:
-    """Whether rows are better taken by their entries: those of one-hot columns are."""
-    return bool(np.count_nonzero(X) * ZEROS_PER_ENTRY <= X.size)
-
-
-def entries(X: Floats) -> Sparse:
-    """Rows by their inputs that are not 0."""
-    rows = csr_array(X)
-    return Sparse(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32))
+    whole = prepend_ones(X if entries is None else X[:0])
+    return Table(whole, NO_ENTRIES if entries is None else entries, np.array(y))

@@ -32,6 +32,8 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import Floats
+from butfor.machine import keeps_compiled
+from butfor.mlp.recipe import Entries
 
 Ints = NDArray[np.int64]
 
@@ -55,17 +57,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 SUMS = {"contract", "reassoc", "nsz"}
 
 
-def _has_a_place() -> bool:
-    """Whether compiled code can be kept: beside this file, or in the user's cache. Where all of that is read-only,
-    every process compiles for itself."""
-    try:
-        njit(cache=True)(lambda: None)
-    except (RuntimeError, OSError):
-        return False
-    return True
-
-
-OPTIONS: dict[str, Any] = {"nogil": True, "cache": _has_a_place(), "error_model": "numpy"}
+OPTIONS: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
 INNER = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Of functions that compiled code alone calls."""
 
@@ -89,21 +81,11 @@ class Plan(NamedTuple):
     """From one row of outputs to the next."""
 
 
-class Sparse(NamedTuple):
-    """Rows by the inputs that are not 0, in their order; no row where they are better taken whole."""
-
-    starts: Ints
-    """Of every row, and the end of the last, among the entries."""
-    places: NDArray[np.int32]
-    """Which inputs, counted from 0."""
-    values: Floats
-
-
 class Table(NamedTuple):
     """Rows, whole or by their entries (the other is empty), and their labels."""
 
     X: Floats
-    sparse: Sparse
+    sparse: Entries
     y: Floats
 
 
@@ -463,17 +445,17 @@ def _activate(outputs: Floats, activation: int) -> None:
 
 
 @njit(**INNER)
-def _by_entries(plan: Plan, numbers: Floats, room: Room, sparse: Sparse, rows: int, finish: int) -> None:
-    """The first layer's outputs for the rows that `room.ids` names, by its weights; or GRADIENT: add theirs."""
+def _by_entries(plan: Plan, numbers: Floats, tile: Floats, ids: Ints, sparse: Entries, rows: int, finish: int) -> None:
+    """The first layer's outputs for the rows that `ids` names, by its weights; or GRADIENT: add theirs."""
     vectors = plan.vectors[0]
-    row, tile, bias = 4 * LANES * vectors, _address(room.tile, plan.tiles[0]), _address(numbers, plan.weights[0])
+    row, first_row, bias = 4 * LANES * vectors, _address(tile, plan.tiles[0]), _address(numbers, plan.weights[0])
     all_places, all_values = np.int64(sparse.places.ctypes.data), _address(sparse.values, 0)
     for r in range(rows):
-        at = sparse.starts[room.ids[r]]
-        count, places, values = sparse.starts[room.ids[r] + 1] - at, all_places + 4 * at, all_values + 4 * at
+        at = sparse.starts[ids[r]]
+        count, places, values = sparse.starts[ids[r] + 1] - at, all_places + 4 * at, all_values + 4 * at
         for first in range(0, vectors, FEW):
             beside, wide = 4 * LANES * first, min(FEW, vectors - first)
-            outputs, start = tile + r * 4 * plan.strides[0] + beside, bias + beside
+            outputs, start = first_row + r * 4 * plan.strides[0] + beside, bias + beside
             if finish == GRADIENT:
                 _spread_to_entries(start + row, outputs, places, values, count, row, wide)
             else:
@@ -481,7 +463,7 @@ def _by_entries(plan: Plan, numbers: Floats, room: Room, sparse: Sparse, rows: i
 
 
 @njit(**INNER)
-def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int, source_row: int, rows: int) -> None:
+def forward(plan: Plan, weights: Floats, room: Room, sparse: Entries, source: int, source_row: int, rows: int) -> None:
     """The logits of the rows at `source`, or of those that `room.ids` names; their hidden outputs stay in the tile."""
     last, at = len(plan.into) - 1, plan.product
     relu = plan.activation == RELU
@@ -490,7 +472,7 @@ def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int
         t, stride, into, vectors = plan.tiles[layer], plan.strides[layer], plan.into[layer], plan.vectors[layer]
         outputs, bias, row = _address(room.tile, t), _address(weights, plan.weights[layer]), 4 * LANES * vectors
         if layer == 0 and len(sparse.starts) > 1:
-            _by_entries(plan, weights, room, sparse, rows, finish)
+            _by_entries(plan, weights, room.tile, room.ids, sparse, rows, finish)
         else:
             call(at, outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row, rows, into, vectors, finish)
         if not relu:
@@ -505,7 +487,7 @@ def forward(plan: Plan, weights: Floats, room: Room, sparse: Sparse, source: int
 
 
 @njit(**INNER)
-def backward(plan: Plan, room: Room, sparse: Sparse, source: int, source_row: int, rows: int) -> None:
+def backward(plan: Plan, room: Room, sparse: Entries, source: int, source_row: int, rows: int) -> None:
     """Add the gradient of the rows `forward` has just seen; `room.logits` holds their errors now.
 
     A layer's outputs give way to its own errors as soon as the gradient above has used them.
@@ -527,7 +509,7 @@ def backward(plan: Plan, room: Room, sparse: Sparse, source: int, source_row: in
         elif layer == 0 and len(sparse.starts) > 1:
             # Of the bias through every row: the 4 bytes before each row of outputs hold a 1.
             call(at, sums, 0, sums, 0, errors - 4, 0, errors_row, errors, errors_row, 1, rows, vectors, ADD)
-            _by_entries(plan, room.gradient, room, sparse, rows, GRADIENT)
+            _by_entries(plan, room.gradient, room.tile, room.ids, sparse, rows, GRADIENT)
         else:
             call(at, sums, row, sums, row, below - 4, 4, below_row, errors, errors_row, into + 1, rows, vectors, ADD)
         if layer:
@@ -574,14 +556,14 @@ def _adam(room: Room, step: int, learning_rate: float) -> None:
 
 
 @njit(**INNER)
-def turn(plan: Plan, room: Room) -> None:
+def turn(plan: Plan, weights: Floats, turned: Floats) -> None:
     """Copy the weights of every hidden layer but the first to `[outputs × inputs]`."""
     for layer in range(1, len(plan.into) - 1):
         row, turned_row = LANES * plan.vectors[layer], LANES * plan.vectors[layer - 1]
         for i in range(plan.into[layer]):
             at, to = plan.weights[layer] + row * (1 + i), plan.turned[layer] + i
             for o in range(plan.into[layer + 1]):
-                room.turned[to + o * turned_row] = room.weights[at + o]
+                turned[to + o * turned_row] = weights[at + o]
 
 
 @njit(**INNER)
@@ -602,8 +584,8 @@ def _take(room: Room, table: Table, order: Ints, first: int, rows: int) -> np.in
 
 
 @njit(**INNER)
-def _step(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int, step: int, rate: float) -> None:
-    """Learn from one batch: the rows order[first : first + size], or all in place without an order."""
+def _add_gradient(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int) -> None:
+    """Of the mean loss of one batch: the rows order[first : first + size], or all in place without an order."""
     row, scale, logits = 4 * table.X.shape[1], f32(1) / f32(size), room.logits
     for begin in range(first, first + size, TILE):
         rows = min(TILE, first + size - begin)
@@ -612,8 +594,14 @@ def _step(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: i
         for r in range(rows):
             logits[r] = (_sigmoid(logits[r]) - room.labels[r]) * scale
         backward(plan, room, table.sparse, source, row, rows)
+
+
+@njit(**INNER)
+def _step(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int, step: int, rate: float) -> None:
+    """Learn from one batch."""
+    _add_gradient(plan, room, table, order, first, size)
     _adam(room, step, rate)
-    turn(plan, room)
+    turn(plan, room.weights, room.turned)
 
 
 @njit(fastmath=SUMS, **INNER)
@@ -657,7 +645,7 @@ def run_epochs(
 
     `history` counts the epochs done, the kept one, and the steps done.
     """
-    turn(plan, room)
+    turn(plan, room.weights, room.turned)
     for epoch in range(epochs):
         for first in range(0, len(training.y), batch):
             size = min(batch, len(training.y) - first)
@@ -684,3 +672,239 @@ def predict(plan: Plan, room: Room, table: Table, logits: Floats) -> None:
         forward(plan, room.kept, room, table.sparse, source, 4 * table.X.shape[1], rows)
         for r in range(rows):
             logits[first + r] = room.logits[r]
+
+
+# ── a training walked backwards: `butfor.mlp.walks` says what for, `butfor.mlp.sweeps` by which equations ─────────
+
+
+LOSS, LOSS_GRADIENT, TRAIN, BACK = range(4)
+
+
+class Walk(NamedTuple):
+    """D outcomes of one training with ReLU, differentiated step by step: by the state after a step, by all labels."""
+
+    by_weights: Floats
+    """`[D × parameters]`, like the next two."""
+    by_mean: Floats
+    by_square: Floats
+    by_gradient: Floats
+    """Of the step at work: the directions of its Hessian products."""
+    by_labels: Floats
+    """`[n × D]`."""
+    begun: NDArray[np.bool_]
+    """Which outcomes the walk has come to; of the others there is nothing yet."""
+    factors: Floats
+    """Of the step at work, per parameter `[3 × parameters]`: what the weights' derivative adds to that of the mean and
+    of the square, and what the square's adds to that of the gradient."""
+    turned: Floats
+    """As in `Room`, of a direction."""
+    deltas: Floats
+    """Tiles as in `Room`: the loss by each layer's outputs, and along a direction the outputs and those derivatives."""
+    tangents: Floats
+    errors: Floats
+    rows: Floats
+    """`[5 × TILE]`, per row of a tile: the loss by the logit and by the logit twice; along a direction the logit, its
+    part through the hidden outputs, and the loss by the logit."""
+    zeros: Floats
+
+
+@njit(**OPTIONS)
+def walk_epoch(
+    do: int,
+    plan: Plan,
+    room: Room,
+    walk: Walk,
+    table: Table,
+    order: Ints,
+    batch: int,
+    learning_rate: float,
+    steps_before: int,
+    first: int,
+    stop: int,
+    every: int,
+    states: Floats,
+) -> f32:
+    """All that a walk needs, in one function: several would each be compiled with everything they call.
+
+    LOSS: the mean loss. LOSS_GRADIENT: its derivative by the weights, in `room`. TRAIN: the steps `first` to `stop` of
+    an epoch; `states [… × 3 × parameters]` gets the state before every `every`-th. BACK: the same steps backwards, from
+    the states before each."""
+    turn(plan, room.weights, room.turned)
+    if do == LOSS:
+        return _validate(plan, room, table)
+    if do == LOSS_GRADIENT:
+        _add_gradient(plan, room, table, order, 0, len(table.y))
+        return f32(0)
+    for index in range(stop - first):
+        k = first + index if do == TRAIN else stop - 1 - index
+        size = min(batch, len(table.y) - k * batch)
+        if do == TRAIN:
+            if index % every == 0:
+                kept = states[index // every]
+                for i in range(len(room.weights)):
+                    kept[0, i], kept[1, i], kept[2, i] = room.weights[i], room.mean[i], room.square[i]
+            _add_gradient(plan, room, table, order, k * batch, size)
+            _adam(room, steps_before + k + 1, learning_rate)
+            turn(plan, room.weights, room.turned)
+            continue
+        state = states[k - first]
+        for i in range(len(room.weights)):
+            room.weights[i], room.mean[i], room.square[i] = state[0, i], state[1, i], state[2, i]
+        turn(plan, room.weights, room.turned)
+        _add_gradient(plan, room, table, order, k * batch, size)
+        _factors(room, walk.factors, steps_before + k + 1, learning_rate)
+        for begin in range(k * batch, k * batch + size, TILE):
+            rows = min(TILE, k * batch + size - begin)
+            source = _take(room, table, order, begin, rows)
+            forward(plan, room.weights, room, table.sparse, source, 4 * table.X.shape[1], rows)
+            _deltas(plan, room, walk, rows, size)
+            for d in np.flatnonzero(walk.begun):
+                if begin == k * batch:
+                    _by_moments(walk, d)
+                _curve(plan, room, walk, d, table.sparse, source, 4 * table.X.shape[1], rows)
+                for r in range(rows):
+                    walk.by_labels[room.ids[r], d] -= walk.rows[2, r] / f32(size)
+    return f32(0)
+
+
+@njit(fastmath={"contract"}, **INNER)
+def _factors(room: Room, factors: Floats, step: int, learning_rate: float) -> None:
+    """Of Adam's step at the gradient that `room` holds, which is cleared."""
+    rate, scale = f32(learning_rate / (1 - BETA1**step)), f32(math.sqrt(1 - BETA2**step))
+    for i in range(len(room.weights)):
+        g = room.gradient[i]
+        m = room.mean[i] + f32(1 - BETA1) * (g - room.mean[i])
+        v = f32(BETA2) * room.square[i] + f32(1 - BETA2) * g * g
+        root = np.sqrt(v)
+        denominator = root / scale + f32(EPSILON)
+        # Where v is 0 the weight never had a gradient (a dead neuron): nothing flows.
+        by_square = rate * m / (f32(2) * denominator * denominator * scale * root)
+        factors[0, i] = -rate / denominator
+        factors[1, i] = by_square if root > f32(0) else f32(0)
+        factors[2, i] = f32(2 * (1 - BETA2)) * g
+        room.gradient[i] = f32(0)
+
+
+@njit(fastmath={"contract"}, **INNER)
+def _by_moments(walk: Walk, d: int) -> None:
+    """Of outcome d, from what comes after Adam's step: by the moments before it and by the gradient."""
+    w, m, v, g = walk.by_weights[d], walk.by_mean[d], walk.by_square[d], walk.by_gradient[d]
+    to_mean, to_square, to_gradient = walk.factors[0], walk.factors[1], walk.factors[2]
+    for i in range(len(w)):
+        by_mean, by_square = m[i] + to_mean[i] * w[i], v[i] + to_square[i] * w[i]
+        g[i] = f32(1 - BETA1) * by_mean + to_gradient[i] * by_square
+        m[i], v[i] = f32(BETA1) * by_mean, f32(BETA2) * by_square
+
+
+@njit(**INNER)
+def _stop_at_kinks(tile: Floats, outputs: Floats, at: int, stride: int, width: int, rows: int) -> None:
+    """0 where a ReLU's output is."""
+    for r in range(rows):
+        for j in range(at + r * stride, at + r * stride + width):
+            tile[j] = f32(0) if outputs[j] <= f32(0) else tile[j]
+
+
+@njit(**INNER)
+def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
+    """The loss by each layer's outputs, of the rows `forward` has just seen."""
+    last, at = len(plan.into) - 1, plan.product
+    for r in range(rows):
+        p = _sigmoid(room.logits[r])
+        walk.rows[0, r], walk.rows[1, r] = (p - room.labels[r]) / f32(size), p * (f32(1) - p) / f32(size)
+    errors, errors_row, outputs = _address(walk.rows, 0), 4, 1
+    for layer in range(last - 1, -1, -1):
+        t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
+        above = layer + 1 == last
+        back = _address(room.weights, plan.weights[last]) if above else _address(room.turned, plan.turned[layer + 1])
+        to, row = _address(walk.deltas, t), 4 * LANES * vectors
+        call(
+            at,
+            to,
+            4 * stride,
+            _address(walk.zeros, 0),
+            0,
+            errors,
+            errors_row,
+            4,
+            back,
+            row,
+            rows,
+            outputs,
+            vectors,
+            ADD,
+        )
+        _stop_at_kinks(walk.deltas, room.tile, t, stride, LANES * vectors, rows)
+        errors, errors_row, outputs = to, 4 * stride, plan.into[layer + 1]
+
+
+@njit(**INNER)
+def _curve(
+    plan: Plan, room: Room, walk: Walk, d: int, sparse: Entries, source: int, source_row: int, rows: int
+) -> None:
+    """Of outcome d, by the weights: add the Hessian times its direction. Pearlmutter's R-operator: the outputs' change
+    along the direction forth, the errors' change back."""
+    last, at, by_entries = len(plan.into) - 1, plan.product, len(sparse.starts) > 1
+    direction, sums, zeros = walk.by_gradient[d], walk.by_weights[d], _address(walk.zeros, 0)
+    below, below_row, moved, moved_row = source, source_row, 0, 0
+    for layer in range(last):
+        t, stride, into, vectors = plan.tiles[layer], plan.strides[layer], plan.into[layer], plan.vectors[layer]
+        to, to_row, row = _address(walk.tangents, t), 4 * stride, 4 * LANES * vectors
+        w, u = _address(room.weights, plan.weights[layer]), _address(direction, plan.weights[layer])
+        if layer == 0 and by_entries:
+            _by_entries(plan, direction, walk.tangents, room.ids, sparse, rows, ADD)
+        else:
+            call(at, to, to_row, u, 0, below, below_row, 4, u + row, row, rows, into, vectors, ADD)
+        if layer:
+            call(at, to, to_row, to, to_row, moved, moved_row, 4, w + row, row, rows, into, vectors, ADD)
+        _stop_at_kinks(walk.tangents, room.tile, t, stride, LANES * vectors, rows)
+        below, below_row, moved, moved_row = _address(room.tile, t), to_row, to, to_row
+    w, vectors, into = plan.weights[last], plan.vectors[last], plan.into[last]
+    bias = w + LANES * vectors
+    for r in range(0, rows, LANES):
+        there = r * below_row
+        _dots(
+            _address(walk.rows, 2 * TILE + r),
+            below + there,
+            below_row,
+            _address(direction, w),
+            vectors,
+            direction[bias],
+        )
+        _dots(_address(walk.rows, 3 * TILE + r), moved + there, moved_row, _address(room.weights, w), vectors, f32(0))
+    total = f32(0)
+    for r in range(rows):
+        walk.rows[2, r] += walk.rows[3, r]
+        walk.rows[4, r] = walk.rows[2, r] * walk.rows[1, r]
+        total += walk.rows[4, r]
+    sums[bias] += total
+    delta, error, here = _address(walk.rows, 0), _address(walk.rows, 4 * TILE), _address(sums, w)
+    call(at, here, 0, here, 0, error, 0, 4, below, below_row, 1, rows, vectors, ADD)
+    call(at, here, 0, here, 0, delta, 0, 4, moved, moved_row, 1, rows, vectors, ADD)
+    delta_row, error_row, outputs = 4, 4, 1
+    turn(plan, direction, walk.turned)
+    for layer in range(last - 1, -1, -1):
+        t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
+        to, to_row, row = _address(walk.errors, t), 4 * stride, 4 * LANES * vectors
+        if layer + 1 == last:
+            back, back_along = _address(room.weights, w), _address(direction, w)
+        else:
+            back, back_along = (
+                _address(room.turned, plan.turned[layer + 1]),
+                _address(walk.turned, plan.turned[layer + 1]),
+            )
+        call(at, to, to_row, zeros, 0, delta, delta_row, 4, back_along, row, rows, outputs, vectors, ADD)
+        call(at, to, to_row, to, to_row, error, error_row, 4, back, row, rows, outputs, vectors, ADD)
+        _stop_at_kinks(walk.errors, room.tile, t, stride, LANES * vectors, rows)
+        delta, delta_row, error, error_row = _address(walk.deltas, t), to_row, to, to_row
+        here, into, outputs = _address(sums, plan.weights[layer]), plan.into[layer], plan.into[layer + 1]
+        if layer:
+            t, stride = plan.tiles[layer - 1], plan.strides[layer - 1]
+            below, moved, below_row = _address(room.tile, t), _address(walk.tangents, t), 4 * stride
+            call(at, here, row, here, row, below - 4, 4, below_row, error, error_row, into + 1, rows, vectors, ADD)
+            call(at, here + row, row, here + row, row, moved, 4, below_row, delta, delta_row, into, rows, vectors, ADD)
+        elif by_entries:
+            ones = _address(room.tile, t) - 4
+            call(at, here, 0, here, 0, ones, 0, to_row, error, error_row, 1, rows, vectors, ADD)
+            _by_entries(plan, sums, walk.errors, room.ids, sparse, rows, GRADIENT)
+        else:
+            call(at, here, row, here, row, source - 4, 4, source_row, error, error_row, into + 1, rows, vectors, ADD)

@@ -27,13 +27,22 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
 
     Parameters
     ----------
-    hidden : widths of the hidden layers; () is logistic regression.
-    activation : "relu", "tanh" or "sigmoid".
-    learning_rate, max_epochs, patience : Adam's step size; when training ends at the latest; after
-        how many epochs without a new lowest validation loss it ends sooner.
-    batch_size : rows per step, or None for one batch of all rows.
-    validation_fraction : share of the rows set aside, stratified, when `fit` gets no validation rows.
-    random_state : seed of the initial weights and of the batch order.
+    hidden : tuple of int, default=(32, 32)
+        Widths of the hidden layers; () is logistic regression.
+    activation : {"relu", "tanh", "sigmoid"}, default="relu"
+        What follows each hidden layer.
+    learning_rate : float, default=0.005
+        Adam's step size.
+    max_epochs : int, default=200
+        Training ends at the latest after this many epochs.
+    patience : int, default=10
+        It ends sooner after this many epochs without a new lowest validation loss.
+    batch_size : int or None, default=128
+        Rows per step; None is one batch of all rows.
+    validation_fraction : float, default=0.25
+        The share of the rows set aside, stratified, if `fit` gets no validation rows.
+    random_state : int or None, default=0
+        Seed of the initial weights and of the batch order.
     """
 
     made_by = "butfor.mlp.learner:MLPLearner"

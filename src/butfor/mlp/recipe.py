@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ THRESHOLDS = {"relu": 0.0, "tanh": 0.0, "sigmoid": 0.5}
 MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
 """Beyond these a network is a slip of the pen: thousands of them are trained for an answer."""
 LAST_SEED = 2**62
+ZEROS_PER_ENTRY = 3
+"""How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 """torch.optim.Adam's defaults, which L leaves as they are."""
 
@@ -85,6 +88,23 @@ class Recipe:
         return cls(**record | {"hidden": tuple(record["hidden"])})
 
 
+class Entries(NamedTuple):
+    """Rows by the inputs that are not 0, in their order."""
+
+    starts: NDArray[np.int64]
+    """Of every row, and the end of the last, among the entries."""
+    places: NDArray[np.int32]
+    """Which inputs, counted from 0."""
+    values: Floats
+
+    @classmethod
+    def of(cls, X: Floats) -> Entries:
+        from scipy.sparse import csr_array
+
+        rows = csr_array(X)
+        return cls(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32))
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Encoded training rows `X [n × d]`, labels `y [n]` by number, and validation rows. Of more than two classes
@@ -107,6 +127,13 @@ class Rows:
     @property
     def d(self) -> int:
         return int(self.X.shape[1])
+
+    @cached_property
+    def entries(self) -> tuple[Entries, Entries] | None:
+        """Training and validation rows by their entries, where that is faster than whole rows: one-hot columns."""
+        if np.count_nonzero(self.X) * ZEROS_PER_ENTRY > self.X.size:
+            return None
+        return Entries.of(self.X), Entries.of(self.X_val)
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
         """y with the given positions turned."""

@@ -34,7 +34,7 @@ def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:
     """Step 1: seed, then a stack of Linear layers with PyTorch's default initialisation."""
     layers: list[nn.Module] = []
     with GENERATOR, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
+        torch.default_generator.manual_seed(recipe.seed)  # torch.manual_seed also keeps a traceback for GPUs
         for into, out in pairwise(recipe.widths(inputs)):
             layers += [nn.Linear(into, out), ACTIVATION_MODULES[recipe.activation]()]
     return nn.Sequential(*layers[:-1])

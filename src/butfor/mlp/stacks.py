@@ -66,8 +66,10 @@ class Data:
 
     @classmethod
     def of(cls, rows: Rows, people: Floats, device: torch.device, dtype: torch.dtype = torch.float32) -> Data:
+        """Without a copy where the arrays are what is wanted; torch warns of those that cannot be written."""
         arrays = (rows.X, rows.X_val, rows.y_val, people)
-        return cls(*(torch.tensor(np.asarray(array), device=device, dtype=dtype) for array in arrays))
+        own = (array if array.flags.writeable else array.copy() for array in map(np.asarray, arrays))
+        return cls(*(torch.from_numpy(array).to(device, dtype) for array in own))
 
 
 @dataclass(frozen=True)
@@ -251,18 +253,13 @@ class Curvature:
         J is that of their sum, as `moves [S × B × K]` counts them."""
         S, P = directions[0][1].shape[:2]
         B, widest = self.probability.shape[1], max(b.shape[1] for _, b in self.layers)
-        sums = [
-            (
-                W.new_zeros(S, P * W.shape[1], W.shape[2]),
-                W.new_zeros(S, W.shape[1], P * W.shape[2]),
-                W.new_zeros(S, P * W.shape[1]),
-            )
-            for W, _ in self.layers
-        ]
-        laid = [
-            (dW.permute(0, 3, 1, 2).flatten(2), dW.transpose(1, 2).flatten(2), db.reshape(S, 1, -1))
-            for dW, db in directions
-        ]
+        sums, laid = [], []
+        for layer, (dW, db) in enumerate(directions):
+            out, into = dW.shape[2:]
+            # Nothing comes back through the first layer's inputs.
+            inner, back = (dW.new_zeros(S, out, P * into), dW.transpose(1, 2).flatten(2)) if layer else (None, None)
+            sums.append((dW.new_zeros(S, P * out, into), inner, dW.new_zeros(S, P * out)))
+            laid.append((dW.permute(0, 3, 1, 2).flatten(2), back, db.reshape(S, 1, -1)))
         rows = max(16, TILE[self.probability.device.type] // (S * P * widest))
         tangents = []
         for first in range(0, B, rows):
@@ -272,7 +269,9 @@ class Curvature:
         parts = []
         for (W, _), (outer, inner, bias) in zip(self.layers, sums, strict=True):
             out, into = W.shape[1:]
-            product = outer.view(S, P, out, into) + inner.view(S, out, P, into).transpose(1, 2)
+            product = outer.view(S, P, out, into)
+            if inner is not None:
+                product = product + inner.view(S, out, P, into).transpose(1, 2)
             parts += [product.flatten(2), bias.view(S, P, out)]
         return torch.cat(tangents, dim=1), torch.cat(parts, dim=2)
 
@@ -280,8 +279,8 @@ class Curvature:
         self,
         tile: slice,
         P: int,
-        directions: Sequence[tuple[Tensor, Tensor, Tensor]],
-        sums: Sequence[tuple[Tensor, Tensor, Tensor]],
+        directions: Sequence[tuple[Tensor, Any, Tensor]],
+        sums: Sequence[tuple[Tensor, Any, Tensor]],
     ) -> Tensor:
         """Pearlmutter's R-operator on some rows: returns their J·direction `[S × rows × P × K]`, adds their part of
         H·direction to `sums`. Directions come as weights `[S × in × P·out]`, again as `[S × out × P·in]`, and biases.

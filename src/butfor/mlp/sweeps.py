@@ -216,7 +216,7 @@ class Block(Stack):
 
     def walk_back(self, epochs: int) -> list[GradientResult]:
         """From the kept networks' logits, and from the validation losses of the `epochs` lowest."""
-        considered = [_lowest(losses, epochs) for losses in self.losses]
+        considered = [lowest(losses, epochs) for losses in self.losses]
         # [S × E]: which epochs, -1 where there are fewer
         self.asked = np.array([each + [-1] * (epochs - len(each)) for each in considered])
         self.last = self.asked.max(axis=1)
@@ -346,7 +346,7 @@ class Block(Stack):
         return hot(new, like) - hot(y, like)
 
 
-def _lowest(losses: Numbers, epochs: int) -> list[int]:
+def lowest(losses: Numbers, epochs: int) -> list[int]:
     """The epochs with the lowest validation losses, of equal ones the first; 0 where training diverged."""
     by_loss = np.argsort(losses, kind="stable")[:epochs]
     return [int(epoch) for epoch in by_loss if np.isfinite(losses[epoch])] or [0]

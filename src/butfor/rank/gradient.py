@@ -12,7 +12,7 @@ How far to trust the predictions is measured, not assumed: see `RankingMix`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
@@ -24,17 +24,19 @@ import pandas as pd
 from butfor.errors import SettingError
 from butfor.learn.capabilities import Cluster, Differentiable, members_of, require
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
-from butfor.machine import available_cores, results
+from butfor.machine import available_cores, installed, results
 from butfor.mlp.recipe import Recipe, Rows
 from butfor.rank.ranking import NetworkRanking, percentile
 
 if TYPE_CHECKING:
-    from butfor.mlp.sweeps import Sweep
+    from butfor.mlp.sweeps import GradientResult, Sweep
 
 ENOUGH = 4
 """Members whose gradients are averaged on the CPU: with the published score beside it, more add little."""
 LARGE = 10_000
 """Training rows from which on so few are enough everywhere for a sweep of each person's own."""
+WORTH_COMPILING = 2**19
+"""Numbers in the encoded training rows from which on compiled sweeps save more than they take to compile once."""
 EFFECTS = 2**27
 """Predicted effects held at a time."""
 
@@ -52,12 +54,26 @@ class Walk:
 
     def effects(self, sweeps: Sequence[Sweep], halt: Event | None = None) -> list[Numbers]:
         """Per sweep the predicted changes of the logits if each label were turned, `[people × n]`."""
+        return [each.flip_effects(self.tolerance) for each in self._swept(sweeps, halt)]
+
+    def _swept(self, sweeps: Sequence[Sweep], halt: Event | None) -> Iterable[GradientResult]:
+        if self.is_compiled:
+            from butfor.mlp.walks import Training
+
+            trained = (Training(self.recipe, self.rows, sweep, halt) for sweep in sweeps)
+            people = (self.people[sweep.people] for sweep in sweeps)
+            return (each.walk_back(asked, self.epochs) for each, asked in zip(trained, people, strict=True))
         from butfor.mlp.sweeps import sweep_many
 
-        swept = sweep_many(
-            self.recipe, self.rows, sweeps, self.people, epochs=self.epochs, device=self.device, halt=halt
-        )
-        return [each.flip_effects(self.tolerance) for each in swept]
+        how: dict[str, Any] = {"epochs": self.epochs, "device": self.device, "halt": halt}
+        return sweep_many(self.recipe, self.rows, sweeps, self.people, **how)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether compiled code sweeps: there is some for ReLU and one logit on the CPU."""
+        recipe, large = self.recipe, self.rows.X.size >= WORTH_COMPILING
+        compiled = bool(recipe.hidden) and recipe.activation == "relu" and recipe.outputs == 1
+        return compiled and large and self.device == "cpu" and installed("numba")
 
     def effects_in_threads(self, parts: Sequence[Sequence[Sweep]]) -> list[list[Numbers]]:
         """The same for several lists of sweeps, a thread each. Whatever ends the waiting (Ctrl-C) ends the threads too,

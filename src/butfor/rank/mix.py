@@ -135,12 +135,12 @@ class RankingMix(Ranking):
     def _scores_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         parts = list(self.parts.values()) if leader == MEAN else [self.parts[leader]]
         asked = (model, table, people)
-        scores = [
-            percentile(self._first_scores(*asked) if part is self.first else checked_scores(part, *asked))
-            for part in parts
-        ]
+        scores = [self._first_scores(*asked) if part is self.first else checked_scores(part, *asked) for part in parts]
         weights = [1.0 if part is self.first else self.beside for part in parts]
-        return np.asarray(np.average(scores, axis=0, weights=weights))
+        mean = np.empty((len(people), table.n))
+        for k, own in enumerate(mean):
+            own[:] = np.average([percentile(each[k : k + 1])[0] for each in scores], axis=0, weights=weights)
+        return mean
 
     def _first_scores(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         if self._subject is None or self._subject[0] is not model or self._subject[1] is not table:

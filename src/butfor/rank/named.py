@@ -63,16 +63,18 @@ class Activation(NetworkRanking):
     def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
         ours, theirs = self._signs(network, people), self._signs(network, rows.X)
         # With states as ±√w the dot product is (weight of equal neurons) − (weight of different ones).
-        total = np.float32((ours[0] ** 2).sum())
-        similarity = (ours @ theirs.T / total + 1) / 2
-        return similarity.astype(np.float32)
+        similarity: NDArray[np.float32] = ours @ theirs.T
+        similarity /= np.float32((ours[0] ** 2).sum())
+        similarity += 1
+        similarity /= 2
+        return similarity
 
     def _signs(self, network: Network, X: Floats) -> Floats:
         """±√weight per neuron, all layers side by side."""
         patterns = network.active(X, self.threshold)
         weights = [self.decay**depth for depth in reversed(range(len(patterns)))]
-        signs = [np.sqrt(w) * (2 * b - 1.0) for w, b in zip(weights, patterns, strict=True)]
-        return np.hstack(signs).astype(np.float32)
+        signs = [(np.sqrt(w) * (2 * b - 1.0)).astype(np.float32) for w, b in zip(weights, patterns, strict=True)]
+        return np.hstack(signs)
 
 
 class Combined(Ranking):
@@ -90,11 +92,17 @@ class Combined(Ranking):
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         total = np.zeros((len(people), table.n))
         for part in self.parts:
-            scores = checked_scores(part, model, table, people)
-            low = scores.min(axis=1, keepdims=True)
-            spread = scores.max(axis=1, keepdims=True) - low
-            total += (scores - low) / np.where(spread > 0, spread, 1)
-        return total / len(self.parts)
+            _add_normalised(total, checked_scores(part, model, table, people))
+        total /= len(self.parts)
+        return total
+
+
+def _add_normalised(total: NDArray[np.float64], scores: Scores) -> None:
+    """Person by person: a copy of everybody's scores would be as large as the scores."""
+    for own, scored in zip(total, scores, strict=True):
+        low = scored.min()
+        spread = scored.max() - low
+        own += (scored - low) / (spread if spread > 0 else 1)
 
 
 class Distance(Ranking):

@@ -136,8 +136,10 @@ def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame
         scores * (flip_direction(member.logits(people)) * out)[:, None] if ranking.signed else scores
         for member, scores in zip(members, ranking.score_members(members, table, people), strict=True)
     )
-    if ranking.noisy:
-        return trimmed_mean(np.array(list(turned)))
+    if ranking.noisy:  # person by person: copies of everybody's scores by every member would fill the memory
+        everyone = list(turned)
+        own = [trimmed_mean(np.array([scores[k] for scores in everyone])) for k in range(len(people))]
+        return np.array(own).reshape(len(people), table.n)
     total: NDArray[np.float64] = np.zeros((len(people), table.n))
     for scores in turned:
         total += scores

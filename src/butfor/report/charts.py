@@ -20,6 +20,7 @@ from butfor.result.record import save
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import BINS, GroupStandard
+from butfor.standard.sentences import NOTHING, interval_in_words, points
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),
@@ -34,8 +35,8 @@ THEME = {
 """Every colour of the report by name: on light and on dark ground."""
 ANCHORS = {"left": "start", "center": "middle", "right": "end"}
 
-WIDTH = 620
-"""Pixels."""
+WIDTH = 460
+"""Pixels: narrow, so that texts can be read on a phone too."""
 PAST = 1.08
 """How far the last step of a curve is drawn out."""
 MOST_CURVES = 6
@@ -65,7 +66,7 @@ MARKS = {
 
 
 class Drawing:
-    """Shapes on paper of so many pixels, as SVG elements; texts lie on top. A notebook shows it."""
+    """Shapes on paper, in pixels, as SVG elements; texts lie on top. A notebook shows it."""
 
     def __init__(self, width: float, height: float, title: str = "") -> None:
         self.width, self.height, self.title = width, height, title
@@ -99,7 +100,7 @@ class Drawing:
         x: float,
         y: float,
         text: str,
-        size: float = 9,
+        size: float = 12,
         side: str = "left",
         colour: str = "ink",
         bold: bool = False,
@@ -110,7 +111,7 @@ class Drawing:
         self.texts.append(f"<text {at} {look}>{escape(text)}</text>")
 
     def tick(self, x: float, y: float, text: str, side: str = "center") -> None:
-        self.text(x, y, text, 9, side, "muted")
+        self.text(x, y, text, 11, side, "muted")
 
     def svg(self) -> Markup:
         """An ``<svg>`` element of a page, with its title for screen readers."""
@@ -150,35 +151,35 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
     if not rows or not sizes:
         return None
     reach = max(min(max(sizes), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
-    run = verdict.run
+    run, middle, half = verdict.run, WIDTH / 2, WIDTH / 2 - 14
     said = run.measured
     boundary = "0, the cut" if run.cut_moves or run.measure == "margin" else f"{said(0.0)}, the cut"
-    drawing = Drawing(WIDTH, 132, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips")
-    first, second = (short(name, 30) for name in verdict.label_names)
-    drawing.text(8, 8, f"← decides '{first}'", 10)
-    drawing.text(612, 8, f"decides '{second}' →", 10, "right")
+    drawing = Drawing(WIDTH, 140, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips")
+    first, second = (short(name, 24) for name in verdict.label_names)
+    drawing.text(8, 8, f"← '{first}'")
+    drawing.text(WIDTH - 8, 8, f"'{second}' →", side="right")
     looks = (("No flip", "circle", "person"), ("With the flips", "square", "flip"))
     for k, ((name, shape, colour), logits) in enumerate(zip(looks, rows, strict=True)):
-        top = 30 + 46 * k
-        drawing.line([(14, top + 9), (606, top + 9)], "line")
+        top = 30 + 48 * k
+        drawing.line([(14, top + 9), (WIDTH - 14, top + 9)], "line")
         known = [logit for logit in logits if logit is not None]
         if not known:
             continue
-        middle = float(np.median(known))
-        *places, upright = (310 + 296 * max(-1.0, min(1.0, logit / reach)) for logit in (*known, middle))
+        median = float(np.median(known))
+        *places, upright = (middle + half * max(-1.0, min(1.0, logit / reach)) for logit in (*known, median))
         drawing.marks([(x, top + 18 * (j * GOLDEN % 1)) for j, x in enumerate(places)], shape, 6, colour, fill=True)
         drawing.line([(upright, top - 4), (upright, top + 22)], "ink", 2.5)
-        drawing.text(8, top + 30, f"{name}: median {said(middle)}", 10)
-    drawing.line([(310, 20), (310, 120)], "ink", 1.4)
-    drawing.tick(310, 126, boundary)
-    drawing.tick(8, 126, said(-reach), "left")
-    drawing.tick(612, 126, said(reach), "right")
+        drawing.text(8, top + 30, f"{name}: median {said(median)}")
+    drawing.line([(middle, 20), (middle, 126)], "ink", 1.4)
+    drawing.tick(middle, 134, boundary)
+    drawing.tick(8, 134, said(-reach), "left")
+    drawing.tick(WIDTH - 8, 134, said(reach), "right")
     return drawing
 
 
 def distance_curve(population: Population) -> Drawing | None:
-    """How many labels it takes: for everyone and per group the share of decisions that k labels turn, with everyone's
-    interval. None where no decision was turned, or the budget is one label."""
+    """How many labels it takes: for everyone and per group the share of decisions that k labels change, with everyone's
+    interval. None where no decision changes, or the budget is one label."""
     curves = population.distance_curve()
     curves = curves[curves["people"] > 0]
     if not curves["share"].any() or curves["labels"].max() < 2:
@@ -187,7 +188,7 @@ def distance_curve(population: Population) -> Drawing | None:
     people = curves.groupby("group")["people"].first().drop(ALL)
     groups = list(people.nlargest(MOST_CURVES).index) if len(people) > 1 else []
     top = min(1.0, 1.05 * max(curves["high"][curves["group"] == ALL].max(), curves["share"].max()))
-    left, right, upper, lower = 56, WIDTH - 150, 24, 228
+    left, right, upper, lower = 44, WIDTH - 140, 24, 200
 
     def at(labels: float, share: float) -> Point:
         return left + (right - left) * labels / (PAST * budget), lower - (lower - upper) * min(share, top) / top
@@ -198,28 +199,28 @@ def distance_curve(population: Population) -> Drawing | None:
         labels, shares = np.repeat([0, *curve["labels"], PAST * budget], 2)[1:-1], np.repeat([0, *curve[column]], 2)
         return list(map(at, labels, shares))
 
-    drawing = Drawing(WIDTH, 270)
+    drawing = Drawing(WIDTH, 240)
     drawing.area([*steps(ALL, "low")[2:], *reversed(steps(ALL, "high")[2:])], "ink", 0.1)
     ends = []
     for name, (colour, dash) in zip((*groups, ALL), (*DASHES[: len(groups)], ("ink", ())), strict=True):
         line = steps(name, "share")
         drawing.line(line, colour, 2, dash=dash)
         share = curves["share"][curves["group"] == name].iloc[-1]
-        ends.append((line[-1][1], f"{without_middle(name, 18)} {100 * share:.0f} %", colour))
+        ends.append((line[-1][1], f"{without_middle(name, 16)} {100 * share:.0f} %", colour))
     drawing.title = (
-        f"Share of decisions turned by up to {budget} labels: {'; '.join(text for _, text, _ in reversed(ends))}"
+        f"Share of decisions that up to {budget} labels change: {'; '.join(text for _, text, _ in reversed(ends))}"
     )
-    for y, (_, text, colour) in zip(_spread([end[0] for end in ends], 14), ends, strict=True):
-        drawing.text(WIDTH - 142, y, text, 9, colour=colour)
+    for y, (_, text, colour) in zip(_spread([end[0] for end in ends], 15), ends, strict=True):
+        drawing.text(right + 6, y, text, 11, colour=colour)
     drawing.line([(left, upper), (left, lower), (right, lower)], "line")
-    step = math.ceil(budget / 12)
+    step = math.ceil(budget / 8)
     for labels in sorted({1, *range(step, budget + 1, step)}):
-        drawing.tick(at(labels, 0)[0], lower + 11, str(labels))
+        drawing.tick(at(labels, 0)[0], lower + 12, str(labels))
     gap = next(share for share in (0.01, 0.02, 0.05, 0.1, 0.2) if top / share <= 5)
     for share in np.arange(0, top + 1e-9, gap):
         drawing.tick(left - 5, at(0, share)[1], f"{100 * share:.3g} %", "right")
-    drawing.tick((left + right) / 2, lower + 27, "training labels flipped together, at most")
-    drawing.tick(50, 10, "decisions turned", "left")
+    drawing.tick((left + right) / 2, lower + 29, "training labels flipped together, at most")
+    drawing.tick(4, 10, "decisions that change", "left")
     return drawing
 
 
@@ -233,56 +234,72 @@ def _spread(places: Sequence[float], least: float) -> list[float]:
 
 # --- standards and doubts ---------------------------------------------------------------------------
 
+Row = tuple[str, str, float, tuple[float, float] | None, str]
+"""A name, what is said of it, where its dot is, from where to where its line reaches, and its colour."""
+
 
 def differences(comparisons: Sequence[GroupStandard], beside: Sequence[GroupStandard] = ()) -> Drawing:
-    """A row per group: the difference with its interval, on a scale that a chart `beside` it shares."""
-    left, row = 190.0, 34.0
-    bottom = 8 + row * len(comparisons)
-    drawing = Drawing(WIDTH + 30, bottom + 36, "Gap to comparable people of other groups, in points")
+    """A row per group: the gap with its interval, on a scale that a chart `beside` it shares. Left of 0 are groups that
+    are labelled favourably less often than comparable people."""
     reach = [value for c in (*comparisons, *beside) for value in (c.difference, *(c.interval or ()))]
-    limit = max(1.0, 108 * max(map(abs, reach)))
+    rows = list[Row]()
+    for c in comparisons:
+        line = c.interval and (-c.interval[1], -c.interval[0])
+        rows.append((c.name, gap_in_words(c), -c.difference, line, "flip" if c.differs else "person"))
+    return _around_zero(
+        rows,
+        max(map(abs, reach)),
+        ("less", "more"),
+        "percentage points less or more often than comparable people",
+        "Gap to comparable people of other groups, in points",
+    )
 
-    def x(points: float) -> float:
-        return left + (WIDTH - left) * (points + limit) / (2 * limit)
 
-    drawing.line([(x(0), 8), (x(0), bottom)], "muted", dash=(3, 3))
-    for k, c in enumerate(comparisons):
-        y = 8 + row * (k + 0.5)
-        if c.interval:
-            drawing.line([(x(100 * at), y) for at in c.interval], "person", 2)
-        drawing.marks([(x(100 * c.difference), y)], "circle", 9, "flip" if c.differs else "person", fill=True)
-        drawing.text(left - 10, y, short(c.name, 32), 10, "right")
-    drawing.line([(left, bottom), (WIDTH, bottom)], "line")
-    step = next((step for step in (1, 2, 5, 10, 20) if limit / step <= 4), 50)
-    for tick in range(-int(limit // step) * step, int(limit) + 1, step):
-        drawing.tick(x(tick), bottom + 11, f"{abs(tick)} {'less' if tick > 0 else 'more'}" if tick else "0")
-    axis = "points less (right) or more (left) often labelled favourably than comparable people"
-    drawing.tick((left + WIDTH) / 2, bottom + 27, axis)
-    return drawing
+def gap_in_words(c: GroupStandard) -> str:
+    """ "6.3 points less (1 to 11)"."""
+    gap = f"{points(abs(c.difference))} {'less' if c.difference >= 0 else 'more'}"
+    gap = "no gap" if abs(c.difference) < NOTHING else gap
+    return gap if c.interval is None else f"{gap} ({interval_in_words(c.interval, c.difference < 0)})"
 
 
 def column_moves(moves: Sequence[ColumnMove], difference: float) -> Drawing:
     """A row per column: by how much the gap of one group is larger or smaller without it, with the 95 % interval. Of a
     group that is ahead, whose `difference` is below 0, the gap is larger where the difference falls further."""
-    left, row = 220.0, 26.0
-    bottom = 8 + row * len(moves)
-    drawing = Drawing(WIDTH + 30, bottom + 36, "How the gap changes when a column is left out, in points")
-    limit = max(0.5, 108 * max(abs(m.move) + 1.96 * m.error for m in moves))
+    rows, side = list[Row](), 1 if difference >= 0 else -1
+    for m in moves:
+        move, error = side * m.move, 1.96 * m.error
+        said = f"{points(abs(move))} {'larger' if move >= 0 else 'smaller'}"
+        rows.append((m.column, said, move, (move - error, move + error), "person"))
+    reach = max(abs(m.move) + 1.96 * m.error for m in moves)
+    axis = "percentage points by which the gap is smaller or larger without the column"
+    return _around_zero(
+        rows, reach, ("smaller", "larger"), axis, "How the gap changes when a column is left out, in points"
+    )
 
-    def x(points: float) -> float:
-        return left + (WIDTH - left) * (points + limit) / (2 * limit)
 
-    drawing.line([(x(0), 8), (x(0), bottom)], "muted", dash=(3, 3))
-    for k, m in enumerate(moves):
-        y, move = 8 + row * (k + 0.5), m.move if difference >= 0 else -m.move
-        drawing.line([(x(100 * (move + side * 1.96 * m.error)), y) for side in (-1, 1)], "person", 2)
-        drawing.marks([(x(100 * move), y)], "circle", 8, "person", fill=True)
-        drawing.text(left - 10, y, short(m.column, 38), 10, "right")
-    drawing.line([(left, bottom), (WIDTH, bottom)], "line")
-    for share in (-0.5, 0.0, 0.5):
-        tick = share * 2 * limit * 0.8
-        drawing.tick(x(tick), bottom + 11, f"{abs(tick):.1f} {'larger' if tick > 0 else 'smaller'}" if tick else "0")
-    drawing.tick((left + WIDTH) / 2, bottom + 27, "points by which the gap is larger or smaller without the column")
+def _around_zero(rows: Sequence[Row], reach: float, words: tuple[str, str], axis: str, title: str) -> Drawing:
+    """Dots with their lines left and right of 0; a name and what is said of it above each. `words` say what left and
+    right mean."""
+    row, limit = 38.0, max(0.5, 108 * reach)
+    bottom = 6 + row * len(rows)
+    drawing = Drawing(WIDTH, bottom + 38, title)
+
+    def x(share: float) -> float:
+        return WIDTH / 2 + (WIDTH / 2 - 24) * 100 * share / limit
+
+    drawing.line([(x(0), 20), (x(0), bottom)], "muted", dash=(3, 3))
+    for k, (name, said, place, line, colour) in enumerate(rows):
+        y = row * k + 12
+        drawing.text(4, y, short(name, 34), bold=True)
+        drawing.text(WIDTH - 4, y, said, side="right")
+        if line:
+            drawing.line([(x(at), y + 18) for at in line], "person", 2)
+        drawing.marks([(x(place), y + 18)], "circle", 9, colour, fill=True)
+    drawing.line([(4, bottom), (WIDTH - 4, bottom)], "line")
+    step = next((step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if limit / step <= 3), 50)
+    for tick in range(-int(limit / step), int(limit / step) + 1):
+        drawing.tick(x(tick * step / 100), bottom + 12, f"{abs(tick * step):g} {words[tick > 0]}" if tick else "0")
+    drawing.tick(WIDTH / 2, bottom + 29, axis)
     return drawing
 
 
@@ -304,27 +321,24 @@ def doubts(c: GroupStandard) -> Drawing:
     """How many adverse labels have which doubt."""
     ticks = {share: f"{share:g}" for share in (0, 0.25, 0.5, 0.75, 1)}
     drawing, at = _framed(max([1.0, *c.doubts]), ticks, "doubt", f"Doubt about the adverse labels of {c.name}")
-
-    def steps(counts: Sequence[float]) -> list[Point]:
-        return [at(BINS[k + side], count) for k, count in enumerate(counts) for side in (0, 1)]
-
-    drawing.area([at(0, 0), *steps(c.doubts), at(1, 0)], "flip", 0.35)
+    steps = [at(BINS[k + side], count) for k, count in enumerate(c.doubts) for side in (0, 1)]
+    drawing.area([at(0, 0), *steps, at(1, 0)], "flip", 0.35)
     return drawing
 
 
 def _framed(
     most: float, ticks: dict[float, str], axis: str, title: str
 ) -> tuple[Drawing, Callable[[float, float], Point]]:
-    """An empty chart of heights up to `most`, and where a share of its width at a height lies."""
-    left, high = 60.0, 140.0
-    drawing = Drawing(WIDTH + 30, high + 40, title)
+    """An empty chart of numbers of labels up to `most`, and where a share of its width at a height lies."""
+    left, high = 30.0, 150.0
+    drawing = Drawing(WIDTH, high + 40, title)
 
     def at(share: float, height: float) -> Point:
-        return left + (WIDTH - left) * share, high - (high - 12) * height / most
+        return left + (WIDTH - left - 20) * share, high - (high - 26) * height / most
 
     drawing.line([at(0, most), at(0, 0), at(1, 0)], "line")
     for share, text in ticks.items():
-        drawing.tick(at(share, 0)[0], high + 11, text)
-    drawing.tick((left + WIDTH) / 2, high + 27, axis)
-    drawing.tick(left - 5, 12, f"{most:.0f}", "right")
+        drawing.tick(at(share, 0)[0], high + 12, text)
+    drawing.tick((left + WIDTH) / 2, high + 29, axis)
+    drawing.tick(4, 10, f"{most:.0f} label{'s' * (round(most) != 1)}", "left")
     return drawing, at

@@ -1,4 +1,4 @@
-"""What a report says of groups: one table of them, their standards, selection rates and impact ratios.
+"""What a report says of groups: a table for each population (labels, decisions, people audited), and standards.
 
 Impact ratios are as New York's Local Law 144 has them: a group's selection rate divided by the highest one, by
 attribute and for combinations of attributes. Unknown values are counted apart, and a group of less than 2 % of the
@@ -18,18 +18,22 @@ from butfor.encode import MISSING
 from butfor.report import charts
 from butfor.report.summary import LONGEST
 from butfor.report.text import short, shown
-from butfor.result.population import Population
+from butfor.result.population import SMALL_GROUP, Population
 from butfor.result.run import RecordedStandards
-from butfor.standard.groups import GroupStandard, Standards, interval_in_words, number, points, where
+from butfor.standard.groups import GroupStandard, Standards, where
+from butfor.standard.sentences import interval_in_words, number, often, p_in_words
 from butfor.standard.slices import Slice
 
 FOUR_FIFTHS = 0.8
 SMALL_SHARE = 0.02
 """Of all people: a smaller group sets no standard."""
-MOST_COLUMNS = 8
+MOST_COLUMNS = 6
 """Columns of a chart of what explains a gap."""
 MOST_SLICES = 8
 """Slices of a group in its table."""
+
+Table = tuple[list[str], list[tuple[Any, ...]]]
+"""Headings and rows."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,13 @@ class Impact:
             return "unknown"
         if self.share < SMALL_SHARE:
             return "under 2 % of the people"
-        return "below four fifths" if self.ratio is not None and self.ratio < FOUR_FIFTHS else ""
+        return "below four fifths" if self.below else ""
 
     @property
-    def row(self) -> tuple[Any, ...]:
-        """For reading."""
-        ratio = "–" if self.ratio is None else f"{self.ratio:.2f}"
-        ratio = Markup("<mark>{}</mark>").format(ratio) if self.remark == "below four fifths" else ratio
-        names = short(self.attribute, 40), short(self.group, 60)
-        return *names, self.people, rate(self.share), rate(self.rate), ratio, self.remark
+    def below(self) -> bool:
+        """Whether it is below four fifths, of enough people."""
+        few = self.group == MISSING or self.share < SMALL_SHARE
+        return not few and self.ratio is not None and self.ratio < FOUR_FIFTHS
 
 
 def close_calls(p: Population) -> int | None:
@@ -81,7 +83,7 @@ def impacts(p: Population) -> list[Impact]:
 
 def _selected(p: Population) -> pd.DataFrame:
     """Per group, how many people there are and how many are decided favourably: of everybody whose label is known, else
-    of those asked about."""
+    of those examined."""
     favourable, known = p.run.favourable, p.run.performance
     if known:
         rates = [(g.group, g.people, g.selection_rate or 0.0) for g in known.by_group if g.people]
@@ -103,44 +105,60 @@ def _ratios(attribute: str, counts: pd.DataFrame) -> list[Impact]:
     return [Impact(attribute, group, int(people), share, rate, ratio) for group, people, share, rate, ratio in rows]
 
 
-def groups_of(p: Population) -> dict[str, Any]:
-    """One table of the groups: headings and rows."""
-    frame, favourable, attribute = p.by_group, p.run.favourable, p.run.sensitive
-    names = [str(group) for group in frame.index]
-    columns = [(attribute, [shown(group, LONGEST) for group in frame.index]), ("People", list(frame["people"]))]
-    if favourable and names:
-        rates = {i.group: i for i in impacts(p) if i.attribute == attribute}
-        known = [rates.get(name) for name in names]
-        ratios = [f"{i.ratio:.2f}{' ⚠' * bool(i.remark)}" if i and i.ratio is not None else "–" for i in known]
-        columns += [
-            (f"Decided '{short(favourable, 40)}'", [rate(i.rate if i else None) for i in known]),
-            ("Impact ratio", ratios),
-        ]
-    wrong = {g.group: g.error_rate for g in p.performance.by_group} if p.performance else {}
-    columns += [("Decided wrongly", [rate(wrong.get(name)) for name in names])] if wrong else []
-    below = {c.group: _difference(c) for c in p.standards if c.attribute == attribute}
-    columns += [("Gap to comparable people", [below.get(name, "–") for name in names])] if below else []
-    shares = ("solid", "share_solid", "solid_low", "solid_high") if p.checked else ("found", "share", "low", "high")
-    found, intervals = [], []
-    for eligible, count, share, low, high in frame[["eligible", *shares]].itertuples(index=False):
-        found.append(f"{count} ({rate(share)})" if eligible else "–")
-        intervals.append(f"{100 * low:.1f} – {rate(high)}" if eligible else "–")
-    columns += [("Eligible", list(frame["eligible"])), ("Few labels change the decision", found)]
-    columns.append(("95 % interval", intervals))
-    if close_calls(p) is not None:
-        columns.append(("Close calls", ["–" if calls != calls else f"{calls:.0f}" for calls in frame["close_calls"]]))
+def labels_table(found: RecordedStandards | Standards) -> Table:
+    """How each group is labelled, beside comparable people: of all labelled rows."""
+    heads = ["Group", "Rows", f"Labelled '{short(found.favourable, 40)}'", "Comparable people", "Gap", "Adjusted p"]
+    rows = []
+    for c in found.comparisons:
+        p = "–" if c.p_adjusted is None else p_in_words(c.p_adjusted, found.draws, explained=False).removeprefix("= ")
+        gap, name = often(c.difference, c.interval), short(c.name, LONGEST)
+        rows.append((name, c.rows, rate(c.recorded), rate(c.expected), gap, p))
+    return heads, rows
+
+
+def decisions_table(p: Population) -> Table:
+    """How the model decides about each group, and how often wrongly: of everybody whose label is known, else of those
+    examined."""
+    favourable, known = short(p.run.favourable, 40), p.run.performance
+    errors = {str(g.group): g for g in known.by_group} if known else {}
+    heads = ["Group", "People", f"Decided '{favourable}'", "Impact ratio"]
+    wrong = known is not None and short(known.positive, 40)
+    heads += ["Wrong decisions", f"Wrongly '{wrong}'", f"Wrongly not '{wrong}'"] if wrong else []
+    rows = []
+    for each in impacts(p):
+        cells = [f"{short(each.attribute, 40)} = {short(each.group, LONGEST)}", each.people, rate(each.rate)]
+        ratio = "–" if each.ratio is None else f"{each.ratio:.2f}"
+        text = f"{ratio} ({each.remark})" if each.remark else ratio
+        cells.append(Markup("<mark>{}</mark>").format(text) if each.below else text)
+        g = errors.get(each.group) if each.attribute == p.run.sensitive else None
+        shares = (g.error_rate, g.false_positive_rate, g.false_negative_rate) if g else (None, None, None)
+        rows.append((*cells, *map(rate, shares if wrong else ())))
+    return heads, rows
+
+
+def audited_table(p: Population) -> Table:
+    """How many people of each group were examined, audited, and hinge on few labels; shares only of enough people."""
+    frame, sure = p.by_group, p.checked
+    columns = [
+        ("Group", [f"{short(p.run.sensitive, 40)} = {shown(group, LONGEST)}" for group in frame.index]),
+        ("Examined", list(frame["people"])),
+    ]
     if any(v.switch_changes is not None for v in p):
-        columns.append(("Changed by a switch", list(frame["switch_changes"])))
-    return {"heads": [head for head, _ in columns], "rows": list(zip(*(cells for _, cells in columns), strict=True))}
+        columns.append((f"Change when {short(p.run.sensitive, 30)} is switched", list(frame["switch_changes"])))
+    columns.append(("Audited", list(frame["eligible"])))
+    names = ("solid", "share_solid", "solid_low", "solid_high") if sure else ("found", "share", "low", "high")
+    found = []
+    for audited, count, share, low, high in frame[["eligible", *names]].itertuples(index=False):
+        enough = f": {rate(share)} ({100 * low:.0f} to {100 * high:.0f})" if audited >= SMALL_GROUP else ""
+        found.append(f"{count} of {audited}{enough}" if audited else "–")
+    columns.append(("Hinge on few labels (95 % interval)", found))
+    if close_calls(p) is not None and p.run.seeded:
+        columns.append(("Close calls", ["–" if calls != calls else f"{calls:.0f}" for calls in frame["close_calls"]]))
+    return [head for head, _ in columns], list(zip(*(cells for _, cells in columns), strict=True))
 
 
 def rate(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
-
-
-def _difference(c: GroupStandard) -> str:
-    gap = f"{points(abs(c.difference))} {'less' if c.difference >= 0 else 'more'}"
-    return gap if c.interval is None else f"{gap} ({interval_in_words(c.interval, c.difference < 0)})"
 
 
 def _slices(slices: Sequence[Slice], comparisons: Sequence[GroupStandard]) -> list[tuple[str, list[tuple[Any, ...]]]]:
@@ -163,20 +181,22 @@ def _slice(s: Slice) -> tuple[Any, ...]:
 
 
 def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
-    """What a template shows of a comparison of standards."""
-    comparisons = found.comparisons
-    notes = found.notes if isinstance(found, RecordedStandards) else found.notes()
+    """What a template shows of a comparison of standards: groups that fall short, or all where none does."""
+    below = [c for c in found.comparisons if c.differs and c.missing]
+    shown_groups = below or found.comparisons
     largest = sorted(found.moves, key=lambda move: -abs(move.move))
-    moves = [(c, [m for m in largest if (m.attribute, m.group) == (c.attribute, c.group)]) for c in comparisons]
+    moves = [(c, [m for m in largest if (m.attribute, m.group) == (c.attribute, c.group)]) for c in shown_groups]
     return {
-        "groups": [(c.sentence(found.favourable), [*c.details(), *where(found.parts, c)]) for c in comparisons],
+        "table": labels_table(found),
+        "groups": [(c.sentence(found.favourable), [*where(found.parts, c), *c.details()]) for c in shown_groups],
         "left_out": found.left_out,
-        "notes": notes,
+        "notes": found.notes if isinstance(found, RecordedStandards) else found.notes(),
         "model": found.model,
         "columns": [(c.name, charts.column_moves(m[:MOST_COLUMNS], c.difference).svg()) for c, m in moves if m],
-        "differs": [c.name for c in comparisons if c.differs],
-        "headlines": [(c.name, [*where(found.parts, c), *c.details()]) for c in comparisons if c.differs and c.missing],
-        "slices": _slices(found.parts, comparisons),
-        "chart": charts.differences(comparisons).svg(),
-        "doubts": [(c.name, charts.doubts(c).svg()) for c in comparisons if sum(c.doubts)],
+        "differs": [c.name for c in found.comparisons if c.differs],
+        "short": [c.name for c in below],
+        "called": any(s.called for s in found.parts),
+        "slices": _slices(found.parts, found.comparisons),
+        "chart": charts.differences(found.comparisons).svg(),
+        "doubts": [(c.name, charts.doubts(c).svg()) for c in shown_groups if sum(c.doubts)],
     }

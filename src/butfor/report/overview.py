@@ -5,106 +5,235 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from markupsafe import Markup, escape
 
-from butfor.encode import MISSING
 from butfor.report import charts
-from butfor.report.groups import (
-    close_calls,
-    groups_of,
-    impacts,
-    rate,
-    standards,
-)
+from butfor.report.groups import audited_table, close_calls, decisions_table, impacts, rate, standards
 from butfor.report.summary import LONGEST, marked, method_facts, settle
 from butfor.report.text import plural, short, shown, without_middle
-from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, UNDECIDED
-from butfor.result.labels import TO_REVIEW, expectation, expected_wrong, worth_a_review
+from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED
+from butfor.result.labels import TO_REVIEW, expectation, worth_a_review
 from butfor.result.population import Population
-from butfor.result.record import checksum, percent
+from butfor.result.record import checksum
+from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 from butfor.result.worlds import OneStandard, PersonInWorlds
+from butfor.standard.groups import GroupStandard, points
 
 MOST_IN_WORLDS = 100
 """People that are listed by how likely their decision would change."""
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
+MOST_STAND_INS = 3
+"""Columns that are named as explaining a gap."""
 LISTED = 40
 """Characters of a value in the list of people."""
-ABOUT = ("Decision", "Result", "Solidity", "Distance", "Flips", "{measure}", "After, or closest", "Attempts")
+REASONS = {
+    "favourable": "They got the favourable decision.",
+    "switched": "The decision changes when the protected attribute alone is switched: the model uses it directly.",
+    "rule": "The rule φ leaves them out.",
+}
+"""Why people were not audited."""
+NOT_AUDITED = 5
+"""The weight of people who were neither audited nor named by one standard."""
 
-Addressed = Sequence[tuple[Verdict, str]]
-"""People, each with the address of more about them."""
+InWorlds = list[tuple[OneStandard, PersonInWorlds]]
+"""One person in the worlds of each group that falls short."""
 Behind = dict[int, list[tuple[str, str]]]
 """By position of a training row the people whose flip sets it is in: name and address."""
 
 
-def population(p: Population, addressed: Addressed) -> dict[str, Any]:
+class People:
+    """Everybody a page names: the verdicts with their addresses, and whom one standard names besides."""
+
+    def __init__(self, p: Population, addresses: Sequence[str]) -> None:
+        self.p, self.run = p, p.run
+        self.addresses = dict(zip(map(id, p.verdicts), addresses, strict=True))
+        self.places = {v.case: address for v, address in zip(p.verdicts, addresses, strict=True)}
+
+    def addresses_of(self, v: Verdict) -> str:
+        """The id of the person's entry."""
+        return self.addresses[id(v)].removeprefix("#")
+
+    def name(self, one: Verdict | PersonInWorlds) -> str:
+        """By the user's own id, where the table has one."""
+        if one.case is None or self.run.data.identifier:
+            return shown(one.row, LONGEST)
+        return str(one.case)
+
+    def link(self, one: Verdict | PersonInWorlds) -> tuple[str, str]:
+        """The name, and where more is said."""
+        return self.name(one), self.places.get(one.case, f"#case-{one.case}")
+
+    @cached_property
+    def in_worlds(self) -> dict[int | None, InWorlds]:
+        """By case, whoever's decision changes in some worlds and who is named on the page."""
+        found: dict[int | None, InWorlds] = {}
+        for one in self.p.one_standard:
+            for person in (*one.gaining[:MOST_IN_WORLDS], *one.losing):
+                found.setdefault(person.case, []).append((one, person))
+        return found
+
+    @property
+    def named(self) -> list[InWorlds]:
+        """Whom one standard names although they were not examined."""
+        return [worlds for case, worlds in self.in_worlds.items() if case not in self.places]
+
+    def weight(self, v: Verdict) -> tuple[int, int]:
+        """Who matters comes first: the decision changes in most worlds, solid, found, in some worlds, audited."""
+        worlds = self.weight_in(self.in_worlds.get(v.case, []))
+        if v.found and worlds[0]:
+            return 1 if v.solidity == SOLID else 2, v.at_most or 0
+        return (4 if v.eligible else NOT_AUDITED, 0) if worlds[0] == NOT_AUDITED else worlds
+
+    @staticmethod
+    def weight_in(worlds: InWorlds) -> tuple[int, int]:
+        if not worlds:
+            return NOT_AUDITED, 0
+        return (0 if any(one.in_most(person) for one, person in worlds) else 3), -max(each.worlds for _, each in worlds)
+
+    @cached_property
+    def ordered(self) -> list[Verdict]:
+        return sorted(self.p.verdicts, key=self.weight)
+
+    @cached_property
+    def rest(self) -> dict[str, list[Verdict]]:
+        """Whoever was neither audited nor named by one standard, by reason."""
+        found: dict[str, list[Verdict]] = {}
+        for v in self.p.verdicts:
+            if self.weight(v)[0] == NOT_AUDITED:
+                found.setdefault(reason(v), []).append(v)
+        return found
+
+
+def sides_of(person: PersonInWorlds, run: Run) -> tuple[str, str]:
+    """The decision now, and the other one."""
+    adverse, favourable = " or ".join(run.adverse) or "adverse", run.favourable or "favourable"
+    return (adverse, favourable) if person.refused else (favourable, adverse)
+
+
+def reason(v: Verdict) -> str:
+    """Why a person was not audited, by its name in `REASONS`."""
+    adverse = v.run.adverse or tuple(name for name in v.run.label_names if name != v.run.towards)
+    if (v.run.adverse or v.run.towards) and v.prediction not in adverse:
+        return "favourable"
+    return "switched" if v.switch_changes and "stable_under_switch" in v.run.phi else "rule"
+
+
+def population(p: Population, people: People) -> dict[str, Any]:
     """Everything that a page says of many people together, by its sections."""
     run, behind = p.run, Behind()
-    for v, address in addressed:
-        name = str(v.case) if v.case is not None else f"row {shown(v.row, LONGEST)}"
+    for v in p.found:
         for position in v.positions:
-            behind.setdefault(position, []).append((name, address))
-    found = impacts(p) if p.verdicts else []
+            behind.setdefault(position, []).append(people.link(v))
     drawing = charts.distance_curve(p) if p.eligible else None
+    steps = _steps(p)
     return overview(p) | {
-        "numbers": _numbers(p),
-        "steps": _steps(p),
+        "questions": _questions(p, people, steps),
+        "steps": steps,
         "standards": standards(run.standard) if run.standard else None,
-        "one_standard": [_in_worlds(one, {v.case: address for v, address in addressed}) for one in p.one_standard],
-        "groups": groups_of(p),
+        "one_standard": [_in_worlds(one, people) for one in p.one_standard],
+        "decisions": decisions_table(p) if p.verdicts and run.favourable else None,
         "unchecked": "" if p.checked else _unchecked(p),
         "glossary": _glossary(p),
         "curve": drawing.svg() if drawing else "",
         "review": _to_review(p, behind),
         "keystones": _keystones(p, behind),
         "search": method_facts(run),
-        "favourable": run.favourable,
-        "impacts": [each.row for each in found],
-        "unknown": sum(each.people for each in found if each.group == MISSING and each.attribute == run.sensitive),
+        "shortcomings": _shortcomings(p),
         "checksum": checksum(p.to_dict()),
     }
 
 
 def overview(p: Population) -> dict[str, Any]:
-    """What a page and a notebook say alike: how decisions depend on the attribute itself, and counts by word."""
+    """What a page and a notebook say alike: the people audited by group, and counts by word."""
     close = close_calls(p)
     counts = [f"{SOLIDITY[word].sign} {count} {word}" for word, count in p.solidity.items() if count]
     counts += [f"{CLOSE_CALL.sign} {plural(close, 'close call')}, found or not"] if close else []
     return {
         "direct": "" if p.run.blind else short(p.direct, 600),
         "counts": ", ".join(counts) if p.found and p.run.seeded else "",
+        "audited": audited_table(p),
     }
 
 
-def _numbers(p: Population) -> list[tuple[str, str]]:
-    """The three numbers of the first screen."""
-    asked, turned = len(p.eligible), len(p.solid if p.checked or p.solid else p.found)
-    share = f" ({percent(turned / asked)})" if asked else ""
-    below = max((c for c in p.standards if c.differs and c.missing), key=lambda c: c.difference, default=None)
-    numbers = []
-    if below:
-        points = f"{100 * below.difference:.1f} points less"
-        favourable = short(p.run.favourable, 40)
-        numbers.append((f"How often {short(below.name, 40)} got '{favourable}', against comparable people", points))
-    elif p.standards:
-        numbers.append(("Groups labelled otherwise than comparable people", "none shown"))
-    labels = plural(p.run.budget, "label")
-    numbers.append((f"Decisions that at most {labels} change", f"{turned} of {asked}{share}"))
-    close, likely = close_calls(p), expected_wrong(p.labels[:TO_REVIEW]) if p.labels and p.labels[0].wrong else []
-    if close is not None and p.run.seeded:
-        numbers.append(("Close calls: another seed may decide otherwise", f"{close} of {asked}"))
-    if likely:
-        numbers.append((f"Likely wrong among the first {len(likely)} labels to review", f"{likely[-1]:.0f}"))
-    changed = [v.switch_changes for v in p if v.switch_changes is not None]
-    if changed:
-        name = short(p.run.sensitive, 30)
-        numbers.append((f"Decisions that switching {name} changes", f"{sum(changed)} of {len(changed)}"))
-    return numbers[:3]
+# --- the first screen -------------------------------------------------------------------------------
+
+
+def _questions(p: Population, people: People, steps: Sequence[Markup]) -> list[tuple[str, Any]]:
+    """What a head of compliance asks, each with its answer."""
+    name, data = short(p.run.sensitive, 40), p.run.data
+    direct = short(p.direct, 600) or "How many decisions a switch of it changes was not asked."
+    split = f"The gap is that of all {data.labelled} labelled rows: no split changes it. " if p.standards else ""
+    if data.table and not data.test and data.split_seed is not None:
+        split += (
+            f"The decisions are those of split {data.split_seed}; `--split-seed {data.split_seed + 1}` tries another."
+        )
+    else:
+        split += "The decisions are those of the training and test rows that were given."
+    return [
+        (f"Is {name} an input of the model?", f"{'No' if p.run.blind else 'Yes'}. {direct}"),
+        (f"Which columns stand in for {name}?", _stand_ins(p)),
+        ("Does another split agree?", marked(split)),
+        ("Why these people, and not all?", _why(p, people)),
+        ("What to do next?", steps[0] + Markup(' <a href="#next">All steps</a>')),
+    ]
+
+
+def _stand_ins(p: Population) -> str:
+    """The columns that explain most of the largest gap."""
+    groups = [c for c in p.standards if c.difference > 0]
+    if not groups or p.run.standard is None:
+        return (
+            "Not examined: that takes an adverse label and a group that falls short."
+            if not p.standards
+            else ("No group falls short, so there is no gap to explain.")
+        )
+    c = max(groups, key=lambda c: (c.differs, c.difference))
+    moves = [m for m in p.run.standard.moves if (m.attribute, m.group) == (c.attribute, c.group) and m.move > m.error]
+    named = [
+        f"{short(m.column, 40)} ({points(m.move)})"
+        for m in sorted(moves, key=lambda m: -m.move)
+        if " + " not in m.column
+    ][:MOST_STAND_INS]
+    gap = f"raw gap of {points(c.raw_gap)} ({short(c.name, 40)})"
+    raw = f"The recorded columns explain {points(c.explained)} of the {gap}"
+    return f"{raw}, above all {', '.join(named)}." if named else f"{raw}; no single column stands out."
+
+
+def _why(p: Population, people: People) -> str:
+    """How many were examined and audited, and why not the others."""
+    all_of_them = p.run.acceptance.people if p.run.acceptance else len(p)
+    given = f" of {all_of_them}" if all_of_them > len(p) else ""
+    cases = " (`--cases` examines others)" if given and p.run.command else ""
+    counts = Counter(reason(v) for v in p if not v.eligible)
+    favourable, name = short(p.run.favourable or "another label", 40), short(p.run.sensitive, 40)
+    said = {
+        "favourable": f"got '{favourable}'",
+        "switched": f"change{'s' * (counts['switched'] == 1)} when {name} alone is switched",
+        "rule": f"{'is' if counts['rule'] == 1 else 'are'} left out by the rule φ",
+    }
+    others = [f"{counts[why]} {words}" for why, words in said.items() if counts[why]]
+    rest = f"; {', '.join(others)}" if others else ""
+    return marked(f"{len(p)}{given} test people were examined{cases}. {len(p.eligible)} were audited{rest}.")
+
+
+def _shortcomings(p: Population) -> list[str]:
+    """What speaks against the data or the model, a sentence each."""
+    below = [i for i in impacts(p) if i.below] if p.verdicts else []
+    ratios = [f"Impact ratio of {i.attribute} = {i.group}: {i.ratio:.2f}, below four fifths." for i in below]
+    gaps = [c.sentence(p.run.favourable) for c in _short(p)]
+    return [*ratios, *gaps, *p.concerns, *p.run.remarks]
+
+
+def _short(p: Population) -> list[GroupStandard]:
+    """Groups that fall short by more than chance."""
+    return [c for c in p.standards if c.differs and c.missing]
 
 
 def _unchecked(p: Population) -> str:
@@ -129,11 +258,12 @@ def _glossary(p: Population) -> list[tuple[str, str, str]]:
 def _steps(p: Population) -> list[Markup]:
     """What to do next, the first step first."""
     more = [v.fresh.would_do for v in p.found if v.fresh and v.solidity == UNDECIDED and v.fresh.would_do]
-    steps = [REVIEW] if worth_a_review(p.labels) else []
-    steps += [SOLIDITY[w].many for w in ("solid", NOT_CHECKED, "leaning", UNDECIDED, SEED_BOUND) if p.solidity[w]]
-    steps += [CLOSE_CALL.many] if close_calls(p) else []
+    steps = [CLOSE_CALL.many] if close_calls(p) else []
+    steps += [SOLIDITY[w].many for w in (SOLID, NOT_CHECKED, "leaning", UNDECIDED, SEED_BOUND) if p.solidity[w]]
+    if worth_a_review(p.labels):
+        steps.insert(0 if not p.standards or _short(p) else len(steps), REVIEW)
     if not p.eligible:
-        steps.append("**Ask about other people**, or with another rule φ (`--phi`): nobody here was searched for.")
+        steps.append("**Audit other people** (`--cases`), or choose them by another rule (`--phi`).")
     steps += [
         STATUS["not_found"].many,
         "**Claim no difference between groups from these shares**: groups of other sizes and labels have other shares "
@@ -143,53 +273,59 @@ def _steps(p: Population) -> list[Markup]:
     return [marked(step, settle=settle(max(more, default=None))) for step in steps]
 
 
-# --- labels and people ------------------------------------------------------------------------------
+# --- labels -----------------------------------------------------------------------------------------
 
 
-def _in_worlds(one: OneStandard, addresses: Mapping[int | None, str]) -> dict[str, Any]:
+def _in_worlds(one: OneStandard, people: People) -> dict[str, Any]:
     """Whose decisions one standard changes, the likeliest first, and how rates move over worlds."""
-
-    def link(person: PersonInWorlds) -> Markup | str:
-        return _links([(str(person.case), addresses[person.case])]) if person.case in addresses else str(person.case)
-
-    shares = one.rates_in_worlds
-    rows = [(shown(group, LONGEST), rate(one.rates[group]), *map(rate, shares[group])) for group in shares]
+    rows = [
+        (f"{one.attribute} = {shown(group, LONGEST)}", rate(one.rates[group]), *map(rate, shares))
+        for group, shares in one.rates_in_worlds.items()
+    ]
     if one.accuracy_in_worlds:
         rows.append(("Accuracy", rate(one.accuracy), *map(rate, one.accuracy_in_worlds)))
-    first = one.gaining[:MOST_IN_WORLDS]
+    first, changes = one.gaining[:MOST_IN_WORLDS], list[tuple[Any, ...]]()
+    for person in (*first, *one.losing):
+        now, other = (short(side, LISTED) for side in sides_of(person, people.run))
+        who = _links([people.link(person)]), shown(person.row, LONGEST), shown(person.group)
+        changes.append((*who, now, f"{other} in {one.count(person)}"))
     return {
         "name": f"{one.attribute} = {short(one.group, LISTED)}",
         "sentence": one.sentence,
         "worlds": len(one.worlds),
         "details": one.details(),
-        "people": [
-            (link(person), shown(person.row, LONGEST), shown(person.group), one.count(person)) for person in first
-        ],
+        "people": changes,
         "more": len(one.gaining) - len(first),
         "rates": rows,
-        "losing": Markup(", ").join(link(person) for person in one.losing),
     }
 
 
 def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
-    """The labels to review first, what to expect of it, and the people behind each."""
-    if not p.labels:
+    """The labels to review first, what to expect of it, and the people behind each; None where little is to find."""
+    if not worth_a_review(p.labels):
         return None
+    first = p.labels[:MOST_KEYSTONES]
+    known = [behind.get(each.position, []) for each in first]
+    heads = ["Training row", "Group", "Label", "Doubt"]
+    columns = [
+        [shown(each.row, LONGEST) for each in first],
+        [f"{p.run.sensitive} = {shown(each.group)}" for each in first],
+        [each.label for each in first],
+        [f"{each.doubt:.2f}" for each in first],
+    ]
+    if first[0].wrong is not None:
+        heads.append("Probably wrong")
+        columns.append([f"{each.wrong or 0:.2f}" for each in first])
+    if any(known):
+        heads.append("In the flip sets of")
+        columns.append([_links(each) for each in known])
     return {
         "expectation": expectation(p.labels[:TO_REVIEW]),
         "chart": charts.yield_curve(p.labels[:TO_REVIEW]).svg(),
         "towards": " or ".join(p.run.adverse),
-        "rows": [
-            (
-                shown(each.row, LONGEST),
-                shown(each.group),
-                each.label,
-                f"{each.doubt:.2f}",
-                "" if each.wrong is None else f"{each.wrong:.2f}",
-                _links(behind.get(each.position, [])),
-            )
-            for each in p.labels[:MOST_KEYSTONES]
-        ],
+        "by_chance": bool(p.standards) and not _short(p),
+        "heads": heads,
+        "rows": list(zip(*columns, strict=True)),
     }
 
 
@@ -215,30 +351,60 @@ def _links(people: Sequence[tuple[str, str]]) -> Markup:
     return Markup(", ").join(links) + (f" and {more} more" if more > 0 else "")
 
 
-def roster(people: Addressed, sensitive: str) -> tuple[tuple[str, ...], Markup]:
-    """The headings and the rows of the list of people, small enough for ten thousand of them: without the end tags that
-    HTML lets one leave out."""
-    rows = (f"<tr><th>{'<td>'.join(_cells(verdict, address))}" for verdict, address in people)
-    measure = people[0][0].run.measure.capitalize() if people else "Score"
-    heads = (name.format(measure=measure) for name in ABOUT)
-    return ("Person", "Id", shown(sensitive, LISTED), *heads), Markup("\n".join(rows))
+# --- the list of people -----------------------------------------------------------------------------
 
 
-def _cells(v: Verdict, address: str) -> list[str]:
-    """In the order of their weight. The style and the script know columns by their places."""
-    words = [f"{SOLIDITY[v.solidity].sign} {v.solidity}"] if v.solidity else []
-    words += [f"{CLOSE_CALL.sign} close call"] if v.close_call else []
-    first, *others = (
-        str(v.case) if v.case is not None else f"row {shown(v.row, LISTED)}",
+def roster(people: People) -> dict[str, Any]:
+    """The list of people, whoever matters first: `heads` (a name, and how the script filters by it), `rows`, and how
+    many of them are listed at `first`. Small enough for ten thousand: without the end tags that HTML can do without."""
+    p, run = people.p, people.run
+    heads = [
+        ("Person", ""),
+        (shown(run.data.identifier or "Row", LISTED), ""),
+        (shown(run.sensitive, LISTED), "choice"),
+    ]
+    heads += [("Decision", "choice"), ("Result", "choice"), ("How sure", "choice"), ("Changes under one standard", "")]
+    heads += [("Labels", "most"), (run.measure.capitalize(), ""), ("With the flips, or closest", "")]
+    everyone = [(people.weight(v), _cells(v, people)) for v in p.verdicts]
+    everyone += [(people.weight_in(worlds), _named(worlds, people)) for worlds in people.named]
+    cells = [row for _, row in sorted(everyone, key=lambda one: one[0])]
+    used = [k for k in range(len(heads)) if k < 5 or any(row[k] for row in cells)]
+    rows = ("<tr><th>" + "<td>".join(row[k] for k in used) for row in cells)
+    first = len(cells) - sum(map(len, people.rest.values()))
+    return {"heads": [heads[k] for k in used], "rows": Markup("\n".join(rows)), "count": len(cells), "first": first}
+
+
+def _cells(v: Verdict, people: People) -> list[str]:
+    """What the list says of somebody, escaped."""
+    sure = [f"{CLOSE_CALL.sign} close call"] if v.close_call else []
+    sure += [f"{SOLIDITY[v.solidity].sign} {v.solidity}"] if v.solidity and v.run.seeded else []
+    status = "not audited" if v.status == "not_eligible" else v.status.replace("_", " ")
+    return _escaped(
+        people.name(v) if v.case is not None else f"row {people.name(v)}",
+        people.addresses[id(v)],
         shown(v.row, LISTED),
         without_middle(v.group, LISTED),
         shown(v.prediction, LISTED),
-        f"{STATUS[v.status].sign} {v.status.replace('_', ' ')}{'' if v.complete else ', ⚠ incomplete'}",
-        ", ".join(words),
-        str(v.distance or ""),
+        f"{STATUS[v.status].sign} {status}{'' if v.complete else ', ⚠ incomplete'}",
+        ", ".join(sure),
+        _worlds_in_words(people.in_worlds.get(v.case, [])),
         str(v.at_most or ""),
         v.measured,
-        v.measured_after,
-        str(v.attempts or ""),
+        v.measured_after or ("" if v.found else v.closest),
     )
-    return [f'<a href="{escape(address)}">{escape(first)}</a>', *(str(escape(cell)) for cell in others)]
+
+
+def _named(worlds: InWorlds, people: People) -> list[str]:
+    """What it says of somebody whom one standard names although they were not examined."""
+    person = worlds[0][1]
+    decision, _ = sides_of(person, people.run)
+    about = shown(person.row, LISTED), without_middle(person.group, LISTED), shown(decision, LISTED)
+    return _escaped(*people.link(person), *about, "– not examined", "", _worlds_in_words(worlds), "", "", "")
+
+
+def _worlds_in_words(worlds: InWorlds) -> str:
+    return ", ".join(one.count(person) for one, person in worlds)
+
+
+def _escaped(name: str, address: str, *others: str) -> list[str]:
+    return [f'<a href="{escape(address)}">{escape(name)}</a>', *(str(escape(cell)) for cell in others)]

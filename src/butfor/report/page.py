@@ -1,7 +1,7 @@
 """The pages and their files: a summary and charts into templates. All text from tables passes through autoescaping.
 
 A page loads nothing and sends nothing. Its Content-Security-Policy says so to the browser: of scripts and styles only
-its own two run, known by their hashes, whatever a table's text may have smuggled in.
+its own two run, known by their hashes, even if a table's text smuggles in others.
 
 Every file is written beside its place and then renamed, the page last, once the disk has what it leads to. A folder
 from an earlier run loses the people who are no longer in the report, and nothing else.
@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 import pandas as pd
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from butfor._version import __version__
 from butfor.errors import SettingError
@@ -33,8 +33,7 @@ from butfor.learn.decision_split import decides_one
 from butfor.report import charts, overview, summary
 from butfor.report.groups import rate, standards
 from butfor.report.text import plural, short, shown
-from butfor.result.fresh import LEAST, SOLID
-from butfor.result.groups import points
+from butfor.result.fresh import LEAST
 from butfor.result.population import Population
 from butfor.result.record import builtins_of, save
 from butfor.result.run import Data, Run
@@ -79,24 +78,24 @@ def person_fragment(verdict: Verdict) -> str:
 
 def population_fragment(population: Population) -> str:
     """The short form of many for notebooks."""
-    s = overview.overview(population) | {"groups": overview.groups_of(population)}
-    return render("fragment.html", kind="population", v=population, s=s)
+    return render("fragment.html", kind="population", v=population, s=overview.overview(population))
 
 
 def population_page(population: Population, folder: str = "") -> str:
     """The report about many people, a whole HTML document; with a `folder`, only the index of what is in there."""
-    p = population
-    named = list(zip(p.verdicts, anchors(p.verdicts), strict=True))
-    addressed = [(v, f"{quote(folder)}/{a}.html" if folder else f"#{a}") for v, a in named]
+    p, names = population, anchors(population.verdicts)
+    people = overview.People(p, [f"{quote(folder)}/{name}.html" if folder else f"#{name}" for name in names])
     return render(
         "population.html",
         title=f"Label audit of {plural(len(p), 'person')}",
         p=p,
-        s=overview.population(p, addressed),
+        s=overview.population(p, people),
         run=p.run,
-        roster=overview.roster(addressed, p.run.sensitive),
+        people=people,
+        roster=overview.roster(people),
+        reasons=overview.REASONS,
+        sides_of=overview.sides_of,
         count=len(p),
-        named=named,
         folder=folder,
     )
 
@@ -105,15 +104,15 @@ def person_chart(verdict: Verdict) -> charts.Drawing:
     """The logits of the fresh seeds, without the flips and with them."""
     drawing = charts.seed_logits(verdict)
     if drawing is None:
-        raise SettingError("There is nothing to draw: no fresh seeds were asked about this person's find.")
+        raise SettingError("There is nothing to draw: this person's find was not tested under fresh seeds.")
     return drawing
 
 
 def population_chart(population: Population) -> charts.Drawing:
-    """The share of decisions that so many labels turn."""
+    """The share of decisions that a number of labels changes."""
     drawing = charts.distance_curve(population)
     if drawing is None:
-        raise SettingError("There is nothing to draw: no decision was turned, or the budget is one label.")
+        raise SettingError("There is nothing to draw: no decision changes, or the budget is one label.")
     return drawing
 
 
@@ -157,24 +156,30 @@ def review_page(population: Population) -> str:
     """What a review changed, before and after side by side."""
     r, names = population.reviewed, [" or ".join(side) for side in population.run.sides]
     assert r is not None
-    groups = [(f"{group}: decided '{r.favourable}'", *map(rate, rates)) for group, rates in r.rates.items()]
-    differences = [
-        (f"{name}: labelled '{r.favourable}' less often than comparable people, by", *map(points, difference))
-        for name, *difference in r.differences
+    run, favourable = population.run, short(r.favourable, 40)
+    groups = [
+        (f"{run.sensitive} = {shown(group)}: decided '{favourable}'", *map(rate, rates))
+        for group, rates in r.rates.items()
+    ]
+    gaps = [
+        (f"{before.name}: labelled '{favourable}'", *map(charts.gap_in_words, (before, after)))
+        for before in r.before
+        for after in r.after
+        if after.name == before.name
     ]
     right = [("Accuracy on the test labels", *map(rate, r.accuracy))] if r.accuracy else []
     people = []
     for v in r.changed:
         before, after = (names[int(decides_one(logit))] for logit in (v.logit, v.counterfactual_logit))
-        people.append((f"{v.case}", shown(v.row), shown(v.group), before, after, r.solidity_of(v)))
+        sure = (r.solidity_of(v),) if r.seeded else ()
+        people.append((f"{v.case}", shown(v.row), f"{run.sensitive} = {shown(v.group)}", before, after, *sure))
     return render(
         "review.html",
         title="After a review",
-        run=population.run,
-        table=population.run.data.table,
+        run=run,
+        table=run.data.table,
         r=r,
-        solid=sum(r.solidity_of(person) == SOLID for person in r.changed),
-        rows=[*groups, *differences, *right],
+        rows=[*groups, *gaps, *right],
         charts=[
             (name, charts.differences(some, beside).svg())
             for name, some, beside in (("Before", r.before, r.after), ("After", r.after, r.before))
@@ -268,12 +273,35 @@ def environment(*packages: str) -> Environment:
     made.globals.update(
         THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED, WRONG=WRONG
     )
-    made.globals.update(plural=plural, short=short, shown=shown, rate=rate, run_lines=run_lines, marked=summary.marked)
+    made.globals.update(
+        plural=plural,
+        short=short,
+        shown=shown,
+        rate=rate,
+        run_lines=run_lines,
+        marked=summary.marked,
+        command=summary.command,
+    )
     made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, in_worlds=summary.in_worlds)
     made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
-    made.filters["unbroken"] = lambda sentence: sentence.replace(" %", "\N{NO-BREAK SPACE}%")
+    made.filters.update(unbroken=_unbroken, headline=_headline)
     made.globals.update(_parts(made, "style.css", "people.js"))
     return made
+
+
+def _unbroken(text: Any) -> Any:
+    """A text that does not break before a per cent sign, nor around an equals sign."""
+    if not isinstance(text, str):
+        return text
+    for sign in (" %", " = ", " ≤ "):
+        text = text.replace(sign, sign.replace(" ", "\N{NO-BREAK SPACE}"))
+    return text
+
+
+def _headline(sentence: str) -> Markup:
+    """A sentence whose interval and p-value are in small print."""
+    answer, bracket, rest = _unbroken(sentence).partition(" (95\N{NO-BREAK SPACE}% interval")
+    return Markup("{} <small>{}</small>").format(answer, f"{bracket}{rest}".strip()) if rest else escape(answer)
 
 
 def own_parts(style: str, script: str) -> dict[str, Any]:

@@ -35,10 +35,15 @@ Facts = list[tuple[str, Any, Any]]
 
 def marked(text: str, **given: Any) -> Markup:
     """Words with their marks as HTML: `code`, **weight**, *emphasis*; what is filled in is escaped."""
-    html = str(escape(text))
-    for sign, tag in ((r"`", "code"), (r"\*\*", "strong"), (r"\*", "em")):
+    html = re.sub("`(.+?)`", lambda found: f"<code>{command(Markup(found[1]))}</code>", str(escape(text)))
+    for sign, tag in ((r"\*\*", "strong"), (r"\*", "em")):
         html = re.sub(f"{sign}(.+?){sign}", rf"<{tag}>\1</{tag}>", html)
     return Markup(html).format(**given) if given else Markup(html)
+
+
+def command(text: str) -> Markup:
+    """A command that does not break after a hyphen."""
+    return Markup(" ").join(Markup("<span>{}</span>").format(word) for word in text.split(" "))
 
 
 def person(verdict: Verdict) -> dict[str, Any]:
@@ -64,8 +69,8 @@ def headlines(v: Verdict) -> dict[str, Any]:
     """What is said of a person anywhere: badges (each a class, a sign and words), what to believe and what is
     decided, and the picture of logits over fresh seeds."""
     badges = [(v.status, STATUS[v.status].sign, STATUS[v.status].title)]
-    badges += [(v.solidity.replace(" ", "-"), SOLIDITY[v.solidity].sign, v.solidity)] if v.solidity else []
     badges += [("close-call", CLOSE_CALL.sign, "close call")] if v.close_call else []
+    badges += [(v.solidity.replace(" ", "-"), SOLIDITY[v.solidity].sign, v.solidity)] if v.solidity else []
     belief = (v.belief, v.doubt_sentence, v.collateral.sentence if v.collateral else "")
     drawing = charts.seed_logits(v)
     return {
@@ -88,7 +93,7 @@ def in_worlds(v: Verdict) -> str:
 
 
 def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:
-    """The person beside the flipped rows; at most so many of them, and so many columns: those that differ first.
+    """The person beside the flipped rows; at most `flips` of them and `lines` columns, those that differ first.
     `lines` has a column's name, the person's value, and each row's with whether it differs."""
     rows = verdict.flip_set[:flips]
     every = []
@@ -123,7 +128,7 @@ def _given(v: Verdict) -> dict[str, Any]:
         "change": f"{'one' if one else len(v.positions)} {rest} {'was' if one else 'were'} "
         + (f"'{v.new_label}'" if v.new_label else "the other way"),
         "budget": f"up to {v.budget} {rest}",
-        "tried": none if v.attempts else f"No attempt to turn the decision was made: {v.reason}",
+        "tried": none if v.attempts else f"No flip set was tried: {v.reason}",
         "them": "this label" if one else "these labels",
         "rows": f"training row{'s' * (not one)} {', '.join(shown(flip.row) for flip in v.flip_set)}",
         "counts": f"{fresh.with_flips} of {fresh.seeds} models trained under fresh seeds decide differently with the "
@@ -142,7 +147,7 @@ def _given(v: Verdict) -> dict[str, Any]:
 def settle(seeds: int | None) -> Markup:
     """How to settle what is undecided."""
     if seeds is None:
-        return Markup("let a human decide, no reasonable number of seeds would tell")
+        return Markup("let a human decide: no reasonable number of seeds would tell")
     return marked(f"try more seeds, `--fresh-seeds {seeds}`")
 
 
@@ -170,7 +175,7 @@ def _shares(fresh: FreshSeeds) -> list[tuple[str, str, str]]:
 
 
 def _base_words(v: Verdict) -> str:
-    """How many fresh seeds decide otherwise on the unchanged data, with the interval of that share; empty where that
+    """How many fresh seeds decide differently on the unchanged data, with the interval of that share; empty where that
     is not known."""
     seeds = v.fresh.seeds if v.fresh else v.run.fresh_seeds
     if v.base is None or not seeds:
@@ -182,12 +187,12 @@ def _base_words(v: Verdict) -> str:
 
 
 def _search_facts(v: Verdict) -> Facts:
-    one = "One attempt: flip some labels, train the model again in exactly the same way, ask it about this person."
-    stopped = "" if v.complete else ", then stopped before the end"
-    shared = "; it was turned by a model first trained for somebody else" if v.shared else ""
+    one = "An attempt flips some labels, trains the model again in exactly the same way, and asks it about this person."
+    shared = ", then found with a model that was trained for somebody else" if v.shared else ""
+    attempts = f"{v.attempts or 'none'}{'' if v.complete else ', then stopped early'}{shared}"
     return [
-        ("Attempts", f"{v.attempts}{stopped}{shared}", one),
-        ("Flippable labels", v.flippable, "How many training labels the rule ψ below allows to flip for this person."),
+        ("Attempts", attempts, one),
+        ("Flippable labels", v.flippable, "Training labels that the rule ψ allows to flip for this person."),
         *_size_facts(v),
         *method_facts(v.run),
     ]
@@ -198,10 +203,10 @@ def _size_facts(v: Verdict) -> Facts:
     size, facts = len(v.positions), []
     fewer = [f"shrunk from {plural(v.first_size, 'flip')} to {size}"] if v.found and v.first_size > size else []
     if v.minimal:
-        each = "no single one of these flips can be left out: each smaller set was trained, and does not turn it"
+        each = "no flip can be left out: every set with one flip fewer was trained, and the decision stays"
         fewer.append(each if size > 1 else "it is a single flip, so there is nothing to leave out")
     if fewer:
-        small = "An altogether different, smaller set may exist all the same." if size > 1 else ""
+        small = "A different, smaller set may still exist." if size > 1 else ""
         facts.append(("Could fewer do?", "; ".join(fewer), small))
     return facts
 
@@ -221,7 +226,7 @@ def method_facts(run: Run) -> Facts:
         meant = [f"`{rule}`: {RULES[rule]}" for rule in rules if rule in RULES]
         facts.append((name, text, marked("; ".join(meant))))
     if run.engine:
-        small = "Every counterfactual dataset reported was retrained with the reference trainer."
+        small = "Every find was confirmed by retraining with the model's own fit."
         facts.append(("Retrainings", run.retrainings, small))
     return facts
 

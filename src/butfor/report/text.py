@@ -21,11 +21,11 @@ def shown(value: Any, longest: int = LONGEST) -> str:
         return MISSING
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
-    return _number(value) if isinstance(value, Real) else short(str(value), longest)
+    return plain_number(value) if isinstance(value, Real) else short(str(value), longest)
 
 
 def without_middle(value: Any, longest: int) -> str:
-    """A value in so many characters: where it is longer, its beginning and its end."""
+    """A value in at most `longest` characters: of a longer one the beginning and the end."""
     text, half = shown(value, 10_000), (longest - 1) // 2
     return text if len(text) <= longest else f"{text[: longest - 1 - half].rstrip()}…{text[-half:].lstrip()}"
 
@@ -56,7 +56,8 @@ def plural(count: int, word: str) -> str:
     return f"{count} {word if count == 1 else several}"
 
 
-def _number(value: Real) -> str:
+def plain_number(value: Real | float) -> str:
+    """A number in about six digits."""
     number = float(value)
     if not math.isfinite(number):
         return "∞" if number > 0 else "−∞"

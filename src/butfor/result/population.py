@@ -15,7 +15,6 @@ from typing import Any, overload
 import pandas as pd
 
 from butfor.data.sensitive import in_order
-from butfor.errors import listed
 from butfor.learn.decision_split import decides_one
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
 from butfor.result.groups import Performance
@@ -136,7 +135,7 @@ class Population(Sequence[Verdict]):
         if not self.verdicts:
             return "Nobody was asked about."
         if not asked:
-            return f"Nobody was audited. {self.audited}"
+            return self.audited
         if left and not self.found:
             return f"The search for {left} of {_people(asked)} was stopped before it found anything."
         turned = len(self.solid if self.checked else self.found)
@@ -154,10 +153,14 @@ class Population(Sequence[Verdict]):
     @property
     def audited(self) -> str:
         """Who is audited and why the others are not, in a sentence."""
-        reasons = Counter(v.reason.replace("this person was", "were").rstrip(".") for v in self if not v.eligible)
-        left_out = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
-        audited = f"Audited: {len(self.eligible)} of {len(self)} people."
-        return f"{audited} Not audited: {left_out}." if reasons else audited
+        reasons = Counter(v.reason.rstrip(".") for v in self if not v.eligible)
+        parts = [f"Audited: {len(self.eligible)} of {len(self)} people"]
+        for reason, n in reasons.most_common():
+            words = reason.replace("this person was", f"{n} {'was' if n == 1 else 'were'}").replace(
+                "this person", f"{n}"
+            )
+            parts.append(words if words != reason else f"for {n} {reason}")
+        return f"{'; '.join(parts)}."
 
     @property
     def unchecked_reason(self) -> str:
@@ -217,11 +220,12 @@ class Population(Sequence[Verdict]):
     @property
     def warnings(self) -> list[str]:
         """What to keep in mind when groups are compared."""
-        small = [str(group) for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP]
+        groups = (group for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP)
+        small = [f"{self.run.sensitive} = {group}" for group in groups]
         if not small:
             return []
-        few = f"Fewer than {SMALL_GROUP} people of {listed(small)} are audited"
-        return [f"{few}: {'its share says' if len(small) == 1 else 'their shares say'} little."]
+        named = " and ".join(small) if len(small) < 3 else f"{len(small)} groups"
+        return [f"Fewer than {SMALL_GROUP} people audited of {named}: shares say little."]
 
     # --- tables -------------------------------------------------------------------------------------
 

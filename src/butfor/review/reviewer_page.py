@@ -15,7 +15,7 @@ import pandas as pd
 
 from butfor.data.labels import EQUALS
 from butfor.files import harmless
-from butfor.report.text import missing, short
+from butfor.report.text import missing, plain_number, short
 
 MOST_NAMED, LONGEST = 5, 80
 """Labels that the question names one by one, and characters of a name; more than that is on the buttons alone."""
@@ -54,9 +54,9 @@ def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], unsure
 
 
 def _text(value: Any) -> str | None:
-    """A value as the table has it, in text; None where it is missing."""
+    """A value in text, numbers without floating-point dust; None where it is missing."""
     if missing(value):
         return None
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))  # whole numbers beside missing ones are floats in pandas alone
+    if isinstance(value, float):
+        return plain_number(value).replace("−", "-")
     return str(value).removesuffix(" 00:00:00") if isinstance(value, pd.Timestamp) else str(value)

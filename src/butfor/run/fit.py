@@ -21,7 +21,7 @@ from butfor.learn.capabilities import usual_members
 from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.engines import own_fit_engine
 from butfor.learn.ensemble import Ensemble, single_learner, with_cut, with_split
-from butfor.learn.learners import as_learner, first_model, seed_matters, seed_note
+from butfor.learn.learners import as_learner, few_threads, first_model, seed_matters, seed_note
 from butfor.learn.named import default_model
 from butfor.learn.protocols import BIAS, Floats, Learner, Model, Table
 from butfor.learn.threshold import parse_threshold
@@ -180,8 +180,9 @@ class Trained(NamedTuple):
 def _train(settings: Settings, learner: Learner, table: Table, progress: Progress) -> Trained:
     """The model, its number of members, and the seconds of one training."""
     progress.phase("training the model")
-    first, seconds = first_model(learner, table)
-    seeded = seed_matters(learner, table, first)
+    with few_threads(table):
+        first, seconds = first_model(learner, table)
+        seeded = seed_matters(learner, table, first)
     members = _choose_members(settings, learner, table, first, seeded, seconds)
     if members == 1:
         return Trained(learner, first, members, seeded, seconds)

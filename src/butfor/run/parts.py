@@ -75,9 +75,9 @@ def run_parts(
     progress: Progress,
     later: int = 0,
 ) -> list[Runner]:
-    """Ask about those of everyone who stand at `cases`, part by part. What is found is looked at for everyone, whose
-    own labels are the `truth`; `begun`: since when the time of `stop` runs; `flag`: what else ends it. `later`: how
-    many trainings come after the search."""
+    """Audit the people at `cases`, part by part. Side effects are counted on everyone, whose recorded labels are
+    `truth`. `begun`: when the time of `stop` began; `flag`: what else ends the work; `later`: trainings after the
+    search."""
     situation = everyone.of(np.array(cases, dtype=np.int64))
     psi = flippable(fitted.psi, situation)
     admitted = eligible(fitted.phi, situation) & (situation.decisions != towards)

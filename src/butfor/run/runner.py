@@ -66,7 +66,7 @@ class Runner:
     eligible: NDArray[np.int64]
     trainer: Trainer
     everyone: int | None = None
-    """How many people are audited in all, where it is this runner's to say what that will cost."""
+    """How many people are audited in all, if this runner announces the time."""
     later: int = 0
     """Trainings that come after the search."""
     proven: dict[int, Bracket] = field(default_factory=dict)

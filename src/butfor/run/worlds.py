@@ -110,8 +110,8 @@ def falling_short(standards: Standards) -> list[GroupStandard]:
 def one_standard(
     standards: Standards, tried: FlipTrial, random_state: int = 0, fit_seconds: float = 0.0
 ) -> list[OneStandard]:
-    """For every group that falls short by more than chance. `fit_seconds`: what the learner's own fit takes. When it is
-    stopped, the worlds that are done count."""
+    """One result per group with a gap beyond chance. `fit_seconds`: the seconds of the model's own `fit`. After a stop,
+    the worlds that are done count."""
     short = falling_short(standards)
     if not short:
         return []

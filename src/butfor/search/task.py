@@ -19,7 +19,7 @@ from butfor.search.state import RankedRows
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 
-BLOCK, SCORES = 256, 2**25
+BLOCK, SCORES = 256, 2**23
 """People scored at once, and scores at the most: those against every training row must fit in memory."""
 RANKING, SEARCH, CONFIRMATION = "ranking", "search", "confirmation"
 """Phases of a search, as progress names them."""

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from butfor.standard.inputs import Inputs, dense
+
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -23,81 +25,121 @@ SHRINKAGE = 1.0
 LEAST_CURVATURE = 3.0
 """A leaf with less, about twelve labels of even odds, is not split off."""
 CUTS = 16
-"""A number is asked about at so many quantiles."""
+"""A number is asked about at this many quantiles."""
 
 
-def answers_to_questions(inputs: Floats) -> tuple[Singles, NDArray[np.int64]]:
-    """Rows' answers, 0 or 1, `[rows × questions]`, and the input that each question is about. An input of two values is
-    asked about once, a number at quantiles."""
-    answers, about = [], []
-    for column, values in enumerate(inputs.T):
-        found = np.unique(values)
-        cuts = found[:-1]
-        if len(cuts) > CUTS:
-            cuts = np.unique(np.quantile(values, np.arange(1, CUTS + 1) / (CUTS + 1), method="lower"))
-            cuts = cuts[cuts < found[-1]]
-        for cut in cuts:
-            answers.append(values <= cut)
-            about.append(column)
-    shape = (len(answers), len(inputs))
-    return np.ascontiguousarray(np.array(answers, np.float32).reshape(shape).T), np.array(about, np.int64)
+ROWS_AT_ONCE = 8192
+"""Rows whose answers are held while they are predicted: as many as stay in a core's cache."""
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """Answers of the rows to learn from, and of those followed by the rows to predict, question by question; the last
-    question, −1, is one that nobody says yes to."""
+class Questions:
+    """Yes-or-no questions: is this input at most this number? An input of two values is asked about once, a number at
+    quantiles."""
 
-    learned: Singles
-    everyone: Mask
+    about: NDArray[np.int64]
+    """Which input each question is about."""
+    cuts: Floats
 
     @classmethod
-    def of(cls, learned: Singles, predicted: Singles) -> Asked:
-        everyone = np.zeros((learned.shape[1] + 1, len(learned) + len(predicted)), bool)
-        everyone[:-1, : len(learned)], everyone[:-1, len(learned) :] = learned.T, predicted.T
-        return cls(np.ascontiguousarray(learned), everyone)
+    def of(cls, inputs: Inputs) -> Questions:
+        about, asked = list[int](), list[float]()
+        by_column: Any = inputs if isinstance(inputs, np.ndarray) else inputs.tocsc()
+        for column in range(inputs.shape[1]):
+            values = dense(by_column[:, [column]])[:, 0]
+            found = np.unique(values)
+            cuts = found[:-1]
+            if len(cuts) > CUTS:
+                cuts = np.unique(np.quantile(values, np.arange(1, CUTS + 1) / (CUTS + 1), method="lower"))
+                cuts = cuts[cuts < found[-1]]
+            about += [column] * len(cuts)
+            asked += cuts.tolist()
+        return cls(np.array(about, np.int64), np.array(asked, np.float64))
+
+    def and_(self, more: Questions, first: int) -> Questions:
+        """These, and those about further inputs, which begin at `first`."""
+        return Questions(np.append(self.about, more.about + first), np.append(self.cuts, more.cuts))
+
+    def answers(self, inputs: Inputs) -> Mask:
+        """`[questions + 1 × rows]`; the last question, −1, is one that nobody says yes to."""
+        found = np.zeros((len(self.about) + 1, inputs.shape[0]), bool)
+        for begin in range(0, inputs.shape[0], ROWS_AT_ONCE):
+            rows = slice(begin, begin + ROWS_AT_ONCE)
+            np.less_equal(dense(inputs[rows]).T[self.about], self.cuts[:, None], out=found[:-1, rows])
+        return found
 
 
-def predict_boosting(
-    asked: Asked, labels: NDArray[Any], weight: Floats | None = None, barred: Mask | None = None
-) -> Floats:
-    """Probabilities of the rows to predict, `[tables × rows]`, learned from `labels [tables × learned rows]`.
-    `weight [learned rows]`, or one row of them per table; `barred [tables × questions]`: what a table may not ask."""
+@dataclass(frozen=True, eq=False)
+class Boosting:
+    """The trees of several tables: per round the question of each node, level by level `[nodes × tables]`, and how far
+    each leaf moves logits `[leaves × tables]`."""
+
+    questions: Questions
+    start: Singles
+    trees: list[tuple[list[NDArray[np.int64]], Singles]]
+
+    def predict(self, inputs: Inputs, table: int | None = None) -> Floats:
+        """Probabilities of these rows, `[tables × rows]`, or by one table alone."""
+        which = slice(None) if table is None else slice(table, table + 1)
+        found = np.empty((len(self.start[which]), inputs.shape[0]))
+        for begin in range(0, inputs.shape[0], ROWS_AT_ONCE):
+            rows = slice(begin, begin + ROWS_AT_ONCE)
+            answers = self.questions.answers(inputs[rows])
+            logits = np.repeat(self.start[which, None], answers.shape[1], axis=1)
+            said_yes = np.empty((DEPTH, *logits.shape), bool)
+            for tree, step in self.trees:
+                for level, best in enumerate(tree):
+                    said_yes[level] = _answers(best[:, which], said_yes[:level], answers)
+                logits += _moves(step[:, which], said_yes)
+            found[:, rows] = expit(logits.astype(np.float64))
+        return found
+
+
+def fit_boosting(
+    questions: Questions,
+    inputs: Inputs,
+    labels: NDArray[Any],
+    weight: Floats | None = None,
+    barred: Mask | None = None,
+) -> Boosting:
+    """Learned from rows and `labels [tables × rows]`. `weight [rows]`, or one row of them per table;
+    `barred [tables × questions]`: what a table may not ask."""
     tables, rows = labels.shape
+    answers = questions.answers(inputs)
+    as_numbers = np.ascontiguousarray(answers[:-1].T, np.float32)
     targets = labels.astype(np.float32)
     mean = np.clip(np.average(labels, axis=1, weights=weight), 1e-4, 1 - 1e-4)
-    logits = np.repeat(np.log(mean / (1 - mean))[:, None], asked.everyone.shape[1], axis=1).astype(np.float32)
+    start = np.log(mean / (1 - mean)).astype(np.float32)
+    logits = np.repeat(start[:, None], rows, axis=1)
     slopes = np.empty((2, tables, rows), np.float32)  # gradient and curvature of the loss at each row
     inside = np.empty((2, 1 << (DEPTH - 2), tables, rows), np.float32)
-    said_yes = np.empty((DEPTH, *logits.shape), bool)  # to the question of the row's node, level by level
+    said_yes = np.empty((DEPTH, tables, rows), bool)  # to the question of the row's node, level by level
     scale = None if weight is None else weight.astype(np.float32)
+    trees = []
     for _ in range(ROUNDS):
-        p = expit(logits[:, :rows])
+        p = expit(logits)
         np.subtract(p, targets, out=slopes[0])
         np.multiply(p, 1 - p, out=slopes[1])
         if scale is not None:
             slopes *= scale
         total = slopes.sum(axis=2)[:, None]  # 2 × nodes × tables
-        yes = (slopes.reshape(-1, rows) @ asked.learned).reshape(2, 1, tables, -1)
+        yes = (slopes.reshape(-1, rows) @ as_numbers).reshape(2, 1, tables, -1)
+        tree = []
         for level in range(DEPTH):
             nodes = 1 << level
             best, taken = _best_questions(yes, total, barred)
-            for table in range(tables):
-                said_yes[level, table] = _answers(best[:, table], said_yes[:level, table], asked.everyone)
+            tree.append(best)
+            said_yes[level] = _answers(best, said_yes[:level], answers)
             total = np.stack([total - taken, taken], axis=2).reshape(2, 2 * nodes, tables)
             if level + 1 < DEPTH:
                 for node in range(nodes):
-                    np.multiply(slopes, _says_yes_in(node, said_yes[: level + 1, :, :rows]), out=inside[:, node])
-                below = (inside[:, :nodes].reshape(-1, rows) @ asked.learned).reshape(2, nodes, tables, -1)
+                    np.multiply(slopes, _says_yes_in(node, said_yes[: level + 1]), out=inside[:, node])
+                below = (inside[:, :nodes].reshape(-1, rows) @ as_numbers).reshape(2, nodes, tables, -1)
                 yes = np.stack([yes - below, below], axis=2).reshape(2, 2 * nodes, tables, -1)
-        leaf = np.zeros(logits.shape, np.uint8)
-        for yes_no in said_yes:
-            leaf *= 2
-            leaf += yes_no
         step = (-RATE * total[0] / (total[1] + SHRINKAGE)).astype(np.float32)  # leaves × tables
-        for table in range(tables):
-            logits[table] += step[:, table].take(leaf[table])
-    return expit(logits[:, rows:].astype(np.float64))
+        trees.append((tree, step))
+        logits += _moves(step, said_yes)
+    return Boosting(questions, start, trees)
 
 
 def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[NDArray[np.int64], Singles]:
@@ -117,13 +159,23 @@ def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[
     return np.where(asks, best, -1), taken
 
 
-def _answers(best: NDArray[np.int64], path: Mask, everyone: Mask) -> Mask:
-    """Of one table: every row's answer to the question of its node; nodes are numbered by the answers on their way."""
-    answers = [everyone[question] for question in best]
+def _answers(best: NDArray[np.int64], path: Mask, answers: Mask) -> Mask:
+    """Every row's answer to the question of its node `[tables × rows]`; nodes are numbered by the answers on their
+    way."""
+    found = answers[best]  # nodes × tables × rows
     for before in path[::-1]:
-        pairs = zip(answers[::2], answers[1::2], strict=True)
-        answers = [no ^ ((no ^ yes) & before) for no, yes in pairs]  # no where it was no, else yes
-    return answers[0]
+        no, yes = found[::2], found[1::2]
+        found = no ^ ((no ^ yes) & before)  # no where it was no, else yes
+    return found[0]
+
+
+def _moves(step: Singles, said_yes: Mask) -> Singles:
+    """How far the leaf of each row moves its logit `[tables × rows]`."""
+    leaves, tables = step.shape
+    leaf = np.repeat(leaves * np.arange(tables, dtype=np.int32)[:, None], said_yes.shape[2], axis=1)
+    for level, yes in enumerate(said_yes):
+        leaf += np.left_shift(yes, DEPTH - 1 - level, dtype=np.int32)
+    return step.T.ravel().take(leaf)
 
 
 def _says_yes_in(node: int, said_yes: Mask) -> Mask:

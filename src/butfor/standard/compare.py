@@ -1,9 +1,8 @@
-"""The comparison: a group's recorded labels beside those that comparable people of the other groups get.
+"""Compare a group's labels with those that comparable people of other groups get.
 
-What is estimated: for these rows of the group, with their columns as they are, the share of favourable labels that
-people of the other groups with the same columns get, less the recorded share. The same is computed on tables whose
-labels are drawn by one standard for everybody: their mean says what the method makes of nothing, their spread how far
-off it may be.
+The difference of a group is the share of favourable labels that people of other groups with the same columns get, less
+the group's own share. The same is computed on tables whose labels are drawn by one standard for everybody: their mean
+is the method's bias, which is subtracted, and their spread its error.
 """
 
 from __future__ import annotations
@@ -18,14 +17,15 @@ from joblib import Parallel, delayed
 from butfor.data.labels import label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
-from butfor.machine import check_n_jobs, check_random_state, single_threaded
+from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded
 from butfor.progress import Progress
 from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, jobs_of
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
 from butfor.standard.inference import Drawn, disagree, p_values
+from butfor.standard.inputs import LARGE, Floats, Mask
 from butfor.standard.members import attributes_of, clusters_of, codes_of, groups_of, missing_values
-from butfor.standard.model import Floats, Mask, TwoModels, standard_of
+from butfor.standard.model import TwoModels, standard_of
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import Opinion, folds_of
 from butfor.standard.slices import Slice, Slicing, in_order, slices_of
@@ -49,15 +49,44 @@ def compare_standards(
     sensitive_bands: Cuts | None = None,
     progress: Progress | None = None,
 ) -> Standards:
-    """Are people of each group labelled as comparable people of the other groups are?
+    """Compare each group's labels with those of comparable people in other groups.
 
-    `adverse` is the label that people would rather not have, or several of them. `sensitive_features` names the
-    protected column of X, or several, or holds a value per row; with several, every attribute is compared and their
-    combinations too. `reference` is the group to compare with, instead of all others; with several attributes, a list
-    of one group each. `cluster` names a column, or holds a value per row: rows with the same value are decisions about
-    one person, advertisement or household. `standard` is a scikit-learn classifier with `predict_proba`; None: the mean
-    of a logistic regression and a gradient boosting. `draws`: how many tables are drawn by one standard, for the
-    interval and the p-values.
+    Parameters
+    ----------
+    X : table
+        The recorded columns, one row per decision: pandas, polars or pyarrow.
+    y : array
+        The labels.
+    sensitive_features : str, list of str or array
+        The protected column of X, several of them, or a value per row. Of several, each is compared, and their
+        combinations too.
+    adverse : label or list of labels
+        What people would rather not get.
+    reference : group or list of groups, optional
+        The group to compare with, instead of all others; of several attributes, one group each.
+    cluster : str or array, optional
+        A column, or a value per row: rows with the same value are decisions about one person, advert or household.
+    standard : classifier, optional
+        Any with `predict_proba`. None: the mean of a logistic regression and a gradient boosting.
+    draws : int, default=99
+        Tables drawn under one standard for everybody, for intervals and p-values.
+    sample_weight : array, optional
+        One weight per row.
+
+    Returns
+    -------
+    Standards
+        `by_group`, `columns` and `slices` are frames, `to_frame()` has one row per label, `answer` is one sentence.
+
+    Examples
+    --------
+    >>> import butfor
+    >>> data = butfor.load_dataset("german")
+    >>> found = butfor.compare_standards(
+    ...     data.X_train, data.y_train, sensitive_features="sex", adverse=0, draws=0
+    ... )
+    >>> list(found.by_group.index.get_level_values("group"))
+    ['female', 'male']
     """
     check_n_jobs(n_jobs)
     check_random_state(random_state)
@@ -74,7 +103,7 @@ def compare_standards(
     good = [number for number in range(len(named)) if number not in bad]
     if not good:
         raise TableError(
-            f"A comparison of standards needs another label than the adverse; these rows have {listed(named)}."
+            f"All labels are adverse ({listed(named)}): a comparison needs a favourable label too. Check adverse."
         )
     return compare(
         X,
@@ -109,19 +138,20 @@ def compare(
     progress: Progress | None = None,
     explain: bool = True,
 ) -> Standards:
-    """As `compare_standards`, of a table that was looked at before; rows belong to the groups of the last attribute.
-    With `seconds` it ends after so long, with the draws that are done. Without `explain`: neither columns nor overlap
-    nor a second opinion."""
+    """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute. It stops drawing
+    after `seconds`. Without `explain` it leaves out columns, overlap, slices and the second opinion."""
     progress = progress or Progress()
     whole, labels = attributes[-1], favourable.astype(np.float64)
     clusters, cluster_column = clusters_of(cluster, X)
     protected = [column for attribute in attributes for column in attribute.columns]
     inputs = X.drop(columns=list(dict.fromkeys([*protected, *cluster_column])))
     if not inputs.shape[1]:
-        raise TableError("There is no column but the protected ones: no standard can be learned.")
+        raise TableError(
+            "The table has only protected columns: there is nothing to learn a standard from. Add columns."
+        )
     groups, left_out = groups_of(attributes, favourable, reference)
     if not groups:
-        raise TableError(f"No group can be compared with the others. {' '.join(left_out)}")
+        raise TableError(f"No group can be compared. {' '.join(left_out)}")
     with progress, single_threaded():
         progress.phase("the other groups' standard")
         encoded = TwoModels.of(inputs)
@@ -129,7 +159,10 @@ def compare(
         at_once = Parallel(jobs_of(n_jobs, len(groups)), backend="threading")
         by_groups = [delayed(Opinion.of)(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
         slicing = Slicing.of(inputs) if explain else Slicing.nothing(len(X))
-        slicings = [slicing.of_group(group.rows) for group in groups]
+        slicings, not_sliced = [slicing.of_group(group.rows) for group in groups], slicing.skipped
+        del slicing  # as large as all of the groups' together
+        if len(X) > LARGE:
+            give_back_memory()
         work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight, slicings)
         recorded, probabilities, outcomes = zip(
             *at_once(delayed(work.shares)(place, labels[None]) for place in range(len(groups))), strict=True
@@ -182,6 +215,7 @@ def compare(
                 strongest_column=strong and strong[0],
                 strongest_move=strong and strong[1],
                 missing_values=missing_values(inputs, group),
+                draws=len(figure.draws),
                 doubts=tuple(int(count) for count in np.histogram(doubts[~own], BINS)[0]),
                 **(_opinion(work, place, found[place], outcomes[place], labels, null) if explain else {}),
             )
@@ -201,7 +235,7 @@ def compare(
         draws=drawn[0].shape[1],
         moves=tuple(ColumnMove(g.attribute, g.value, *m) for g, each in zip(groups, moves, strict=True) for m in each),
         parts=slices,
-        not_sliced=slicing.skipped,
+        not_sliced=not_sliced,
         clusters=None if clusters is None else int(clusters.max()) + 1,
         interrupted=interrupted,
     )

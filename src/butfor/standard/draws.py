@@ -7,24 +7,26 @@ import warnings
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.sparse import csr_array, hstack
+from numpy.typing import NDArray
 
-from butfor.machine import check_n_jobs, in_worker, single_threaded
+from butfor.machine import check_n_jobs, give_back_memory, in_worker, single_threaded
 from butfor.progress import Progress
 from butfor.standard.inference import FEW, Drawn
+from butfor.standard.inputs import Floats, Mask
 from butfor.standard.members import Group
-from butfor.standard.model import Floats, Standard, TwoModels
+from butfor.standard.model import Standard, TwoModels
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import Opinion
-from butfor.standard.slices import Slicing
+from butfor.standard.slices import Slicing, sums_in
 from butfor.stopping import Stop, listen
 
 AT_ONCE = (5, 25)
-"""So few and so many drawn tables are fitted side by side, whatever the number of cores: numbers must not depend on
-that."""
+"""At least and at most this many drawn tables are fitted side by side; the same on any number of cores, since figures
+depend on it."""
 CELLS_AT_ONCE = 400_000
 REDRAWS = 40
 """Of a group's labels per drawn table, where quantiles are taken."""
@@ -33,9 +35,36 @@ FIRST, NEAR, SECOND, SLICES = range(4)
 
 
 @dataclass(frozen=True, eq=False)
+class Averages:
+    """Means over a group's rows: all, the comparable ones, and each slice."""
+
+    parts: tuple[tuple[NDArray[np.int32], Floats], ...]
+    """Where rows count, see `sums_in`, and one over the weight of each place: all and comparable rows, then slices."""
+    weight: Floats | None
+    count: int
+    """How many means there are."""
+
+    @classmethod
+    def of(cls, near: Mask, slicing: Slicing, weight: Floats | None) -> Averages:
+        weights = np.ones(len(near)) if weight is None else weight
+        both = np.column_stack([np.zeros(len(near)), np.where(near, 1, 2)]).astype(np.int32)
+        places = [(both, 2), (slicing.places, len(slicing.names))]
+        parts = [(at, 1 / sums_in(at, np.ones(at.shape), count, weights)) for at, count in places]
+        return cls(tuple(parts), weight, 2 + len(slicing.names))
+
+    def of_tables(self, values: Floats, power: int = 1) -> Floats:
+        """Of values `[rows]` or `[tables × rows]`: `[means]` or `[means × tables]`; weights raised to a power."""
+        found = []
+        for places, factors in self.parts:
+            weights = np.append(factors, 0.0)[places]
+            weights = weights if self.weight is None else weights * self.weight[:, None]
+            found.append(sums_in(places, weights**power if power > 1 else weights, len(factors), values).T)
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True, eq=False)
 class Work:
-    """What is needed to compare groups, whatever the labels. Opinions and slices, one each per group, where second
-    ones and slices are wanted."""
+    """What every comparison of the groups needs, for any labels. Opinions and slices: one each per group, or none."""
 
     standard: Standard
     encoded: TwoModels
@@ -45,17 +74,16 @@ class Work:
     slicings: list[Slicing] = field(default_factory=list)
 
     @cached_property
-    def averages(self) -> list[csr_array]:
-        """Per group, what takes means over its rows `[its rows × means]`: over all, over the comparable ones, and over
-        each slice."""
+    def averages(self) -> list[Averages]:
+        """Per group: over all its rows, over the comparable ones, and over each slice."""
         found = []
-        for place in range(len(self.groups)):
+        for place, group in enumerate(self.groups):
             weights = self.weights(place)
-            near = weights * self.opinions[place].comparable if self.opinions else weights
-            columns = np.column_stack([weights, near if near.any() else weights])
-            parts = [csr_array(columns), *(s.inside * weights[:, None] for s in self.slicings[place : place + 1])]
-            whole = csr_array(hstack(parts, format="csr"))
-            found.append(csr_array(whole / whole.sum(axis=0)))
+            near = self.opinions[place].comparable if self.opinions else np.ones(len(group.rows), bool)
+            if not (weights * near).any():
+                near = np.ones(len(group.rows), bool)
+            slicing = self.slicings[place] if self.slicings else Slicing.nothing(len(group.rows))
+            found.append(Averages.of(near, slicing, None if self.weight is None else weights))
         return found
 
     def weights(self, place: int) -> Floats:
@@ -63,26 +91,26 @@ class Work:
         rows = self.groups[place].rows
         return np.ones(len(rows)) if self.weight is None else self.weight[rows]
 
-    def shares(self, place: int, labels: Floats) -> tuple[Floats, Floats, Floats]:
+    def shares(self, place: int, labels: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """Of one group on tables with these labels `[tables × rows]`: shares by the others' standard
         `[shares × tables]`, and on the first table the probabilities of the group's rows and the outcomes that AIPW
         expects."""
         group, outcomes, second = self.groups[place], np.empty((1, 0)), np.full(len(labels), np.nan)
-        by_row = self.standard.predict(group.others, group.rows, labels[:, group.others], self.weight)
+        by_row = self.standard.predict(
+            group.others, group.rows, labels[:, group.others].astype(np.float64), self.weight
+        )
+        means, by_row = self.averages[place].of_tables(by_row), by_row[0].copy()
+        if not isinstance(self.encoded.inputs, np.ndarray):  # a large table
+            give_back_memory()
         if self.opinions:
             outcomes = self.opinions[place].outcomes(self.encoded, labels)
             second = self.opinions[place].expected(outcomes, labels)
-        return np.insert(self.means(place, by_row), SECOND, second, axis=0), by_row[0], outcomes[0]
-
-    def means(self, place: int, values: Floats) -> Floats:
-        """Of values `[tables × rows of the group]`: `[means × tables]`, see `averages`."""
-        found: Floats = self.averages[place].T @ values.T
-        return found
+        return np.insert(means, SECOND, second, axis=0), by_row, outcomes[0]
 
     def drawn(self, null: OneStandard, seeds: list[tuple[int, int]]) -> list[Floats]:
         """Shares of each group on tables drawn with these seeds."""
         with single_threaded():
-            labels = np.array([null.uniforms(seed) < null.everybody for seed in seeds], np.float64)
+            labels = np.array([null.uniforms(seed) < null.everybody for seed in seeds])
             return [self.shares(place, labels)[0] for place in range(len(self.groups))]
 
 
@@ -111,14 +139,14 @@ def draw(
     done, interrupted = _until_stopped(
         parallel(delayed(in_worker)(os.getpid(), work.drawn, null, part) for part in parts), seconds, progress
     )
-    nothing = [np.empty((1 + each.shape[1], 0)) for each in work.averages]
+    nothing = [np.empty((1 + each.count, 0)) for each in work.averages]
     return [np.concatenate(parts, axis=1) for parts in zip(nothing, *done, strict=True)], interrupted
 
 
 def _until_stopped(
     tasks: Generator[list[Floats], None, None], seconds: float | None, progress: Progress
 ) -> tuple[list[list[Floats]], bool]:
-    """Ctrl-C ends it with the tables that are done, and it is said; so does the time, where it is limited."""
+    """The tables done when Ctrl-C or the time limit ends it, and whether Ctrl-C did."""
     done: list[list[Floats]] = []
     with listen(Stop(seconds)) as flag:
         try:
@@ -140,19 +168,23 @@ def figures(
     `recorded [shares]` and `drawn [shares × tables]` are shares by the others' standard."""
     rows, averages = work.groups[place].rows, work.averages[place]
     alternative, tables = null.own[rows], drawn.shape[1]
-    uniforms = null.uniforms_of(rows, random_state, tables)
-    own_draws = work.means(place, (uniforms < null.everybody[rows]).astype(float))
-    recorded_shares, one_standard, expected = work.means(
-        place, np.array([labels[rows], null.everybody[rows], alternative])
-    ).T
+    everybody = null.everybody[rows]
+    recorded_shares, one_standard, expected = averages.of_tables(np.array([labels[rows], everybody, alternative])).T
     counts = len(rows) * float(expected[0])
     few = min(counts, len(rows) - counts) < FEW
     clustered = bool(null.correlation)
     again = REDRAWS if few and not clustered else 1
+    own, other = [np.empty((averages.count, 0))], [np.empty((averages.count, 0))]
+    for uniforms in null.uniforms_of(rows, random_state, tables):
+        own.append(averages.of_tables((uniforms < everybody).astype(float)))
+        if again == 1:
+            other.append(averages.of_tables((uniforms < alternative).astype(float)))
     if again > 1:
         uniforms = np.random.default_rng([random_state, 7, place]).random((tables * again, len(rows)))
-    label_draws = work.means(place, (uniforms < alternative).astype(float)) - expected[:, None]
-    label_variance = averages.power(2).T @ (alternative * (1 - alternative))
+        other.append(averages.of_tables((uniforms < alternative).astype(float)))
+    own_draws = np.concatenate(own, axis=1)
+    label_draws = np.concatenate(other, axis=1) - expected[:, None]
+    label_variance = averages.of_tables(alternative * (1 - alternative), power=2)
     found = []
     for kind in range(len(recorded)):
         which = kind if kind < SECOND else 0 if kind == SECOND else kind - 1

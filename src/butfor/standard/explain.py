@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
+from butfor.standard.inputs import Floats, Rows, correlations, design_of
 from butfor.standard.logistic import fit_logistic, levers
-from butfor.standard.model import Columns, Floats, Rows, Standard, TwoModels, Without
+from butfor.standard.model import Columns, Standard, TwoModels, Without
 
 CORRELATED = 0.7
 """Columns with inputs that are correlated more strongly are also left out together."""
@@ -38,9 +39,7 @@ def column_sets(encoded: TwoModels) -> Sequence[Columns]:
     about = np.empty(encoded.inputs.shape[1], int)
     for place, columns in enumerate(encoded.columns.values()):
         about[columns] = place
-    scaled = encoded.inputs - encoded.inputs.mean(axis=0)
-    scaled /= np.maximum(np.sqrt((scaled**2).sum(axis=0)), 1e-12)
-    first, second = np.nonzero(np.abs(scaled.T @ scaled) > CORRELATED)
+    first, second = np.nonzero(np.abs(correlations(encoded.inputs)) > CORRELATED)
     linked = np.zeros((len(names), len(names)), bool)
     linked[about[first], about[second]] = True
     blocks, block = connected_components(linked, directed=False)
@@ -65,17 +64,18 @@ def column_moves(
 
     def linear(columns: Columns, whole: Floats | None = None) -> tuple[Floats, Floats, Floats]:
         """The logistic regression without some columns, started from the whole one: coefficients, levers, residuals."""
-        stays = ~encoded.inputs_of(columns)
-        kept = encoded.inputs[:, stays]
-        start = None if whole is None else whole[np.append(True, stays)]
-        fitted = fit_logistic(kept[others], labels[None, others], theirs, start)[0]
-        return fitted, *levers(kept[others], labels[others], kept[group], theirs, own, fitted)
+        gone = encoded.inputs_of(columns)
+        design = design_of(encoded.inputs, others, gone)
+        start = whole if whole is None or design.width == len(whole) else whole[np.append(True, ~gone)]
+        fitted = fit_logistic(design, labels[None, others], theirs, start)[0]
+        asked = design_of(encoded.inputs, group, gone)
+        return fitted, *levers(design, labels[others], asked, theirs, own, fitted)
 
     fitted, lever, residual = linear([])
     parts = [linear(columns, fitted) for columns in sets]
     left_out = Without(sets, [part[0] for part in parts])
-    without = standard.predict_without(left_out, others, group, labels[others], weight)
-    moves = np.average(without - whole, axis=1, weights=own)
+    left = standard.predict_without(left_out, others, group, labels[others], weight)
+    moves = np.average(left - whole, axis=1, weights=own)
     found = []
     for columns, move, part in zip(sets, moves, parts, strict=True):
         paired = (part[1] - lever) * residual
@@ -86,7 +86,7 @@ def column_moves(
 
 
 def strongest(moves: list[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:
-    """The single column, among the first so many, that brings the difference closest to 0, and how far leaving it out
+    """The column, among the first `columns` moves, that brings the difference closest to 0, and how far leaving it out
     moves the difference away from there; None where none does by more than its error."""
     away = [(move * np.sign(difference), move, name) for name, move, error in moves[:columns] if abs(move) > error]
     if not away or max(away)[0] <= 0:

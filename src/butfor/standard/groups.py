@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -14,202 +13,22 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed
 from butfor.standard.explain import ColumnMove
+from butfor.standard.group import BINS as BINS
+from butfor.standard.group import GroupStandard as GroupStandard
+from butfor.standard.group import Overlap as Overlap
+from butfor.standard.group import SecondOpinion as SecondOpinion
+from butfor.standard.group import answer_of as answer_of
+from butfor.standard.group import if_real as if_real
+from butfor.standard.group import where as where
+from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
+from butfor.standard.sentences import ASSUMPTION as ASSUMPTION
+from butfor.standard.sentences import ON_COLUMNS as ON_COLUMNS
+from butfor.standard.sentences import interval_in_words as interval_in_words
+from butfor.standard.sentences import number as number
+from butfor.standard.sentences import points as points
+from butfor.standard.sentences import share as share
 from butfor.standard.slices import MOST_VALUES, Slice, kept
 from butfor.standard.wrong import with_sum
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-BINS = np.linspace(0, 1, 21)
-"""Of the doubts that are counted for charts."""
-SIGNIFICANT = 0.05
-ASSUMPTION = (
-    "This assumes that people of different groups with the same recorded columns should have got the same label. A "
-    "legitimate reason that is not among the columns, or a column that itself carries bias, misleads it."
-)
-ON_COLUMNS = (
-    "These moves do not add up, and they depend on which columns remain. Explained does not mean justified: a column "
-    "may itself come from unequal treatment."
-)
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """How far the others resemble the group. `comparable` of the group's rows have people like them among the others;
-    those count for `effective_others` of `others`. Where that is `poor`, the difference among the comparable rows."""
-
-    comparable: int
-    others: int
-    effective_others: float
-    poor: bool
-    difference: float | None = None
-    interval: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class SecondOpinion:
-    """The same difference by cross-fitted AIPW, with its own interval, and whether the two disagree by more than they
-    do on drawn tables."""
-
-    difference: float
-    interval: tuple[float, float] | None
-    disagrees: bool
-
-
-@dataclass(frozen=True)
-class GroupStandard:
-    """One group beside comparable people of other groups, or of the reference group; shares are of the favourable
-    label. `expected` is the share that comparable people get, `difference` that less the recorded share, after
-    subtracting `centre`, what the method finds where nobody is held to another standard."""
-
-    attribute: str
-    group: str
-    rows: int
-    recorded: float
-    expected: float
-    difference: float
-    centre: float = 0.0
-    interval: tuple[float, float] | None = None
-    """95 %; None without draws."""
-    error: float | None = None
-    """The standard error of the difference; None without draws."""
-    p: float | None = None
-    p_adjusted: float | None = None
-    """Adjusted for all groups shown."""
-    raw_gap: float = 0.0
-    """The others' recorded share less the group's: `explained` by the columns + `difference`."""
-    explained: float = 0.0
-    reference: str | None = None
-    """The group it is compared with; None: all others."""
-    effective_rows: float | None = None
-    """With weights: how many rows of equal weight say as much."""
-    overlap: Overlap | None = None
-    second_opinion: SecondOpinion | None = None
-    robustness_value: float | None = None
-    strongest_column: str | None = None
-    strongest_move: float | None = None
-    """How far leaving it out moves the difference."""
-    missing_values: tuple[str, ...] = ()
-    """A sentence per column that lacks values more often, or less, than among the others."""
-    doubts: tuple[int, ...] = field(default=(), repr=False)
-    """How many of its adverse labels have a doubt in each of `BINS`."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.attribute} = {self.group}"
-
-    @property
-    def missing(self) -> int:
-        """M: how many favourable labels the group lacks, by the others' standard."""
-        return max(0, round(self.rows * self.difference))
-
-    @property
-    def times_strongest(self) -> float | None:
-        """How many times as far as the strongest recorded column a missing one would have to move the difference."""
-        return None if self.strongest_move is None else abs(self.difference / self.strongest_move)
-
-    @property
-    def differs(self) -> bool:
-        """More than chance makes, judged over all groups shown, and the second opinion agrees."""
-        agreed = self.second_opinion is None or not self.second_opinion.disagrees
-        return self.p_adjusted is not None and self.p_adjusted < SIGNIFICANT and agreed
-
-    @property
-    def others(self) -> str:
-        return "other groups" if self.reference is None else f"{self.attribute} = {self.reference}"
-
-    def sentence(self, favourable: str) -> str:
-        """ "People with afam = yes were labelled 'no' 6.9 points less often than comparable people in …" """
-        often = f"{points(abs(self.difference))} {'less' if self.difference >= 0 else 'more'} often than"
-        if round(1000 * abs(self.difference)) == 0:
-            often = "as often as"
-        details = []
-        if self.interval:
-            details.append(f"95 % interval {interval_in_words(self.interval, self.difference < 0)}")
-        if self.p_adjusted is not None:
-            details.append(f"adjusted p {_p(self.p_adjusted)}")
-        return f"People with {self.name} were labelled '{favourable}' {often} comparable people in {self.others}" + (
-            f" ({'; '.join(details)})." if details else "."
-        )
-
-    def details(self) -> list[str]:
-        """One line each: the raw gap and what explains it, a missing column, overlap, the second opinion."""
-        part = "explained by the recorded columns"
-        lines = [
-            f"Recorded {share(self.recorded)}, comparable people {share(self.expected)}. Raw gap "
-            f"{points(self.raw_gap)}: {number(self.explained)} {part}, {number(self.difference)} not."
-        ]
-        lines += [
-            sentence for sentence in (self.on_a_missing_column, self.on_overlap, self.on_second_opinion) if sentence
-        ]
-        if self.effective_rows is not None:
-            lines.append(f"With their weights, {self.rows} rows count as much as {self.effective_rows:.0f} equal ones.")
-        return lines + list(self.missing_values)
-
-    @property
-    def on_a_missing_column(self) -> str:
-        said = []
-        if self.strongest_column is None or self.strongest_move is None or self.times_strongest is None:
-            said += ["No recorded column brings the difference clearly closer to 0."] if self.robustness_value else []
-        elif abs(self.strongest_move) < 0.0005:
-            said.append("No recorded column moves the difference by as much as 0.1 points.")
-        else:
-            said.append(
-                f"Leaving out {self.strongest_column} moves the difference by {points(abs(self.strongest_move))}; a "
-                f"missing column that moved it {self.times_strongest:.1f} times as far, in the same direction, would "
-                "remove it (a comparison, not a bound)."
-            )
-        if self.robustness_value is not None:
-            said.append(
-                f"To remove it, a missing column would have to explain {100 * self.robustness_value:.1f} % of the "
-                "remaining variation of both label and group (robustness value)."
-            )
-        return " ".join(said)
-
-    @property
-    def on_overlap(self) -> str:
-        o = self.overlap
-        if o is None:
-            return ""
-        said = (
-            f"{o.comparable} of {self.rows} rows have comparable people in {self.others}; weighted to resemble the "
-            f"group, those {o.others} people count as {o.effective_others:.0f}."
-        )
-        if o.poor and o.difference is not None:
-            interval = f" ({interval_in_words(o.interval)})" if o.interval else ""
-            said += f" That is little: among the comparable rows the difference is {points(o.difference)}{interval}."
-        return said
-
-    @property
-    def on_second_opinion(self) -> str:
-        s = self.second_opinion
-        if s is None:
-            return ""
-        interval = f" ({interval_in_words(s.interval)})" if s.interval else ""
-        said = f"Second opinion (AIPW): {points(s.difference)}{interval}."
-        return f"{said} The two estimates disagree, so neither is a headline." if s.disagrees else said
-
-
-def number(value: float) -> str:
-    return f"{100 * value:.1f}".replace("-0.0", "0.0").replace("-", "−")
-
-
-def points(value: float) -> str:
-    """ "6.9 points"."""
-    return f"{number(value)} points"
-
-
-def share(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def interval_in_words(interval: tuple[float, float], turned: bool = False) -> str:
-    """ "3 to 11"; `turned`: of the difference in the other direction."""
-    low, high = (-interval[1], -interval[0]) if turned else interval
-    return f"{100 * low:.0f} to {100 * high:.0f}".replace("-", "−")
-
-
-def _p(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}" if p < 0.01 else f"= {p:.2f}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,8 +36,8 @@ class Standards:
     """Every group of a table beside comparable people of the others.
 
     `doubt [rows]` is the probability of the label that a row does not have, by the standard of the other groups; no
-    number where the row's group was left out. `suspect [rows]`: how likely an adverse label would be wrong, before the
-    group's shortfall says how many are."""
+    number where the row's group was not compared. `suspect [rows]`: how likely an adverse label is to be wrong, before
+    the group's shortfall says how many are."""
 
     attribute: str
     adverse: str
@@ -288,8 +107,9 @@ class Standards:
 
     @cached_property
     def wrong(self) -> Floats:
-        """How likely each label is wrong `[rows]`: above 0 for adverse labels of groups that fall short alone; no
-        number where the row's group was left out. See `WRONG`."""
+        """How likely each label is wrong `[rows]`: above 0 only for adverse labels of groups that fall short; no number
+        where the row's group was not compared. See `WRONG`. Folds go by position, so that another order of the rows
+        moves these probabilities slightly."""
         found = np.where(np.isnan(self.doubt), np.nan, 0.0)
         for c in self.comparisons:
             if c.attribute == self.attribute:
@@ -301,7 +121,7 @@ class Standards:
         other groups. The sum is `difference` times the group's rows, as far as its adverse labels allow."""
         comparison = self.of_group(group)
         if comparison is None:
-            raise SettingError(f"There is no comparison of '{group}'; {listed(c.name for c in self.comparisons)} are.")
+            raise SettingError(f"'{group}' was not compared; {listed(c.name for c in self.comparisons)} were.")
         inside = self.groups.astype(str) == comparison.group
         found = np.zeros(len(inside))
         adverse = inside & ~self.is_favourable
@@ -320,32 +140,28 @@ class Standards:
         rank[order] = range(1, len(order) + 1)
         return frame.assign(rank=rank)
 
-    def sentences(self) -> list[str]:
-        """One per group, and one on each group that was left out."""
-        return [c.sentence(self.favourable) for c in self.comparisons] + list(self.left_out)
-
     def notes(self) -> list[str]:
         """What to know when reading it."""
         said = [ASSUMPTION]
         if self.clusters is None:
             said.append(
-                "Rows are taken as independent decisions; name what joins several (cluster) where they are not."
+                "Every row counts as a decision of its own. If several are about one person or household, name the "
+                "column that joins them (cluster)."
             )
         else:
-            said.append(f"Rows of one cluster may share their luck: there are {self.clusters} clusters.")
+            said.append(f"The rows form {self.clusters} clusters, whose labels may go together.")
+        if len(self.doubt) > LARGE:
+            said.append(f"With more than {LARGE} rows, the boosting learns from a random sample of {SAMPLE}.")
         if self.not_sliced:
-            said.append(f"Slices leave out {listed(self.not_sliced)}: more than {MOST_VALUES} different values.")
+            said.append(f"No slices by {listed(self.not_sliced)}: more than {MOST_VALUES} different values.")
         values = [c for c in self.comparisons if c.attribute == self.attribute]
         if len(values) > 2 and any(c.differs and c.reference is None for c in values):
             said.append(
-                "The other groups of one group include those that differ themselves; name a reference group to compare "
-                "with that one alone."
+                "Each group is compared with all others together, and some of those differ too. To compare with one "
+                "group alone, name it as the reference."
             )
         if any(c.p is not None and c.p < 1 / (1 + self.draws) for c in self.comparisons):
-            said.append(
-                f"p-values below {1 / (1 + self.draws):.2g} come from the normal approximation: {self.draws} draws "
-                "cannot show them."
-            )
+            said.append(f"p-values below {1 / (1 + self.draws):.2g} in a record come from the normal approximation.")
         return said
 
     @property
@@ -382,23 +198,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def where(slices: Sequence[Slice], c: GroupStandard) -> list[str]:
-    """A sentence on the first slice of a group that is called; nothing where none is."""
-    called = [s.sentence for s in slices if s.called and (s.attribute, s.group) == (c.attribute, c.group)]
-    return called[:1]
-
-
-def answer_of(comparisons: Sequence[GroupStandard], favourable: str) -> str:
-    """In one sentence: who is held to another standard."""
-    short = [c for c in comparisons if c.differs and c.missing]
-    if len(short) == 1:
-        return short[0].sentence(favourable)
-    if short:
-        by = ", ".join(f"{c.name} by {points(c.difference)}" for c in short)
-        others = "other groups" if short[0].reference is None else "the reference group"
-        return f"Labelled '{favourable}' less often than comparable people in {others}: {by}."
-    if not any(c.interval for c in comparisons):
-        return "Without draws nothing says which differences are more than chance."
-    return f"No group was labelled '{favourable}' less often than comparable people by more than chance."

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from butfor.standard.model import Floats, Mask
+from butfor.standard.inputs import Floats, Mask
 
 WIDER = 1.05
-"""The error over drawn tables lacks the error of the centre itself: true errors are so many times as large
+"""Errors over drawn tables lack the error of the centre itself: true errors are this much larger
 (`python -m benchmarks.coverage --double`)."""
 FEW = 10
 """Labels of either kind: with fewer expected, intervals are quantiles of what was drawn, not normal."""
@@ -41,7 +41,7 @@ class Drawn:
 
     @property
     def centre(self) -> float:
-        """What the method makes of nothing."""
+        """What the method finds where nobody is held to another standard."""
         return float(self.draws.mean()) - self.one_standard if len(self.draws) else 0.0
 
     @property
@@ -74,8 +74,8 @@ class Drawn:
 
 def p_values(groups: list[Drawn]) -> list[tuple[float, float] | None]:
     """Per group: how often tables drawn by one standard show a difference as large in either direction, and how often
-    any group of theirs shows one as large in standard deviations. Below what so many draws can tell, by the normal
-    tail."""
+    any group of theirs shows one as large in standard deviations. Below the smallest that the draws can show: by the
+    normal tail."""
     draws = min((len(group.draws) for group in groups), default=0)
     if draws < 2:
         return [None] * len(groups)

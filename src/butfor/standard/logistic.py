@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
-Floats = NDArray[np.float64]
+from butfor.standard.inputs import ROWS_AT_ONCE, Dense, Floats, Inputs, Sparse
 
 PENALTY = 1.0
 """On the squared coefficients, the intercept left out: scikit-learn's C = 1."""
@@ -24,21 +23,26 @@ START = 0.02
 SHARED_STEPS, NEWTON_STEPS = 40, 60
 
 
-def fit_logistic(inputs: Floats, labels: Floats, weight: Floats | None = None, start: Floats | None = None) -> Floats:
+def fit_logistic(design: Dense, labels: Floats, weight: Floats | None = None, start: Floats | None = None) -> Floats:
     """Coefficients `[tables × (1 + inputs)]`, intercept first; `labels [tables × rows]` are shares from 0 to 1.
     `start`: coefficients to start from."""
-    design, weight = _design(inputs), _weights(inputs, weight)
-    penalty = _penalty(design)
+    weight, penalty = _weights(labels, weight), _penalty(design)
+    if start is None and isinstance(design, Sparse):  # a few rows bring it so near that few steps of all are needed
+        some = np.arange(0, len(weight), max(1, len(weight) // ROWS_AT_ONCE))
+        start = _newton(design.rows(some), labels[:, some].mean(axis=0), weight[some], penalty)
     tolerance = START if len(labels) > 1 else TOLERANCE
     base = _newton(design, labels.mean(axis=0), weight, penalty, start, tolerance)
     if len(labels) == 1:
         return base[None]
-    factor = _hessian(design, expit(design @ base), weight, penalty)
+    factor = _hessian(design, expit(design.logits(base)), weight, penalty)
     found = np.repeat(base[None], len(labels), axis=0)
     open_ = np.arange(len(labels))
     for _ in range(SHARED_STEPS):
-        residual = (expit(found[open_] @ design.T) - labels[open_]) * weight
-        gradient = residual @ design + penalty * found[open_]
+        residual = design.logits(found[open_])
+        expit(residual, out=residual)
+        residual -= labels if len(open_) == len(labels) else labels[open_]
+        residual *= weight
+        gradient = design.sums(residual) + penalty * found[open_]
         step = cho_solve(factor, gradient.T, check_finite=False).T
         found[open_] -= step
         moved = np.einsum("tk,tk->t", step, gradient)
@@ -50,55 +54,52 @@ def fit_logistic(inputs: Floats, labels: Floats, weight: Floats | None = None, s
     return found
 
 
-def predict_logistic(inputs: Floats, coefficients: Floats) -> Floats:
+def predict_logistic(inputs: Inputs, coefficients: Floats) -> Floats:
     """Probabilities `[tables × rows]`."""
-    found: Floats = expit(coefficients[:, 1:] @ inputs.T + coefficients[:, :1])
+    found: Floats = coefficients[:, 1:] @ inputs.T
+    found += coefficients[:, :1]
+    expit(found, out=found)
     return found
 
 
 def levers(
-    inputs: Floats, labels: Floats, asked: Floats, weight: Floats | None, asked_weight: Floats | None, beta: Floats
+    design: Dense, labels: Floats, asked: Dense, weight: Floats | None, asked_weight: Floats | None, beta: Floats
 ) -> tuple[Floats, Floats]:
     """Of one table with coefficients `beta`, by the delta method: how far the mean probability of the asked rows moves
     with each learned label `[rows]`, and the labels less what is expected of them `[rows]`. The root of the sum of the
     products' squares is the mean's standard error."""
-    design, weight = _design(inputs), _weights(inputs, weight)
-    penalty = _penalty(design)
-    p, q = expit(design @ beta), expit(_design(asked) @ beta)
-    slope = np.average(_design(asked) * (q * (1 - q))[:, None], axis=0, weights=asked_weight)
-    lever = design @ cho_solve(_hessian(design, p, weight, penalty), slope, check_finite=False)
+    weight = _weights(labels, weight)
+    p, q = expit(design.logits(beta)), expit(asked.logits(beta))
+    slope = asked.mean(q * (1 - q), asked_weight)
+    factor = _hessian(design, p, weight, _penalty(design))
+    lever = design.logits(cho_solve(factor, slope, check_finite=False))
     return lever * weight, labels - p
 
 
-def _design(inputs: Floats) -> Floats:
-    return np.column_stack([np.ones(len(inputs)), inputs])
+def _weights(labels: Floats, weight: Floats | None) -> Floats:
+    return np.ones(labels.shape[-1]) if weight is None else weight
 
 
-def _weights(inputs: Floats, weight: Floats | None) -> Floats:
-    return np.ones(len(inputs)) if weight is None else weight
-
-
-def _penalty(design: Floats) -> Floats:
-    penalty = np.full(design.shape[1], PENALTY)
+def _penalty(design: Dense) -> Floats:
+    penalty = np.full(design.width, PENALTY)
     penalty[0] = 0
     return penalty
 
 
-def _hessian(design: Floats, p: Floats, weight: Floats, penalty: Floats) -> Any:
+def _hessian(design: Dense, p: Floats, weight: Floats, penalty: Floats) -> Any:
     """Its Cholesky factor; a little is added so that there is one where all labels are alike."""
-    curved = design * (weight * np.maximum(p * (1 - p), 1e-9))[:, None]
-    hessian = curved.T @ design
+    hessian = design.gram(weight * np.maximum(p * (1 - p), 1e-9))
     hessian[np.diag_indices_from(hessian)] += np.maximum(penalty, 1e-6)
     return cho_factor(hessian, check_finite=False)
 
 
-def _loss(design: Floats, labels: Floats, weight: Floats, penalty: Floats, beta: Floats) -> float:
-    logits = design @ beta
+def _loss(design: Dense, labels: Floats, weight: Floats, penalty: Floats, beta: Floats) -> float:
+    logits = design.logits(beta)
     return float(weight @ (np.logaddexp(0, logits) - labels * logits) + 0.5 * penalty @ beta**2)
 
 
 def _newton(
-    design: Floats,
+    design: Dense,
     labels: Floats,
     weight: Floats,
     penalty: Floats,
@@ -106,11 +107,11 @@ def _newton(
     tolerance: float = TOLERANCE,
 ) -> Floats:
     """One table's coefficients, each step halved until the loss falls."""
-    beta = np.zeros(design.shape[1]) if start is None else start
+    beta = np.zeros(len(penalty)) if start is None else start
     loss = _loss(design, labels, weight, penalty, beta)
     for _ in range(NEWTON_STEPS):
-        p = expit(design @ beta)
-        gradient = (weight * (p - labels)) @ design + penalty * beta
+        p = expit(design.logits(beta))
+        gradient = design.sums(weight * (p - labels)) + penalty * beta
         step = cho_solve(_hessian(design, p, weight, penalty), gradient, check_finite=False)
         if step @ gradient < tolerance**2 * weight.sum():
             return beta - step

@@ -10,7 +10,7 @@ import pandas as pd
 
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, nearest
-from butfor.standard.model import Mask, Rows
+from butfor.standard.inputs import Mask, Rows
 
 LEAST_ROWS = 30
 """A smaller group, or fewer others, say too little."""
@@ -55,9 +55,11 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
         values = attribute.values.astype(str)
         found = sorted(set(map(str, values)))
         if len(found) == 1:
-            raise SettingError(f"'{attribute.name}' has one value only, '{found[0]}': there is nobody to compare with.")
+            raise SettingError(f"'{attribute.name}' has only one value, '{found[0]}': there is nobody to compare with.")
         if all(len(set(favourable[values == value])) == 1 for value in found):
-            raise TableError(f"'{attribute.name}' tells every label: it is the label, or made from it. Name another.")
+            raise TableError(
+                f"'{attribute.name}' determines every label: it is the label, or made from it. Name another attribute."
+            )
         compared_with = references.get(attribute.name)
         for value in found:
             inside = values == value
@@ -65,8 +67,8 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
             if value == compared_with:
                 if reason := _too_little(inside, favourable):
                     raise TableError(f"The reference group {attribute.name} = {value} cannot be used: {reason}.")
-            elif reason := _too_little(inside) or _too_little(others, favourable, "the other groups together: "):
-                left_out.append(f"{attribute.name} = {value} is left out: {reason}.")
+            elif reason := _too_little(inside) or _too_little(others, favourable, "the other groups together have "):
+                left_out.append(f"{attribute.name} = {value} is not compared: {reason}.")
             else:  # a combination that is all of a group says what the group would
                 rows = np.flatnonzero(inside)
                 groups = [group for group in groups if not np.array_equal(group.rows, rows)]
@@ -76,9 +78,9 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
 
 def _too_little(rows: Mask, favourable: Mask | None = None, whose: str = "") -> str:
     if rows.sum() < LEAST_ROWS:
-        return f"{whose}{rows.sum()} rows, and {LEAST_ROWS} are needed"
+        return f"{whose}{rows.sum()} rows, and a comparison needs {LEAST_ROWS}"
     alike = favourable is not None and len(set(favourable[rows])) == 1
-    return f"{whose}all labels are alike" if alike else ""
+    return f"{whose}the same label everywhere" if alike else ""
 
 
 def _references(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]:
@@ -117,7 +119,7 @@ def clusters_of(given: Any, X: pd.DataFrame) -> tuple[Rows | None, list[Hashable
     if len(values) != len(X):
         raise TableError(f"cluster holds {len(values)} values, but the table has {len(X)} rows.")
     if isinstance(given, pd.Series) and not given.index.equals(X.index):
-        raise TableError("The index of cluster is not that of X: other rows, or another order. Align it.")
+        raise TableError("The index of cluster differs from that of X. Align it: cluster.loc[X.index].")
     codes, found = pd.factorize(values.astype(str).where(values.notna(), None))
     codes = codes.astype(np.int64)
     alone = codes < 0  # a row without a value is a cluster of its own
@@ -133,6 +135,6 @@ def missing_values(inputs: pd.DataFrame, group: Group) -> tuple[str, ...]:
         own, other = float(absent[group.rows].mean()), float(absent[group.others].mean())
         if abs(own - other) >= MISSING_APART:
             said.append(
-                f"{column} is missing in {100 * own:.0f} % of the rows, among the others in {100 * other:.0f} %."
+                f"{column} is missing in {100 * own:.0f} % of these rows and {100 * other:.0f} % of the others."
             )
     return tuple(said)

@@ -6,28 +6,21 @@ rows are encoded once, and many tables are fitted side by side.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError
-from butfor.standard.boosting import Asked, answers_to_questions, predict_boosting
+from butfor.standard.boosting import Boosting, Questions, fit_boosting
+from butfor.standard.inputs import Floats, Inputs, Mask, Rows, beside, dense, design_of, encode, sample
 from butfor.standard.logistic import fit_logistic, predict_logistic
 
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Rows = NDArray[np.int64]
 Columns = Sequence[Hashable]
-
-MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
-"""Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +52,12 @@ class Standard(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TwoModels:
-    """The mean of a logistic regression and a boosting of yes-or-no questions, of one encoded table."""
+    """The mean of a logistic regression and a boosting of yes-or-no questions, of one encoded table. Of more than
+    `LARGE` rows the boosting learns from a sample, the same of recorded and of drawn tables."""
 
-    inputs: Floats
+    inputs: Inputs
     """One-hot, numbers scaled, `[rows × inputs]`."""
-    answers: NDArray[np.float32]
-    about: Rows
-    """Which input each question is about."""
+    questions: Questions
     columns: dict[Hashable, slice]
     """The inputs that a column of the table became."""
     name: str = "the mean of a logistic regression and a gradient boosting"
@@ -73,58 +65,56 @@ class TwoModels:
 
     @classmethod
     def of(cls, X: pd.DataFrame) -> TwoModels:
-        encoder = TableEncoder("onehot", dtype="float64").fit(X)
-        if encoder.n_features_out_ > MANY_INPUTS:
-            encoder = TableEncoder("onehot", dtype="float64", max_categories=FEWER_CATEGORIES).fit(X)
-        inputs = encoder.transform(X)
-        return cls(inputs, *answers_to_questions(inputs), {c: b.columns for c, b in encoder.blocks_.items()})
+        inputs, columns = encode(X)
+        return cls(inputs, Questions.of(inputs), columns)
 
     def with_inputs(self, extra: Floats) -> TwoModels:
         """The table with more inputs, after its own."""
-        answers, about = answers_to_questions(extra)
-        return replace(
-            self,
-            inputs=np.column_stack([self.inputs, extra]),
-            answers=np.column_stack([self.answers, answers]),
-            about=np.append(self.about, about + self.inputs.shape[1]),
-        )
-
-    def rows(self, at: Rows) -> TwoModels:
-        """The table with these rows, some of them perhaps several times."""
-        return replace(self, inputs=self.inputs[at], answers=self.answers[at])
+        questions = self.questions.and_(Questions.of(extra), self.inputs.shape[1])
+        return replace(self, inputs=beside(self.inputs, extra), questions=questions)
 
     def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, weight: Floats | None) -> Floats:
         """Of one table, `labels [rows]`: each row's probability by models of the other folds' rows."""
-        count = int(folds.max()) + 1
+        count, learn = int(folds.max()) + 1, sample(len(rows), self.inputs)
         outside = folds != np.arange(count)[:, None]  # folds × rows
-        weights = outside * (1.0 if weight is None else weight[rows])
-        asked = Asked.of(self.answers[rows], self.answers[rows])
-        boosted = predict_boosting(asked, np.repeat(labels[None], count, axis=0), weights)[folds, np.arange(len(rows))]
-        linear = np.empty(len(rows))
+        weights = outside[:, learn] * (1.0 if weight is None else weight[rows][learn])
+        tables = np.repeat(labels[None, learn], count, axis=0)
+        boosted = fit_boosting(self.questions, self.inputs[rows[learn]], tables, weights)
+        found = np.empty(len(rows))
         for fold in range(count):
             inside = folds == fold
-            fitted = fit_logistic(self.inputs[rows[~inside]], labels[None, ~inside], weights[fold, ~inside])
-            linear[inside] = predict_logistic(self.inputs[rows[inside]], fitted)[0]
-        return 0.5 * linear + 0.5 * boosted
+            known = np.ones(int((~inside).sum())) if weight is None else weight[rows[~inside]]
+            fitted = fit_logistic(design_of(self.inputs, rows[~inside]), labels[None, ~inside], known)
+            asked = self.inputs[rows[inside]]
+            found[inside] = 0.5 * predict_logistic(asked, fitted)[0] + 0.5 * boosted.predict(asked, fold)[0]
+        return found
 
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
+        return self.predictions(learn, labels, weight, (self.inputs[rows] for rows in [ask]))[0]
+
+    def predictions(self, learn: Rows, labels: Floats, weight: Floats | None, asked: Iterable[Inputs]) -> list[Floats]:
+        """Probabilities of several sets of rows, each with all inputs, `[tables × rows]`."""
         weight = None if weight is None else weight[learn]
-        linear = predict_logistic(self.inputs[ask], fit_logistic(self.inputs[learn], labels, weight))
-        asked = Asked.of(self.answers[learn], self.answers[ask])
-        return 0.5 * linear + 0.5 * predict_boosting(asked, labels, weight)
+        fitted = fit_logistic(design_of(self.inputs, learn), labels, weight)
+        boosted = self._boosted(learn, labels, weight)
+        return [0.5 * predict_logistic(rows, fitted) + 0.5 * boosted.predict(rows) for rows in asked]
+
+    def _boosted(self, learn: Rows, labels: Floats, weight: Floats | None, barred: Mask | None = None) -> Boosting:
+        some = sample(len(learn), self.inputs)
+        weight = None if weight is None else weight[some]
+        return fit_boosting(self.questions, self.inputs[learn[some]], labels[:, some], weight, barred)
 
     def predict_without(
         self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
     ) -> Floats:
         weight = None if weight is None else weight[learn]
         gone = np.array([self.inputs_of(columns) for columns in left_out.sets])
-        linear = [
-            predict_logistic(self.inputs[np.ix_(ask, ~inputs)], fitted[None])[0]
-            for inputs, fitted in zip(gone, left_out.coefficients, strict=True)
-        ]
-        asked = Asked.of(self.answers[learn], self.answers[ask])
-        tables = np.repeat(labels[None], len(gone), axis=0)
-        return 0.5 * np.array(linear) + 0.5 * predict_boosting(asked, tables, weight, barred=gone[:, self.about])
+        asked, tables = self.inputs[ask], np.broadcast_to(labels, (len(gone), len(labels)))
+        found = 0.5 * self._boosted(learn, tables, weight, gone[:, self.questions.about]).predict(asked)
+        for each, inputs, fitted in zip(found, gone, left_out.coefficients, strict=True):
+            kept = asked if len(fitted) > asked.shape[1] else np.ascontiguousarray(asked[:, ~inputs])
+            each += 0.5 * predict_logistic(kept, fitted[None])[0]
+        return found
 
     def inputs_of(self, columns: Columns) -> Mask:
         found = np.zeros(self.inputs.shape[1], bool)
@@ -174,15 +164,20 @@ class OwnModel:
         if weighted and isinstance(self.given, Pipeline):
             weighted = {f"{self.given.steps[-1][0]}__sample_weight": weight[learn]}  # type: ignore[index]
         try:
-            fitted = clone(self.given).fit(at[learn], labels > 0.5, **weighted)
-            found = np.asarray(fitted.predict_proba(at[ask])[:, 1], dtype=np.float64)
+            fitted = clone(self.given).fit(_whole(at[learn]), labels > 0.5, **weighted)
+            found = np.asarray(fitted.predict_proba(_whole(at[ask]))[:, 1], dtype=np.float64)
         except MemoryError:
             raise
         except Exception as error:  # the model is the user's own
             raise LearnerError(f"The standard, {self.name}, cannot be trained: {error}") from error
         if not np.isfinite(found).all():
-            raise LearnerError(f"The standard, {self.name}, gives probabilities that are no numbers.")
+            raise LearnerError(f"The standard, {self.name}, gives probabilities that are not numbers.")
         return found
+
+
+def _whole(rows: Any) -> Any:
+    """What any classifier takes."""
+    return rows if isinstance(rows, pd.DataFrame) else dense(rows)
 
 
 def standard_of(given: Any, table: pd.DataFrame, encoded: TwoModels) -> Standard:

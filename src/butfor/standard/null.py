@@ -1,13 +1,14 @@
 """One standard for everybody, and tables whose labels are drawn by it.
 
 A model of all rows knows the protected attribute. Asked about everybody with every value of the attribute, and averaged
-over these, it gives people with the same columns the same probability whatever their group. On tables drawn by it no
-group is held to another standard, but groups differ in their columns as they really do. What the comparison finds there
-it finds in nothing.
+over these, it gives people with the same columns the same probability in every group. On tables drawn by it no group is
+held to another standard, but groups differ in their columns as they really do. What the comparison finds there is the
+method's own error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from butfor.standard.model import Floats, Rows, TwoModels
+from butfor.standard.inputs import LARGE, ROWS_AT_ONCE, Floats, Inputs, Rows, beside
+from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import folds_of
 
 MEMBERSHIP = 2.0
@@ -23,6 +25,8 @@ MEMBERSHIP = 2.0
 PAIRS = 2000
 """Pairs of rows of one cluster by which their correlation is judged."""
 MOST_CORRELATED = 0.95
+UNIFORMS = 4_000_000
+"""Random numbers that are held at a time, of large tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +54,16 @@ class OneStandard:
         shares = np.bincount(whole, weight) / (len(whole) if weight is None else weight.sum())
         first = [int(np.flatnonzero(whole == code)[0]) for code in range(len(shares))]
         members = np.column_stack([MEMBERSHIP * (codes[:, None] == np.unique(codes)) for codes in attributes])
-        # everybody once as they are, then once with each value of the attribute
-        asked = np.concatenate([members, *(np.tile(members[row], (len(rows), 1)) for row in first)])
-        everyone = np.tile(rows, 1 + len(first))
-        model = encoded.rows(everyone).with_inputs(asked)
-        found = model.predict(rows, np.arange(len(asked)), labels[None], weight)[0].reshape(-1, len(rows))
-        everybody = shares @ found[1:]
+        model = encoded.with_inputs(members)
+        found = model.predictions(rows, labels[None], weight, _everybody(encoded.inputs, members, first))
+        own, *by_value = np.concatenate(found, axis=1)[0].reshape(-1, len(rows))
+        everybody = shares @ np.array(by_value)
         correlation = 0.0
         if clusters is not None:  # by models that saw no row of the cluster: others take its luck for their own
             folds = folds_of(len(rows), clusters, 0)
-            unseen = encoded.with_inputs(members).cross_predict(rows, labels, folds, weight)
+            unseen = model.cross_predict(rows, labels, folds, weight)
             correlation = _latent_correlation(labels, unseen, clusters)
-        return cls(everybody, found[0], clusters, correlation)
+        return cls(everybody, own, clusters, correlation)
 
     def uniforms(self, seed: tuple[int, ...]) -> Floats:
         """A number from 0 to 1 per row, those of a cluster alike: a label is favourable where it is below the row's
@@ -74,10 +76,21 @@ class OneStandard:
         found: Floats = ndtr(np.sqrt(self.correlation) * shared + np.sqrt(1 - self.correlation) * apart)
         return found
 
-    def uniforms_of(self, rows: Rows, random_state: int, tables: int) -> Floats:
-        """Those of some rows in the first so many drawn tables `[tables × rows]`."""
-        found = [self.uniforms((random_state, k))[rows] for k in range(tables)]
-        return np.array(found).reshape(tables, len(rows))
+    def uniforms_of(self, rows: Rows, random_state: int, tables: int) -> Iterator[Floats]:
+        """Those of some rows in the first drawn tables `[tables × rows]`; of large tables, a few at a time."""
+        size = max(1, UNIFORMS // len(self.everybody)) if len(self.everybody) > LARGE else tables
+        for begin in range(0, tables, max(1, size)):
+            some = range(begin, min(begin + size, tables))
+            yield np.array([self.uniforms((random_state, k))[rows] for k in some]).reshape(len(some), len(rows))
+
+
+def _everybody(inputs: Inputs, members: Floats, first: list[int]) -> Iterator[Inputs]:
+    """All rows as they are, then once with each value of the attribute, that of the rows `first`; some at a time."""
+    rows = len(members)
+    for begin in range(0, (1 + len(first)) * rows, ROWS_AT_ONCE):
+        time, row = np.divmod(np.arange(begin, min(begin + ROWS_AT_ONCE, (1 + len(first)) * rows)), rows)
+        theirs = np.append(0, first)[time]
+        yield beside(inputs[row], members[np.where(time == 0, row, theirs)])
 
 
 def _latent_correlation(labels: Floats, expected: Floats, clusters: NDArray[np.int64]) -> float:

@@ -1,6 +1,6 @@
 """A second opinion: the same share by augmented inverse probability weighting (AIPW), cross-fitted.
 
-A logistic regression of the others' rows foretells the group's labels, and its errors on others who resemble the group
+A logistic regression of the others' rows predicts the group's labels, and its errors on others who resemble the group
 correct it. They resemble it as far as the propensity says: the probability of being of the group given the columns.
 Overlap and the robustness value come from the same quantities.
 """
@@ -8,12 +8,14 @@ Overlap and the robustness value come from the same quantities.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.standard.inputs import Floats, Mask, Rows, design_of
 from butfor.standard.logistic import fit_logistic, predict_logistic
-from butfor.standard.model import Floats, Mask, Rows, TwoModels
+from butfor.standard.model import TwoModels
 
 FOLDS = 5
 COMPARABLE = 0.9
@@ -34,7 +36,7 @@ def folds_of(rows: int, clusters: NDArray[np.int64] | None, seed: int) -> Rows:
 
 @dataclass(frozen=True, eq=False)
 class Opinion:
-    """What AIPW needs to know of a group and its others, whatever the labels."""
+    """What AIPW needs to know of a group and its others, for any labels."""
 
     group: Rows
     others: Rows
@@ -71,7 +73,7 @@ class Opinion:
     def poor(self) -> bool:
         return bool(self.comparable.mean() < POOR_SHARE or self.effective_others < POOR_OTHERS)
 
-    def outcomes(self, encoded: TwoModels, labels: Floats) -> Floats:
+    def outcomes(self, encoded: TwoModels, labels: NDArray[Any]) -> Floats:
         """The others' standard, cross-fitted: probabilities `[tables × (group, then others)]`."""
         rows = np.concatenate([self.group, self.others])
         found = np.empty((len(labels), len(rows)))
@@ -79,11 +81,11 @@ class Opinion:
             inside = self.folds == fold
             learn = self.others[~inside[len(self.group) :]]
             weight = None if self.weight is None else self.weight[learn]
-            fitted = fit_logistic(encoded.inputs[learn], labels[:, learn], weight)
+            fitted = fit_logistic(design_of(encoded.inputs, learn), labels[:, learn].astype(np.float64), weight)
             found[:, inside] = predict_logistic(encoded.inputs[rows[inside]], fitted)
         return found
 
-    def expected(self, outcomes: Floats, labels: Floats) -> Floats:
+    def expected(self, outcomes: Floats, labels: NDArray[Any]) -> Floats:
         """The group's share by the others' standard `[tables]`; labels `[tables × all rows]`."""
         weights, size = self._weights(self.group), len(self.group)
         residual = labels[:, self.others] - outcomes[:, size:]
@@ -94,8 +96,8 @@ class Opinion:
         explain, of both as much, to make the difference nothing (Chernozhukov and others 2022, for the effect on the
         treated). `outcomes [rows of group and others]`, `own` and `labels [all rows]`."""
         size, weights = len(self.group), self._weights(np.concatenate([self.group, self.others]))
-        foretold = np.concatenate([own[self.group], outcomes[size:]])
-        residual = np.concatenate([labels[self.group], labels[self.others]]) - foretold
+        predicted = np.concatenate([own[self.group], outcomes[size:]])
+        residual = np.concatenate([labels[self.group], labels[self.others]]) - predicted
         share = weights[:size].sum() / weights.sum()
         propensity = self.propensity[size:]
         odds = propensity / (1 - propensity)

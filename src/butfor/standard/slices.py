@@ -1,9 +1,8 @@
 """Where a group falls short: slices of its rows, those with one value of one column, or a quarter of a number.
 
 Once a group falls short, every large slice of it does. So a slice is called only by its excess: its difference less
-what the group's own shortfall would make there, were it a share r of the labels that the others' standard makes
-favourable, the same everywhere. Labels drawn with that share say how large the largest excess of all slices is by
-chance.
+what the group's own shortfall would be there if the group lost the same share r of its favourable labels everywhere.
+Labels drawn with that share say how large the largest excess of all slices is by chance.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from butfor.data.sensitive import AS_THEY_ARE, Bands
 from butfor.encode import MISSING, is_numeric, numbers_in
 from butfor.standard.inference import WIDER, Drawn
+from butfor.standard.inputs import Floats, Mask, Rows
 from butfor.standard.members import LEAST_ROWS, Group
-from butfor.standard.model import Floats, Mask, Rows
 
 MOST_VALUES = 1000
 """A column of text with more different values makes no slices."""
@@ -31,6 +31,7 @@ CHANCE = 0.05
 """How often any slice is called where the group falls short by the same share everywhere."""
 CERTAIN = 0.02
 """Probabilities stay this far from 0 and 1 where slices are put in order."""
+NOWHERE = -1
 LOST = np.linspace(0, 0.95, 39)
 """Shares r that are tried there."""
 
@@ -64,15 +65,15 @@ class Slice:
 
     @property
     def sentence(self) -> str:
-        """ "Where purpose = education it is 21 points, 14 more than elsewhere; over half of the missing labels …" """
+        """ "Where purpose = education, the gap is 21 points, 14 more than elsewhere; over half of the missing …" """
         share = self.share or 0
         part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
         more, than = self.difference - self.elsewhere, "elsewhere"
         if more < self.excess:  # fewer labels are expected to be favourable here, and more of them are lost
-            more, than = self.excess, "the group's own shortfall would make there"
+            more, than = self.excess, "the group's own gap would make it"
         return (
-            f"Where {self.name} it is {100 * self.difference:.0f} points, {100 * more:.0f} more than {than}; {part} of "
-            "the missing labels are there."
+            f"Where {self.name}, the gap is {100 * self.difference:.0f} points, {100 * more:.0f} more than {than}; "
+            f"{part} of the missing labels are there."
         )
 
 
@@ -88,39 +89,54 @@ def kept(slices: Iterable[Slice]) -> tuple[Slice, ...]:
 
 
 class Slicing(NamedTuple):
-    """Column and value of each slice of a table, which rows it has `[rows × slices]`, and the columns that have too
-    many values."""
+    """Column and value of each slice of a table; per row and column the slice it is in, `len(names)` where it is in
+    none; and the columns that have too many values."""
 
     names: list[tuple[str, str]]
-    inside: csr_array
+    places: NDArray[np.int32]
     skipped: tuple[str, ...]
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> Slicing:
-        names, skipped, rows, places = list[tuple[str, str]](), list[str](), [], []
+        names, skipped, found = list[tuple[str, str]](), list[str](), []
         for column in table.columns:
-            values = _values(table[column])
-            codes, found = pd.factorize(values, sort=True)
-            if len(found) > MOST_VALUES:
+            codes, values = pd.factorize(_values(table[column]), sort=True)
+            if len(values) > MOST_VALUES:
                 skipped.append(str(column))
                 continue
-            for code in np.flatnonzero(np.bincount(codes, minlength=len(found)) >= LEAST_ROWS):
-                rows.append(np.flatnonzero(codes == code))
-                places.append(np.full(len(rows[-1]), len(names)))
-                names.append((str(column), str(found[int(code)])))
-        at = (np.concatenate([[], *rows]).astype(np.int64), np.concatenate([[], *places]).astype(np.int64))
-        return cls(names, csr_array((np.ones(len(at[0])), at), shape=(len(table), len(names))), tuple(skipped))
+            large = np.bincount(codes, minlength=len(values)) >= LEAST_ROWS
+            place = np.where(large, len(names) + np.cumsum(large) - 1, NOWHERE).astype(np.int32)
+            found.append(place[codes])
+            names += [(str(column), str(values[int(code)])) for code in np.flatnonzero(large)]
+        places = np.column_stack(found) if found else np.empty((len(table), 0), np.int32)
+        places[places == NOWHERE] = len(names)
+        return cls(names, places, tuple(skipped))
 
     @classmethod
     def nothing(cls, rows: int) -> Slicing:
-        return cls([], csr_array((rows, 0)), ())
+        return cls([], np.empty((rows, 0), np.int32), ())
 
     def of_group(self, rows: Rows) -> Slicing:
         """Of these rows alone: slices that enough of them are in, and enough are not."""
-        inside = self.inside[rows]
-        count = inside.sum(axis=0)
-        stay = np.flatnonzero((count >= LEAST_ROWS) & (len(rows) - count >= LEAST_ROWS))
-        return Slicing([self.names[k] for k in stay], csr_array(inside[:, stay]), self.skipped)
+        places = self.places[rows]
+        count = np.bincount(places.ravel(), minlength=len(self.names) + 1)[:-1]
+        stay = (count >= LEAST_ROWS) & (len(rows) - count >= LEAST_ROWS)
+        to = np.append(np.where(stay, np.cumsum(stay) - 1, stay.sum()), stay.sum()).astype(np.int32)
+        return Slicing([self.names[k] for k in np.flatnonzero(stay)], to[places], self.skipped)
+
+    def sums(self, values: Floats) -> Floats:
+        """Over the rows of each slice: of `values [rows]` or `[tables × rows]`."""
+        return sums_in(self.places, np.ones(self.places.shape), len(self.names), values)
+
+
+def sums_in(places: NDArray[np.int32], factors: Floats, count: int, values: Floats) -> Floats:
+    """Per place, from 0 to `count`, the sum over rows of factor times value: of `values [rows]` or `[tables × rows]`.
+    `places` and `factors [rows × some]`: where a row counts, and how much; what is to count nowhere is at `count`."""
+    rows, each = places.shape
+    ends = np.arange(0, each * rows + 1, each) if each else np.zeros(rows + 1, np.int32)
+    inside = csr_array((factors.ravel(), places.ravel(), ends), shape=(rows, count + 1))
+    found: Floats = (inside.T @ values.T)[:-1].T
+    return found
 
 
 def _values(column: pd.Series) -> pd.Series:
@@ -152,27 +168,31 @@ def slices_of(
     probabilities: Floats,
     favourable: Mask,
     weight: Floats,
-    uniforms: Floats,
+    uniforms: Iterable[Floats],
 ) -> Found:
     """Of one group, by the figures of all its rows and of each of its slices. `probabilities`, `favourable` and
-    `weight` are of its rows, and `uniforms [tables × its rows]` draw their labels."""
+    `weight` are of its rows, and `uniforms`, some `[tables × its rows]` at a time, draw their labels."""
     weight = weight / weight.sum()
-    mass = slicing.inside.T @ weight
+    mass = slicing.sums(weight)
     differences = np.array([part.difference for part in parts])
     expected = np.array([part.recorded for part in parts]) + differences
     usual = whole.difference / max(whole.recorded + whole.difference, 1e-9)
     excess = differences - usual * expected
     likely = np.clip(probabilities * (1 - usual), 0, 1)
-    noise = (uniforms < likely) - likely
-    together = whole.draws - noise @ weight
-    drawn = np.array([part.draws for part in parts]).T - (noise * weight) @ slicing.inside / mass
+    by_group, by_slice = [], []
+    for some in uniforms:
+        noise = (some < likely) - likely
+        by_group.append(noise @ weight)
+        by_slice.append(slicing.sums(noise * weight) / mass)
+    together = whole.draws - np.concatenate(by_group)
+    drawn = np.array([part.draws for part in parts]).T - np.concatenate(by_slice)
     drawn = drawn - np.outer(together, expected / max(whole.recorded + whole.difference, 1e-9))
     drawn = WIDER * (drawn - drawn.mean(axis=0))
     error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
     elsewhere = (whole.difference - mass * differences) / (1 - mass)
     lacking = np.clip(mass * differences / max(whole.difference, 1e-9), 0, 1)
     found = []
-    for k, (part, count) in enumerate(zip(parts, slicing.inside.sum(axis=0), strict=True)):
+    for k, (part, count) in enumerate(zip(parts, slicing.sums(np.ones(len(weight))), strict=True)):
         low, high = part.interval or (np.nan, np.nan)
         found.append(
             Slice(
@@ -191,16 +211,18 @@ def slices_of(
                 share=float(lacking[k]) if whole.difference > 0 else None,
             )
         )
-    alone = _alone(np.clip(probabilities - whole.centre, CERTAIN, 1 - CERTAIN), favourable, weight, slicing.inside)
+    alone = _alone(np.clip(probabilities - whole.centre, CERTAIN, 1 - CERTAIN), favourable, weight, slicing)
     return Found(found, alone + excess / error, (drawn / error).max(axis=1, initial=-np.inf))
 
 
-def _alone(p: Floats, favourable: Mask, weight: Floats, inside: csr_array) -> Floats:
+def _alone(p: Floats, favourable: Mask, weight: Floats, slicing: Slicing) -> Floats:
     """How far the labels of each slice speak for a shortfall there, in standard errors: the root of twice the
     log-likelihood ratio between a share r lost in this slice alone and none lost, at the best r."""
-    lost = LOST[:, None]
-    ratio = np.where(favourable, np.log(1 - lost), np.log1p(p * lost / (1 - p)))
-    return np.sqrt(2 * np.max((ratio * weight * len(weight)) @ inside, axis=0, initial=0))
+    best = np.zeros(len(slicing.names))
+    for lost in LOST:
+        ratio = np.where(favourable, np.log(1 - lost), np.log1p(p * lost / (1 - p)))
+        best = np.maximum(best, slicing.sums(ratio * weight * len(weight)))
+    return np.sqrt(2 * best)
 
 
 def in_order(groups: Iterable[Found]) -> tuple[Slice, ...]:

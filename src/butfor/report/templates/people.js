@@ -1,28 +1,59 @@
-/* The list of people: sort, filter, search. Without this script the whole list is there to read. */
+/* The list of people: sort, filter, search. It is read from <noscript>; only rows in view are drawn. */
 (() => {
   "use strict";
-  const MOST = 300; // rows shown before all are asked for
-  const place = document.getElementById("people-list"), table = place.querySelector("table"), body = table.tBodies[0];
+  const SHORT = 300, AROUND = 40; // rows drawn whole; rows drawn beyond the view in longer lists
+  const place = document.getElementById("people-list"), source = place.firstElementChild.textContent;
   const tools = document.getElementById("people-tools"), count = document.getElementById("people-count");
+  const begin = source.indexOf("<tbody>"), first = Number(place.dataset.first);
+  const plain = document.createElement("textarea");
+  const text = (html) => {
+    const bare = html.replace(/<[^>]*>/g, "");
+    if (!bare.includes("&")) return bare;
+    plain.innerHTML = bare; // never run, never drawn: entities become text
+    return plain.value;
+  };
+  const rows = source.slice(begin + 7, source.indexOf("</tbody>")).trim().split("\n").filter(Boolean);
+  const people = rows.map((html, order) => ({ html, order, cells: html.split(/<t[hd]>/).slice(1).map(text) }));
+  place.innerHTML = source.slice(0, begin) + "<tbody></tbody></table>";
+  const table = place.firstElementChild, body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells], names = heads.map((head) => head.textContent);
-  const people = [...body.rows].map((row, order) => ({ row, order, cells: [...row.cells].map((c) => c.textContent) }));
-  const [search, distance] = tools.querySelectorAll("input"), choices = [...tools.querySelectorAll("select")];
-  const all = Object.assign(document.createElement("button"), { type: "button", className: "more" });
-  const number = (text) => (text === "" ? NaN : Number(text.replace("−", "-")));
+  const made = (tag, known) => Object.assign(document.createElement(tag), known);
+  const number = (cell) => (cell === "" ? NaN : Number(cell.replace("−", "-")));
   const byText = new Intl.Collator(undefined, { numeric: true }).compare;
-  let sorted = -1, down = false, most = MOST;
+  const parts = (cell) => cell.split(", ").map((part) => part || "(none)");
+  let sorted = -1, down = false, printing = false, chosen = people, height = 30;
 
-  const parts = (one, { dataset }) =>
-    one.cells[dataset.column].split(dataset.apart || "\n").map((part) => part || "(none)");
-  for (const choice of choices) {
-    const values = new Set(people.flatMap((one) => parts(one, choice)));
-    for (const value of [...values].sort(byText)) choice.append(new Option(value, value));
-  }
+  const search = tools.querySelector("input"), reset = tools.querySelector("[type=reset]"), filters = [];
+  heads.forEach((head, k) => {
+    const kind = head.dataset.filter, label = made("label", { textContent: names[k] + (kind === "most" ? " at most " : " ") });
+    if (!kind) return;
+    let field, fits;
+    if (kind === "most") {
+      field = made("input", { type: "number", name: "labels", min: 1, step: 1 });
+      fits = (cell) => number(cell) <= Number(field.value);
+    } else {
+      const values = new Set(people.flatMap((one) => parts(one.cells[k])));
+      if (values.size < 2) return;
+      field = made("select", { name: "column-" + k });
+      field.append(new Option("all", ""), ...[...values].sort(byText).map((value) => new Option(value, value)));
+      fits = (cell) => parts(cell).includes(field.value);
+    }
+    label.append(field);
+    reset.before(label);
+    filters.push({ k, field, fits });
+  });
+  const rest = made("input", { type: "checkbox", name: "rest", checked: !first });
+  if (first && first < people.length) {
+    const label = made("label", { className: "check" });
+    label.append(rest, " also the " + (people.length - first) + " not audited");
+    reset.before(label);
+  } else rest.checked = true;
+
   const asked = (one) => {
-    const text = search.value.trim().toLowerCase();
-    if (text && !one.cells.slice(0, 2).some((cell) => cell.toLowerCase().includes(text))) return false;
-    if (distance.value !== "" && !(number(one.cells[distance.dataset.column]) <= Number(distance.value))) return false;
-    return choices.every((choice) => choice.value === "" || parts(one, choice).includes(choice.value));
+    const wanted = search.value.trim().toLowerCase();
+    if (wanted) { if (!one.cells.slice(0, 2).some((cell) => cell.toLowerCase().includes(wanted))) return false; }
+    else if (!rest.checked && one.order >= first) return false;
+    return filters.every(({ k, field, fits }) => field.value === "" || fits(one.cells[k]));
   };
   const compare = (one, other) => {
     if (sorted < 0) return one.order - other.order;
@@ -33,56 +64,64 @@
     return (down ? -order : order) || one.order - other.order;
   };
 
-  function show(limit) {
-    most = limit;
-    const chosen = people.filter(asked).sort(compare), shown = chosen.slice(0, most);
-    body.replaceChildren(...shown.map((one) => one.row));
+  /* The rows in view between two empty ones that are as high as the rows before and after them. */
+  function draw() {
+    const whole = printing || chosen.length <= SHORT;
+    const from = whole ? 0 : Math.max(0, Math.floor(place.scrollTop / height) - AROUND);
+    const to = whole ? chosen.length : Math.min(chosen.length, from + Math.ceil(place.clientHeight / height) + 2 * AROUND);
+    body.innerHTML = chosen.slice(from, to).map((one) => one.html).join("");
+    const gap = (rows) => { const row = made("tr"); row.style.height = rows * height + "px"; return row; };
+    if (!whole) { body.prepend(gap(from)); body.append(gap(chosen.length - to)); }
+  }
+  function show() {
+    chosen = people.filter(asked).sort(compare);
+    place.scrollTop = 0;
+    place.classList.toggle("long", chosen.length > SHORT);
+    draw();
+    if (body.rows[1]) height = body.rows[1].getBoundingClientRect().height || height;
     for (const head of heads) head.removeAttribute("aria-sort");
     if (sorted >= 0) heads[sorted].setAttribute("aria-sort", down ? "descending" : "ascending");
-    all.hidden = shown.length === chosen.length;
-    all.textContent = "Show all " + chosen.length;
     const of = chosen.length === people.length ? "All " + people.length : chosen.length + " of " + people.length;
     count.textContent =
-      of + " people" + (all.hidden ? "" : ", the first " + shown.length + " of them listed") +
-      (sorted < 0 ? "" : ", sorted by " + names[sorted] + (down ? ", largest first" : ", smallest first")) + ".";
+      of + " people" + (sorted < 0 ? "" : ", sorted by " + names[sorted] + (down ? ", largest first" : ", smallest first")) + ".";
   }
 
   heads.forEach((head, k) => {
-    const button = Object.assign(document.createElement("button"), { type: "button", title: "Sort by " + names[k] });
-    button.textContent = names[k];
+    const button = made("button", { type: "button", title: "Sort by " + names[k], textContent: names[k] });
     button.addEventListener("click", () => {
       down = sorted === k && !down;
       sorted = k;
-      show(most);
+      show();
     });
     head.replaceChildren(button);
   });
-  place.after(all);
-  all.addEventListener("click", () => show(Infinity));
+  let drawing = 0;
+  place.addEventListener("scroll", () => {
+    if (chosen.length > SHORT) drawing ||= requestAnimationFrame(() => { drawing = 0; draw(); });
+  });
   tools.addEventListener("submit", (event) => event.preventDefault());
-  tools.addEventListener("input", () => show(MOST));
+  tools.addEventListener("input", show);
   // Not of text: leaving a field by a click on a row would move that row away from under the click.
-  for (const choice of choices) choice.addEventListener("change", () => show(MOST));
+  for (const { field } of filters) if (field.options) field.addEventListener("change", show);
   // The form's own reset comes after its event: asked for here, it is over before the list is drawn again.
-  tools.querySelector("[type=reset]").addEventListener("click", (event) => {
+  reset.addEventListener("click", (event) => {
     event.preventDefault();
     tools.reset();
     sorted = -1;
-    show(MOST);
+    show();
   });
-  // Paper has no button to ask for more: whoever is chosen is printed, all of them.
-  let before = most;
-  addEventListener("beforeprint", () => { before = most; show(Infinity); });
-  addEventListener("afterprint", () => show(before));
+  // Paper does not scroll: whoever is chosen is printed, all of them.
+  const print = (now) => { printing = now; place.classList.toggle("long", !now && chosen.length > SHORT); draw(); };
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
   tools.hidden = false;
-  show(MOST);
+  show();
 
   // #case-12 leads to that person, also where everybody has a file.
   const lead = () => {
     const name = decodeURIComponent(location.hash.slice(1));
-    const links = name && !document.getElementById(name) ? people.map((one) => one.row.querySelector("a")) : [];
-    const own = links.find((link) => link.getAttribute("href").endsWith("/" + name + ".html"));
-    if (own) location.replace(own.href);
+    const own = name && !document.getElementById(name) && people.find((one) => one.html.includes("/" + name + '.html"'));
+    if (own) location.replace(own.html.match(/href="([^"]*)"/)[1]);
   };
   addEventListener("hashchange", lead);
   lead();

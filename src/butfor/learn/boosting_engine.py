@@ -1,0 +1,314 @@
+"""scikit-learn's histogram boosting in compiled code, for the many label sets of one table.
+
+Bins depend on the rows alone, so the table is binned once. Trees are grown from histograms that hold as many bins as a
+column has, where scikit-learn's own hold 256 of each, and without Python between two splits. All sums are taken in
+scikit-learn's order, so that the answers are the same to the last bit. Binding compares them on the labels as they are:
+where they differ, as they may with another version of scikit-learn, the estimator's own `fit` trains instead. It
+confirms every find in any case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numba import njit
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from butfor.learn.capabilities import engines_of
+from butfor.learn.joblib_engine import JoblibEngine
+from butfor.learn.protocols import Advance, Bound, Engine, Floats, Learner, Table, Training
+from butfor.learn.sklearn_model import SklearnModel
+from butfor.machine import as_they_end, check_n_jobs, compiling, keeps_compiled
+
+Bins = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+Array = NDArray[np.float64]
+
+LEAST_HESSIAN = 1e-3
+"""A leaf with less is not split off."""
+COMPILED: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
+INNER = COMPILED | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Of functions that compiled code alone calls."""
+
+
+class BoostingEngine(Engine):
+    """For HistGradientBoostingClassifier with two labels, behind preprocessing that sees no label: without early
+    stopping, weights, missing values, constraints and categories of its own. Trains `n_jobs` models at a time."""
+
+    name = "boosting"
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = check_n_jobs(n_jobs)
+
+    def accepts(self, learner: Learner) -> bool:
+        return self.name in engines_of(learner)
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        if not table.multiclass and table.weight is None and (binned := _binned(learner, table)):
+            asked = binned.model.inputs(people)
+            if asked is not None:
+                return _BoostingBound(binned, table, asked, self.n_jobs)
+        return JoblibEngine(self.n_jobs).bind(learner, table, people)
+
+
+class _Binned(NamedTuple):
+    """The model on the labels as they are, and its rows by their bins; `starts`: of each column's bins."""
+
+    model: SklearnModel
+    rows: Bins
+    starts: Ints
+    settings: tuple[Any, ...]
+
+    def bins(self, inputs: Array) -> Bins:
+        return np.ascontiguousarray(self.model.final._bin_mapper.transform(inputs))
+
+    def train(self, labels: Floats, asked: Bins) -> Array:
+        """What a model trained on the labels says about those asked about."""
+        y = labels.astype(np.float64)
+        return np.asarray(boost(self.rows, self.starts, asked, y, logit(y.mean()), *self.settings))
+
+
+@lru_cache(maxsize=1)
+def _binned(learner: Learner, table: Table) -> _Binned | None:
+    """None where scikit-learn stops early, and where its answers about its rows are others than ours."""
+    model = learner.fit(table, table.labels())
+    assert isinstance(model, SklearnModel)
+    final, X = model.final, model.inputs(table.X)
+    try:
+        mapper = final._bin_mapper
+        if X is None or final.do_early_stopping_ or mapper.is_categorical_.any() or mapper.n_bins != 256:
+            return None
+        starts = np.concatenate([[0], np.cumsum(mapper.n_bins_non_missing_)]).astype(np.int64)
+        depth, l2 = final.max_depth or -1, float(final.l2_regularization)
+        settings = final.max_iter, final.learning_rate, final.max_leaf_nodes, depth, final.min_samples_leaf, l2
+        found = _Binned(model, np.ascontiguousarray(mapper.transform(X)), starts, settings)
+    except AttributeError:  # private names of scikit-learn's
+        return None
+    with compiling():
+        said = found.train(table.labels(), found.rows)
+    return found if np.array_equal(said, final.decision_function(model.step_inputs(table.X))) else None
+
+
+class _BoostingBound(Bound):
+    name = BoostingEngine.name
+
+    def __init__(self, binned: _Binned, table: Table, asked: Array, n_jobs: int) -> None:
+        self.width, self._binned, self._table = n_jobs, binned, table
+        self._asked = binned.bins(asked)
+
+    def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+        with ThreadPoolExecutor(self.width) as pool:
+            futures = [pool.submit(self._answers, self._table.labels(training.flips)) for training in trainings]
+            try:
+                for future in as_they_end(futures):
+                    future.result()
+                    if advance:
+                        advance(1)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return np.array([future.result() for future in futures], np.float32).reshape(len(trainings), -1)
+
+    def _answers(self, labels: Floats) -> Floats:
+        if labels.min() == labels.max():  # the estimator would refuse one class alone
+            return np.full(len(self._asked), np.nan, np.float32)
+        model = self._binned.model
+        return model.logits_by(_Decider(self._binned.train(labels, self._asked), model.final.classes_), None)
+
+
+class _Decider(NamedTuple):
+    """What a trained model says about those asked about, as an estimator would."""
+
+    margin: Array
+    classes_: NDArray[Any]
+
+    def decision_function(self, given: object) -> Array:
+        return self.margin
+
+    def predict_proba(self, given: object) -> Array:
+        share = expit(self.margin)
+        return np.column_stack([1 - share, share])
+
+    def predict(self, given: object) -> NDArray[Any]:
+        return self.classes_[(self.margin > 0).astype(np.int64)]
+
+
+# --- compiled -------------------------------------------------------------------------------------------
+
+
+@njit(**COMPILED)
+def boost(
+    rows: Bins,
+    starts: Ints,
+    asked: Bins,
+    y: Array,
+    start: float,
+    rounds: int,
+    rate: float,
+    most_leaves: int,
+    deepest: int,
+    least: int,
+    l2: float,
+) -> Array:
+    """Logits of those asked about. A tree is grown best leaf first; of the halves of a split leaf, the left one keeps
+    its number. `least`: rows of a leaf; `deepest`: −1 for any depth."""
+    n = len(y)
+    logits, answers = np.full(n, start), np.full(len(asked), start)
+    slopes = np.empty((n, 2), np.float32)  # gradient and curvature of the loss at each row
+    sums, counts = np.empty((most_leaves, starts[-1], 2)), np.empty((most_leaves, starts[-1]), np.int64)
+    place, depth = np.empty(most_leaves, np.int64), np.empty(most_leaves, np.int64)
+    first, end = np.empty(most_leaves, np.int64), np.empty(most_leaves, np.int64)
+    total, value = np.empty((most_leaves, 2)), np.empty(most_leaves)
+    gain, split, left = np.empty(most_leaves), np.empty((most_leaves, 2), np.int64), np.empty((most_leaves, 2))
+    order, right, leaf_of = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(len(asked), np.int64)
+    for _ in range(rounds):
+        for i in range(n):
+            order[i] = i
+            _slopes(slopes[i], logits[i], y[i])
+        leaf_of[:] = 0
+        leaves, first[0], end[0], depth[0], place[0], value[0] = 1, 0, n, 0, 0, 0.0
+        _histogram(sums[0], counts[0], rows, starts, order, slopes)
+        for s in range(2):
+            total[0, s] = _sum_as_numpy(sums[0, : starts[1], s])
+        gain[0] = -1.0
+        if n >= 2 * least and total[0, 1] >= LEAST_HESSIAN:
+            gain[0] = _best_split(sums[0], counts[0], starts, n, total[0], 0.0, least, l2, split[0], left[0])
+        while leaves < most_leaves:
+            k, new = gain[:leaves].argmax(), leaves
+            if gain[k] <= 0:
+                break
+            column, cut = split[k]
+            middle = _partition(order[first[k] : end[k]], right, rows, column, cut) + first[k]
+            for p in range(len(asked)):
+                if leaf_of[p] == k and asked[p, column] > cut:
+                    leaf_of[p] = new
+            first[new], end[new], end[k] = middle, end[k], middle
+            depth[k] += 1
+            depth[new] = depth[k]
+            for s in range(2):
+                total[new, s] = total[k, s] - left[k, s]
+                total[k, s] = left[k, s]
+            value[k], value[new] = _value(total[k], l2), _value(total[new], l2)
+            gain[k] = gain[new] = -1.0
+            leaves += 1
+            size, size_new = end[k] - first[k], end[new] - first[new]
+            if leaves == most_leaves or depth[k] == deepest or max(size, size_new) < 2 * least:
+                continue
+            small, large = (k, new) if size < size_new else (new, k)
+            place[large], place[small] = place[k], new
+            a, b = place[small], place[large]
+            _histogram(sums[a], counts[a], rows, starts, order[first[small] : end[small]], slopes)
+            for i in range(starts[-1]):
+                counts[b, i] -= counts[a, i]
+                sums[b, i, 0] -= sums[a, i, 0]
+                sums[b, i, 1] -= sums[a, i, 1]
+            for j in (k, new):
+                if end[j] - first[j] >= 2 * least:
+                    at, size = place[j], end[j] - first[j]
+                    gain[j] = _best_split(
+                        sums[at], counts[at], starts, size, total[j], value[j], least, l2, split[j], left[j]
+                    )
+        for j in range(leaves):
+            step = value[j] * rate
+            for i in order[first[j] : end[j]]:
+                logits[i] += step
+        for p in range(len(asked)):
+            answers[p] += value[leaf_of[p]] * rate
+    return answers
+
+
+@njit(**INNER)
+def _slopes(slopes: Any, logit: float, label: float) -> None:
+    if logit > -37:
+        odds = math.exp(-logit)
+        slopes[0] = ((1 - label) - label * odds) / (1 + odds)
+        slopes[1] = odds / ((1 + odds) * (1 + odds))
+    else:
+        share = math.exp(logit)
+        slopes[0], slopes[1] = share - label, share
+
+
+@njit(**INNER)
+def _histogram(sums: Array, counts: Ints, rows: Bins, starts: Ints, order: Ints, slopes: Any) -> None:
+    sums[:] = 0.0
+    counts[:] = 0
+    for i in order:
+        for column in range(rows.shape[1]):
+            at = starts[column] + rows[i, column]
+            sums[at, 0] += slopes[i, 0]
+            sums[at, 1] += slopes[i, 1]
+            counts[at] += 1
+
+
+@njit(**INNER)
+def _sum_as_numpy(values: Array) -> float:
+    """The sum of 256 numbers, of which those behind the given ones are 0: two halves, by eight sums each."""
+    total = 0.0
+    for half in range(0, len(values), 128):
+        parts = np.zeros(8)
+        for i in range(half, min(half + 128, len(values))):
+            parts[i % 8] += values[i]
+        total += ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]))
+    return total
+
+
+@njit(**INNER)
+def _value(total: Array, l2: float) -> float:
+    return -total[0] / (total[1] + l2 + 1e-15)
+
+
+@njit(**INNER)
+def _best_split(
+    sums: Array,
+    counts: Ints,
+    starts: Ints,
+    n: int,
+    total: Array,
+    value: float,
+    least: int,
+    l2: float,
+    split: Ints,
+    left: Array,
+) -> float:
+    """What the best split of a leaf lowers the loss by, −1 where there is none; `split` becomes its column and bin,
+    `left` the sums of its left half."""
+    best, before = -1.0, total[0] * value
+    for column in range(len(starts) - 1):
+        count, gradient, hessian = 0, 0.0, 0.0
+        for at in range(starts[column], starts[column + 1] - 1):
+            count += counts[at]
+            gradient += sums[at, 0]
+            hessian += sums[at, 1]
+            if count < least or hessian < LEAST_HESSIAN:
+                continue
+            other, other_hessian = total[0] - gradient, total[1] - hessian
+            if n - count < least or other_hessian < LEAST_HESSIAN:
+                break
+            gain = before - gradient * (-gradient / (hessian + l2 + 1e-15))
+            gain -= other * (-other / (other_hessian + l2 + 1e-15))
+            if gain > best and gain > 0:
+                best, split[0], split[1], left[0], left[1] = gain, column, at - starts[column], gradient, hessian
+    return best
+
+
+@njit(**INNER)
+def _partition(order: Ints, right: Ints, rows: Bins, column: int, cut: int) -> int:
+    """Those at most at the cut first, both sides in their order; how many these are."""
+    kept = moved = 0
+    for i in order:
+        if rows[i, column] <= cut:
+            order[kept] = i
+            kept += 1
+        else:
+            right[moved] = i
+            moved += 1
+    for j in range(moved):
+        order[kept + j] = right[j]
+    return kept
