@@ -191,9 +191,9 @@ def test_a_flip_touches_one_part_alone():
 def test_brackets_are_told_and_survive_the_record(german, tmp_path):
     population = german[1]["ridge"]
     several = next(v for v in population.found if len(v.positions) > 1)
-    assert "No fewer will do: that is proven." in several.sentence
+    assert "No smaller set does: that is proven." in several.sentence
     none = next(v for v in population if v.status == "proven_none")
-    assert none.sentence.startswith("Proven: no set of up to 6 of the ")
+    assert none.sentence.startswith("Proven: flipping up to 6 of the ")
     assert "does not show that the decision is fair" in none.sentence
     again = Population.from_json(population.to_json(tmp_path / "p.json"))
     assert [(v.at_least, v.at_most, v.proof, v.status) for v in again] == [

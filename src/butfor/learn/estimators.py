@@ -40,8 +40,10 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from butfor import ThresholdedRegressor
-    >>> ThresholdedRegressor().fit([[0], [1], [2], [3]], [0, 0, 1, 1]).predict([[0.5], [2.5]]).tolist()
+    >>> model = ThresholdedRegressor().fit(np.array([[0], [1], [2], [3]]), [0, 0, 1, 1])
+    >>> model.predict(np.array([[0.5], [2.5]])).tolist()
     [0, 1]
     """
 
