@@ -39,7 +39,7 @@ def test_wrong_grows_with_the_difference(short):
     assert not steps[1].any()
     adverse = (found.groups == "b") & (y == 0).to_numpy()
     assert (steps[-1] == adverse).all()  # more than there are
-    with pytest.raises(SettingError, match="no comparison of 'c'"):
+    with pytest.raises(SettingError, match="'c' was not compared"):
         found.wrong_at("c", 0.1)
 
 

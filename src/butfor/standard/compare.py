@@ -178,6 +178,8 @@ def compare(
         rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
         moves = at_once(delayed(column_moves)(*each, *by_columns) for each in rows if explain)
         moves = moves or [[] for _ in groups]
+        if len(X) > LARGE:
+            give_back_memory()
         suspected = at_once(
             delayed(suspects)(work.standard, *each, encoded.inputs, labels, folds, weight)
             for each, group in zip(rows, groups, strict=True)

@@ -103,6 +103,7 @@ def _lost(p: Floats, favourable: Mask, inputs: Inputs, rows: Rows, folds: Rows, 
             penalty = np.append([AROUND, ON_STANDARD], np.full(inputs.shape[1], on_columns))
             start = _fit(others, p[~inside], favourable[~inside], learned, penalty, towards, start)
             lost[inside] = expit(own.logits(start))
+        del own, others  # before the next fold's are made
     chance = np.clip(p * (1 - found), 1e-9, 1 - 1e-9)
     unseen = np.log(np.where(favourable, chance, 1 - chance)) @ (np.ones(len(p)) if weight is None else weight)
     counts = np.exp(unseen - unseen.max())
