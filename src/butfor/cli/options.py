@@ -189,7 +189,7 @@ COLUMNS = (
     option(
         "--bands",
         multiple=True,
-        help="Cut points of a numeric protected attribute: 25,60 or age=25,60. Default: thirds, above 10 values.",
+        help="Cut points of a numeric protected attribute: 25,60 or age=25,60. Default: thirds of more than 10 values.",
     ),
 )
 TEST = option("--test", type=ROWS, help="The people to audit. Default: the table is split 60/20/20.")
