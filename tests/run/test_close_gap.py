@@ -46,7 +46,7 @@ def test_the_fewest_labels_that_close_the_gap():
     assert "reverse the gap to −0.6 points" in over.sentence
     none = audit.close_gap(TABLE[:60])
     assert not none.closed
-    assert "No adverse label of 'a' is doubted" in none.sentence
+    assert "No adverse label of 'a' is doubtful" in none.sentence
     truth = pd.Series(np.where(PLANTED, "yes", LABELS))
     by_truth = audit.close_gap(TABLE, truth, by="true positive")
     assert by_truth.by == "true positive"
