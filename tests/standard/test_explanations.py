@@ -314,5 +314,5 @@ def test_what_columns_explain_is_said_without_signs(raw_gap, explained, sentence
 def test_labels_that_are_likely_wrong_are_said_to_be_chance_where_no_group_falls_short():
     settings = {"attribute": "sex", "group": "f", "rows": 300, "recorded": 0.5, "expected": 0.55, "difference": 0.05}
     chance, real = (GroupStandard(**settings, interval=(-0.02, 0.1), p=p, p_adjusted=p) for p in (0.3, 0.01))
-    assert "may be chance. If it is real, about 15 of the group's labels are wrong" in if_real([chance])
+    assert "may be chance. If it is real, about 15 of the group's 300 labels are wrong" in if_real([chance])
     assert if_real([chance, real]) == ""
