@@ -99,9 +99,9 @@ ask(butfor.LabelAudit(logistic, strategy=Pairs(), budget=2))
 # %% [markdown]
 # ## An engine
 #
-# Derive from `butfor.Engine`. An engine says whom it accepts, and trains lists of flip sets once it is bound to a
-# learner, a table and people. A training is (flips, seed); seed None is the learner's own. Whatever it finds is
-# confirmed by retraining with the model's own `fit`.
+# Derive from `butfor.Engine`. An engine says which learners it accepts, and trains lists of flip sets once it is bound
+# to a learner, a table and people. A training is (flips, seed); seed None is the learner's own. What it finds is
+# confirmed by the model's own `fit`, unless the engine declares itself to be the definition (`Bound`).
 
 
 # %%

@@ -18,8 +18,8 @@ columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), words
 pipeline = make_pipeline(columns, LogisticRegression(C=0.3, solver="newton-cholesky"))
 
 # %% [markdown]
-# The model must not see the protected attribute: it stands beside the table, as in fairlearn. The rule φ, which asks
-# whether a switch of the attribute changes the decision, then admits everyone.
+# Here the model must not see the protected attribute, so the attribute is passed separately, as in fairlearn. The rule
+# φ, which asks whether a switch of the attribute changes the decision, then admits everyone.
 
 # %%
 sex_train, sex_test = data.X_train["sex"], data.X_test["sex"]

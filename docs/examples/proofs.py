@@ -2,7 +2,7 @@
 # # At least, at most
 #
 # Get a proven number instead of "not found": for ridge and nearest neighbours an audit says how many labels it takes at
-# least, and names a set that does it with as many.
+# least, and names a set of that size which does it.
 
 # %%
 import numpy as np
@@ -28,8 +28,8 @@ for case in (0, 1, 3):
     print(f"{case}: {verdict.status}; at least {verdict.at_least}, at most {verdict.at_most}, exact: {verdict.exact}")
 
 # %% [markdown]
-# `proven_none` says that no set within the budget exists, whatever anybody tries. It still does not mean fair. The
-# share of decisions that k labels change, per group:
+# `proven_none` says that no set within the budget exists. It still does not mean fair. The share of decisions that k
+# labels change, per group:
 
 # %%
 population.plot()

@@ -28,8 +28,8 @@
 
 # %% [markdown]
 # Black applicants were refused more often than others *with the same recorded columns*. The first line says by how
-# much, and how sure that is. The indented lines say how much of the raw gap the columns explain, how strong a reason
-# would have to be that is not in the table, and what a second method finds. Each group is compared with the other, so
+# much, and how sure that is. The indented lines say how much of the raw gap the columns explain, how strong a
+# reason outside the table would have to be, and what a second method finds. Each group is compared with the other, so
 # there are two blocks. Is there a reason that is not in the table? Only somebody who knows the banks can say; write
 # that beside the number. [Standards](../standard.md) explains every line.
 #
@@ -44,8 +44,8 @@
 # %% [markdown]
 # Read it in this order:
 #
-# - **Whose decisions change under one standard?** The model was retrained on 20 tables in which the shortfall is
-#   repaired at random, by how likely each label is wrong.
+# - **Whose decisions change under one standard?** The model was retrained on 20 tables in which the gap is
+#   repaired by flipping labels at random, the likeliest to be wrong most often.
 # - **Does the model use the attribute?** It may, since `afam` is a column. `--drop rownames,afam` takes it from the
 #   model, and the groups are compared all the same.
 # - **Which decisions hinge on few labels?** For some refused applicants a few labels of their own group suffice to
@@ -101,7 +101,7 @@ tasks.assign(label=refuse.map({True: "yes", False: "no"})).to_csv("tasks/answers
 #
 # ## Sign it
 #
-# Before you put your name under a report, let it be made again: `replay` loads the table, retrains every find with
+# Before you put your name under a report, have it made again: `replay` loads the table, retrains every find with
 # the model's own `fit`, makes the 20 worlds again, and compares.
 
 # %% [console]
@@ -110,8 +110,8 @@ tasks.assign(label=refuse.map({True: "yes", False: "no"})).to_csv("tasks/answers
 # %% [markdown]
 # Then open `report/report.html`, go to **For an examiner**, fill in what no table tells (the period, who labelled),
 # print it from the browser, and sign the lines at its end. They stand beside the record's checksum, so that the paper
-# names one file. The checksum shows that a file was changed by accident. It is no electronic signature: archive
-# `audit.json` where nobody can replace it, or sign the file with a tool of your own.
+# names one file. The checksum reveals accidental changes. It is no electronic signature: archive `audit.json` where
+# nobody can replace it, or sign the file with a tool of your own.
 
 # %% [console]
 # python -c 'import json; print(json.load(open("report/audit.json"))["checksum"])'

@@ -107,7 +107,7 @@ def test_it_says_what_to_expect_and_hides_what_is_asked(german_file, tmp_path, c
     likely = sum(label.wrong for label in Population.from_json(german_file).labels[:20])
     assert f"About {likely:.0f} of these 20 labels are likely to be wrong (of the first 5, " in out
     assert "the sum of their probabilities of being wrong" in out
-    assert "Not for the reviewer" in out
+    assert "it tells the decoys" in out
     assert str(tmp_path / "tasks.key.json") in out
     assert not {"age", "job", "sex"} & set(pd.read_csv(tmp_path / "tasks" / "tasks.csv").columns)
 

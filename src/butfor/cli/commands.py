@@ -65,7 +65,7 @@ def audit(table: str, **options: Any) -> int:
     butfor audit loans.csv --label approved --adverse no --sensitive sex
 
     TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file; - reads a CSV from
-    standard input. docs/data.md lists more options (encoding, early stopping, ranking).
+    standard input. In the repository, docs/data.md lists more options (encoding, early stopping, ranking).
     """
     from butfor import DATASETS
     from butfor import check_table as concerns_about

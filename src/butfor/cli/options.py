@@ -189,7 +189,7 @@ COLUMNS = (
     option(
         "--bands",
         multiple=True,
-        help="Cut points of a numeric protected attribute: 25,60 or age=25,60. Default: thirds.",
+        help="Cut points of a numeric protected attribute: 25,60 or age=25,60. Default: thirds of more than 10 values.",
     ),
 )
 TEST = option("--test", type=ROWS, help="The people to audit. Default: the table is split 60/20/20.")
@@ -206,7 +206,7 @@ MODEL = together(
         "Model",
         option(
             "--model",
-            help="{models}; or yours, package.module:name. Default: mlp; of a file, boosting if torch is not there.",
+            help="{models}; or yours, package.module:name. Default: mlp; for your own file without PyTorch, boosting.",
         ),
         option(
             "--members",
@@ -217,7 +217,7 @@ MODEL = together(
             "--engine",
             default="auto",
             show_default=True,
-            help="{engines}; a device (cuda); a Dask cluster (local:4, tcp://scheduler:8786).",
+            help="{engines}; a device (cuda); processes here (local:4); a Dask cluster (tcp://scheduler:8786).",
         ),
         option("--random-state", type=int, default=0, show_default=True, help="Seed of model and search."),
     ),
@@ -244,14 +244,14 @@ QUESTION = together(
         ),
         option(
             "--adverse",
-            help="The label that people do not want, or several (a,b): compares standards and audits whoever gets it.",
+            help="The label that people do not want, or several (a,b): compares standards, audits people who get it.",
         ),
         REFERENCE,
         option(
             "--threshold",
             default="0.5",
             show_default=True,
-            help="The probability at which people are accepted, or 'top 20%': the best fifth are.",
+            help="The probability at which people are accepted, or 'top 20%' to accept the best fifth.",
         ),
         option("--towards", help="The decision to reach. Default: any other."),
         option(
@@ -285,7 +285,7 @@ CONFIG = option(
     is_eager=True,
     expose_value=False,
     callback=read_config,
-    help="Options from a TOML file, such as the audit.toml of --out; the command line wins.",
+    help="Options from a TOML file, such as the audit.toml of butfor audit; the command line wins.",
 )
 OVERWRITE = option("--overwrite", is_flag=True, help="Replace earlier results in that folder.")
 JSON = option("--json", is_flag=True, help="Print JSON only.")

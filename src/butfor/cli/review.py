@@ -72,10 +72,16 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     "--answers",
     type=FILE,
     multiple=True,
-    help="A reviewer's answers: tasks.csv filled in, or Label Studio's JSON. Repeat for each reviewer.",
+    help="A reviewer's answers: the page's answers.csv, tasks.csv filled in, or Label Studio's JSON. Repeat for each.",
 )
 @option("--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder.")
-@option("--anyway", "--apply-anyway", "anyway", is_flag=True, help="Go on though there is little to find or to learn.")
+@option(
+    "--anyway",
+    "--apply-anyway",
+    "anyway",
+    is_flag=True,
+    help="Go on even if there is little to find or the answers show nothing.",
+)
 @OWN_MODEL
 def review(
     file: Path,
@@ -91,7 +97,7 @@ def review(
 
     \b
     butfor review report/audit.json --out tasks/
-    butfor review report/audit.json --answers tasks/tasks.csv --out after/
+    butfor review report/audit.json --answers tasks/answers.csv --out after/
     butfor review after/review.json --out more-tasks/
 
     FILE is the JSON of an audit or of an earlier round. The first command writes tasks: the labels likeliest to be
@@ -189,9 +195,9 @@ def _close(
 
 @command()
 @argument("file", type=FILE)
-@option("--max-solid", help="Limit of audited decisions that hinge on few labels: 5%.")
-@option("--max-close-calls", help="Limit of audited decisions that are close calls: 30%.")
-@option("--max-switch", help="Limit of decisions that switching the protected attribute changes: 1%.")
+@option("--max-solid", help="Limit on audited decisions with a solid find: 5%.")
+@option("--max-close-calls", help="Limit on audited decisions that are close calls: 30%.")
+@option("--max-switch", help="Limit on decisions that switching the protected attribute changes: 1%.")
 @option("--markdown", type=FILE, help="Also write a table for a pull request.")
 @option("--junit", type=FILE, help="Also write JUnit XML, a test case per limit.")
 def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | None) -> int:
