@@ -108,10 +108,15 @@ def harmless(value: Any) -> Any:
     return FORMULA.sub("'", value)
 
 
-def results_folder(path: str | Path, overwrite: bool = False) -> None:
-    """Create a folder for results; an error if it holds earlier ones."""
+def check_results_folder(path: str | Path, overwrite: bool = False) -> None:
+    """Check a folder for results: an error if it holds earlier ones or cannot be made. What is made goes again: a
+    command that fails leaves no empty folder."""
     refuse_earlier_results(path, overwrite)
+    missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
     make_folder(path)
+    with suppress(OSError):
+        for folder in missing:
+            folder.rmdir()
 
 
 def refuse_earlier_results(path: str | Path, overwrite: bool = False) -> None:

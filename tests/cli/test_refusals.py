@@ -44,7 +44,10 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("nosuch.csv --label y --sensitive s", "There is no file 'nosuch.csv'. Give a CSV or Parquet file, or one of"),
+        (
+            "nosuch.csv --label y --sensitive s",
+            "There is no file 'nosuch.csv'. Give a CSV, Parquet, Feather or Excel file",
+        ),
         ("germn", "There is no file 'germn'. Did you mean 'german'?"),
         ("missing.csv L S --missing refuse", "Column '# debts', row 7 is missing a value"),
         ("infinite.csv L S", "Column '# debts', row 9 holds an infinite value"),

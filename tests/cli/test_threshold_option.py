@@ -85,7 +85,7 @@ def test_one_person_is_told_the_score_and_the_cut(capsys):
 def test_everybody_decided_alike_is_said_first(capsys, rare, tmp_path):
     given = ("audit", rare, "--label", "call", "--sensitive", "sex", "--model", "logistic", "--out", tmp_path / "r")
     code, out, _ = run(capsys, *given, "--adverse", "no")
-    said = "At 0.5 this model accepts none of the 80 people. The recorded labels accept "
+    said = "At 0.5 this model accepts none of the 80 people. The training labels accept "
     assert code == 0
     assert out.startswith(said)
     option = out.split("`")[1]
@@ -105,7 +105,7 @@ def test_with_no_adverse_label_it_is_said_in_terms_of_the_labels(capsys, rare):
         capsys, "audit", rare, "--label", "call", "--sensitive", "sex", "--model", "logistic", "--cases", "0:4"
     )
     assert code == 0
-    assert out.startswith("At 0.5 this model decides 'call = no' about all 80 people. Of the recorded labels ")
+    assert out.startswith("At 0.5 this model decides 'call = no' about all 80 people. Of the training labels ")
 
 
 @pytest.mark.parametrize(

@@ -1039,6 +1039,11 @@ def test_an_audit_says_where_a_group_falls_short(capsys):
     assert sentence.replace("<", "&lt;").replace(">", "&gt;") in html
     assert "more than chance" in html
     assert "<b>south" not in html
+    assert "70 %</td>" in html.replace("\xa0", " ")
+    everywhere = page.population_page(
+        Population([verdict(0)], replace(RUN, standard=replace(found, parts=(replace(south, share=1.0, called=True),))))
+    )
+    assert '<td class="n">all</td>' in everywhere, "or more: elsewhere there is the opposite"
     assert sentence in printed(found)
     no_headline = printed(replace(found, comparisons=(replace(b, p_adjusted=0.5),)))
     assert no_headline.index("People with group = b were labelled 'yes' 10.0 points less") < no_headline.index(sentence)

@@ -80,7 +80,7 @@ def test_the_cut_in_a_sentence():
     assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Accepted ('no') at a probability of 0.80 or more."
     own = ThresholdFacts(given=None, probability=0.31)
     assert cut(own) == "Accepted ('no') at a probability of 0.31 or more, the model's own threshold."
-    assert cut(None, seen) == "Accepted ('no'): 62 % of 476 test rows (recorded labels: 88 %)."
+    assert cut(None, seen) == "Accepted ('no'): 62 % of 476 test rows (training labels: 88 %)."
     assert not cut(None)
 
 
@@ -102,13 +102,13 @@ def alike(accepted=1046, recorded=0.82, facts=None, named=True, command=True, by
 
 def test_everybody_decided_alike_and_the_way_out():
     assert alike() == (
-        "At 0.5 this model accepts all 1046 people. The recorded labels accept 82 %: try `--threshold 'top 82%'`."
+        "At 0.5 this model accepts all 1046 people. The training labels accept 82 %: try `--threshold 'top 82%'`."
     )
     assert alike(0, 0.12, command=False) == (
-        'At 0.5 this model accepts none of the 1046 people. The recorded labels accept 12 %: try `threshold="top 12%"`.'
+        'At 0.5 this model accepts none of the 1046 people. The training labels accept 12 %: try `threshold="top 12%"`.'
     )
     assert alike(0, 0.12, named=False) == (
-        "At 0.5 this model decides 'no' about all 1046 people. Of the recorded labels 12 % are 'yes': "
+        "At 0.5 this model decides 'no' about all 1046 people. Of the training labels 12 % are 'yes': "
         "try `--threshold 'top 12%'`."
     )
     assert alike(by_half=False).startswith("This model accepts all 1046")

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from butfor.review.answers import cohens_kappa, read_answers
+from butfor.errors import TableError
+from butfor.review.answers import _checked, cohens_kappa, read_answers
 from butfor.review.tasks import Task
 from recorded import OTHER, answered, fill_in, key_of, run
 
@@ -65,7 +66,7 @@ def _label(value):
     ("change", "sentence"),
     [
         (_label("maybe"), "line 4 (task {id}): 'maybe' is not a label; write 'bad credit', 'good credit' or 'cannot"),
-        (_label("Bad credit"), "'Bad credit' is not a label"),
+        (_label("Bad-credit"), "'Bad-credit' is not a label"),
         (_label(""), "1 of 60 tasks have no answer; the first is task {id} (line 4). Write a label or 'cannot tell'"),
         (lambda rows: rows.pop(3), "1 of 60 tasks have no answer; the first is task {id}. Write"),
         (
@@ -93,6 +94,25 @@ def test_bad_answers_get_one_sentence_and_change_nothing(german_file, tasks, tmp
     assert len(err.splitlines()) == 1
     assert not out
     assert not (tmp_path / "after").exists()
+
+
+def test_capitals_do_not_matter_where_one_label_is_meant():
+    review = (Task("K-1", 0, 0, "deny = no", decoy=False, people=0),)
+
+    def read(given: str, names: tuple[str, ...]) -> str:
+        return _checked([("line 2", "K-1", given)], review, names, "tasks.csv")["K-1"]
+
+    names = ("deny = no", "deny = yes")
+    assert [read(given, names) for given in ("YES", "Deny = No", "no ", "Cannot Tell")] == [
+        "deny = yes",
+        "deny = no",
+        "deny = no",
+        "cannot tell",
+    ]
+    assert read("b", ("b", "B")) == "b"
+    assert read("Cannot Tell", ("Cannot Tell", "yes")) == "Cannot Tell"
+    with pytest.raises(TableError, match="'Ab' is not a label"):
+        read("Ab", ("ab", "AB"))
 
 
 def test_a_key_of_another_audit_or_none_is_refused(german_file, salary_file, tasks, tmp_path, capsys):

@@ -16,6 +16,8 @@ from butfor import load_dataset
 from butfor.cli import main
 from butfor.errors import SettingError, TableError
 from butfor.learn.named import model_named
+from butfor.report.page import review_page
+from butfor.result.labels import worth_a_review
 from butfor.result.population import Population
 from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, run
 
@@ -72,12 +74,15 @@ def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(g
             rows, labels, sensitive_features="sex", adverse="bad credit", draws=20, n_jobs=1
         )
         assert [g.difference for g in c] == pytest.approx([g.difference for g in found.comparisons])
-    assert f"female: decided 'good credit' for {100 * before[women].mean():.1f} % before" in out
+    assert f"\nsex = female: decided 'good credit' for {100 * before[women].mean():.1f} % before" in out
     page = (after / "review.html").read_text()
     assert f"<h1>{reviewed.sentence}</h1>" in page
     assert "Reviewer error on decoys: 3.3" in page
     assert "show nothing" not in page
     assert page.count("<svg") == 2
+    record = Population.from_json(after / "review.json")
+    assert ("more-tasks/" in page) == worth_a_review(record.labels)
+    assert "more-tasks/" not in review_page(Population([], record.run)), "no label is left"
     for person in reviewed.changed:
         assert f"<th>{person.case}</th>" in page
 

@@ -56,7 +56,7 @@ def test_the_fewest_labels_that_close_the_gap():
         before[~ours & (truth == "yes").to_numpy()].mean() - before[deserving].mean()
     )
     for wrong, sentence in (
-        ({"by": "odds"}, "selection or true positive"),
+        ({"by": "odds"}, "must be one of 'selection', 'true positive'"),
         ({"by": "true positive"}, "give y"),
         ({"groups": ["a", "z"]}, "name two of"),
         ({"within": -0.9}, "must be a share"),

@@ -76,7 +76,7 @@ def test_everybody_decided_alike_in_python():
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1).fit(TABLE, rare, sensitive_features="group", adverse="no")
     population = audit.explain_all(PEOPLE)
     said = 'try `threshold="top 88%"`.'
-    assert repr(population).startswith("At 0.5 this model accepts all 80 people. The recorded labels accept ")
+    assert repr(population).startswith("At 0.5 this model accepts all 80 people. The training labels accept ")
     assert said in repr(population)
     assert "Audited: 0 of 80 people; 80 were accepted" in repr(population)
     assert "accepts all 80 people" in population._repr_html_()

@@ -1,5 +1,7 @@
 """What explains a gap, the second opinion, overlap, and tables drawn by one standard: each reached two ways."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -134,6 +136,7 @@ def test_leaving_out_a_column_moves_the_difference_as_a_refit_does():
     assert b.difference + b.strongest_move == pytest.approx(without.of_group("b").difference, abs=1e-6)
     assert f"Leaving out income moves the gap by {100 * b.strongest_move:.1f} points." in b.on_a_missing_column
     assert "a comparison, not a bound" in b.on_a_missing_column
+    assert "missing column" not in " ".join(replace(b, p_adjusted=0.5).details()), "nothing to remove: it may be chance"
     own = compared(X, group, y, standard=LeastSquares())
     fewer = compared(X.drop(columns="debts"), group, y, standard=LeastSquares())
     assert own.columns.loc[("group", "a", "debts"), "move"] == pytest.approx(
@@ -314,5 +317,5 @@ def test_what_columns_explain_is_said_without_signs(raw_gap, explained, sentence
 def test_labels_that_are_likely_wrong_are_said_to_be_chance_where_no_group_falls_short():
     settings = {"attribute": "sex", "group": "f", "rows": 300, "recorded": 0.5, "expected": 0.55, "difference": 0.05}
     chance, real = (GroupStandard(**settings, interval=(-0.02, 0.1), p=p, p_adjusted=p) for p in (0.3, 0.01))
-    assert "may be chance. If it is real, about 15 of the group's labels are wrong" in if_real([chance])
+    assert "may be chance. If it is real, about 15 of the group's 300 labels are wrong" in if_real([chance])
     assert if_real([chance, real]) == ""

@@ -69,7 +69,7 @@ def audit(table: str, **options: Any) -> int:
     """
     from butfor import DATASETS
     from butfor import check_table as concerns_about
-    from butfor.files import results_folder
+    from butfor.files import check_results_folder
     from butfor.learn.named import default_name
     from butfor.progress import ConsoleProgress, Progress
     from butfor.result.groups import MAJORITY
@@ -80,7 +80,7 @@ def audit(table: str, **options: Any) -> int:
     o = SimpleNamespace(**options)
     view, stop = assemble.public_view(o), assemble.stop_of(o)
     if o.out is not None:
-        results_folder(o.out, o.overwrite)
+        check_results_folder(o.out, o.overwrite)
     progress = Progress() if o.quiet else ConsoleProgress()
     notes: list[str] = []
     if o.model is None:
@@ -179,7 +179,7 @@ def standard(table: str, **options: Any) -> int:
     Compares the people of each group with people of the other groups who have the same recorded columns, and says of
     every label how likely it is to be wrong. Uses all rows of TABLE; needs no model of yours.
     """
-    from butfor.files import results_folder, save_table, save_text
+    from butfor.files import check_results_folder, make_folder, save_table, save_text
     from butfor.learn.named import model_named
     from butfor.machine import give_back_memory
     from butfor.progress import ConsoleProgress, Progress
@@ -189,7 +189,7 @@ def standard(table: str, **options: Any) -> int:
 
     o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed", "keep")))
     if o.out is not None:
-        results_folder(o.out, o.overwrite)
+        check_results_folder(o.out, o.overwrite)
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
     data = assemble.load(table, o, progress.note)
     name, adverse = data.name, assemble.adverse_labels(data, o.adverse)
@@ -212,6 +212,7 @@ def standard(table: str, **options: Any) -> int:
     )
     text = json_module.dumps(found.to_dict(), indent=1, ensure_ascii=False)
     if o.out is not None:
+        make_folder(o.out)
         save_text(o.out / "standard.json", text)
         save_table(o.out / "labels.csv", found.to_frame().rename_axis("row"))
         save_text(o.out / "standard.html", standard_page(found, name))

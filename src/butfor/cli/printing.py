@@ -108,7 +108,7 @@ def print_population(population: Population, folder: Path | None) -> None:
         *slices,
         *(one.sentence for one in population.one_standard),
         population.closed_gap.sentence if population.closed_gap else "",
-        population.direct,
+        " ".join(filter(None, (population.direct, population.left_out))),
         run.cut if run.threshold else "",
         population.sentence,
         population.proven,
@@ -118,10 +118,11 @@ def print_population(population: Population, folder: Path | None) -> None:
     print_table(_groups(population))
     if worth_a_review(population.labels):
         first = ", ".join(str(label.row) for label in population.labels[:REVIEW_FIRST])
-        how = "--out FOLDER writes what that takes."
+        rows = "" if run.data.identifier else " (rows counted from 0)"
+        how = "add --out FOLDER."
         if folder is not None:
             how = f"butfor review {folder / 'audit.json'} --out tasks/"
-        for line in filter(None, (if_real(population.standards), f"Next: review labels {first} first: {how}")):
+        for line in filter(None, (if_real(population.standards), f"Next: review labels {first}{rows} first: {how}")):
             say_wrapped(line)
     for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
         say_wrapped(line)
@@ -151,7 +152,9 @@ def _groups(population: Population) -> pd.DataFrame:
                 interval = f" ({interval_in_words(gap.interval, gap.difference < 0)})" if gap.interval else ""
                 often = f"{number(abs(gap.difference))} {'less' if gap.difference >= 0 else 'more'}{interval}"
             row["Gap to comparable people"] = often
-        row["On few labels"] = f"{sum(v.group == group for v in found)} of {asked}" if asked else "–"
+        left = sum(v.group == group and v.unfinished for v in population.eligible)
+        count = f"{sum(v.group == group for v in found)} of {asked}{f', {left} stopped' if left else ''}"
+        row["On few labels"] = count if asked else "–"
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -68,7 +68,7 @@ def refuse_absent(path: str | Path) -> None:
     if str(path) == STANDARD_INPUT:
         return
     if not Path(path).exists():
-        known = nearest(path, DATASETS, "Give a CSV or Parquet file, or one of")
+        known = nearest(path, DATASETS, "Give a CSV, Parquet, Feather or Excel file, or one of")
         raise TableError(f"There is no file '{path}'. {known}")
     if any("\ud800" <= character <= "\udfff" for character in str(path)):
         raise TableError(f"The name of '{path}' is not UTF-8 and cannot be recorded; rename the file.")

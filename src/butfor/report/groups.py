@@ -174,6 +174,7 @@ def _slices(slices: Sequence[Slice], comparisons: Sequence[GroupStandard]) -> li
 def _slice(s: Slice) -> tuple[Any, ...]:
     """For reading: slice, rows, shares, gap and interval, how much more than elsewhere, whether it is called."""
     more, lacking = number(s.difference - s.elsewhere), "–" if s.share is None else f"{100 * s.share:.0f} %"
+    lacking = "all" if s.share == 1 else lacking
     gap = f"{number(s.difference)} ({interval_in_words((s.low, s.high))})"
     names = Markup("<strong>{}</strong>").format(short(s.name, 60)) if s.called else short(s.name, 60)
     verdict = "more than chance" if s.called else ""

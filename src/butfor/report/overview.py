@@ -17,7 +17,7 @@ from butfor.report.groups import audited_table, close_calls, decisions_table, im
 from butfor.report.summary import LONGEST, marked, method_facts, settle
 from butfor.report.text import plural, short, shown, without_middle
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED
-from butfor.result.labels import TO_REVIEW, expectation, worth_a_review
+from butfor.result.labels import expectation, how_many_to_review, worth_a_review
 from butfor.result.population import Population
 from butfor.result.record import checksum
 from butfor.result.run import Run
@@ -30,7 +30,7 @@ from butfor.standard.sentences import points
 MOST_IN_WORLDS = 100
 """People that are listed by how likely their decision would change."""
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
-MOST_STAND_INS = 3
+MOST_EXPLAINING = 3
 """Columns that are named as explaining a gap."""
 LISTED = 40
 """Characters of a value in the list of people."""
@@ -120,10 +120,10 @@ def sides_of(person: PersonInWorlds, run: Run) -> tuple[str, str]:
 
 def reason(v: Verdict) -> str:
     """Why a person was not audited, by its name in `REASONS`."""
-    adverse = v.run.adverse or tuple(name for name in v.run.label_names if name != v.run.towards)
-    if (v.run.adverse or v.run.towards) and v.prediction not in adverse:
-        return "favourable"
-    return "switched" if v.switch_changes and "stable_under_switch" in v.run.phi else "rule"
+    if v.left_out_by == "switch":
+        return "switched"
+    known = v.run.adverse or v.prediction == v.run.towards
+    return "favourable" if v.left_out_by == "decision" and known and v.prediction not in v.run.adverse else "rule"
 
 
 def population(p: Population, people: People) -> dict[str, Any]:
@@ -137,6 +137,7 @@ def population(p: Population, people: People) -> dict[str, Any]:
     return overview(p) | {
         "questions": _questions(p, people, steps),
         "steps": steps,
+        "people": _people_given(p),
         "standards": standards(run.standard) if run.standard else None,
         "one_standard": [_in_worlds(one, people) for one in p.one_standard],
         "decisions": decisions_table(p) if p.verdicts and run.favourable else None,
@@ -179,14 +180,14 @@ def _questions(p: Population, people: People, steps: Sequence[Markup]) -> list[t
         split += "The decisions are those of the training and test rows that were given."
     return [
         (f"Is {name} an input of the model?", f"{'No' if p.run.blind else 'Yes'}. {direct}"),
-        (f"Which columns stand in for {name}?", _stand_ins(p)),
+        ("Which columns explain the gap?", _explaining(p)),
         ("Does another split agree?", marked(split)),
         ("Why these people, and not all?", _why(p, people)),
         ("What to do next?", steps[0] + Markup(' <a href="#next">All steps</a>')),
     ]
 
 
-def _stand_ins(p: Population) -> str:
+def _explaining(p: Population) -> str:
     """The columns that explain most of the largest gap."""
     groups = [c for c in p.standards if c.difference > 0]
     if not groups or p.run.standard is None:
@@ -201,16 +202,20 @@ def _stand_ins(p: Population) -> str:
         f"{short(m.column, 40)} ({points(m.move)})"
         for m in sorted(moves, key=lambda m: -m.move)
         if " + " not in m.column
-    ][:MOST_STAND_INS]
+    ][:MOST_EXPLAINING]
     gap = f"raw gap of {points(c.raw_gap)} ({short(c.name, 40)})"
     raw = f"The recorded columns explain {points(c.explained)} of the {gap}"
     return f"{raw}, above all {', '.join(named)}." if named else f"{raw}; no single column stands out."
 
 
+def _people_given(p: Population) -> int:
+    """How many people there are, examined or not."""
+    return p.run.acceptance.people if p.run.acceptance else len(p)
+
+
 def _why(p: Population, people: People) -> str:
     """How many were examined and audited, and why not the others."""
-    all_of_them = p.run.acceptance.people if p.run.acceptance else len(p)
-    given = f" of {all_of_them}" if all_of_them > len(p) else ""
+    given = f" of {_people_given(p)}" if _people_given(p) > len(p) else ""
     cases = " (`--cases` examines others)" if given and p.run.command else ""
     counts = Counter(reason(v) for v in p if not v.eligible)
     favourable, name = short(p.run.favourable or "another label", 40), short(p.run.sensitive, 40)
@@ -262,7 +267,7 @@ def _steps(p: Population) -> list[Markup]:
     steps = [CLOSE_CALL.many] if close_calls(p) else []
     steps += [SOLIDITY[w].many for w in (SOLID, NOT_CHECKED, "leaning", UNDECIDED, SEED_BOUND) if p.solidity[w]]
     if worth_a_review(p.labels):
-        steps.insert(0 if not p.standards or _short(p) else len(steps), REVIEW)
+        steps.insert(0, REVIEW)
     if not p.eligible:
         steps.append("**Audit other people** (`--cases`), or choose them by another rule (`--phi`).")
     steps += [
@@ -305,7 +310,8 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
     """The labels to review first, what to expect of it, and the people behind each; None where little is to find."""
     if not worth_a_review(p.labels):
         return None
-    first = p.labels[:MOST_KEYSTONES]
+    chosen = p.labels[: how_many_to_review(p.labels)]
+    first = chosen[:MOST_KEYSTONES]
     known = [behind.get(each.position, []) for each in first]
     heads = ["Training row", "Group", "Label", "Doubt"]
     columns = [
@@ -321,8 +327,8 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
         heads.append("In the flip sets of")
         columns.append([_links(each) for each in known])
     return {
-        "expectation": expectation(p.labels[:TO_REVIEW]),
-        "chart": charts.yield_curve(p.labels[:TO_REVIEW]).svg(),
+        "expectation": expectation(chosen),
+        "chart": charts.yield_curve(chosen).svg(),
         "towards": " or ".join(p.run.adverse),
         "if_real": if_real(p.standards),
         "heads": heads,

@@ -34,6 +34,7 @@ from butfor.report import charts, overview, summary
 from butfor.report.groups import rate, standards
 from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST
+from butfor.result.labels import worth_a_review
 from butfor.result.population import Population
 from butfor.result.record import builtins_of, save
 from butfor.result.run import Data, Run
@@ -186,6 +187,7 @@ def review_page(population: Population) -> str:
             if some
         ],
         people=people,
+        more=worth_a_review(population.labels),
     )
 
 

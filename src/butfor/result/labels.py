@@ -45,6 +45,12 @@ def expected_wrong(labels: Sequence[TrainingLabel]) -> list[float]:
     return list(accumulate(each.doubt if each.wrong is None else each.wrong for each in labels))
 
 
+def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
+    """Without a wish: those that may be wrong, at most 100 and at most half of them, so that decoys are left."""
+    likely = sum(each.wrong is None or each.wrong > 0 for each in labels) or len(labels)
+    return max(1, min(TO_REVIEW, likely, len(labels) // 2))
+
+
 def worth_a_review(labels: Sequence[TrainingLabel]) -> bool:
     """Whether a label of the first ones is likely to be wrong, or that is not known."""
     first = labels[:TO_REVIEW]

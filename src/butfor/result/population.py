@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -151,6 +151,17 @@ class Population(Sequence[Verdict]):
         return f"{turned} of {asked} audited decisions {hinge} on at most {labels}{seeds}{unchecked}.{stopped}"
 
     @property
+    def left_out(self) -> str:
+        """How many decisions were not audited because a switch changes them, in a sentence; empty where none."""
+        switched = [v for v in self if not v.eligible and v.left_out_by == "switch"]
+        if not switched:
+            return ""
+        decisions = {v.prediction for v in (*self.eligible, *switched)}
+        which = f" '{decisions.pop()}'" if len(decisions) == 1 else ""
+        asked = len(self.eligible) + len(switched)
+        return f"Not audited: {len(switched)} of {asked}{which}, which switching {self.run.sensitive} changes."
+
+    @property
     def audited(self) -> str:
         """Who is audited and why the others are not, in a sentence."""
         reasons = Counter(v.reason.rstrip(".") for v in self if not v.eligible)
@@ -249,7 +260,12 @@ class Population(Sequence[Verdict]):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per person."""
-        other = {"flips": lambda v: v.at_most, "flipped_rows": lambda v: in_one_cell(flip.row for flip in v.flip_set)}
+        other: dict[str, Callable[[Verdict], Any]] = {
+            "flips": lambda v: v.at_most,
+            "flipped_rows": lambda v: in_one_cell(flip.row for flip in v.flip_set),
+            "score": lambda v: v.scores[0],
+            "counterfactual_score": lambda v: v.scores[1],
+        }
         columns, whole = FRAME_COLUMNS.split(), dict.fromkeys(("flips", "at_least", "doubted", "distance"), "Int64")
         rows = [[other[c](v) if c in other else getattr(v, c) for c in columns] for v in self.verdicts]
         return pd.DataFrame(rows, columns=columns).astype(whole)

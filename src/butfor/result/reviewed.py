@@ -147,6 +147,7 @@ class Reviewed(FlipOutcome):
     and `after`: each group beside the others' standard. `corrected_to`: with more than two labels, what the corrected
     ones are now."""
 
+    attribute: str
     favourable: str
     answered: tuple[int, ...]
     corrected: tuple[int, ...]
@@ -171,7 +172,7 @@ class Reviewed(FlipOutcome):
             for name, was, now in self.differences
         ]
         groups += [
-            f"{group}: decided '{self.favourable}' for {_before_after(*map(_percent, rates))}."
+            f"{self.attribute} = {group}: decided '{self.favourable}' for {_before_after(*map(_percent, rates))}."
             for group, rates in self.rates.items()
         ]
         room = MOST_LINES - len(lines)

@@ -58,7 +58,7 @@ def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourab
         if known is None:
             return ""
         accepted = percent(known.accepted / known.people)
-        return f"{decided}: {accepted} of {known.people} {rows} (recorded labels: {share_in_words(known.recorded)} %)."
+        return f"{decided}: {accepted} of {known.people} {rows} (training labels: {share_in_words(known.recorded)} %)."
     at = "" if facts.probability is None else f"at a probability of {shown(facts.probability)[0]} or more"
     if facts.share is not None:
         tied = f" {facts.ties} tie for the last place and all get one." if facts.ties else ""
@@ -72,16 +72,16 @@ def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourab
 def alike_sentence(
     facts: ThresholdFacts | None, seen: Acceptance, favourable: str, other: str, named: bool, command: bool
 ) -> str:
-    """That everybody is decided alike, and which threshold decides as often as the recorded labels do. `command`:
+    """That everybody is decided alike, and which threshold decides as often as the training labels do. `command`:
     whether whoever reads it typed one."""
     share, favoured = share_in_words(seen.recorded), bool(seen.accepted)
     option = f"`--threshold 'top {share}%'`" if command else f'`threshold="top {share}%"`'
     if named:
         decides = f"accepts {'all' if favoured else 'none of the'} {seen.people} people"
-        labels = f"The recorded labels accept {share} %"
+        labels = f"The training labels accept {share} %"
     else:
         decides = f"decides '{favourable if favoured else other}' about all {seen.people} people"
-        labels = f"Of the recorded labels {share} % are '{favourable}'"
+        labels = f"Of the training labels {share} % are '{favourable}'"
     given = facts.given if facts else 0.5 if seen.by_half else None
     at = "This" if given is None else f"At {given} this"
     return f"{at} model {decides}. {labels}: try {option}."

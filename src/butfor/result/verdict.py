@@ -170,12 +170,17 @@ class Verdict(Person):
     # --- scores -------------------------------------------------------------------------------------
 
     @property
+    def scores(self) -> tuple[float | None, float | None]:
+        """The score and the one with the flips made; None where there is none."""
+        if self.score is not None:
+            return self.score, self.counterfactual_score
+        flipped = self.counterfactual_logit
+        return self.run.score_of(self.logit), None if flipped is None else self.run.score_of(flipped)
+
+    @property
     def course_in_words(self) -> str:
         """ "score 0.44 → 0.53", "score 0.74 → 0.83, cut 0.80" or, without probabilities, "margin −0.35 → +0.18"."""
-        before, after = self.score, self.counterfactual_score
-        if before is None:
-            before = self.run.score_of(self.logit)
-            after = None if self.counterfactual_logit is None else self.run.score_of(self.counterfactual_logit)
+        before, after = self.scores
         if before is not None:
             return course(before, after, self.cut, self.counterfactual_cut)
         end = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
@@ -305,18 +310,27 @@ class Verdict(Person):
         return f"{failed}{NOT_FAIR}"
 
     @property
-    def _left_out(self) -> str:
-        """Why φ leaves this person out."""
+    def left_out_by(self) -> str:
+        """What leaves this person out: the "decision", which φ does not ask about, a "switch", or another "rule"."""
         phi, decided = self.run.phi, self.prediction
+        wanted = {label.strip("'\" ") for label in PREDICTED.findall(phi)}
+        other = wanted and "~" not in phi and not wanted & {decided, decided.rpartition(EQUALS)[2]}
+        if decided == self.run.towards or other:
+            return "decision"
+        return "switch" if self.switch_changes and "stable_under_switch" in phi and "~" not in phi else "rule"
+
+    @property
+    def _left_out(self) -> str:
+        """Why φ leaves this person out, in a sentence."""
+        decided, why = self.prediction, self.left_out_by
         if decided == self.run.towards:
             return f"the decision is '{decided}' already."
-        wanted = {label.strip("'\" ") for label in PREDICTED.findall(phi)}
-        if wanted and "~" not in phi and not wanted & {decided, decided.rpartition(EQUALS)[2]}:
+        if why == "decision":
             accepted = self.run.adverse and decided not in self.run.adverse
             return f"this person was accepted ('{decided}')." if accepted else f"the decision is '{decided}'."
-        if self.switch_changes and "stable_under_switch" in phi and "~" not in phi:
+        if why == "switch":
             return f"the decision changes when {self.sensitive} alone is switched, so the model uses it directly."
-        return f"the rule φ ({phi}) leaves this person out."
+        return f"the rule φ ({self.run.phi}) leaves this person out."
 
     @property
     def sentence(self) -> str:

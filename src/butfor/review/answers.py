@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.data.labels import label_number
+from butfor.data.labels import EQUALS, label_number
 from butfor.errors import SettingError, TableError, listed
 from butfor.files import harmless, text_of
 from butfor.result.labels import Counts
@@ -175,11 +175,11 @@ def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: 
             raise TableError(f"{path}, {where}: task {task} has an answer already, in {seen[task]}; keep one of them.")
         seen[task] = where
         label = label if label in safe else label.strip()  # some tables' labels end in a space
-        if label == CANNOT_TELL:
-            answers[task] = label
+        if label.casefold() == CANNOT_TELL and label not in safe:
+            answers[task] = CANNOT_TELL
         elif label:
             try:
-                answers[task] = names[label_number(safe.get(label, label), names)]
+                answers[task] = names[label_number(safe.get(label) or _in_any_case(label, names), names)]
             except SettingError:
                 raise TableError(
                     f"{path}, {where} (task {task}): '{label[:LONGEST]}' is not a label; write {listed(names, 50)} or "
@@ -193,6 +193,13 @@ def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: 
             f"label or '{CANNOT_TELL}' for each."
         )
     return answers
+
+
+def _in_any_case(label: str, names: Sequence[str]) -> str:
+    """The label, or the end of one, that differs from this in capitals alone, if there is one such; else this."""
+    known = [*names, *(name.rpartition(EQUALS)[2] for name in names)]
+    alike = [each for each in dict.fromkeys(known) if each.casefold() == label.casefold()]
+    return alike[0] if len(alike) == 1 and label not in known else label
 
 
 def _of_csv(text: str, path: Path) -> Given:

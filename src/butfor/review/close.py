@@ -63,6 +63,7 @@ def after_review(
     standards = _standards(again)
     now = [fitted.label_names[again.table.codes[at]] for at in again.corrected]
     reviewed = Reviewed(
+        attribute=fitted.sensitive.name,
         favourable=fitted.sides[trial.favourable],
         answered=tuple(sorted(again.answered)),
         corrected=again.corrected,

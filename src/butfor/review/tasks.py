@@ -24,7 +24,7 @@ from butfor.data.read import as_dates
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
 from butfor.learn.protocols import Table
 from butfor.machine import check_random_state
-from butfor.result.labels import LITTLE, TO_REVIEW, TrainingLabel, expectation, expected_wrong
+from butfor.result.labels import LITTLE, TO_REVIEW, TrainingLabel, expectation, expected_wrong, how_many_to_review
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
 from butfor.review.decoys import UNDOUBTED, choose_decoys
@@ -174,12 +174,10 @@ def make_review(
     hide: Sequence[str] = (),
     seed: int = 0,
 ) -> Review:
-    """The tasks: the first `labels` of those to review, and decoys. Without a number, those that may be wrong, at most
-    100 and at most half of them, so that decoys are left. `hide` names columns not to show, besides the protected
-    ones."""
+    """The tasks: the first `labels` of those to review, and decoys. `hide` names columns not to show, besides the
+    protected ones."""
     if labels is None:
-        likely = sum(each.wrong is None or each.wrong > 0 for each in values) or len(values)
-        labels = max(1, min(TO_REVIEW, likely, len(values) // 2))
+        labels = how_many_to_review(values)
     if not isinstance(labels, Integral) or isinstance(labels, bool) or labels < 1:
         raise SettingError(f"--labels {labels} must be at least 1.")
     if not values:

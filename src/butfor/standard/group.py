@@ -124,7 +124,8 @@ class GroupStandard:
 
     @property
     def on_a_missing_column(self) -> str:
-        if abs(self.difference) < NOTHING:
+        chance = self.p_adjusted is not None and self.p_adjusted >= SIGNIFICANT
+        if chance or abs(self.difference) < NOTHING:
             return ""
         return missing_column_sentence(
             self.strongest_column, self.strongest_move, self.times_strongest, self.robustness_value
@@ -179,6 +180,6 @@ def if_real(comparisons: Sequence[GroupStandard]) -> str:
         return ""
     most = max(lacking, key=lambda c: c.missing)
     return (
-        f"The gap of {most.name} may be chance. If it is real, about {most.missing} of the group's labels are wrong; "
-        "a review of the likeliest ones can tell."
+        f"The gap of {most.name} may be chance. If it is real, about {most.missing} of the group's {most.rows} "
+        "labels are wrong; a review of the likeliest ones can tell."
     )
