@@ -11,7 +11,8 @@ from butfor.errors import SettingError, nearest
 
 
 def test_text_is_its_own_name_and_other_values_stand_after_their_column():
-    assert label_names(["no", "yes"], "approved") == ("no", "yes")
+    assert label_names(["bad", "good"], "credit") == ("bad", "good")
+    assert label_names(["no", "yes"], "approved") == ("approved = no", "approved = yes")
     assert label_names(np.array([False, True]), "approved") == ("approved = False", "approved = True")
     assert label_names(np.array([0, 1])) == label_names([0, 1], "") == ("0", "1")
 

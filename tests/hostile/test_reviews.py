@@ -66,7 +66,7 @@ def test_our_own_tasks_can_be_read_whatever_a_column_is_called(folder, tmp_path)
     for separator in ",;\t":
         with (tmp_path / "answers.csv").open("w", newline="") as file:
             csv.writer(file, delimiter=separator).writerows(rows)
-        answers = read_answers([tmp_path / "answers.csv"], tasks, ("no", "yes")).reviewers[0]
+        answers = read_answers([tmp_path / "answers.csv"], tasks, ("granted = no", "granted = yes")).reviewers[0]
         assert answers == {task.id: task.label for task in tasks}
 
 
@@ -107,7 +107,7 @@ def test_what_is_no_file_is_refused_and_never_waited_for(folder, tmp_path):
 
 def test_a_label_that_may_be_two_is_refused():
     assert label_number("x = 1", ("x = 1", "y = 1")) == 0
-    with pytest.raises(SettingError, match="'1' may be any of 'x = 1', 'y = 1'"):
+    with pytest.raises(SettingError, match="'1' could be any of 'x = 1', 'y = 1'"):
         label_number("1", ("x = 1", "y = 1"))
 
 
@@ -137,6 +137,7 @@ def _tasks(change: Callable[[int, dict], None]) -> Callable[[dict], None]:
     return changed
 
 
+OTHER = {"granted = yes": "granted = no", "granted = no": "granted = yes"}
 BENT: dict[str, Callable[[dict], Any]] = {
     "positions that are no rows": _tasks(lambda k, task: task.update(position=10**6 + k)),
     "positions below 0": _tasks(lambda k, task: task.update(position=-1 - k)),
@@ -144,7 +145,7 @@ BENT: dict[str, Callable[[dict], Any]] = {
     "positions as text": _tasks(lambda k, task: task.update(position=str(task["position"]))),
     "positions beyond any row": _tasks(lambda k, task: task.update(position=2**70)),
     "positions exchanged": lambda key: key["tasks"][0].update(position=key["tasks"][1]["position"]),
-    "labels altered": _tasks(lambda k, task: task.update(label={"yes": "no", "no": "yes"}[task["label"]])),
+    "labels altered": _tasks(lambda k, task: task.update(label=OTHER[task["label"]])),
     "labels unknown": _tasks(lambda k, task: task.update(label="maybe")),
     "ids all alike": _tasks(lambda k, task: task.update(id="X-1")),
     "ids that are numbers": _tasks(lambda k, task: task.update(id=k)),
@@ -173,7 +174,7 @@ def test_a_key_that_somebody_changed_is_refused(folder, tmp_path, bent, seal):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"position": 10**6}, "labels[1], training row 1000000, has no label 'no' in the table"),
+        ({"position": 10**6}, "labels[1], training row 1000000, has no label 'granted = no' in the table"),
         ({"position": -1}, "training row -1, has no label"),
         ({"label": "yes"}, "has no label 'yes' in the table"),
         ({"label": "maybe"}, "has no label 'maybe' in the table"),

@@ -82,7 +82,7 @@ def test_every_find_turns_the_mean_of_all_members_by_the_definition(german):
         logit = np.mean([model.logits(data.X_test.iloc[[verdict.case]])[0] for model in models])
         assert verdict.counterfactual_logit == pytest.approx(logit, abs=1e-6)
         assert (logit > 0) != (verdict.logit > 0)
-        assert f"the mean of {MEMBERS} models" in verdict.sentence
+        assert f"mean of {MEMBERS} models" in verdict.sentence
 
 
 def test_fresh_seeds_took_no_part(german):

@@ -419,7 +419,7 @@ def test_polars_and_pyarrow_tables_come_in():
     for audit, asked in zip(audits[1:], people[1:], strict=True):
         assert [v.positions for v in audit.explain_all(asked)] == [v.positions for v in expected]
     assert audits[1].explain(polars.from_pandas(X[ROWS:])[:1]).positions == expected[0].positions
-    with pytest.raises(TableError, match="got ndarray of shape"):
+    with pytest.raises(TableError, match="not ndarray of shape"):
         butfor.LabelAudit().fit(X.to_numpy(), y, sensitive_features="région")
 
 
@@ -429,7 +429,7 @@ def test_rows_set_aside_are_told_and_come_back_in_the_dataset():
     audit.fit(X[:360], y[:360], sensitive_features="région")
     population = audit.explain_all(X[360:])
     verdict = population.found[0]
-    assert "90 more rows were set aside" in verdict.sentence
+    assert "of 270 training labels" in verdict.sentence
     assert verdict.training_rows == 270
     D, labels = verdict.dataset()
     assert D.equals(X[:360])
@@ -739,7 +739,7 @@ def test_what_a_record_cannot_bring_back_is_named():
             X[60:61]
         )
     verdict = audit.explain_all(X[60:80])[0]
-    with pytest.raises(butfor.errors.ReplayError, match="which a record cannot carry"):
+    with pytest.raises(butfor.errors.ReplayError, match="which a record cannot store"):
         replay(verdict.to_dict(), training=verdict.training)
     assert replay(verdict.to_dict(), training=verdict.training, model=audit.model).agrees
     assert butfor.replay(verdict, model=audit.model).agrees
@@ -841,7 +841,7 @@ def test_printing_a_verdict_says_how_far_to_believe_it():
     audit, people = fitted_model(RandomForestClassifier(5, random_state=0))
     assert "Not checked under fresh seeds" in repr(audit.explain_all(people, cases=range(5)).found[0])
     audit.fresh_seeds = 3
-    assert "of 3 fresh seeds" in repr(audit.explain_all(people, cases=range(5)).found[0])
+    assert "of 3 models trained under fresh seeds" in repr(audit.explain_all(people, cases=range(5)).found[0])
 
 
 def test_a_seed_that_changes_nothing_is_no_seed():
@@ -910,8 +910,8 @@ def test_grouped_by_but_not_learned_from(capsys, tmp_path):
         "--drop", "région,member", "--model", "logistic", "--budget", "3", "--out", tmp_path / "out",
     ]  # fmt: skip
     assert main([str(word) for word in given]) == 0
-    out, err = capsys.readouterr()
-    assert "The model does not see 'région × member'" in err
+    out = capsys.readouterr().out
+    assert "The model does not see région × member" in " ".join(out.split())
     assert "north · True" in out
     assert main(["replay", str(tmp_path / "out" / "audit.json")]) == 0
 
@@ -1202,7 +1202,7 @@ def test_an_embedded_set_grouped_by_what_it_does_not_learn_from(capsys, tmp_path
     monkeypatch.chdir(tmp_path)
     given = ["audit", "german", "--model", "logistic", "--drop", "sex", "--sensitive", "sex", "--cases", "0:8"]
     assert main([*given, "--out", "german-blind", "--budget", "3"]) == 0
-    assert "does not see 'sex'" in capsys.readouterr().err
+    assert "The model does not see sex" in capsys.readouterr().out
     assert main(["replay", "german-blind/audit.json"]) == 0
 
 

@@ -339,7 +339,7 @@ def test_a_ranking_of_ones_own_is_recorded_by_name():
         (lambda X, y: {"sensitive_features": X["Sex"].iloc[:5]}, TableError, "each of its 30 rows"),
         (lambda X, y: {"sensitive_features": X["Sex"].iloc[::-1]}, TableError, "index of sensitive_features"),
         (lambda X, y: {"y": y.iloc[::-1]}, TableError, "same rows in another order"),
-        (lambda X, y: {"y": y.reset_index(drop=True)}, TableError, "other rows"),
+        (lambda X, y: {"y": y.reset_index(drop=True)}, TableError, "different rows"),
         (lambda X, y: {"y": y.iloc[:5]}, TableError, "30 rows but there are 5 labels"),
         (lambda X, y: {"y": y.where(y.index != y.index[2])}, TableError, "label of row"),
         (lambda X, y: {"y": y * 0}, TableError, "only one value"),
@@ -361,7 +361,7 @@ def test_questions_that_cannot_be_answered_are_refused(salary):
         butfor.LabelAudit().explain(data.X_test.iloc[[0]])
     with pytest.raises(TableError, match="one person"):
         audit.explain(data.X_test)
-    with pytest.raises(SettingError, match="people 0 to 10"):
+    with pytest.raises(SettingError, match="are 0 to 10"):
         audit.explain_all(data.X_test, cases=[11])
     for nonsense in (5, slice(0, 3), "0:3", [0.5], [True, False]):
         with pytest.raises(SettingError, match="give positions in the table"):

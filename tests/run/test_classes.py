@@ -387,7 +387,7 @@ def test_what_cannot_be_is_said():
         audit.fit(X, y, sensitive_features="cellar").explain_all(X.iloc[:3], towards="merlot")
     with pytest.raises(SettingError, match="adverse names all labels"):
         audit.fit(X, y, sensitive_features="cellar", adverse=list(y.unique()))
-    with pytest.raises(TableError, match=r"hold 178 values .* at most 50"):
+    with pytest.raises(TableError, match=r"have 178 values .* at most 50"):
         audit.fit(X, pd.Series(np.arange(178), index=X.index), sensitive_features="cellar")
     pairwise = butfor.LabelAudit(preprocessed(X, SVC(decision_function_shape="ovo")), budget=3)
     with pytest.raises(LearnerError, match="decision_function_shape='ovr'"):

@@ -37,16 +37,16 @@ def test_the_fewest_labels_that_close_the_gap():
 
     assert gap(list(found.flips)) == pytest.approx(found.gap[1])
     assert gap(list(doubted[: len(found.flips) - 1])) > 0.01
-    assert f"{len(found.flips)} doubted labels of 'b'" in found.sentence
+    assert f"Flipping {len(found.flips)} of {len(doubted)} doubted labels of 'b'" in found.sentence
     again = audit.close_gap(TABLE, groups=["a", "b"], within=0.5)
     assert "there is no gap to close" in again.sentence
     over = audit.close_gap(TABLE, within=0.002)
     assert (over.closed, over.overshoots) == (False, True)
     assert over.gap[1] < -0.002 < 0.002 < gap(list(doubted[: len(over.flips) - 1]))
-    assert "turn the gap around to −0.6 points" in over.sentence
+    assert "reverse the gap to −0.6 points" in over.sentence
     none = audit.close_gap(TABLE[:60])
     assert not none.closed
-    assert "No adverse label of 'a' is doubted" in none.sentence
+    assert "No adverse label of 'a' is doubtful" in none.sentence
     truth = pd.Series(np.where(PLANTED, "yes", LABELS))
     by_truth = audit.close_gap(TABLE, truth, by="true positive")
     assert by_truth.by == "true positive"
@@ -96,7 +96,7 @@ def pressed(*_):
 @pytest.mark.parametrize(
     ("rows", "search", "limits", "why"),
     [
-        (60, trial.close_gap, (), "No group can be compared with the others."),
+        (60, trial.close_gap, (), "No group can be compared."),
         (130, trial.close_gap, ("--close-gap", "true-positive"), "two groups of at least 10 people are needed."),
         (400, pressed, (), "It was stopped by hand."),
         (400, trial.close_gap, ("--max-seconds", "0.01s"), "The time allowed was up."),
@@ -139,4 +139,4 @@ def test_single_models_are_trained_once_and_counted(monkeypatch):
     assert len(trained) == len(set(trained)) == 2 * 4
     assert (found.members[1], found.fresh[1]) == (3, 4)
     counts = f"{found.members[0]} of 3 members and {found.fresh[0]} of 4 fresh seeds"
-    assert found.sentence.endswith(f" Alone, {counts} have it closed too.")
+    assert found.sentence.endswith(f" {counts} alone close it too.")

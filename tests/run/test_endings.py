@@ -157,7 +157,7 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html",
     ]  # fmt: skip
-    assert "eligible" in printed.out
+    assert "audited" in printed.out
     assert STOPPING in printed.err
 
 

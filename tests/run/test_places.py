@@ -75,7 +75,7 @@ def test_everybody_decided_alike_in_python():
     rare = pd.Series(np.where(rng.random(400) < 0.9, "yes", "no"))
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1).fit(TABLE, rare, sensitive_features="group", adverse="no")
     population = audit.explain_all(PEOPLE)
-    said = '`threshold="top 88%"` decides as often.'
+    said = 'try `threshold="top 88%"`.'
     assert repr(population).startswith("At 0.5 this model accepts all 80 people. The training labels accept ")
     assert said in repr(population)
     assert "Audited: 0 of 80 people; 80 were accepted" in repr(population)

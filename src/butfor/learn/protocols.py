@@ -345,7 +345,7 @@ def label_values(y: NDArray[Any]) -> NDArray[Any]:
         raise TableError(f"The labels mix types that cannot be compared ({listed(kinds)}); use one type.") from error
     if len(classes) == 1:
         raise TableError(
-            f"The labels have only one value ('{classes[0]}'), so there is nothing to decide. "
+            f"The labels have only one class ('{classes[0]}'), so there is nothing to decide. "
             "Check that the label column is the right one."
         )
     if len(classes) > MOST_CLASSES:
