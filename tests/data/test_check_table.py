@@ -90,7 +90,7 @@ def test_what_is_normal_raises_no_alarm(column):
 def test_people_who_are_training_rows():
     X, y = plain()
     assert kinds(X[:150], y[:150], pd.concat([X[150:], X[:5]])) == [("duplicates", ())]
-    assert "5 of the 55 audited people" in str(check_table(X[:150], y[:150], pd.concat([X[150:], X[:5]]))[0])
+    assert "5 of the 55 test people" in str(check_table(X[:150], y[:150], pd.concat([X[150:], X[:5]]))[0])
     coarse = X[["debts", "job", "sex"]]  # nearly everyone has a twin, by coincidence
     assert kinds(coarse[:150], y[:150], coarse[150:]) == []
 

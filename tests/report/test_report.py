@@ -1034,7 +1034,7 @@ def test_an_audit_says_where_a_group_falls_short(capsys):
         print_population(Population([verdict(0)], replace(RUN, standard=standard)), None)
         return capsys.readouterr().out
 
-    sentence = "Where office = <b>south</b>, the gap is 30 points, 26 more than elsewhere; over half of the missing"
+    sentence = "Where office = <b>south</b>, the gap of group = b is 30 points, 26 more than elsewhere; over half of"
     html = page.population_page(Population([verdict(0)], replace(RUN, standard=found)))
     assert sentence.replace("<", "&lt;").replace(">", "&gt;") in html
     assert "more than chance" in html

@@ -51,16 +51,16 @@ def test_the_office_that_refuses_is_found_and_called(in_one_office):
     assert first.low < first.difference < first.high
     assert first.difference > first.elsewhere + 0.2
     assert first.share > 0.5
-    assert "Where office = <b>south</b>, the gap is" in str(found)
+    assert "Where office = <b>south</b>, the gap of group = b is" in str(found)
     assert first.sentence.endswith("over half of the missing labels are there.")
 
 
 def test_the_sentence_compares_with_elsewhere_or_with_what_is_usual():
     shares = {"recorded": 0.1, "expected": 0.2, "difference": 0.1, "low": 0.05, "high": 0.15, "z": 4.0}
     few = Slice("g", "b", "race", "x", 50, **shares, elsewhere=0.1, excess=0.06, share=0.2, called=True)
-    assert "the gap is 10 points, 6 more than the group's own gap would make it; about 20 %" in few.sentence
+    assert "is 10 points, 6 more than the group's own gap would make it; about 20 %" in few.sentence
     many = Slice("g", "b", "race", "x", 50, **shares, elsewhere=0.02, excess=0.06, share=0.95, called=True)
-    assert "the gap is 10 points, 8 more than elsewhere; almost all of the missing" in many.sentence
+    assert "is 10 points, 8 more than elsewhere; almost all of the missing" in many.sentence
 
 
 def test_slices_add_up_to_their_group(in_one_office):

@@ -274,7 +274,7 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     if int((ways < 2).sum()) < max(LEAST_TWINS, TWINS * len(people)):
         return []
     sentence = (
-        f"{int(twins.sum())} of the {len(people)} audited people equal a training row in every column, so the model "
+        f"{int(twins.sum())} of the {len(people)} test people equal a training row in every column, so the model "
         "has seen them. Remove duplicate rows from the file, or keep them on one side of the split."
     )
     return [Concern("duplicates", (), sentence)]

@@ -65,15 +65,15 @@ class Slice:
 
     @property
     def sentence(self) -> str:
-        """ "Where purpose = education, the gap is 21 points, 14 more than elsewhere; over half of the missing …" """
+        """ "Where purpose = education, the gap of sex = f is 21 points, 14 more than elsewhere; over half of …" """
         share = self.share or 0
         part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
         more, than = self.difference - self.elsewhere, "elsewhere"
         if more < self.excess:  # fewer labels are expected to be favourable here, and more of them are lost
             more, than = self.excess, "the group's own gap would make it"
         return (
-            f"Where {self.name}, the gap is {100 * self.difference:.0f} points, {100 * more:.0f} more than {than}; "
-            f"{part} of the missing labels are there."
+            f"Where {self.name}, the gap of {self.attribute} = {self.group} is {100 * self.difference:.0f} points, "
+            f"{100 * more:.0f} more than {than}; {part} of the missing labels are there."
         )
 
 
