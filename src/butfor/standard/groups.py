@@ -146,7 +146,7 @@ class Standards:
         if self.clusters is None:
             said.append(
                 "Every row counts as a decision of its own. If several are about one person or household, name the "
-                "column that joins them (cluster)."
+                "column that joins them (--cluster; in Python cluster=)."
             )
         else:
             said.append(f"The rows form {self.clusters} clusters, whose labels may go together.")
