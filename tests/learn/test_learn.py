@@ -159,7 +159,7 @@ def test_mlp_keeps_the_labels_as_given():
 @pytest.mark.parametrize(
     ("y", "said"),
     [
-        (np.zeros(30), "only one value"),
+        (np.zeros(30), "only one class"),
         ([0] * 15 + [1] * 14 + [2], "occurs in one row only"),
         ([0] * 29 + [1], "too few"),
     ],

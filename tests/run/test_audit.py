@@ -342,7 +342,7 @@ def test_a_ranking_of_ones_own_is_recorded_by_name():
         (lambda X, y: {"y": y.reset_index(drop=True)}, TableError, "different rows"),
         (lambda X, y: {"y": y.iloc[:5]}, TableError, "30 rows but there are 5 labels"),
         (lambda X, y: {"y": y.where(y.index != y.index[2])}, TableError, "label of row"),
-        (lambda X, y: {"y": y * 0}, TableError, "only one value"),
+        (lambda X, y: {"y": y * 0}, TableError, "only one class"),
         (lambda X, y: {"y": y * 0 + np.arange(len(y)) + 0.5}, TableError, "occurs in one row only"),
         (lambda X, y: {"X": X.to_numpy()}, TableError, "DataFrame"),
         (lambda X, y: {"X": X.assign(Year=np.inf)}, TableError, "'Year', row"),
