@@ -154,7 +154,7 @@ def works(command, folder):
     run(command.with_name("python"), "-c", "import torch", cwd=folder, fails=True)
     assert "comparable people" in run(command, "standard", "german", cwd=folder)
     audit = (command, "audit", "german", "--quiet")
-    assert "eligible people" in run(*audit, "--model", "logistic", "--out", "page", cwd=folder)
+    assert "audited decisions hinge on" in run(*audit, "--model", "logistic", "--out", "page", cwd=folder)
     assert (folder / "page/report.html").stat().st_size > 10_000
     assert run(*audit, cwd=folder, fails=True) == NETWORK
 
