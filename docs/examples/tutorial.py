@@ -29,7 +29,8 @@
 # %% [markdown]
 # Black applicants were refused more often than others *with the same recorded columns*. The first line says by how
 # much, and how sure that is. The lines below the table say how much of the raw gap the columns explain, how strong a
-# reason outside the table would have to be, and what a second method finds. Is there a reason that is not in the table? Only somebody who knows the banks can say; write
+# reason outside the table would have to be, and what a second method finds. Is there a reason that is not in the table?
+# Only somebody who knows the banks can say; write
 # that beside the number. [Standards](../standard.md) explains every line.
 #
 # ## What does a model make of it?
