@@ -184,13 +184,18 @@ def test_wild_scores_are_left_out_of_the_mean():
     assert trimmed_mean(scores[:2]) == pytest.approx(scores[:2].mean(axis=0))
 
 
+def equal_but_for_ties(scores, expected):
+    """Sweeps differ in their last bits from call to call, so a few rows that nearly tie may change places."""
+    assert np.isclose(scores, expected, rtol=1e-6).mean() > 0.99
+    assert scores == pytest.approx(expected, abs=0.01)
+
+
 def test_the_published_score_counts_half_beside_an_ensembles_gradient(german):
     audit, data, _ = german
     people, model, table = data.X_test.iloc[:3], audit.model_, audit.table_
     leaders = RankingMix.of(model)
     gradient, published = (percentile(checked_scores(part, model, table, people)) for part in leaders.parts.values())
-    # Rows that nearly tie may change places from one sweep to the next: a rank is 1/300.
-    assert leaders.score(model, table, people) == pytest.approx((gradient + published / 2) / 1.5, abs=0.01)
+    equal_but_for_ties(leaders.score(model, table, people), (gradient + published / 2) / 1.5)
     alone = RankingMix.of(model.members[0])
     both = [percentile(part.score(model.members[0], table, people)) for part in alone.parts.values()]
     assert alone.score(model.members[0], table, people) == pytest.approx(np.mean(both, axis=0))
@@ -208,7 +213,7 @@ def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatc
         monkeypatch.setattr(Gradient, "member_limit", 4)
     second = percentile(leaders.first.score_at(model, table, people, flips))
     expected = (second + first) / 2 if fewer else second
-    assert leaders.score_at(model, table, people, flips) == pytest.approx(expected + published / 4, abs=0.02)
+    equal_but_for_ties(leaders.score_at(model, table, people, flips), expected + published / 4)
 
 
 class Made:
