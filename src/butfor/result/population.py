@@ -219,9 +219,9 @@ class Population(Sequence[Verdict]):
         if all(v.proof == ONE_LABEL for v in known):  # there is nothing to prove
             return ""
         exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
-        be = "is" if exact == 1 else "are"
-        people = f"{none} {'person' if none == 1 else 'people'}"
-        return f"Proven: {exact} of the sets found {be} minimal; for {people} no set within the budget works."
+        said = [f"{exact} of the sets found {'is' if exact == 1 else 'are'} minimal"] if exact else []
+        said += [f"for {none} {'person' if none == 1 else 'people'} no set within the budget works"] if none else []
+        return f"Proven: {'; '.join(said)}." if said else ""
 
     @property
     def concerns(self) -> list[str]:

@@ -182,7 +182,8 @@ def if_real(comparisons: Sequence[GroupStandard]) -> str:
     if len(lacking) > 1 and len({c.attribute for c in lacking}) == 1:  # groups of one attribute share no row
         gaps = "; ".join(f"{c.name}: about {c.missing} of {c.rows}" for c in lacking)
         return f"These gaps may be chance. If they are real, labels are wrong ({gaps}); a review can tell."
+    p = f" (p = {most.p_adjusted:.2g} over all groups)" if most.p_adjusted is not None else ""
     return (
-        f"The gap of {most.name} may be chance. If it is real, about {most.missing} of the group's {most.rows} "
+        f"The gap of {most.name} may be chance{p}. If it is real, about {most.missing} of the group's {most.rows} "
         "labels are wrong; a review of the likeliest ones can tell."
     )
