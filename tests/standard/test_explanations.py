@@ -318,7 +318,9 @@ def test_labels_that_are_likely_wrong_are_said_to_be_chance_where_no_group_falls
     settings = {"attribute": "sex", "group": "f", "rows": 300, "recorded": 0.5, "expected": 0.55, "difference": 0.05}
     chance, real = (GroupStandard(**settings, interval=(-0.02, 0.1), p=p, p_adjusted=p) for p in (0.3, 0.01))
     said = if_real([chance])
-    assert "may be chance (p = 0.3 over all groups). If it is real, about 15 of the group's 300 labels are wrong" in said
+    assert (
+        "may be chance (p = 0.3 over all groups). If it is real, about 15 of the group's 300 labels are wrong" in said
+    )
     other = GroupStandard("sex", "m", 200, 0.5, 0.51, 0.01, p_adjusted=0.9)
     assert "(sex = m: about 2 of 200; sex = f: about 15 of 300)" in if_real([other, chance])
     assert if_real([chance, real]) == ""
