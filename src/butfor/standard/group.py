@@ -185,5 +185,5 @@ def if_real(comparisons: Sequence[GroupStandard]) -> str:
     p = f" (p = {most.p_adjusted:.2g} over all groups)" if most.p_adjusted is not None else ""
     return (
         f"The gap of {most.name} may be chance{p}. If it is real, about {most.missing} of the group's {most.rows} "
-        "labels are wrong; a review of the likeliest ones can tell."
+        "labels are wrong; a review can tell."
     )
