@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.encode import NO_NUMBER, is_numeric
+from butfor.columns import NO_NUMBER, is_numeric
 from butfor.errors import TableError, listed
 
 SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)

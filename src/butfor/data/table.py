@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.columns import is_numeric, numbers_in, refuse_missing
 from butfor.data.catalogue import DATASETS, SPECS, Setup
 from butfor.data.check import check_cells
 from butfor.data.labels import MOST_CLASSES, label_names
 from butfor.data.load import TEST, TRAIN, VAL, Dataset, Positions, load_dataset, split
 from butfor.data.read import STANDARD_INPUT, Note, as_numbers, read_file, refuse_absent, title
-from butfor.encode import OWN, REFUSE, is_numeric, numbers_in, refuse_missing
+from butfor.encode import OWN, REFUSE
 from butfor.errors import SettingError, TableError, listed, nearest
 
 LEAST_ROWS = 20
