@@ -9,8 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, as_completed
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from concurrent.futures import TimeoutError as Unfinished
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
@@ -140,6 +140,19 @@ def results(futures: Sequence[Future[T]]) -> list[T]:
     for future in as_they_end(futures):
         future.result()
     return [future.result() for future in futures]
+
+
+def in_threads(jobs: int, calls: Iterable[Callable[[], T]]) -> Generator[T, None, None]:
+    """The results of calls in `jobs` threads, in order. After Ctrl-C, or when the generator is closed, calls in hand
+    end at their next `stopping.check`."""
+    halt = threading.Event()
+    with ThreadPoolExecutor(jobs, initializer=stopping.halt_by, initargs=(halt,)) as pool:
+        try:
+            for future in [pool.submit(call) for call in calls]:
+                yield from results([future])
+        finally:
+            halt.set()
+            pool.shutdown(cancel_futures=True)
 
 
 def keeps_compiled() -> bool:
