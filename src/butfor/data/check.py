@@ -68,7 +68,8 @@ class Concern:
     """Something that readers of an audit should know about its table or model. Prints as a sentence."""
 
     kind: str
-    """"copy", "telling", "identifier", "constant", "sentinel", "text numbers", "duplicates" or "majority"."""
+    """"copy", "telling", "identifier", "constant", "sentinel", "text numbers", "proxy", "duplicates" or
+    "majority"."""
     columns: tuple[str, ...]
     sentence: str
 

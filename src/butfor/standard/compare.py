@@ -8,12 +8,14 @@ is the method's bias, which is subtracted, and their spread its error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from butfor.data.labels import label_names, label_number
+from butfor.data.proxies import check_groups
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
 from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded
@@ -104,10 +106,11 @@ def compare_standards(
         raise TableError(
             f"All labels are adverse ({listed(named)}): a comparison needs a favourable label too. Check adverse."
         )
-    return compare(
+    sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
+    found = compare(
         X,
         np.isin(codes, good),
-        attributes_of(Sensitive.of(sensitive_features, X, sensitive_bands), X, sensitive_features),
+        attributes_of(sensitive, X, sensitive_features),
         names=(" or ".join(named[k] for k in bad), " or ".join(named[k] for k in good)),
         reference=reference,
         cluster=cluster,
@@ -118,6 +121,7 @@ def compare_standards(
         random_state=random_state,
         progress=progress,
     )
+    return replace(found, proxies=tuple(map(str, check_groups(X, sensitive))))
 
 
 def compare(
