@@ -95,18 +95,8 @@ class LabelAudit(BaseEstimator):
     random_state : int, default=0
         Seed of every random choice of the search, and of a model whose own `random_state` is None.
 
-    Attributes
-    ----------
-    classes_ : array
-        The labels, sorted.
-    model_ : butfor.Model
-        The audited model.
-    learner_ : butfor.Learner
-        What trains it.
-    table_ : butfor.Table
-        What it was trained on.
-    fitted_ : Fitted
-        All of these, and everything else that the methods start from.
+    Methods that take people (`X`) also take `sensitive_features`, one value per person, if the protected attribute
+    stands beside the table, and `progress`, an object that shows progress.
 
     Examples
     --------
@@ -207,11 +197,6 @@ class LabelAudit(BaseEstimator):
             Names for the labels in results and pages, in sorted order of the labels.
         progress : Progress, optional
             Shows progress.
-
-        Returns
-        -------
-        LabelAudit
-            This audit.
         """
         fitted = fit(
             self._settings(),
@@ -231,17 +216,12 @@ class LabelAudit(BaseEstimator):
         return self._reset(fitted)
 
     def with_search(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
-        """The same fitted model under another search.
+        """A new audit: the same fitted model under another search.
 
         Parameters
         ----------
         rank, strategy : optional
             As for the class; what is not given stays the same.
-
-        Returns
-        -------
-        LabelAudit
-            A new audit, which need not be fitted again.
 
         Examples
         --------
@@ -280,12 +260,7 @@ class LabelAudit(BaseEstimator):
     # --- people -------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Decide about the rows of X with the audited model.
-
-        Returns
-        -------
-        array of shape (rows,)
-            One of `classes_` per row.
+        """Decide about the rows of X with the audited model: one of `classes_` per row.
 
         Examples
         --------
@@ -310,10 +285,8 @@ class LabelAudit(BaseEstimator):
         ----------
         person : data frame with one row, or series
             The person, with the training columns.
-        sensitive_features : value, optional
-            The person's protected attribute, if it stands beside the table.
-        towards, stop, progress : optional
-            As for `explain_all`.
+        sensitive_features, towards, stop, progress : as for `explain_all`
+            All of them are optional.
 
         Returns
         -------
@@ -375,7 +348,7 @@ class LabelAudit(BaseEstimator):
         >>> len(population.eligible), len(population.found)
         (10, 4)
         """
-        answer = explain.explain_all(
+        population, found = explain.explain_all(
             self._require_fit(),
             X,
             y,
@@ -386,20 +359,17 @@ class LabelAudit(BaseEstimator):
             stop=stop,
             progress=progress,
         )
-        found = answer.standards
         if found is not None and (found.draws or self.fitted_.adverse is None) and not found.interrupted:
             self._standards = found
-        return answer.population
+        return population
 
     def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
         """Prove how many labels it takes to change each decision.
 
         Parameters
         ----------
-        X : data frame
+        X, sensitive_features : as for `explain_all`
             The people.
-        sensitive_features : array, optional
-            Their protected attribute, if it stands beside the table.
 
         Returns
         -------
@@ -472,14 +442,8 @@ class LabelAudit(BaseEstimator):
 
         Parameters
         ----------
-        X : data frame
-            The people to decide about.
-        y : array, optional
-            Their recorded labels, for accuracy.
-        sensitive_features : array, optional
-            Their protected attribute, if it stands beside the table.
-        progress : Progress, optional
-            Shows progress.
+        X, y, sensitive_features, progress : as for `explain_all`
+            The people, and their recorded labels for accuracy.
 
         Returns
         -------
@@ -517,22 +481,16 @@ class LabelAudit(BaseEstimator):
 
         Parameters
         ----------
-        X : data frame
-            The people whose rates count.
-        y : array, optional
-            Their recorded labels, for true positive rates.
+        X, y, sensitive_features, progress : as for `explain_all`
+            The people whose rates count. True positive rates need y.
         by : "selection" or "true positive"
             Which rate.
         groups : two groups, optional
             Without them, the two furthest apart.
         within : float, default=0.01
             How close the rates must come, as a share: 0.01 is one point.
-        sensitive_features : array, optional
-            The protected attribute of X, if it stands beside the table.
         stop : Stop, optional
             A limit of time. It raises `butfor.errors.Stopped`.
-        progress : Progress, optional
-            Shows progress.
 
         Returns
         -------
@@ -610,19 +568,13 @@ class LabelAudit(BaseEstimator):
         answers : dict, or list of dicts
             For each task id of `review_tasks`, the right label or "cannot tell". Several reviewers give a list; labels
             are corrected only if they agree.
-        X : data frame
+        X, y, sensitive_features, progress : as for `explain_all`
             The people to decide about before and after.
-        y : array, optional
-            Their recorded labels, for accuracy.
-        sensitive_features : array, optional
-            Their protected attribute, if it stands beside the table.
         before : sequence of GroupStandard, optional
             The comparison before the review, if it is known from elsewhere.
         apply_anyway : bool, default=False
             Correct labels even if the answers show nothing, that is if labels were not changed clearly more often than
             decoys.
-        progress : Progress, optional
-            Shows progress.
 
         Returns
         -------

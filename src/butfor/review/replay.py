@@ -194,9 +194,8 @@ class _Again:
         recorded = Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()})
         asked = with_settings(self.audit, replace(self.audit.settings, strategy=recorded))
         towards = self.run.towards
-        return list(
-            explain_all(asked, people, sensitive_features=groups, towards=towards, standards=self.standards).population
-        )
+        how = {"sensitive_features": groups, "towards": towards, "standards": self.standards}
+        return list(explain_all(asked, people, **how)[0])
 
     def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:
         """Sets that proofs give for people with no recorded find, if the search uses proofs."""
