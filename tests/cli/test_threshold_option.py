@@ -68,7 +68,7 @@ def test_places_are_those_of_all_test_rows(capsys, tmp_path):
     assert finds
     assert all(person["counterfactual_cut"] != person["cut"] for person in finds)
     page = (tmp_path / "report" / "report.html").read_text()
-    assert "moved" in page
+    assert "from the cut" in page
     assert run(capsys, "replay", tmp_path / "report" / "audit.json")[0] == 0
     again = run(capsys, "audit", "--config", tmp_path / "report" / "audit.toml", "german", "--json")[1]
     assert json.loads(again)["people"] == record["people"]

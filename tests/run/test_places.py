@@ -56,7 +56,7 @@ def test_a_verdict_says_whether_the_score_or_the_cut_moved(population):
     for verdict in population.found:
         assert verdict.score < verdict.cut
         assert verdict.counterfactual_score >= verdict.counterfactual_cut
-        assert "moved" in verdict.moved
+        assert "from the cut" in verdict.moved
         assert verdict.moved in verdict.sentence
         assert f"cut {verdict.cut:.2f}"[:7] in verdict.sentence
     assert all(not verdict.moved for verdict in population if not verdict.found)

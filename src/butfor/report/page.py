@@ -14,7 +14,6 @@ import hashlib
 import json
 import re
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -52,7 +51,7 @@ SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
 MOST_IN_ONE = 300
 """The most people in a report of one file."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
-OURS = re.compile(r"(case|person)-[\d.]+\.html")
+OURS = re.compile(r"(case|person)-\d+\.html")
 
 
 # --- one person, and many ---------------------------------------------------------------------------
@@ -118,15 +117,8 @@ def population_chart(population: Population) -> charts.Drawing:
 
 
 def anchors(verdicts: Sequence[Verdict]) -> list[str]:
-    """One id per person: the case number, with a counter if it is not unique."""
-    seen: Counter[str] = Counter()
-    named = []
-    for verdict in verdicts:
-        name = f"case-{verdict.case}" if verdict.case is not None else "person"
-        seen[name] += 1
-        alone = seen[name] == 1 and verdict.case is not None
-        named.append(name if alone else f"{name}{'-' if verdict.case is None else '.'}{seen[name]}")
-    return named
+    """One id per person: the case or, for people given alone, the place among them."""
+    return [f"person-{k}" if v.case is None else f"case-{v.case}" for k, v in enumerate(verdicts, start=1)]
 
 
 # --- other pages ------------------------------------------------------------------------------------

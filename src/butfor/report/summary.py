@@ -11,19 +11,11 @@ from butfor.rank.mix import leader_words
 from butfor.report import charts
 from butfor.report.text import differs, plural, short, shown
 from butfor.result.fresh import SEED_BOUND, SOLID, FreshSeeds, exact_interval
-from butfor.result.record import signed
+from butfor.result.record import percent, signed
 from butfor.result.run import Agreement, Run
 from butfor.result.verdict import Verdict
-from butfor.result.words import (
-    CLOSE_CALL,
-    RANKINGS,
-    RULES,
-    SOLIDITY,
-    STATUS,
-    STRATEGIES,
-    base_sentence,
-    words_of,
-)
+from butfor.result.words import CLOSE_CALL, RANKINGS, SOLIDITY, STATUS, STRATEGIES, base_sentence, words_of
+from butfor.rules import meanings
 
 LONGEST = 60
 """The most characters of a value in a table."""
@@ -176,13 +168,13 @@ def _shares(fresh: FreshSeeds) -> list[tuple[str, str, str]]:
 
 def _base_words(v: Verdict) -> str:
     """How many fresh seeds decide differently on the unchanged data, with an interval; empty if unknown."""
-    seeds = v.fresh.seeds if v.fresh else v.run.fresh_seeds
-    if v.base is None or not seeds:
+    if v.base_counts is None:
         return ""
-    count = round(v.base * seeds)
+    count, seeds = v.base_counts
     low, high = exact_interval(count, seeds)
-    share = f"{100 * v.base:.0f} %, 95 % interval {100 * low:.0f} – {100 * high:.0f} %"
-    return f"{base_sentence(count, seeds)} ({share})"
+    return (
+        f"{base_sentence(count, seeds)} ({percent(count / seeds)}, 95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
+    )
 
 
 def _search_facts(v: Verdict) -> Facts:
@@ -212,9 +204,7 @@ def method_facts(run: Run) -> Facts:
     if run.agreement:
         facts.append(_agreement(run.agreement))
     for name, text in (("Who is audited (φ)", run.phi), ("Which labels may be flipped (ψ)", run.psi)):
-        rules = dict.fromkeys(re.findall(r"[a-z_]+", text))
-        meant = [f"`{rule}`: {RULES[rule]}" for rule in rules if rule in RULES]
-        facts.append((name, text, marked("; ".join(meant))))
+        facts.append((name, text, marked(" ".join(f"`{rule}`: {meaning}" for rule, meaning in meanings(text).items()))))
     if run.engine:
         small = "Every find was confirmed by retraining with the model's own fit."
         facts.append(("Retrainings", run.retrainings, small))

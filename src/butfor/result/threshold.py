@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from butfor.result.record import Whole, percent
 
 MOST_DIGITS = 6
-MOSTLY = 0.9
-"""A share of a change above this counts as all of it."""
 FEWEST = 10
 """Of fewer people, the share accepted means little."""
 CLIP = 1e-15
@@ -112,18 +110,12 @@ def course(before: float, after: float | None, cut: float | None, cut_after: flo
 
 
 def what_moved(before: float, after: float, cut: float, cut_after: float, *, probabilities: bool) -> str:
-    """Whether the score or the cut caused a change, by how far each moved: in log-odds if scores are
-    `probabilities`."""
+    """How much of a change comes from the score and how much from the cut, by how far each moved: in log-odds if scores
+    are `probabilities`."""
     scale = log_odds if probabilities else float
     ours, cuts = scale(after) - scale(before), scale(cut_after) - scale(cut)
-    share = ours / (ours - cuts) if ours != cuts else 1.0
-    if share > 2 - MOSTLY:
-        return "The score moved; the cut moved too, against it."
-    if share >= MOSTLY:
-        return "The score moved; the cut hardly did."
-    if share <= 1 - MOSTLY:
-        return "The cut moved, with the scores of others; this score hardly did."
-    return f"Both moved: {percent(share)} of the change comes from the score, {percent(1 - share)} from the cut."
+    share = min(1.0, max(0.0, ours / (ours - cuts))) if ours != cuts else 1.0
+    return f"Of the change, {percent(share)} comes from the score and {percent(1 - share)} from the cut."
 
 
 def share_in_words(share: float) -> str:

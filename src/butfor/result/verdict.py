@@ -183,7 +183,7 @@ class Verdict(Person):
 
     @property
     def moved(self) -> str:
-        """Whether the score or the cut moved, in a sentence; empty with a fixed cut or without a find."""
+        """How much the score and the cut moved, in a sentence; empty with a fixed cut or without a find."""
         known = (self.score, self.counterfactual_score, self.cut, self.counterfactual_cut)
         if not self.run.cut_moves or None in known:
             return ""
@@ -220,9 +220,14 @@ class Verdict(Person):
     @property
     def base(self) -> float | None:
         """The share of fresh seeds that change the decision on the unchanged data."""
+        return self.base_counts[0] / self.base_counts[1] if self.base_counts else None
+
+    @property
+    def base_counts(self) -> tuple[int, int] | None:
+        """How many fresh seeds change the decision on the unchanged data, and of how many; None if unknown."""
         if self.fresh:
-            return self.fresh.base
-        return None if self.without_flips is None else self.without_flips / self.run.fresh_seeds
+            return self.fresh.without_flips, self.fresh.seeds
+        return None if self.without_flips is None else (self.without_flips, self.run.fresh_seeds)
 
     @property
     def distance(self) -> int | None:
@@ -248,10 +253,7 @@ class Verdict(Person):
     @property
     def base_sentence(self) -> str:
         """A sentence if the decision is a close call; empty if not."""
-        if not self.close_call or self.base is None:
-            return ""
-        seeds = self.fresh.seeds if self.fresh else self.run.fresh_seeds
-        return f"A close call: {base_sentence(round(self.base * seeds), seeds)}."
+        return f"A close call: {base_sentence(*self.base_counts)}." if self.close_call and self.base_counts else ""
 
     @property
     def who(self) -> str:

@@ -204,7 +204,7 @@ def words_of(status: str, solidity: str | None, seeded: bool) -> Words:
     return SOLIDITY[solidity] if seeded else SEEDLESS
 
 
-# --- rules, strategies and rankings -----------------------------------------------------------------
+# --- strategies and rankings ------------------------------------------------------------------------
 
 STRATEGIES = {
     "solid": "flip the labels that rank best over all members of the ensemble, as many as the budget allows, and "
@@ -231,17 +231,4 @@ RANKINGS = {
     "influence": "by an estimate of each label's influence on this decision",
     "leaves": "by how often the model's trees put the person and each training row into one leaf",
     "gradient": "by the derivative of this decision with respect to each training label",
-}
-
-RULES = {
-    "stable_under_switch": "the decision stays the same when the protected attribute alone is switched",
-    "in_group": "the person has the named value in the named column",
-    "predicted": "the model decides the named label about the person",
-    "everyone": "no condition on the person",
-    "same_group": "the training row belongs to the person's own group",
-    "labelled_as_predicted": "the training row has the label that the model decides about the person",
-    "correctly_predicted": "the model decides about the training row what its label says",
-    "doubted": "the training row's label is doubtful by the other groups' standard, belongs to the person's own group "
-    "and is what the model decides about the person",
-    "everything": "no condition on the training row",
 }
