@@ -260,7 +260,12 @@ class LabelAudit(BaseEstimator):
     # --- people -------------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Decide about the rows of X with the audited model: one of `classes_` per row.
+        """Decide about the rows of X with the audited model.
+
+        Returns
+        -------
+        array of shape (rows,)
+            One of `classes_` per row.
 
         Examples
         --------
@@ -281,18 +286,15 @@ class LabelAudit(BaseEstimator):
     ) -> Verdict:
         """Find the few training labels on which the decision about one person hinges.
 
+        The verdict's `status` is "found", "not_found", "proven_none" or "not_eligible". After a find, `positions` are
+        the positions of the flipped training rows.
+
         Parameters
         ----------
         person : data frame with one row, or series
             The person, with the training columns.
         sensitive_features, towards, stop, progress : as for `explain_all`
             All of them are optional.
-
-        Returns
-        -------
-        Verdict
-            `status` is "found", "not_found", "proven_none" or "not_eligible". After a find, `positions` are the
-            positions of the flipped training rows.
 
         Examples
         --------
@@ -366,21 +368,14 @@ class LabelAudit(BaseEstimator):
     def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
         """Prove how many labels it takes to change each decision.
 
+        Per row of X, `at_least` is a lower bound on the number of labels that ψ allows, and `witness` a set of that
+        size, if one is known. Ridge, nearest neighbours and `PartitionEnsemble` have proofs; other models raise a
+        `SettingError`.
+
         Parameters
         ----------
         X, sensitive_features : as for `explain_all`
             The people.
-
-        Returns
-        -------
-        list of Bracket
-            Per row of X: `at_least`, a lower bound on the number of labels that ψ allows, and `witness`, a set of that
-            size, if one is known.
-
-        Raises
-        ------
-        SettingError
-            If there is no proof for this model. Ridge, nearest neighbours and `PartitionEnsemble` have one.
         """
         return explain.brackets(self._require_fit(), X, sensitive_features=sensitive_features)
 
@@ -410,18 +405,15 @@ class LabelAudit(BaseEstimator):
     def labels(self, population: Population | None = None) -> pd.DataFrame:
         """List the training labels and how likely each is to be wrong.
 
+        The frame has one row per training row: `label`; `group`; `doubt`, the probability of the other label according
+        to the other groups; `wrong`, the probability that an adverse label is wrong, in groups that were labelled
+        favourably less often; `rank`, the place in a review (by `wrong`, then by `doubt`); and `people`, the number of
+        flip sets that include it.
+
         Parameters
         ----------
         population : Population, optional
-            Counts in how many of its flip sets each label is.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per training row: `label`; `group`; `doubt`, the probability of the other label according to the
-            other groups; `wrong`, the probability that an adverse label is wrong, in groups that were labelled
-            favourably less often; `rank`, the place in a review (by `wrong`, then by `doubt`); and `people`, in how
-            many flip sets it is.
+            Where to count the flip sets.
 
         Examples
         --------
@@ -437,20 +429,14 @@ class LabelAudit(BaseEstimator):
         """Estimate whose decisions change if every group is labelled by one standard.
 
         For each group that was labelled favourably less often than comparable people, by more than chance, it draws the
-        group's labels by the others' standard in 20 worlds and trains the model on each. Ctrl-C keeps the worlds that
-        are done.
+        group's labels by the others' standard in 20 worlds and trains the model on each. `probability`, for each person
+        with an adverse decision, is the share of worlds that decide favourably; `expected` is the number of decisions
+        about the group that change, with its `interval`. Ctrl-C keeps the worlds that are done.
 
         Parameters
         ----------
         X, y, sensitive_features, progress : as for `explain_all`
             The people, and their recorded labels for accuracy.
-
-        Returns
-        -------
-        list of OneStandard
-            Per group: `probability`, for each person with an adverse decision, is the share of worlds that decide
-            favourably; `expected` is the number of decisions about the group that change, with its `interval`. The list
-            is empty if no group has such a gap.
 
         Examples
         --------
@@ -477,7 +463,8 @@ class LabelAudit(BaseEstimator):
     ) -> ClosedGap:
         """Find the fewest labels that bring the rates of two groups together.
 
-        Labels are flipped in the order of a review.
+        Labels are flipped in the order of a review. The result has the flipped labels and the rates before and after;
+        it also says if the doubted labels are too few.
 
         Parameters
         ----------
@@ -491,11 +478,6 @@ class LabelAudit(BaseEstimator):
             How close the rates must come, as a share: 0.01 is one point.
         stop : Stop, optional
             A limit of time. It raises `butfor.errors.Stopped`.
-
-        Returns
-        -------
-        ClosedGap
-            The flipped labels and the rates before and after; it also says if the doubted labels are too few.
 
         Examples
         --------
@@ -521,7 +503,8 @@ class LabelAudit(BaseEstimator):
     ) -> Review:
         """Prepare labels for a blind review, mixed with as many decoys.
 
-        Decoys are labels that are hardly in doubt. They measure the reviewer's error.
+        Decoys are labels that are hardly in doubt. They measure the reviewer's error. `shown` is the table for the
+        reviewer, by task id.
 
         Parameters
         ----------
@@ -533,11 +516,6 @@ class LabelAudit(BaseEstimator):
             Columns that the reviewer must not see.
         random_state : int, default=0
             Seed of the order and the decoys.
-
-        Returns
-        -------
-        Review
-            `shown` is the table for the reviewer, by task id.
 
         Examples
         --------

@@ -88,7 +88,7 @@ class Evidence:
         if self.agreed:
             kappa = "" if self.kappa is None else f" (Cohen's κ {self.kappa:.2f})".replace("-", "−")
             alike = "The reviewers gave the same answer to {} of {} tasks".format(*self.agreed)
-            lines.append(f"{alike}{kappa}; labels are corrected only where they agree.")
+            lines.append(f"{alike}{kappa}; labels are corrected only if they agree.")
         elif self.unsure:
             lines.append(f"{self.unsure} of {self.tasks} tasks got no label ('cannot tell').")
         asked = self.chosen[1]

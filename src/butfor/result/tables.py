@@ -64,8 +64,8 @@ def group_shares(verdicts: Sequence[Verdict], run: Run, checked: bool) -> dict[s
 
 
 def distance_table(groups: dict[str, list[Verdict]], budget: int, checked: bool) -> pd.DataFrame:
-    """Per group and number of labels up to the budget: the share of eligible people whose decision so many labels
-    change, with its interval."""
+    """Per group and number of labels up to the budget: the share of eligible people whose decision this many
+    labels change, with its interval."""
     rows = []
     for group, people in groups.items():
         sizes = [v.distance if checked else v.at_most for v in people]

@@ -249,7 +249,7 @@ class _Again:
             with as_recorded(f"Invalid record: the worlds of {about} cannot be made again"):
                 now = worlds_again(self.audit, self.run, recorded, *asked)
             differs = tuple(worlds_differ(recorded, now))
-            course = f"{len(now.worlds)} worlds, in the mean {now.expected_in_words} decisions change"
+            course = f"{len(now.worlds)} worlds, on average {now.expected_in_words} decisions change"
             yield Replay(
                 None,
                 "; ".join([f"{about}: {'DISAGREE' if differs else 'agree'} ({course})", *differs]),

@@ -107,7 +107,7 @@ class Review:
 
     @property
     def finds_little(self) -> str:
-        """A sentence if hardly any label is likely to be wrong; otherwise empty."""
+        """A sentence if hardly any label is likely to be wrong, else empty."""
         first, likely = self.likely
         if self.labels[0].wrong is None or likely >= LITTLE:
             return ""
