@@ -9,8 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, as_completed
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from concurrent.futures import TimeoutError as Unfinished
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
@@ -30,6 +30,7 @@ LOOK_SECONDS = 1.0
 LISTENS = 0.25
 """Seconds between checks for an interruption while waiting for threads."""
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -123,7 +124,7 @@ def _pools(modules: int) -> Any:
     return ThreadpoolController()
 
 
-def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
+def _as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
     """Futures in the order in which they end; checks for interruptions in between."""
     left = set(futures)
     while left:
@@ -135,10 +136,27 @@ def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
             stopping.check()
 
 
-def results(futures: Sequence[Future[T]]) -> list[T]:
-    """All results in order; the first error ends the waiting."""
-    for future in as_they_end(futures):
-        future.result()
+def in_threads(
+    function: Callable[[S], T],
+    items: Iterable[S],
+    n_jobs: int,
+    advance: Callable[[int], object] | None = None,
+    stop: threading.Event | None = None,
+) -> list[T]:
+    """`function(item)` for each item, `n_jobs` at a time. An error or Ctrl-C drops the items that have not started and
+    sets `stop`, for those that have."""
+    with ThreadPoolExecutor(n_jobs) as pool:
+        futures = [pool.submit(function, item) for item in items]
+        try:
+            for future in _as_they_end(futures):
+                future.result()
+                if advance is not None:
+                    advance(1)
+        except BaseException:
+            if stop is not None:
+                stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
     return [future.result() for future in futures]
 
 
