@@ -59,8 +59,8 @@ class JoblibEngine(OwnFit):
 
 
 class WorkersBound(Bound):
-    """A learner and its data on workers, and how long a training takes. `work` is what workers do with them, `function`
-    what they do with each item; the default is the learner's own `fit` and its model's answers."""
+    """A learner and its data on workers, and the time of a training. `work` makes the function that a worker runs on
+    chunks, `function` is what it does with each item; by default the learner's own `fit` and its model's answers."""
 
     warm = False
     """Whether worker processes have been started."""
@@ -88,7 +88,7 @@ class WorkersBound(Bound):
     def each(self, items: Sequence[Any], advance: Advance | None) -> list[Any]:
         """The result of each item: one by one here, until processes pay off for the rest."""
         done: list[Any] = []
-        # Without a forecast, assume as much work again: then starting processes now would have paid already.
+        # Without a forecast, assume as much work again as was done so far.
         waited = self._spent if self._expected is None else 0.0
         later = max(0, (self._expected or 0) - len(items))
         while len(done) < len(items):
@@ -147,7 +147,7 @@ def each_item(subject: tuple[Learner, Table], asked: tuple[Function, pd.DataFram
 def run(function: Function, subject: Subject, items: Sequence[Any]) -> list[Any]:
     """`function(subject, item)` for each item, on one thread."""
     with single_threaded(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the model warns about, it said when it was first fitted
+        warnings.simplefilter("ignore")  # the model gave its warnings in the first fit
         return [function(subject, item) for item in items]
 
 
