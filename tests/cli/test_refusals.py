@@ -77,7 +77,7 @@ def folder(tmp_path_factory):
         ("good.csv L S --bands 25", "of 'région', 0 hold numbers"),
         ("good.csv L --sensitive Income_(k€),_net --bands 60,25", "from small to large"),
         ("good.csv L S --cases 4000", "There is no person 4000"),
-        ("good.csv L S --budget 0", "must be a number above 0"),
+        ("good.csv L S --budget 0", "must be above 0"),
         ("good.csv L S --budget 121", "more than the 120 training labels"),
         ("good.csv L S --rank gradent", "There is no ranking 'gradent'. Did you mean 'gradient'?"),
         ("good.csv L S --strategy best", "no strategy 'best'"),

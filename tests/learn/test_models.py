@@ -232,7 +232,7 @@ class Moody(ClassifierMixin, BaseEstimator):
         (LogisticRegression, "is a class; give an instance, LogisticRegression()"),
         (LinearRegression(), "is not a classifier"),
         (Hidden(), "neither decision_function nor predict_proba"),
-        (Moody(), "fitted twice.*Fix its seed .* or its other sources of chance"),
+        (Moody(), "fitted twice.*Fix its seed .* or other sources of randomness"),
         ("forest", "neither a scikit-learn classifier nor a learner"),
         (42, "neither a scikit-learn classifier nor a learner"),
     ],

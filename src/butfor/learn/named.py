@@ -97,7 +97,7 @@ def default_name(note: Callable[[str], object]) -> str:
 
 
 def default_model(rows: int) -> Any:
-    """That model, for so many training rows; the network is the published one for that size."""
+    """The default model for a table with `rows` training rows; the network is the published one for that size."""
     name = default_name(partial(warnings.warn, stacklevel=4))  # the line that calls `fit`
     if name != "mlp":
         return usual_model(name, seed=0)
