@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from butfor.errors import EngineError, SettingError, nearest
-from butfor.learn.capabilities import Cluster, OwnFit, engines_of
+from butfor.learn.capabilities import Cluster, engines_of
 from butfor.learn.ensemble import single_learner
 from butfor.learn.protocols import Engine, Learner
 from butfor.machine import available_cores, check_n_jobs, load
+
+if TYPE_CHECKING:
+    from butfor.learn.joblib_engine import JoblibEngine
 
 NAMES = ("auto", "fused", "stacked", "linear", "boosting", "joblib")
 ENGINES = {
@@ -48,11 +51,11 @@ def choose_engine(
     return chosen
 
 
-def own_fit_engine(engine: str | Engine, n_jobs: int | None = None) -> OwnFit:
+def own_fit_engine(engine: str | Engine, n_jobs: int | None = None) -> JoblibEngine:
     """The engine that runs the learner's own `fit`: on a cluster's workers if the engine is one, else on this
     machine."""
     named = load(CLUSTER)(engine, n_jobs) if isinstance(engine, str) and is_cluster(engine) else engine
-    own: OwnFit = named.own_fit if isinstance(named, Cluster) else engine_named("joblib", n_jobs=n_jobs)
+    own: JoblibEngine = named.own_fit if isinstance(named, Cluster) else engine_named("joblib", n_jobs=n_jobs)
     return own
 
 

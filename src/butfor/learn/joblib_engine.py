@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import LearnerError, TableError
-from butfor.learn.capabilities import OwnFit, pack
-from butfor.learn.protocols import Advance, Bound, FlipSet, Floats, Learner, Model, Table, Training
+from butfor.learn.capabilities import pack
+from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Model, Table, Training
 from butfor.learn.workers import Chunks, Pace, Work, Workers, in_order
 from butfor.machine import check_n_jobs, single_threaded
 
@@ -30,7 +30,7 @@ WARM_SECONDS = 0.3
 """The same once they run."""
 
 
-class JoblibEngine(OwnFit):
+class JoblibEngine(Engine):
     """Trains any learner with its own `fit`, in parallel by joblib.
 
     Parameters
@@ -54,6 +54,7 @@ class JoblibEngine(OwnFit):
     def fit_models(
         self, learner: Learner, table: Table, seeds: Sequence[int | None], advance: Advance | None = None
     ) -> list[Any]:
+        """Packed models without flips, one per seed."""
         bound = WorkersBound(self.workers, (learner, table, table.X.iloc[:0]), self.name, packed_model)
         return bound.each(seeds, advance)
 
@@ -114,7 +115,7 @@ class WorkersBound(Bound):
     @property
     def _always(self) -> bool:
         """Whether all work goes to workers."""
-        return self._workers.elsewhere or not self.by_definition
+        return self._workers.on_cluster or not self.by_definition
 
     def _worth_processes(self, left: int, waited: float) -> bool:
         """Whether processes save more time on the rest than starting them takes."""

@@ -72,10 +72,10 @@ def learner_of(record: dict[str, Any]) -> Learner:
     return learner
 
 
-def given_learner(model: Any, record: dict[str, Any], random_state: int = 0) -> Learner:
+def learner_for_replay(model: Any, record: dict[str, Any], random_state: int = 0) -> Learner:
     """A learner from a model given for a replay, with the record's encoder and seed. `random_state`: the audit's."""
     if record.get("kind") == Ensemble.kind:
-        learner = given_learner(model, record["learner"], random_state)
+        learner = learner_for_replay(model, record["learner"], random_state)
         return learner if isinstance(learner, Ensemble) else Ensemble(learner, int(record["members"]))
     if isinstance(model, (MakesLearner, Learner)) or record.get("kind") != SklearnLearner.kind:
         return as_learner(model, random_state=random_state)

@@ -24,7 +24,7 @@ from butfor.learn.sklearn_model import SklearnModel
 from butfor.learn.steps import linear_in_labels
 from butfor.machine import check_n_jobs
 
-TOGETHER = 64
+SETS_AT_ONCE = 64
 SMALL_GRADIENT = 1e-6
 """The largest entry of the gradient, per training row, at a minimum."""
 NEAR = 0.02
@@ -89,11 +89,11 @@ def _sums(model: SklearnModel, table: Table, people: pd.DataFrame) -> Bound:
         moved = [before + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
         return np.array(moved, np.float32).reshape(-1, len(before))
 
-    return Bound(train, LinearEngine.name, width=TOGETHER)
+    return Bound(train, LinearEngine.name, width=SETS_AT_ONCE)
 
 
 class _Logistic(Bound):
-    name, width = LinearEngine.name, TOGETHER
+    name, width = LinearEngine.name, SETS_AT_ONCE
 
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
         from scipy.linalg import cho_factor
@@ -114,8 +114,8 @@ class _Logistic(Bound):
 
     def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         logits = np.empty((len(trainings), len(self.people)), np.float32)
-        for first in range(0, len(trainings), TOGETHER):
-            some = [flips for flips, _ in trainings[first : first + TOGETHER]]
+        for first in range(0, len(trainings), SETS_AT_ONCE):
+            some = [flips for flips, _ in trainings[first : first + SETS_AT_ONCE]]
             logits[first : first + len(some)] = self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
             if advance:
                 advance(len(some))

@@ -36,7 +36,7 @@ from butfor.learn.steps import (
 from butfor.learn.threshold import CLIP, Cut
 from butfor.machine import GENERATOR
 
-CODED = ("xgboost", "skorch")
+NUMBERED_LABELS = ("xgboost", "skorch")
 """Libraries whose classifiers need labels 0, 1, …"""
 RAW = "passthrough"
 """Instead of an encoder: the estimator gets the raw table."""
@@ -146,7 +146,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
     def values(self, table: Table) -> NDArray[Any]:
         """The labels that the estimator gets: the user's own, since class weights may name them; their numbers if the
         labels are boolean or the library needs numbers."""
-        coded = table.classes.dtype == bool or any(root in CODED for root in packages(self.estimator))
+        coded = table.classes.dtype == bool or any(root in NUMBERED_LABELS for root in packages(self.estimator))
         return np.arange(len(table.classes)) if coded else table.classes
 
     @property

@@ -106,10 +106,10 @@ class SklearnModel(
         """The logits of any fitted estimator for its input, computed as for this model."""
         if self.cut is not None:
             return cut_answers(self.cut, decider, given, self.values)
-        return with_sign(_margin(decider, given), _said(decider, given) == self.values[1])
+        return with_sign(_margin(decider, given), _predictions(decider, given) == self.values[1])
 
     def _highest_scores(self, decider: Any, given: Any) -> Floats:
-        return with_highest(self._scores(decider, given), _said(decider, given) == self.values[:, None])
+        return with_highest(self._scores(decider, given), _predictions(decider, given) == self.values[:, None])
 
     def gives_log_odds(self, people: pd.DataFrame) -> bool:
         decider, given = self._last_step(self._to_estimator(people))
@@ -246,7 +246,7 @@ class SklearnModel(
         return scores
 
 
-def _said(decider: Any, given: Any) -> NDArray[Any]:
+def _predictions(decider: Any, given: Any) -> NDArray[Any]:
     """The estimator's own decisions."""
     said = np.asarray(decider.predict(given)).ravel()
     strange = np.setdiff1d(said, getattr(decider, "classes_", said))

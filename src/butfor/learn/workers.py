@@ -94,7 +94,7 @@ class Workers:
         return self
 
     @property
-    def elsewhere(self) -> bool:
+    def on_cluster(self) -> bool:
         """Whether they belong to a cluster."""
         return not _is_local(self._active()[0])
 

@@ -73,7 +73,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Crew(PerNetwork):
+class Networks(PerNetwork):
     """S networks: the labels of each, `y [S × n]`, and the number of its batch order, `[S]`."""
 
     y: Tensor
@@ -97,9 +97,9 @@ class Stack:
         self.batches = math.ceil(self.n / self.batch_size)
         each, order = np.unique(seeds, return_inverse=True)
         self.recipes = [replace(recipe, seed=int(seed)) for seed in each]
-        self.crew = Crew(torch.from_numpy(labels).to(data.X), self.index(order))
+        self.networks = Networks(torch.from_numpy(labels).to(data.X), self.index(order))
         starts = torch.stack([packed_start(one, self.d) for one in self.recipes])
-        self.weights = starts.to(data.X)[self.crew.order]
+        self.weights = starts.to(data.X)[self.networks.order]
         self.orders: dict[int, Tensor] = {}
         self.losses = np.full((len(labels), recipe.max_epochs + 1), np.nan)
         self.losses[:, 0] = np.inf
@@ -110,7 +110,7 @@ class Stack:
         step; without it the batch orders of past epochs are dropped."""
         draws = [batch_orders(one, self.n) for one in self.recipes]
         state = State(self.weights.clone(), torch.zeros_like(self.weights), torch.zeros_like(self.weights))
-        going, crew = np.arange(len(self.kept)), self.crew
+        going, networks = np.arange(len(self.kept)), self.networks
         for epoch in range(1, self.recipe.max_epochs + 1):
             if self.recipe.batch_size is not None:
                 drawn = torch.stack([next(draw) for draw in draws]).to(self.data.X.device)
@@ -118,7 +118,7 @@ class Stack:
             for step in range((epoch - 1) * self.batches, epoch * self.batches):
                 if record:
                     record(step, state)
-                state = self.advance(step, state, crew)
+                state = self.advance(step, state, networks)
             # The only transfer from the device in an epoch.
             losses = self._validation_losses(state.w).cpu().numpy()
             better = losses < self.losses[going, self.kept[going]]
@@ -130,17 +130,17 @@ class Stack:
                 return
             if not on.all():
                 at, going = self.index(on.nonzero()[0]), going[on]
-                state, crew = state.of(at), crew.of(at)
+                state, networks = state.of(at), networks.of(at)
 
-    def advance(self, step: int, state: State, crew: Crew) -> State:
+    def advance(self, step: int, state: State, networks: Networks) -> State:
         """torch.optim.Adam's step, operation for operation."""
-        self.refuse_if_halted()
-        X, y, _ = self.batch(step, crew)
+        self.check_halt()
+        X, y, _ = self.batch(step, networks)
         g = Curvature(self.layers(state.w), self.recipe.activation, X, y).gradient()
         m, v, rate, scale = self.adam(step, state, g)
         return State(torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate), m, v)
 
-    def refuse_if_halted(self) -> None:
+    def check_halt(self) -> None:
         if self.halt is not None and self.halt.is_set():
             raise Halted
 
@@ -149,17 +149,17 @@ class Stack:
         m, v = state.m.lerp(g, 1 - BETA1), (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
         return m, v, self.recipe.learning_rate / (1 - BETA1 ** (step + 1)), (1 - BETA2 ** (step + 1)) ** 0.5
 
-    def batch(self, step: int, crew: Crew) -> tuple[Tensor, Tensor, Tensor | None]:
+    def batch(self, step: int, networks: Networks) -> tuple[Tensor, Tensor, Tensor | None]:
         """The step's rows `[S × B × d]`, their labels and their positions `[S × B]`; None: all rows."""
-        S = len(crew.y)
+        S = len(networks.y)
         if self.recipe.batch_size is None:
-            return self.data.X.expand(S, -1, -1), crew.y, None
+            return self.data.X.expand(S, -1, -1), networks.y, None
         epoch, batch = divmod(step, self.batches)
         at = self.orders[epoch][:, batch * self.batch_size : (batch + 1) * self.batch_size]
         if len(at) == 1:
-            return self.data.X[at[0]].expand(S, -1, -1), crew.y[:, at[0]], at.expand(S, -1)
-        at = at[crew.order]
-        return self.data.X[at], crew.y.gather(1, at), at
+            return self.data.X[at[0]].expand(S, -1, -1), networks.y[:, at[0]], at.expand(S, -1)
+        at = at[networks.order]
+        return self.data.X[at], networks.y.gather(1, at), at
 
     def _validation_losses(self, w: Tensor) -> Tensor:
         X, y = self.validation(len(w))
@@ -213,7 +213,7 @@ def slope(activation: str, h: Tensor) -> Tensor:
     return 1 - h * h if activation == "tanh" else h * (1 - h)
 
 
-def bend(activation: str, h: Tensor) -> Tensor:
+def bend_ratio(activation: str, h: Tensor) -> Tensor:
     """The activation's second derivative divided by its first, from its output."""
     return -2 * h if activation == "tanh" else 1 - 2 * h
 
@@ -314,6 +314,6 @@ class Curvature:
                 by_h.view(S, R * P, -1).baddbmm_(by_delta.view(S, R * P, -1), W)
                 by_delta = by_h.view(S, R, P, -1).mul_(self.slopes[layer - 1][:, tile, None])
                 if self.activation != "relu":
-                    pull = self.pulls[layer - 1][:, tile] * bend(self.activation, h)
+                    pull = self.pulls[layer - 1][:, tile] * bend_ratio(self.activation, h)
                     by_delta.addcmul_(dh, pull[:, :, None])
         return tangents[-1]

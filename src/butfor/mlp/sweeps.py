@@ -39,7 +39,18 @@ from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread
 from butfor.mlp.stacked import find_device, float32_products
-from butfor.mlp.stacks import Crew, Curvature, Data, PerNetwork, Positions, Stack, State, forward, hot, logit_gradients
+from butfor.mlp.stacks import (
+    Curvature,
+    Data,
+    Networks,
+    PerNetwork,
+    Positions,
+    Stack,
+    State,
+    forward,
+    hot,
+    logit_gradients,
+)
 
 Numbers = NDArray[np.floating[Any]]
 
@@ -268,27 +279,27 @@ class Block(Stack):
         [S × P × p]`, then of the validation losses."""
         S, D = len(outcomes), outcomes.shape[1] + self.asked.shape[1]
         w, m, v = (outcomes.new_zeros(S, D, self.p) for _ in range(3))
-        adjoint, crew = Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D)), self.crew.of(self.index(self.order))
+        adjoint, stack = Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D)), self.networks.of(self.index(self.order))
         for start, steps in self.tape.segments(int(self.last.max()) * self.batches):
-            for step, state in reversed(self._replay(crew, start, steps)):
+            for step, state in reversed(self._replay(stack, start, steps)):
                 epoch, batch = divmod(step, self.batches)
                 if batch == self.batches - 1:
                     self._begin(epoch + 1, outcomes, adjoint)
                 working = slice(self._at_work(epoch + 1))
-                self._step_back(step, state.of(working), crew.of(working), adjoint.of(working))
+                self._step_back(step, state.of(working), stack.of(working), adjoint.of(working))
         return adjoint.y.mT[self.index(self.place)]
 
     def _at_work(self, epoch: int) -> int:
         """The number of networks, in the order of their last epochs, that are walked back in this epoch."""
         return int((self.last >= epoch).sum())
 
-    def _replay(self, crew: Crew, start: State, steps: range) -> list[tuple[int, State]]:
+    def _replay(self, stack: Networks, start: State, steps: range) -> list[tuple[int, State]]:
         """The states before these steps of the networks at work, from the state before the first step."""
         epoch = steps.start // self.batches + 1
         networks = self.order[: self._at_work(epoch)]
         states = [start.of(self.index(np.searchsorted(self.members[epoch], networks)))]
         for step in steps[:-1]:
-            states.append(self.advance(step, states[-1], crew.of(slice(len(networks)))))
+            states.append(self.advance(step, states[-1], stack.of(slice(len(networks)))))
         return list(zip(steps, states, strict=True))
 
     def _begin(self, epoch: int, outcomes: Tensor, adjoint: Adjoint) -> None:
@@ -303,9 +314,9 @@ class Block(Stack):
             by_loss = Curvature(layers, self.recipe.activation, *self.validation(len(asking))).gradient()
             adjoint.w[self.index(self.place[asking]), self.index(width + number)] = by_loss
 
-    def _step_back(self, step: int, state: State, crew: Crew, adjoint: Adjoint) -> None:
+    def _step_back(self, step: int, state: State, stack: Networks, adjoint: Adjoint) -> None:
         """From the adjoint of the state after a step to that of the state before it."""
-        X, y, at = self.batch(step, crew)
+        X, y, at = self.batch(step, stack)
         curvature = Curvature(self.layers(state.w), self.recipe.activation, X, y)
         g = curvature.gradient()
         m, v, rate, scale = self.adam(step, state, g)
@@ -322,7 +333,7 @@ class Block(Stack):
         moves = self._moves(y, at, curvature.probability)
         most = MOST_DIRECTIONS[g.device.type]
         for first in range(0, by_g.shape[1], most):
-            self.refuse_if_halted()
+            self.check_halt()
             some = slice(first, first + most)
             tangents, products = curvature.products(self.layers(by_g[:, some]), moves)
             adjoint.w[:, some] += products

@@ -29,7 +29,7 @@ from butfor.rank.ranking import NetworkRanking, percentile
 if TYPE_CHECKING:
     from butfor.mlp.sweeps import GradientResult, Sweep
 
-ENOUGH = 4
+CPU_MEMBERS = 4
 """Members whose gradients are averaged on the CPU; beside the published score more add little."""
 LARGE = 10_000
 """Above this many training rows, sweeps at a person's own flips use that few members on every device."""
@@ -104,7 +104,7 @@ class Gradient(NetworkRanking):
 
     @property
     def member_limit(self) -> int | None:
-        return ENOUGH if self._device == "cpu" else None
+        return CPU_MEMBERS if self._device == "cpu" else None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Numbers:
         return next(self.score_members([model], table, people))
@@ -137,7 +137,7 @@ class Gradient(NetworkRanking):
         return total / len(members)
 
     def _members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
-        return members_of(model)[: ENOUGH if table.n > LARGE else self.member_limit]
+        return members_of(model)[: CPU_MEMBERS if table.n > LARGE else self.member_limit]
 
     def uses_fewer_members_at_flips(self, model: Model, table: Table) -> bool:
         return len(self._members_at_flips(model, table)) < len(members_of(model)[: self.member_limit])

@@ -26,14 +26,14 @@ SAMPLE, FLIPS = 8, 12
 POOR, TRUSTED = 0.2, 0.95
 """Mean rank correlations: below the first, predictions are called poor; from the second on, they are believed if the
 model has no noise."""
-LEAST_FURTHER, DOUBLED = 1.25, 2.0
+LEAST_GAIN_LIMIT, LEAD_FACTOR = 1.25, 2.0
 """How much further than the best set by believed predictions any other set may go: at least a quarter, and twice the
 lead that sets of other rankings had in the trial."""
 NOISELESS = "influence"
 """The ranking for linear models, which end at a minimum: its predictions may be as good as retraining."""
 MEAN = "both"
 """The name of the mean of all rankings."""
-BESIDE, BESIDE_AGAIN = 0.5, 0.25
+PUBLISHED_WEIGHT, PUBLISHED_WEIGHT_AGAIN = 0.5, 0.25
 """The weight of the published score beside the gradient averaged over an ensemble, and beside the second gradient, at
 half-flipped labels. Beside a single network's gradient, which is rougher, it is 1."""
 WORDS = {"gradient": "the gradient", "published": "the published ranking"}
@@ -69,7 +69,7 @@ class RankingMix(Ranking):
         """The rankings that accept the model."""
         ours = {"gradient": as_ranking("gradient"), "published": as_ranking("combined")}
         if all(ranking.ranks(model) for ranking in ours.values()):
-            return cls(ours, beside=BESIDE if len(members_of(model)) > 1 else 1.0)
+            return cls(ours, beside=PUBLISHED_WEIGHT if len(members_of(model)) > 1 else 1.0)
         own = [name for name in ("gradient", NOISELESS, "leaves") if as_ranking(name).ranks(model)][:1]
         return cls({name: as_ranking(name) for name in (*own, "surrogate-signed", "distance")})
 
@@ -128,7 +128,7 @@ class RankingMix(Ranking):
             scores = (scores + percentile(self._first_scores(model, table, people))) / 2
         others = list(self.parts.values())[1:]
         for part in others:
-            scores += BESIDE_AGAIN * percentile(checked_scores(part, model, table, people)) / len(others)
+            scores += PUBLISHED_WEIGHT_AGAIN * percentile(checked_scores(part, model, table, people)) / len(others)
         return scores
 
     def _scores_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
@@ -156,7 +156,7 @@ class RankingMix(Ranking):
 def _gain_limit(moved: NDArray[np.floating], led: NDArray[np.floating]) -> float:
     """How many times the gain of the leading ranking's set another set may have, from `moved [rankings × people]`."""
     ratios = moved[:, led > 0].max(axis=0, initial=0.0) / led[led > 0]
-    return max(LEAST_FURTHER, 1 + DOUBLED * (float(ratios.max(initial=1.0)) - 1))
+    return max(LEAST_GAIN_LIMIT, 1 + LEAD_FACTOR * (float(ratios.max(initial=1.0)) - 1))
 
 
 def smoothness(retrain: Retrain, scores: Scores, count: int) -> tuple[float, float, int]:

@@ -17,7 +17,7 @@ from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Tabl
 from butfor.mlp.recipe import Network, Rows
 
 Scores = NDArray[np.floating[Any]]
-WILD = 8
+TRIM = 8
 """One in this many members, and at least one, is left out at each end if scores are noisy."""
 
 
@@ -151,7 +151,7 @@ def trimmed_mean(scores: Scores) -> Scores:
     count = len(scores)
     if count < 3:
         return np.asarray(scores.mean(axis=0))
-    out = max(1, count // WILD)
+    out = max(1, count // TRIM)
     inner = np.partition(scores, (out, count - out - 1), axis=0)[out : count - out]
     return np.asarray(inner.mean(axis=0))
 

@@ -143,7 +143,7 @@ class ThompsonPlan(Plan):
         self.candidates = [int(row) for row in person.order[:reach]]
         self.budget, self.rng = min(person.budget, len(person.order)), person.rng
         self.tries, self.pool_share = tries, tries // GuidedSearch.PATIENCE
-        self.believed, self.further = person.predicted is not None, person.further
+        self.believed, self.gain_limit = person.predicted is not None, person.gain_limit
         self._first: float | None = None
         """The gain of the first set: the best one if effects are predicted reliably."""
         known = None if person.predicted is None else person.predicted[:reach]
@@ -166,8 +166,8 @@ class ThompsonPlan(Plan):
         own = [gain for flips, gain in zip(sets, gains, strict=True) if flips in self._tried]
         if own:
             self._first = own[0] - self.effects.start
-            # With reliable predictions: stop if the best set, even stretched by `further`, falls short.
-            if self.believed and self._first > 0 and self.effects.start + self.further * self._first < 0:
+            # With reliable predictions: stop if the best set, even stretched by `gain_limit`, falls short.
+            if self.believed and self._first > 0 and self.effects.start + self.gain_limit * self._first < 0:
                 self.done, self.pool_returns = True, max(0, self.pool_share - len(self._tried))
 
     def first_attempts(self) -> list[FlipSet]:

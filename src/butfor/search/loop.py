@@ -128,7 +128,7 @@ class Loop:
         """Search until everyone has a set or no attempts left, or a limit is reached."""
         known = [flips for flips in self.trainer.known_sets if flips]
         if self.share and known:  # except for people whose own first attempt it is
-            self._ask_everyone(searches, {p.person: p.plan.first_attempts() for p in searches}, known)
+            self._offer_to_everyone(searches, {p.person: p.plan.first_attempts() for p in searches}, known)
         while (open_ := [s for s in searches if not s.complete]) and self.trainer.room() >= 1:
             active = self._active(open_)
             if active:
@@ -197,7 +197,7 @@ class Loop:
             if search.found is None:
                 search.claim = self._own_claim(search)
         if self.share and new:
-            self._ask_everyone(open_, tries, new)
+            self._offer_to_everyone(open_, tries, new)
         for search in open_:
             if search.claim is None:
                 self._conclude(search)
@@ -249,7 +249,7 @@ class Loop:
                 return flips
         return None
 
-    def _ask_everyone(
+    def _offer_to_everyone(
         self, open_: Sequence[AttemptSearch], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]
     ) -> None:
         """Offer each new flip set to all other people whose ψ allows it."""

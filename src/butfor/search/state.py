@@ -27,7 +27,7 @@ class RankedRows:
     `away`: the direction to the other decision, −1 for a person in class 1, else +1. `flippable`: the number of all
     flippable rows. `random_order`: the ranking is pure chance, so attempts are independent draws. `start`: the logit
     towards the other decision, below 0. `predicted`: each row's effect in logits, if predictions are reliable;
-    `further`: how many times the gain of the best set by them another set may have."""
+    `gain_limit`: how many times the gain of the best set by them another set may have."""
 
     person: int
     away: float
@@ -38,7 +38,7 @@ class RankedRows:
     random_order: bool = False
     start: float = -1.0
     predicted: NDArray[np.float64] | None = None
-    further: float = math.inf
+    gain_limit: float = math.inf
 
 
 @dataclass(eq=False)

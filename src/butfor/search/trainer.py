@@ -61,7 +61,7 @@ class Trainer:
         self._seconds_each: float | None = None
         self._members: dict[FlipSet, Floats] = {}
         """The answers of the members trained so far, `[members × answers]`."""
-        self._together: dict[FlipSet, Floats] = {}
+        self._means: dict[FlipSet, Floats] = {}
         """The mean answers of all members, `[answers]`, from which the table computes logits and decisions."""
         self._recalled: set[FlipSet] = set()
         self._confirmed: dict[FlipSet, Floats] = {}
@@ -111,7 +111,7 @@ class Trainer:
             if new:
                 self._members[flips] = np.array([*self._members.get(flips, ()), *new], np.float32)
             if len(self._members[flips]) == self.members:
-                self._together[flips] = mean_answers(self._members[flips])
+                self._means[flips] = mean_answers(self._members[flips])
 
     def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
         """The logits of models trained on the flip sets, `[sets × people]`; each set is trained once."""
@@ -123,18 +123,18 @@ class Trainer:
 
     def _retrained(self, flip_sets: Sequence[FlipSet]) -> Floats:
         self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)])
-        return np.array([self._together[flips] for flips in flip_sets])
+        return np.array([self._means[flips] for flips in flip_sets])
 
     def known(self, flips: FlipSet) -> bool:
-        return flips in self._together
+        return flips in self._means
 
     @property
     def known_sets(self) -> list[FlipSet]:
-        return list(self._together)
+        return list(self._means)
 
     def logits(self, flips: FlipSet) -> Floats:
         """Each person's logit under the model trained on a flip set."""
-        return self.table.margins(self._together[flips])
+        return self.table.margins(self._means[flips])
 
     def member_logits(self, flips: FlipSet) -> Floats:
         """The logits of each member trained so far, `[members × people]`."""
@@ -150,16 +150,16 @@ class Trainer:
         for flips in flip_sets:
             self._members.pop(flips, None)
             if flips not in keep:
-                self._together.pop(flips, None)
+                self._means.pop(flips, None)
 
-    def ask(self, trainings: Sequence[Training]) -> Floats:
+    def seed_logits(self, trainings: Sequence[Training]) -> Floats:
         """The logits of single models, each with its own seed, `[trainings × people]`, by the engine. They are counted,
         and confirm nothing."""
         answers, _ = self._answers(trainings)
         said = np.array([answers[training] for training in trainings], np.float32).reshape(len(trainings), -1)
         return self.table.margins(said)
 
-    def ask_together(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
+    def ensemble_answers(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
         """The mean answers of each ensemble, `[ensembles × answers]`, by the engine."""
         answers, _ = self._answers(list(dict.fromkeys(training for each in ensembles for training in each)))
         return np.array([mean_answers(np.array([answers[training] for training in each])) for each in ensembles])
@@ -168,8 +168,8 @@ class Trainer:
         """Train the flip sets with the model's own `fit`, each once. If the engine used it in this run, its answers
         stand."""
         for flips in flip_sets:
-            if self.bound.by_definition and flips in self._together and flips not in self._recalled:
-                self._confirmed[flips] = self._together[flips]
+            if self.bound.by_definition and flips in self._means and flips not in self._recalled:
+                self._confirmed[flips] = self._means[flips]
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
             return
