@@ -150,7 +150,7 @@ def test_a_device_that_is_named_and_not_there_is_refused(capsys, monkeypatch, mo
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     code, out, err = run(capsys, "audit", "salary", "--cases", 4, "--engine", "cuda:1", "--model", model, "--quiet")
     assert (code, out) == (2, "")
-    assert err.startswith("Error: device='cuda:1' is not there")
+    assert err.startswith("Error: device='cuda:1' is not available")
     assert len(err.splitlines()) == 1
 
 

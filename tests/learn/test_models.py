@@ -1114,9 +1114,9 @@ def test_classifiers_that_can_transform_are_no_preprocessing():
 
 
 def test_other_preprocessing_is_not_taken_for_an_encoder():
-    with pytest.raises(SettingError, match="goes into a pipeline"):
+    with pytest.raises(SettingError, match="into a pipeline with the model"):
         as_learner(KNeighborsClassifier(), StandardScaler())
-    with pytest.raises(SettingError, match="goes into a pipeline"):
+    with pytest.raises(SettingError, match="into a pipeline with the model"):
         as_learner(KNeighborsClassifier(), "ordinal")
 
 

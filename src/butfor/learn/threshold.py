@@ -35,8 +35,8 @@ Answers = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Threshold:
-    """`given`: the user's text. Either the `probability` of the favourable label from which on a decision is
-    favourable, or the `share` of people who have a place."""
+    """`given`: the user's text. Either the lowest `probability` of the favourable label for a favourable decision, or
+    the `share` of people who have a place."""
 
     given: float | str
     probability: float | None = None

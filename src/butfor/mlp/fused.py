@@ -146,7 +146,7 @@ def starts(recipe: Recipe, n: int, inputs: int, seeds: frozenset[int]) -> dict[i
 
 
 class Layout:
-    """Where the parts of a network lie in the compiled code's arrays; `passes` says why there."""
+    """The places of a network's parts in the arrays of the compiled code; `passes` explains the layout."""
 
     def __init__(self, recipe: Recipe, inputs: int) -> None:
         widths = recipe.widths(inputs)

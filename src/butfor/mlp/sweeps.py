@@ -150,35 +150,12 @@ def _block_size(recipe: Recipe, data: Data, directions: int, memory_limit: int) 
     steps = recipe.max_epochs * math.ceil(n / batch)
     layers = max(batch, len(data.X_val)) * (d + 6 * sum(recipe.hidden) + 8)
     working = layers + directions * (10 * p + 2 * n) + (recipe.max_epochs + 1) * p
-    # The stride between checkpoints is a power of two, and there must be at least as many checkpoints.
-    checkpoints = 2 * PARTS * p * 2 ** math.ceil(math.log2(steps) / 2)
+    checkpoints = 2 * PARTS * p * math.ceil(math.sqrt(steps))
     fitting = memory_limit // (2 * data.X.element_size() * max(working, checkpoints))
     kind = data.X.device.type
     # With many directions a single network already fills the CPU's caches.
     most = min(MOST_NETWORKS[kind], MOST_DIRECTIONS[kind] // directions) if kind == "cpu" else MOST_NETWORKS[kind]
     return max(1, min(fitting, most))
-
-
-class Tape:
-    """States before every `stride`-th step. The stride doubles if there are more than `capacity`, so that memory stays
-    bounded for trainings of any length."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.stride = 1
-        self.states: list[State] = []
-
-    def record(self, step: int, state: State) -> None:
-        if step % self.stride == 0:
-            self.states.append(state)
-        if len(self.states) > self.capacity:
-            self.states = self.states[::2]
-            self.stride *= 2
-
-    def segments(self, steps: int) -> Iterator[tuple[State, range]]:
-        """Stretches of steps, the last first, each with the state before its first step."""
-        for k in reversed(range(math.ceil(steps / self.stride))):
-            yield self.states[k], range(k * self.stride, min((k + 1) * self.stride, steps))
 
 
 @dataclass
@@ -196,7 +173,7 @@ class Block(Stack):
     """Networks trained side by side and ready to be walked back.
 
     `course[e]` are the weights after epoch e (0: the initial ones) of the networks `members[e]`, those still in
-    training then."""
+    training then. `checkpoints` are the states before every `stride`-th step, in a quarter of the memory."""
 
     def __init__(
         self, recipe: Recipe, data: Data, rows: Rows, sweeps: Sequence[Sweep], memory_limit: int, halt: Event | None
@@ -207,18 +184,16 @@ class Block(Stack):
         if self.decision_split is not None:
             self.new = self.index(self.decision_split.new)
             self.towards = torch.from_numpy(self.decision_split.towards).to(data.X.device)
-        state = PARTS * self.p * data.X.element_size() * len(sweeps)
-        self.tape = Tape(max(1, memory_limit // (4 * state)))
+        all_states = recipe.max_epochs * self.batches * PARTS * self.p * data.X.element_size() * len(sweeps)
+        self.stride, self.checkpoints = math.ceil(4 * all_states / memory_limit), list[State]()
         self.course, self.members = [self.weights.clone()], [np.arange(len(sweeps))]
-        for members, after in self.train(self.tape.record):
+        for members, after in self.train(self._record):
             self.course.append(after.w)
             self.members.append(members)
-        if self.tape.stride > self.tape.capacity:  # a stretch needs the memory of its checkpoints
-            raise SettingError(
-                f"memory_limit={memory_limit} bytes is too little to walk back {len(sweeps)} trainings of "
-                f"{self.kept.max() * self.batches} steps; allow at least "
-                f"{memory_limit * math.ceil(self.tape.stride / self.tape.capacity)}."
-            )
+
+    def _record(self, step: int, state: State) -> None:
+        if step % self.stride == 0:
+            self.checkpoints.append(state)
 
     def walk_back(self, epochs: int) -> list[GradientResult]:
         """Differentiate the kept networks' logits and the `epochs` lowest validation losses."""
@@ -280,8 +255,9 @@ class Block(Stack):
         S, D = len(outcomes), outcomes.shape[1] + self.asked.shape[1]
         w, m, v = (outcomes.new_zeros(S, D, self.p) for _ in range(3))
         adjoint, stack = Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D)), self.networks.of(self.index(self.order))
-        for start, steps in self.tape.segments(int(self.last.max()) * self.batches):
-            for step, state in reversed(self._replay(stack, start, steps)):
+        steps = range(int(self.last.max()) * self.batches)
+        for first in reversed(steps[:: self.stride]):
+            for step, state in reversed(self._replay(stack, steps[first : first + self.stride])):
                 epoch, batch = divmod(step, self.batches)
                 if batch == self.batches - 1:
                     self._begin(epoch + 1, outcomes, adjoint)
@@ -293,9 +269,9 @@ class Block(Stack):
         """The number of networks, in the order of their last epochs, that are walked back in this epoch."""
         return int((self.last >= epoch).sum())
 
-    def _replay(self, stack: Networks, start: State, steps: range) -> list[tuple[int, State]]:
-        """The states before these steps of the networks at work, from the state before the first step."""
-        epoch = steps.start // self.batches + 1
+    def _replay(self, stack: Networks, steps: range) -> list[tuple[int, State]]:
+        """The states before these steps of the networks at work, from the checkpoint before the first step."""
+        epoch, start = steps.start // self.batches + 1, self.checkpoints[steps.start // self.stride]
         networks = self.order[: self._at_work(epoch)]
         states = [start.of(self.index(np.searchsorted(self.members[epoch], networks)))]
         for step in steps[:-1]:

@@ -11,7 +11,7 @@ import hashlib
 import inspect
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -41,7 +41,7 @@ CONTRACT = {"contract"}
 SUMS = {"contract", "reassoc", "nsz"}
 """Reassociation lets sums vectorise. NaN and infinity keep their meaning: a training that diverges must show it."""
 FILES = ("recipe.py", "vectors.py", "passes.py", "kernels.py", "walk_kernels.py")
-DIGEST = hashlib.sha256(b"".join(Path(__file__).with_name(name).read_bytes() for name in FILES)).hexdigest()[:16]
+DIGEST = hashlib.sha256(b"".join((files("butfor.mlp") / name).read_bytes() for name in FILES)).hexdigest()[:16]
 """Of all sources that are compiled together."""
 
 

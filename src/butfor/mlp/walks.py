@@ -140,7 +140,7 @@ class Training:
         """∂logit/∂w of each person by the kept network, `[people × weights]` in PyTorch's order."""
         network = self._network(self.kept)
         with one_thread(), torch.no_grad():
-            # A network per person, so that nobody's sums depend on how many there are.
+            # A network per person, so that sums do not depend on the number of people.
             layers = [
                 (torch.from_numpy(W).expand(len(people), -1, -1), torch.from_numpy(b).expand(len(people), -1))
                 for W, b in zip(network.weights, network.biases, strict=True)

@@ -131,17 +131,17 @@ def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame
     """One member's scores depend on its seed; their mean is about the labels. If they are noisy (the gradient of a
     rough training), an eighth at each end is left out. Signed scores change sign for members that disagree with the
     ensemble, so that all count away from the ensemble's decision."""
-    members, out = members_of(model)[: ranking.member_limit], flip_direction(model.logits(people))
-    turned = (
-        scores * (flip_direction(member.logits(people)) * out)[:, None] if ranking.signed else scores
+    members, direction = members_of(model)[: ranking.member_limit], flip_direction(model.logits(people))
+    each = (
+        scores * (flip_direction(member.logits(people)) * direction)[:, None] if ranking.signed else scores
         for member, scores in zip(members, ranking.score_members(members, table, people), strict=True)
     )
     if ranking.noisy:  # person by person: copies of all members' scores would fill the memory
-        everyone = list(turned)
-        own = [trimmed_mean(np.array([scores[k] for scores in everyone])) for k in range(len(people))]
+        held = list(each)
+        own = [trimmed_mean(np.array([scores[k] for scores in held])) for k in range(len(people))]
         return np.array(own).reshape(len(people), table.n)
     total: NDArray[np.float64] = np.zeros((len(people), table.n))
-    for scores in turned:
+    for scores in each:
         total += scores
     return total / len(members)
 

@@ -29,7 +29,7 @@ class Effects:
 
     The model is linear: the logit moves by the sum of the flipped labels' effects, plus noise, because training is
     rough. The prior comes from the ranking: effects fall along it, by an unknown scale, and each label differs from
-    that by its own amount. Every trained model, whoever it was trained for, is an observation. The posterior is a
+    that by its own amount. Every trained model is an observation, for all people. The posterior is a
     normal distribution over effects. The search draws from it (Thompson sampling), so labels that may be strong are
     tried in proportion to their probability.
 

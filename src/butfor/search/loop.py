@@ -283,7 +283,7 @@ class Loop:
 
     def _claim_smallest(self, search: AttemptSearch) -> None:
         """Claim the smallest working set if it is smaller than the confirmed one, or as small and, unlike it, known to
-        be minimal; otherwise end the search."""
+        be minimal; if there is none, end the search."""
         shrink, found = search.shrinking, search.found
         assert shrink is not None
         assert found is not None
