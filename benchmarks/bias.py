@@ -46,7 +46,7 @@ from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, nearest
 from butfor.learn.named import model_named
 from butfor.machine import available_cores, single_threaded
-from butfor.result.worlds import in_most_worlds
+from butfor.result.worlds import spread
 from butfor.run.worlds import draw_world, world_seeds
 from butfor.standard.groups import Standards
 from butfor.standard.wrong import with_sum
@@ -168,7 +168,7 @@ def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:
     """What worlds `[worlds × people]` say of the group's people who are refused now, beside who was hurt."""
     probability = worlds.mean(axis=0)
     turned = worlds[:, refused].sum(axis=1)
-    low, high = in_most_worlds(turned.tolist())
+    low, high = spread(turned.tolist())
     likely, sure = refused & (probability > 0.5), refused & (probability > 0.9)
     bins = np.digitize(probability[refused], BINS)
     return {

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ import pandas as pd
 import pytest
 
 import butfor
-from butfor.result.person import Search
 from butfor.run import fitted as fitted_module
 from recorded import audited, run
 
@@ -134,9 +133,6 @@ def tasks(german_file, tmp_path, capsys) -> Path:
 
 def changed(verdict, **changes):
     """A verdict with other measurements or settings, by the names that verdicts have for them."""
-    search = {each.name: changes.pop(each.name) for each in fields(Search) if each.name in changes}
-    if search:
-        changes["search"] = replace(verdict.search, **search)
     run = changes.pop("run", verdict.run)
     settings = {name: changes.pop(name) for name in ("budget", "rank", "strategy", "sensitive") if name in changes}
     if changes.get("at_least") is not None:

@@ -95,18 +95,8 @@ class LabelAudit(BaseEstimator):
     random_state : int, default=0
         Seed of every random choice of the search, and of a model whose own `random_state` is None.
 
-    Attributes
-    ----------
-    classes_ : array
-        The labels, sorted.
-    model_ : butfor.Model
-        The audited model.
-    learner_ : butfor.Learner
-        What trains it.
-    table_ : butfor.Table
-        What it was trained on.
-    fitted_ : Fitted
-        All of these, and everything else that the methods start from.
+    Methods that take people (`X`) also take `sensitive_features`, one value per person, if the protected attribute
+    stands beside the table, and `progress`, an object that shows progress.
 
     Examples
     --------
@@ -207,11 +197,6 @@ class LabelAudit(BaseEstimator):
             Names for the labels in results and pages, in sorted order of the labels.
         progress : Progress, optional
             Shows progress.
-
-        Returns
-        -------
-        LabelAudit
-            This audit.
         """
         fitted = fit(
             self._settings(),
@@ -231,17 +216,12 @@ class LabelAudit(BaseEstimator):
         return self._reset(fitted)
 
     def with_search(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
-        """The same fitted model under another search.
+        """A new audit: the same fitted model under another search.
 
         Parameters
         ----------
         rank, strategy : optional
             As for the class; what is not given stays the same.
-
-        Returns
-        -------
-        LabelAudit
-            A new audit, which need not be fitted again.
 
         Examples
         --------
@@ -306,20 +286,15 @@ class LabelAudit(BaseEstimator):
     ) -> Verdict:
         """Find the few training labels on which the decision about one person hinges.
 
+        The verdict's `status` is "found", "not_found", "proven_none" or "not_eligible". After a find, `positions` are
+        the positions of the flipped training rows.
+
         Parameters
         ----------
         person : data frame with one row, or series
             The person, with the training columns.
-        sensitive_features : value, optional
-            The person's protected attribute, if it stands beside the table.
-        towards, stop, progress : optional
-            As for `explain_all`.
-
-        Returns
-        -------
-        Verdict
-            `status` is "found", "not_found", "proven_none" or "not_eligible". After a find, `positions` are the
-            positions of the flipped training rows.
+        sensitive_features, towards, stop, progress : as for `explain_all`
+            All of them are optional.
 
         Examples
         --------
@@ -375,7 +350,7 @@ class LabelAudit(BaseEstimator):
         >>> len(population.eligible), len(population.found)
         (10, 4)
         """
-        answer = explain.explain_all(
+        population, found = explain.explain_all(
             self._require_fit(),
             X,
             y,
@@ -386,31 +361,21 @@ class LabelAudit(BaseEstimator):
             stop=stop,
             progress=progress,
         )
-        found = answer.standards
         if found is not None and (found.draws or self.fitted_.adverse is None) and not found.interrupted:
             self._standards = found
-        return answer.population
+        return population
 
     def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
         """Prove how many labels it takes to change each decision.
 
+        Per row of X, `at_least` is a lower bound on the number of labels that ψ allows, and `witness` a set of that
+        size, if one is known. Ridge, nearest neighbours and `PartitionEnsemble` have proofs; other models raise a
+        `SettingError`.
+
         Parameters
         ----------
-        X : data frame
+        X, sensitive_features : as for `explain_all`
             The people.
-        sensitive_features : array, optional
-            Their protected attribute, if it stands beside the table.
-
-        Returns
-        -------
-        list of Bracket
-            Per row of X: `at_least`, a lower bound on the number of labels that ψ allows, and `witness`, a set of that
-            size, if one is known.
-
-        Raises
-        ------
-        SettingError
-            If there is no proof for this model. Ridge, nearest neighbours and `PartitionEnsemble` have one.
         """
         return explain.brackets(self._require_fit(), X, sensitive_features=sensitive_features)
 
@@ -440,18 +405,15 @@ class LabelAudit(BaseEstimator):
     def labels(self, population: Population | None = None) -> pd.DataFrame:
         """List the training labels and how likely each is to be wrong.
 
+        The frame has one row per training row: `label`; `group`; `doubt`, the probability of the other label according
+        to the other groups; `wrong`, the probability that an adverse label is wrong, in groups that were labelled
+        favourably less often; `rank`, the place in a review (by `wrong`, then by `doubt`); and `people`, the number of
+        flip sets that include it.
+
         Parameters
         ----------
         population : Population, optional
-            Counts in how many of its flip sets each label is.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per training row: `label`; `group`; `doubt`, the probability of the other label according to the
-            other groups; `wrong`, the probability that an adverse label is wrong, in groups that were labelled
-            favourably less often; `rank`, the place in a review (by `wrong`, then by `doubt`); and `people`, in how
-            many flip sets it is.
+            Where to count the flip sets.
 
         Examples
         --------
@@ -467,26 +429,14 @@ class LabelAudit(BaseEstimator):
         """Estimate whose decisions change if every group is labelled by one standard.
 
         For each group that was labelled favourably less often than comparable people, by more than chance, it draws the
-        group's labels by the others' standard in 20 worlds and trains the model on each. Ctrl-C keeps the worlds that
-        are done.
+        group's labels by the others' standard in 20 worlds and trains the model on each. `probability`, for each person
+        with an adverse decision, is the share of worlds that decide favourably; `expected` is the number of decisions
+        about the group that change, with its `interval`. Ctrl-C keeps the worlds that are done.
 
         Parameters
         ----------
-        X : data frame
-            The people to decide about.
-        y : array, optional
-            Their recorded labels, for accuracy.
-        sensitive_features : array, optional
-            Their protected attribute, if it stands beside the table.
-        progress : Progress, optional
-            Shows progress.
-
-        Returns
-        -------
-        list of OneStandard
-            Per group: `probability`, for each person with an adverse decision, is the share of worlds that decide
-            favourably; `expected` is the number of decisions about the group that change, with its `interval`. The list
-            is empty if no group has such a gap.
+        X, y, sensitive_features, progress : as for `explain_all`
+            The people, and their recorded labels for accuracy.
 
         Examples
         --------
@@ -513,31 +463,21 @@ class LabelAudit(BaseEstimator):
     ) -> ClosedGap:
         """Find the fewest labels that bring the rates of two groups together.
 
-        Labels are flipped in the order of a review.
+        Labels are flipped in the order of a review. The result has the flipped labels and the rates before and after;
+        it also says if the doubted labels are too few.
 
         Parameters
         ----------
-        X : data frame
-            The people whose rates count.
-        y : array, optional
-            Their recorded labels, for true positive rates.
+        X, y, sensitive_features, progress : as for `explain_all`
+            The people whose rates count. True positive rates need y.
         by : "selection" or "true positive"
             Which rate.
         groups : two groups, optional
             Without them, the two furthest apart.
         within : float, default=0.01
             How close the rates must come, as a share: 0.01 is one point.
-        sensitive_features : array, optional
-            The protected attribute of X, if it stands beside the table.
         stop : Stop, optional
             A limit of time. It raises `butfor.errors.Stopped`.
-        progress : Progress, optional
-            Shows progress.
-
-        Returns
-        -------
-        ClosedGap
-            The flipped labels and the rates before and after; it also says if the doubted labels are too few.
 
         Examples
         --------
@@ -563,7 +503,8 @@ class LabelAudit(BaseEstimator):
     ) -> Review:
         """Prepare labels for a blind review, mixed with as many decoys.
 
-        Decoys are labels that are hardly in doubt. They measure the reviewer's error.
+        Decoys are labels that are hardly in doubt. They measure the reviewer's error. `shown` is the table for the
+        reviewer, by task id.
 
         Parameters
         ----------
@@ -575,11 +516,6 @@ class LabelAudit(BaseEstimator):
             Columns that the reviewer must not see.
         random_state : int, default=0
             Seed of the order and the decoys.
-
-        Returns
-        -------
-        Review
-            `shown` is the table for the reviewer, by task id.
 
         Examples
         --------
@@ -610,19 +546,13 @@ class LabelAudit(BaseEstimator):
         answers : dict, or list of dicts
             For each task id of `review_tasks`, the right label or "cannot tell". Several reviewers give a list; labels
             are corrected only if they agree.
-        X : data frame
+        X, y, sensitive_features, progress : as for `explain_all`
             The people to decide about before and after.
-        y : array, optional
-            Their recorded labels, for accuracy.
-        sensitive_features : array, optional
-            Their protected attribute, if it stands beside the table.
         before : sequence of GroupStandard, optional
             The comparison before the review, if it is known from elsewhere.
         apply_anyway : bool, default=False
             Correct labels even if the answers show nothing, that is if labels were not changed clearly more often than
             decoys.
-        progress : Progress, optional
-            Shows progress.
 
         Returns
         -------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -98,8 +99,8 @@ def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]
 
 @_rule
 def stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
-    """The decision stays the same for every value of the person's `column` (the published φ). The default is the
-    protected attribute; if the model does not see it, this holds for everyone."""
+    """The decision stays the same when the protected attribute, or `column`, alone is switched (the published φ). If
+    the model does not see it, this holds for everyone."""
     stable = np.ones(len(s.people), dtype=bool)
     for people in s.switched(column):
         stable &= s.decided(people) == s.decisions
@@ -134,7 +135,7 @@ def everyone(s: Situation) -> Mask:
 
 @_rule
 def same_group(s: Situation, column: Hashable | None = None) -> Mask:
-    """The training row has the person's value of `column`; the default is the protected attribute."""
+    """The training row has the person's value of the protected attribute, or of `column`."""
     if column is None or str(column) == s.sensitive.name:
         return np.asarray(s.groups[:, None] == s.sensitive.values[None, :])
     ours, theirs = (fill_missing(frame[s.column(column)]) for frame in (s.people, s.table.X))
@@ -186,6 +187,13 @@ PHI: dict[str, Callable[..., Rule]] = {
 PSI: dict[str, Callable[..., Rule]] = {"published": published_psi} | {
     rule.__name__: rule for rule in (same_group, labelled_as_predicted, correctly_predicted, doubted, everything)
 }
+
+
+def meanings(text: str) -> dict[str, str]:
+    """The rules that a rule's text names, each with the first sentence of its docstring."""
+    known, named = PHI | PSI, dict.fromkeys(re.findall(r"[a-z_]+", text))
+    docs = {name: " ".join((known[name].__doc__ or "").split()) for name in named if name in known}
+    return {name: doc.removesuffix(".").partition(". ")[0] + "." for name, doc in docs.items()}
 
 
 def as_phi(given: Any) -> Rule:

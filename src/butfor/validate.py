@@ -82,7 +82,7 @@ def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
-    """One person: a table of one row, or a Series, whose values get the types of the table's columns where that changes
+    """One person: a table of one row, or a Series, whose values get the types of the table's columns if that changes
     no value. A row of polars or pyarrow has no index, so its row is unknown."""
     if not isinstance(person, pd.Series):
         frame = person if isinstance(person, pd.DataFrame) else _foreign(person, series=False)

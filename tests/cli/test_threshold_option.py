@@ -33,8 +33,8 @@ def test_a_fixed_threshold_is_named_recorded_repeated_and_replayed(capsys, tmp_p
     out_dir = tmp_path / "report"
     code, out, _ = run(capsys, *GERMAN, "--threshold", "0.8", "--out", out_dir)
     assert code == 0
-    assert "Accepted ('good credit') at a probability of 0.80 or more: " in out
-    assert "of 200 test rows." in out
+    assert "Decided 'good credit' at a probability of 0.80 or more: " in out
+    assert "of 200 people." in out
     record = json.loads((out_dir / "audit.json").read_text())
     assert record["run"]["threshold"]["given"] == 0.8
     assert record["run"]["acceptance"]["people"] == 200
@@ -54,13 +54,13 @@ def test_a_fixed_threshold_is_named_recorded_repeated_and_replayed(capsys, tmp_p
     assert "at score 0." in out
     code, out, _ = run(capsys, "gate", out_dir / "audit.json", "--max-solid", "100%")
     assert code == 0
-    assert out.startswith("Accepted ('good credit') at a probability of 0.80 or more")
+    assert out.startswith("Decided 'good credit' at a probability of 0.80 or more")
 
 
 def test_places_are_those_of_all_test_rows(capsys, tmp_path):
     code, out, _ = run(capsys, *GERMAN, "--threshold", "top 60%", "--out", tmp_path / "report")
     assert code == 0
-    assert "Accepted ('good credit'): the best 60 % of 200 test rows, 120 of them, at a probability of 0." in out
+    assert "Decided 'good credit': the best 60 % of 200 people, 120 of them, at a probability of 0." in out
     record = json.loads((tmp_path / "report" / "audit.json").read_text())
     assert record["run"]["threshold"]["pool"] == 200
     assert record["run"]["threshold"]["accepted"] == 120
@@ -68,7 +68,7 @@ def test_places_are_those_of_all_test_rows(capsys, tmp_path):
     assert finds
     assert all(person["counterfactual_cut"] != person["cut"] for person in finds)
     page = (tmp_path / "report" / "report.html").read_text()
-    assert "moved" in page
+    assert "from the cut" in page
     assert run(capsys, "replay", tmp_path / "report" / "audit.json")[0] == 0
     again = run(capsys, "audit", "--config", tmp_path / "report" / "audit.toml", "german", "--json")[1]
     assert json.loads(again)["people"] == record["people"]
@@ -85,7 +85,7 @@ def test_one_person_is_told_the_score_and_the_cut(capsys):
 def test_everybody_decided_alike_is_said_first(capsys, rare, tmp_path):
     given = ("audit", rare, "--label", "call", "--sensitive", "sex", "--model", "logistic", "--out", tmp_path / "r")
     code, out, _ = run(capsys, *given, "--adverse", "no")
-    said = "At 0.5 this model accepts none of the 80 people. The training labels accept "
+    said = "At 0.5 this model decides 'call = no' about all 80 people. Of the training labels, "
     assert code == 0
     assert out.startswith(said)
     option = out.split("`")[1]
@@ -96,8 +96,8 @@ def test_everybody_decided_alike_is_said_first(capsys, rare, tmp_path):
     share = option.split("'")[1]
     code, out, err = run(capsys, *given, "--adverse", "no", "--threshold", share, "--overwrite", "--cases", "0:8")
     assert code == 0
-    assert "this model accepts" not in out + err
-    assert "Accepted ('call = yes'): the best " in out
+    assert "this model decides" not in out + err
+    assert "Decided 'call = yes': the best " in out
 
 
 def test_with_no_adverse_label_it_is_said_in_terms_of_the_labels(capsys, rare):
@@ -105,7 +105,7 @@ def test_with_no_adverse_label_it_is_said_in_terms_of_the_labels(capsys, rare):
         capsys, "audit", rare, "--label", "call", "--sensitive", "sex", "--model", "logistic", "--cases", "0:4"
     )
     assert code == 0
-    assert out.startswith("At 0.5 this model decides 'call = no' about all 80 people. Of the training labels ")
+    assert out.startswith("At 0.5 this model decides 'call = no' about all 80 people. Of the training labels, ")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_model_without_probabilities_takes_places_only(capsys):
     assert "--threshold 'top 20%'" in err
     code, out, _ = run(capsys, *ridge, "--threshold", "top 60%")
     assert code == 0
-    assert "the best 60 % of 200 test rows, 120 of them." in out
+    assert "the best 60 % of 200 people, 120 of them." in out
 
 
 def test_more_than_two_labels_have_no_threshold(capsys, tmp_path):

@@ -90,9 +90,7 @@ def test_told_to_stop_while_gradients_are_computed_it_ends_soon_with_valid_files
     assert after - before < 6  # some two: most of them import what draws the page
     record = json.loads((out / "audit.json").read_text())
     assert record["run"]["interrupted"] is True
-    assert not any(
-        person["search"].get("complete", True) for person in record["people"] if person.get("eligible", True)
-    )
+    assert not any(person.get("complete", True) for person in record["people"] if person.get("eligible", True))
 
 
 class Full:

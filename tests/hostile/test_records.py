@@ -187,10 +187,10 @@ def test_a_field_of_another_type_is_named(genuine, capsys, tmp_path, path):
         (("logit",), None),
         (("counterfactual_logit",), "0.5"),
         (("flippable",), "all"),
-        (("search",), {"attempts": True}),
-        (("search",), {"course": [[1]]}),
-        (("search",), {"course": [[1, "x"]]}),
-        (("search",), {"complete": 1}),
+        (("attempts",), True),
+        (("course",), [[1]]),
+        (("course",), [[1, "x"]]),
+        (("complete",), 1),
         (("at_least",), "2"),
         (("proof",), 3),
         (("fresh",), {}),
@@ -356,13 +356,13 @@ def test_an_altered_run_never_agrees(genuine, capsys, tmp_path, path, value):
 # --- altered, and not with_checksum -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [("run", "seconds"), ("run", "command"), ("people", 0, "search")], ids=spelled)
+@pytest.mark.parametrize("path", [("run", "seconds"), ("run", "command"), ("people", 0, "attempts")], ids=spelled)
 def test_what_is_not_trained_is_sealed(genuine, capsys, tmp_path, path):
     record = copy.deepcopy(genuine)
-    record["people"].sort(key=lambda person: "search" not in person)
+    record["people"].sort(key=lambda person: "attempts" not in person)
     record = with_checksum(record)
     old = at(record, path)
-    put(record, path, {"attempts": 99} if isinstance(old, dict) else 99.5 if path[-1] == "seconds" else f"{old} ")
+    put(record, path, {"attempts": 99, "seconds": 99.5}.get(path[-1], f"{old} "))
     code, out, _ = outcome(capsys, "replay", record, tmp_path)
     assert code == 1
     assert "its checksum DISAGREES" in out

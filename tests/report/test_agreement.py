@@ -38,7 +38,7 @@ def test_who_was_left_out_and_why_is_counted_alike(audit):
     assert out["switch_changes"].all()
     assert (out["prediction"] == "good credit").any()
     change = "changes" if len(out) == 1 else "change"
-    assert f"{60 - len(out)} were audited; {len(out)} {change} when sex alone is switched." in page
+    assert f"Audited: {60 - len(out)} of 60 people; {len(out)} {change} when sex alone is switched." in page
     said = f"Not audited: {len(out)} of 60, which switching sex changes."
     assert said in page
     assert any(line.endswith(said) for line in printed)

@@ -11,7 +11,7 @@ import pytest
 
 from butfor.report import page as pages
 from butfor.result.fresh import Collateral, FreshSeeds
-from butfor.result.person import Flip, Search
+from butfor.result.person import Flip
 from butfor.result.population import Population
 from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
@@ -47,9 +47,10 @@ def verdict(case: int, status: str) -> Verdict:
         logit=-0.5,
         flippable=12,
         eligible=eligible,
-        search=Search(3, first_size=int(found), closest_logit=-0.2, course=((1, -0.4), (2, -0.2)))
-        if eligible
-        else Search(),
+        attempts=3 if eligible else 0,
+        first_size=int(found),
+        closest_logit=-0.2 if eligible else None,
+        course=((1, -0.4), (2, -0.2)) if eligible else (),
         flip_set=(Flip(7, 7, "no", values | {"sex": "d"}),) if found else (),
         counterfactual_logit=0.3 if found else None,
         minimal=found,
@@ -227,7 +228,7 @@ LONG = 10_000
 @pytest.fixture(scope="module")
 def long_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The index of ten thousand people, of whom one has a file."""
-    from butfor.report.overview import People, roster
+    from butfor.report.people import People, roster
 
     few = [verdict(k, ("not_found", "found", "not_eligible")[k % 3]) for k in range(60)]
     many = [replace(few[k % 60], case=k, row=f"A-{k}") for k in range(LONG)]

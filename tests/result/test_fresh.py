@@ -138,7 +138,7 @@ def test_undecided_says_how_many_seeds_would_do():
     assert few.word == UNDECIDED
     assert few.would_do >= 59
     assert f"about {few.would_do} seeds would do" in few.sentence
-    assert few._times(few.would_do // 5).word != UNDECIDED
+    assert counts(*(few.would_do // 5 * count for count in (5, 0, 3, 0))).word != UNDECIDED
     assert counts(4, 0, 2, 0).would_do == 59
     half = counts(60, 0, 30, 0)
     assert half.word == UNDECIDED

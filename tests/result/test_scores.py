@@ -47,12 +47,11 @@ def test_a_course_has_the_decimals_that_tell_the_score_from_the_cut():
 @pytest.mark.parametrize(
     ("answers", "cuts", "words"),
     [
-        ((-1.0, 1.0), (0.0, 0.0), "The score moved; the cut hardly did."),
-        ((1.0, -1.0), (0.0, 0.05), "The score moved; the cut hardly did."),
-        ((-1.0, -0.99), (0.0, -1.5), "The cut moved, with the scores of others"),
-        ((-1.0, -1.2), (0.0, -1.5), "The cut moved, with the scores of others"),
-        ((-1.0, 0.5), (0.0, -0.5), "Both moved: 75 % of the change comes from the score, 25 % from the cut."),
-        ((-1.0, 3.0), (0.0, 2.0), "The score moved; the cut moved too, against it."),
+        ((-1.0, 1.0), (0.0, 0.0), "Of the change, 100 % comes from the score and 0 % from the cut."),
+        ((1.0, -1.0), (0.0, 0.5), "Of the change, 80 % comes from the score and 20 % from the cut."),
+        ((-1.0, -1.2), (0.0, -1.5), "Of the change, 0 % comes from the score and 100 % from the cut."),
+        ((-1.0, 0.5), (0.0, -0.5), "Of the change, 75 % comes from the score and 25 % from the cut."),
+        ((-1.0, 3.0), (0.0, 2.0), "Of the change, 100 % comes from the score and 0 % from the cut."),
     ],
 )
 def test_whether_the_score_or_the_cut_moved(answers, cuts, words):
@@ -69,49 +68,44 @@ def test_shares_are_not_rounded_to_nobody_or_everybody(share, text):
     assert share_in_words(share) == text
 
 
-def cut(facts, seen=None, named=True) -> str:
-    return cut_sentence(facts, seen, "no", named, "test rows")
+def cut(facts, seen=None) -> str:
+    return cut_sentence(facts, seen, "no")
 
 
 def test_the_cut_in_a_sentence():
     seen, fixed = Acceptance(476, 295, 0.88, True), ThresholdFacts(given=0.8, probability=0.8)
-    assert cut(fixed, seen) == "Accepted ('no') at a probability of 0.80 or more: 62 % of 476 test rows."
-    assert cut(fixed, seen, named=False).startswith("Decided 'no' at a probability of 0.80 or more: 62 % of 476")
-    assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Accepted ('no') at a probability of 0.80 or more."
+    assert cut(fixed, seen) == "Decided 'no' at a probability of 0.80 or more: 62 % of 476 people."
+    assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Decided 'no' at a probability of 0.80 or more."
     own = ThresholdFacts(given=None, probability=0.31)
-    assert cut(own) == "Accepted ('no') at a probability of 0.31 or more, the model's own threshold."
-    assert cut(None, seen) == "Accepted ('no'): 62 % of 476 test rows (training labels: 88 %)."
+    assert cut(own) == "Decided 'no' at a probability of 0.31 or more, the model's own threshold."
+    assert cut(None, seen) == "Decided 'no': 62 % of 476 people (training labels: 88 %)."
     assert not cut(None)
 
 
 def test_a_moving_cut_in_a_sentence():
     top = ThresholdFacts(given="top 20%", probability=0.331, share=0.2, pool=476, accepted=97, ties=3)
     assert cut(top) == (
-        "Accepted ('no'): the best 20 % of 476 test rows, 97 of them, at a probability of 0.33 or more. 3 tie for "
+        "Decided 'no': the best 20 % of 476 people, 97 of them, at a probability of 0.33 or more. 3 tie for "
         "the last place and all get one."
     )
     bare = ThresholdFacts(given="top 20%", share=0.2, pool=476, accepted=95)
-    assert cut(bare) == "Accepted ('no'): the best 20 % of 476 test rows, 95 of them."
+    assert cut(bare) == "Decided 'no': the best 20 % of 476 people, 95 of them."
 
 
-def alike(accepted=1046, recorded=0.82, facts=None, named=True, command=True, by_half=True) -> str:
-    seen = Acceptance(1046, accepted, recorded, by_half)
-    favourable, other = ("no", "yes") if named else ("yes", "no")
-    return alike_sentence(facts, seen, favourable, other, named, command)
+def alike(accepted=1046, recorded=0.82, facts=None, command=True, by_half=True) -> str:
+    return alike_sentence(facts, Acceptance(1046, accepted, recorded, by_half), "no", "yes", command)
 
 
 def test_everybody_decided_alike_and_the_way_out():
     assert alike() == (
-        "At 0.5 this model accepts all 1046 people. The training labels accept 82 %: try `--threshold 'top 82%'`."
+        "At 0.5 this model decides 'no' about all 1046 people. Of the training labels, 82 % are 'no': "
+        "try `--threshold 'top 82%'`."
     )
     assert alike(0, 0.12, command=False) == (
-        'At 0.5 this model accepts none of the 1046 people. The training labels accept 12 %: try `threshold="top 12%"`.'
+        "At 0.5 this model decides 'yes' about all 1046 people. Of the training labels, 12 % are 'no': "
+        'try `threshold="top 12%"`.'
     )
-    assert alike(0, 0.12, named=False) == (
-        "At 0.5 this model decides 'no' about all 1046 people. Of the training labels 12 % are 'yes': "
-        "try `--threshold 'top 12%'`."
-    )
-    assert alike(by_half=False).startswith("This model accepts all 1046")
+    assert alike(by_half=False).startswith("This model decides 'no'")
     assert alike(facts=ThresholdFacts(given=0.9, probability=0.9)).startswith("At 0.9 this model")
     assert alike(facts=ThresholdFacts(given=None, probability=0.9)).startswith("This model")
 

@@ -47,7 +47,7 @@ def test_labels_that_say_nothing_alone_come_with_their_column():
 
 def test_why_somebody_was_not_audited_is_said_in_words():
     accepted = verdict(eligible=False, logit=-0.5, switch_changes=True)
-    assert accepted.sentence == "Person 36 (row 541) was not audited: this person was accepted ('deny = no')."
+    assert accepted.sentence == "Person 36 (row 541) was not audited: the decision is 'deny = no'."
     switched = verdict(eligible=False, switch_changes=True)
     assert switched.reason == "the decision changes when afam alone is switched, so the model uses it directly."
     for phi in ("in_group(afam, yes)", "~predicted(no)"):
@@ -60,8 +60,7 @@ def test_who_was_audited_is_counted_by_reason():
     accepted = [verdict(eligible=False, logit=-0.5) for _ in range(3)]
     people = [verdict(), *accepted, verdict(eligible=False, switch_changes=True)]
     assert Population(people, RUN).audited == (
-        "Audited: 1 of 5 people; 3 were accepted ('deny = no'); for 1 the decision changes when afam alone is "
-        "switched, so the model uses it directly."
+        "Audited: 1 of 5 people; 3 got 'deny = no'; 1 changes when afam alone is switched."
     )
 
 

@@ -74,7 +74,7 @@ def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(g
             rows, labels, sensitive_features="sex", adverse="bad credit", draws=20, n_jobs=1
         )
         assert [g.difference for g in c] == pytest.approx([g.difference for g in found.comparisons])
-    assert f"\nsex = female: decided 'good credit' for {100 * before[women].mean():.1f} % before" in out
+    assert f"\nsex = female: decided 'good credit': {100 * before[women].mean():.1f} % before" in out
     page = (after / "review.html").read_text()
     assert f"<h1>{reviewed.sentence}</h1>" in page
     assert "Reviewer error on decoys: 3.3" in page

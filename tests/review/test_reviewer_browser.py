@@ -231,5 +231,5 @@ def test_where_the_browser_keeps_nothing_it_says_so_and_works(browser, tmp_path)
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
     browser.get(small(tmp_path).as_uri())
-    assert "are kept in this browser" in text(browser, "kept")
+    assert "this browser keeps your answers" in text(browser, "kept")
     assert text(browser, "count") == "0 of 4 answered"

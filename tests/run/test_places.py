@@ -56,14 +56,14 @@ def test_a_verdict_says_whether_the_score_or_the_cut_moved(population):
     for verdict in population.found:
         assert verdict.score < verdict.cut
         assert verdict.counterfactual_score >= verdict.counterfactual_cut
-        assert "moved" in verdict.moved
+        assert "from the cut" in verdict.moved
         assert verdict.moved in verdict.sentence
         assert f"cut {verdict.cut:.2f}"[:7] in verdict.sentence
     assert all(not verdict.moved for verdict in population if not verdict.found)
 
 
 def test_the_audit_names_the_places(population):
-    assert population.run.cut.startswith("Accepted ('yes'): the best 40 % of 80 people, 32 of them, at a probability")
+    assert population.run.cut.startswith("Decided 'yes': the best 40 % of 80 people, 32 of them, at a probability")
     assert not population.run.alike
     page = population.to_html()
     assert "the best 40" in page
@@ -76,11 +76,13 @@ def test_everybody_decided_alike_in_python():
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1).fit(TABLE, rare, sensitive_features="group", adverse="no")
     population = audit.explain_all(PEOPLE)
     said = 'try `threshold="top 88%"`.'
-    assert repr(population).startswith("At 0.5 this model accepts all 80 people. The training labels accept ")
+    assert repr(population).startswith("At 0.5 this model decides 'yes' about all 80 people. Of the training labels, ")
     assert said in repr(population)
-    assert "Audited: 0 of 80 people; 80 were accepted" in repr(population)
-    assert "accepts all 80 people" in population._repr_html_()
+    assert "Audited: 0 of 80 people; 80 got 'yes'" in repr(population)
+    assert "about all 80 people" in population._repr_html_()
     assert not population.run.cut  # the same, once
     (limit,) = check(population, max_solid=0.05)
     assert not limit.kept
-    assert limit.sentence.startswith("there is nothing to measure: At 0.5 this model accepts all 80 people.")
+    assert limit.sentence.startswith(
+        "there is nothing to measure: At 0.5 this model decides 'yes' about all 80 people."
+    )

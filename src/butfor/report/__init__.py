@@ -1,3 +1,2 @@
-"""The report: what it says of one person (`summary`), of many (`overview`), of groups (`groups`), its `charts`, pages
-and their files (`page`), what the public may see (`public`).
-"""
+"""The report: one person (`summary`), many (`overview`, and their list in `people`), `groups`, `charts`, pages and
+their files (`page`), the version for the public (`public`)."""

@@ -1,6 +1,6 @@
 """The charts of the report, as SVG, in pixels.
 
-Colours are names of `THEME`; in a page they are its CSS variables, so that a chart is light or dark as the page is.
+Colours are names of `THEME`. In a page they are CSS variables, so that charts follow its light or dark theme.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from markupsafe import Markup, escape
 
 from butfor.report.text import short, without_middle
 from butfor.result.labels import TrainingLabel, expected_wrong
-from butfor.result.population import ALL, Population
+from butfor.result.population import Population
 from butfor.result.record import save
+from butfor.result.tables import ALL
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import BINS, GroupStandard
-from butfor.standard.sentences import NOTHING, interval_in_words, points
+from butfor.standard.sentences import often, points
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),
@@ -32,19 +33,19 @@ THEME = {
     "flip": ("#ad410b", "#f5a26b"),
     "mark": ("#fdebdd", "#43291a"),
 }
-"""Every colour of the report by name: on light and on dark ground."""
+"""Every colour of the report by name: in the light and in the dark theme."""
 ANCHORS = {"left": "start", "center": "middle", "right": "end"}
 
 WIDTH = 460
-"""Pixels: narrow, so that texts can be read on a phone too."""
+"""Pixels: narrow enough for a phone."""
 PAST = 1.08
-"""How far the last step of a curve is drawn out."""
+"""The last step of a curve extends to this share of the budget."""
 MOST_CURVES = 6
-"""Groups with a curve of their own: the largest."""
+"""The most groups with a curve: the largest."""
 FAR_OUT = 2.0
-"""Times the size that nine in ten logits keep within: where the picture of logits ends."""
+"""The chart of logits ends at this multiple of their 90 % quantile."""
 GOLDEN = 0.618034
-"""Its multiples spread marks evenly, and the same way every time."""
+"""Multiples of it spread marks evenly and reproducibly."""
 DASHES = [
     ("person", (12, 4)),
     ("flip", (12, 4, 2, 4)),
@@ -53,7 +54,7 @@ DASHES = [
     ("flip", (4, 2)),
     ("muted", (12, 2, 2, 2)),
 ]
-"""Groups are known by their dashes and the name at the end of the line; colour only repeats it."""
+"""Dashes and the name at the end of the line tell groups apart; colour only repeats it."""
 
 Point = tuple[float, float]
 MARKS = {
@@ -62,11 +63,11 @@ MARKS = {
     "diamond": "m0-{r}l{r} {r}l-{r} {r}l-{r}-{r}z",
     "cross": "m-{r}-{r}l{d} {d}m0-{d}l-{d} {d}",
 }
-"""From a mark's middle, as the path of SVG; r: half its width, d: all of it."""
+"""SVG paths from a mark's centre; r is half its width, d its width."""
 
 
 class Drawing:
-    """Shapes on paper, in pixels, as SVG elements; texts lie on top. A notebook shows it."""
+    """Shapes as SVG elements, with texts on top. Notebooks show it."""
 
     def __init__(self, width: float, height: float, title: str = "") -> None:
         self.width, self.height, self.title = width, height, title
@@ -84,12 +85,12 @@ class Drawing:
         self.shapes.append(f'<polygon points="{_places(points)}" {look}/>')
 
     def circle(self, centre: Point, radius: float, colour: str, opacity: float, dash: Sequence[float] = ()) -> None:
-        """A disc of this opacity within a ring."""
+        """A disc of this opacity with an outline."""
         paint = f'fill="var(--bf-{colour})" fill-opacity="{opacity:g}" stroke="var(--bf-{colour})" stroke-width="1.6"'
         self.shapes.append(f'<circle cx="{centre[0]:g}" cy="{centre[1]:g}" r="{radius:g}" {paint}{_dashed(dash)}/>')
 
     def marks(self, points: Iterable[Point], shape: str, size: float, colour: str, fill: bool = False) -> None:
-        """Marks of one look (see `MARKS`), `size` pixels across; none where a place is not a number."""
+        """Marks of one shape (see `MARKS`), `size` pixels wide; places that are NaN are left out."""
         mark = MARKS[shape].format(r=f"{size / 2:g}", d=f"{size:g}")
         path = "".join(f"M{x:.1f} {y:.1f}{mark}" for x, y in points if not math.isnan(x))
         paint = f'fill="var(--bf-{colour})"' if fill else f'fill="none" stroke="var(--bf-{colour})" stroke-width="2"'
@@ -105,7 +106,7 @@ class Drawing:
         colour: str = "ink",
         bold: bool = False,
     ) -> None:
-        """A text whose middle line is at (x, y); `side` is where x lies of it."""
+        """A text at (x, y), vertically centred; `side`: which of its sides is at x."""
         at = f'x="{x:.1f}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" text-anchor="{ANCHORS[side]}"'
         look = f'fill="var(--bf-{colour})" font-weight="{700 if bold else 400}"'
         self.texts.append(f"<text {at} {look}>{escape(text)}</text>")
@@ -114,11 +115,11 @@ class Drawing:
         self.text(x, y, text, 11, side, "muted")
 
     def svg(self) -> Markup:
-        """An ``<svg>`` element of a page, with its title for screen readers."""
+        """An ``<svg>`` element for a page, with its title for screen readers."""
         return self._element("", "")
 
     def to_svg(self, path: str | Path | None = None) -> str:
-        """The text of a file, in the colours of the light theme; also written to `path` where one is given."""
+        """The text of a file in the light theme, also written to `path` if given."""
         paper = f'<rect width="{self.width:g}" height="{self.height:g}" fill="var(--bf-paper)"/>'
         paper += "<style>text{paint-order:stroke;stroke:var(--bf-paper);stroke-width:3px}</style>"
         whole = self._element(' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"', paper)
@@ -144,8 +145,8 @@ def _places(points: Sequence[Point]) -> str:
 
 
 def seed_logits(verdict: Verdict) -> Drawing | None:
-    """The logit of each fresh seed's model, without the flips (dots) and with them (squares), and the medians. The few
-    far out lie at the edge. None where there are none."""
+    """The logit of each fresh seed's model without the flips (dots) and with them (squares), with medians. Outliers are
+    drawn at the edge. None if there are no logits."""
     rows = verdict.fresh.logits if verdict.fresh else None
     sizes = [abs(logit) for row in rows or () for logit in row if logit is not None]
     if not rows or not sizes:
@@ -178,8 +179,8 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
 
 
 def distance_curve(population: Population) -> Drawing | None:
-    """How many labels it takes: for everyone and per group the share of decisions that k labels change, with everyone's
-    interval. None where no decision changes, or the budget is one label."""
+    """The share of decisions that k labels change, for everyone (with its interval) and per group. None if no decision
+    changes, or if the budget is one label."""
     curves = population.distance_curve()
     curves = curves[curves["people"] > 0]
     if not curves["share"].any() or curves["labels"].max() < 2:
@@ -194,7 +195,7 @@ def distance_curve(population: Population) -> Drawing | None:
         return left + (right - left) * labels / (PAST * budget), lower - (lower - upper) * min(share, top) / top
 
     def steps(group: str, column: str) -> list[Point]:
-        """A line that keeps each height up to the next number of labels."""
+        """A step line over the numbers of labels."""
         curve = curves[curves["group"] == group]
         labels, shares = np.repeat([0, *curve["labels"], PAST * budget], 2)[1:-1], np.repeat([0, *curve[column]], 2)
         return list(map(at, labels, shares))
@@ -225,7 +226,7 @@ def distance_curve(population: Population) -> Drawing | None:
 
 
 def _spread(places: Sequence[float], least: float) -> list[float]:
-    """The places moved up where two are nearer than `least`."""
+    """The places, moved up if two are closer than `least`."""
     moved, ceiling = list(places), np.inf
     for at in sorted(range(len(moved)), key=lambda at: -moved[at]):
         moved[at] = ceiling = min(moved[at], ceiling - least)
@@ -235,17 +236,18 @@ def _spread(places: Sequence[float], least: float) -> list[float]:
 # --- standards and doubts ---------------------------------------------------------------------------
 
 Row = tuple[str, str, float, tuple[float, float] | None, str]
-"""A name, what is said of it, where its dot is, from where to where its line reaches, and its colour."""
+"""A name, its text, the place of its dot, the ends of its line, and its colour."""
 
 
 def differences(comparisons: Sequence[GroupStandard], beside: Sequence[GroupStandard] = ()) -> Drawing:
-    """A row per group: the gap with its interval, on a scale that a chart `beside` it shares. Left of 0 are groups that
-    are labelled favourably less often than comparable people."""
+    """A row per group: the gap with its interval, on a scale shared with a chart `beside` it. Groups labelled
+    favourably less often than comparable people are left of 0."""
     reach = [value for c in (*comparisons, *beside) for value in (c.difference, *(c.interval or ()))]
     rows = list[Row]()
     for c in comparisons:
         line = c.interval and (-c.interval[1], -c.interval[0])
-        rows.append((c.name, gap_in_words(c), -c.difference, line, "flip" if c.differs else "person"))
+        gap = often(c.difference, c.interval).replace("as often", "no gap").replace(" often", "")
+        rows.append((c.name, gap, -c.difference, line, "flip" if c.differs else "person"))
     return _around_zero(
         rows,
         max(map(abs, reach)),
@@ -255,16 +257,9 @@ def differences(comparisons: Sequence[GroupStandard], beside: Sequence[GroupStan
     )
 
 
-def gap_in_words(c: GroupStandard) -> str:
-    """ "6.3 points less (1 to 11)"."""
-    gap = f"{points(abs(c.difference))} {'less' if c.difference >= 0 else 'more'}"
-    gap = "no gap" if abs(c.difference) < NOTHING else gap
-    return gap if c.interval is None else f"{gap} ({interval_in_words(c.interval, c.difference < 0)})"
-
-
 def column_moves(moves: Sequence[ColumnMove], difference: float) -> Drawing:
-    """A row per column: by how much the gap of one group is larger or smaller without it, with the 95 % interval. Of a
-    group that is ahead, whose `difference` is below 0, the gap is larger where the difference falls further."""
+    """A row per column: how much larger or smaller one group's gap is without it, with the 95 % interval. If the
+    group's `difference` is below 0, a larger gap is a lower difference."""
     rows, side = list[Row](), 1 if difference >= 0 else -1
     for m in moves:
         move, error = side * m.move, 1.96 * m.error
@@ -278,8 +273,7 @@ def column_moves(moves: Sequence[ColumnMove], difference: float) -> Drawing:
 
 
 def _around_zero(rows: Sequence[Row], reach: float, words: tuple[str, str], axis: str, title: str) -> Drawing:
-    """Dots with their lines left and right of 0; a name and what is said of it above each. `words` say what left and
-    right mean."""
+    """Dots and lines left and right of 0, with a name and a text above each. `words`: the meaning of left and right."""
     row, limit = 38.0, max(0.5, 108 * reach)
     bottom = 6 + row * len(rows)
     drawing = Drawing(WIDTH, bottom + 38, title)
@@ -318,7 +312,7 @@ def yield_curve(labels: Sequence[TrainingLabel]) -> Drawing:
 
 
 def doubts(c: GroupStandard) -> Drawing:
-    """How many adverse labels have which doubt."""
+    """The distribution of doubt over a group's adverse labels."""
     ticks = {share: f"{share:g}" for share in (0, 0.25, 0.5, 0.75, 1)}
     drawing, at = _framed(max([1.0, *c.doubts]), ticks, "doubt", f"Doubt about the adverse labels of {c.name}")
     steps = [at(BINS[k + side], count) for k, count in enumerate(c.doubts) for side in (0, 1)]
@@ -329,7 +323,7 @@ def doubts(c: GroupStandard) -> Drawing:
 def _framed(
     most: float, ticks: dict[float, str], axis: str, title: str
 ) -> tuple[Drawing, Callable[[float, float], Point]]:
-    """An empty chart of numbers of labels up to `most`, and where a share of its width at a height lies."""
+    """An empty chart of numbers of labels up to `most`, and a function from (share of its width, height) to a point."""
     left, high = 30.0, 150.0
     drawing = Drawing(WIDTH, high + 40, title)
 

@@ -1,8 +1,8 @@
-"""What a report says of groups: a table for each population (labels, decisions, people audited), and standards.
+"""What a report says about groups: tables of labels, decisions and people audited, and the comparison of groups.
 
-Impact ratios are as New York's Local Law 144 has them: a group's selection rate divided by the highest one, by
-attribute and for combinations of attributes. Unknown values are counted apart, and a group of less than 2 % of the
-people sets no standard.
+Impact ratios follow New York's Local Law 144: a group's selection rate divided by the highest one, by attribute and for
+combinations of attributes. Unknown values are counted separately, and the highest rate is that of a group with at least
+2 % of the people.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from butfor.standard.slices import Slice
 
 FOUR_FIFTHS = 0.8
 SMALL_SHARE = 0.02
-"""Of all people: a smaller group sets no standard."""
+"""A group with a smaller share of the people does not count for the highest rate."""
 MOST_COLUMNS = 6
-"""Columns of a chart of what explains a gap."""
+"""The most columns in a chart of what explains a gap."""
 MOST_SLICES = 8
-"""Slices of a group in its table."""
+"""The most slices in a group's table."""
 
 Table = tuple[list[str], list[tuple[Any, ...]]]
 """Headings and rows."""
@@ -38,7 +38,7 @@ Table = tuple[list[str], list[tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Impact:
-    """One group: how many people, the share decided favourably, and that divided by the highest group's."""
+    """One group: its people, the rate of favourable decisions, and that rate divided by the highest one."""
 
     attribute: str
     group: str
@@ -57,20 +57,19 @@ class Impact:
 
     @property
     def below(self) -> bool:
-        """Whether it is below four fifths, of enough people."""
+        """Whether the ratio is below four fifths, for a known group that is large enough."""
         few = self.group == MISSING or self.share < SMALL_SHARE
         return not few and self.ratio is not None and self.ratio < FOUR_FIFTHS
 
 
 def close_calls(p: Population) -> int | None:
-    """How many close calls there are, found or not; None where that is not known."""
+    """The number of close calls, found or not; None if unknown."""
     known = [v for v in p.eligible if v.base is not None]
     return sum(bool(v.close_call) for v in known) if known else None
 
 
 def impacts(p: Population) -> list[Impact]:
-    """By attribute and, where there are several, for their combinations, these last; none where nobody knows which
-    decision people would rather have."""
+    """By attribute, then for their combinations. Empty if the favourable decision is unknown."""
     run = p.run
     if not run.favourable:
         return []
@@ -82,8 +81,8 @@ def impacts(p: Population) -> list[Impact]:
 
 
 def _selected(p: Population) -> pd.DataFrame:
-    """Per group, how many people there are and how many are decided favourably: of everybody whose label is known, else
-    of those examined."""
+    """Per group, the number of people and of favourable decisions: of everybody whose label is known or, without
+    labels, of those examined."""
     favourable, known = p.run.favourable, p.run.performance
     if known:
         rates = [(g.group, g.people, g.selection_rate or 0.0) for g in known.by_group if g.people]
@@ -106,7 +105,7 @@ def _ratios(attribute: str, counts: pd.DataFrame) -> list[Impact]:
 
 
 def labels_table(found: RecordedStandards | Standards) -> Table:
-    """How each group is labelled, beside comparable people: of all labelled rows."""
+    """How each group is labelled beside comparable people, over all labelled rows."""
     heads = ["Group", "Rows", f"Labelled '{short(found.favourable, 40)}'", "Comparable people", "Gap", "Adjusted p"]
     rows = []
     for c in found.comparisons:
@@ -117,7 +116,7 @@ def labels_table(found: RecordedStandards | Standards) -> Table:
 
 
 def decisions_table(p: Population) -> Table:
-    """How the model decides about each group, and how often wrongly: of everybody whose label is known, else of those
+    """Decisions about each group and their errors: of everybody whose label is known or, without labels, of those
     examined."""
     favourable, known = short(p.run.favourable, 40), p.run.performance
     errors = {str(g.group): g for g in known.by_group} if known else {}
@@ -137,7 +136,8 @@ def decisions_table(p: Population) -> Table:
 
 
 def audited_table(p: Population) -> Table:
-    """How many people of each group were examined, audited, and hinge on few labels; shares only of enough people."""
+    """Per group: how many people were examined and audited, and how many decisions hinge on few labels, with a share if
+    the group is large enough."""
     frame, sure = p.by_group, p.checked
     columns = [
         ("Group", [f"{short(p.run.sensitive, 40)} = {shown(group, LONGEST)}" for group in frame.index]),
@@ -162,7 +162,7 @@ def rate(share: float | None) -> str:
 
 
 def _slices(slices: Sequence[Slice], comparisons: Sequence[GroupStandard]) -> list[tuple[str, list[tuple[Any, ...]]]]:
-    """Of groups that fall short, and of those with a slice that is called: the first slices, a table each."""
+    """The first slices of groups that fall short or have a called slice, a table each."""
     found = []
     for c in comparisons:
         own = [s for s in slices if (s.attribute, s.group) == (c.attribute, c.group)]
@@ -172,7 +172,8 @@ def _slices(slices: Sequence[Slice], comparisons: Sequence[GroupStandard]) -> li
 
 
 def _slice(s: Slice) -> tuple[Any, ...]:
-    """For reading: slice, rows, shares, gap and interval, how much more than elsewhere, whether it is called."""
+    """As text: slice, rows, shares, gap and interval, how much more than elsewhere, share of the missing labels, and
+    whether it is called."""
     more, lacking = number(s.difference - s.elsewhere), "–" if s.share is None else f"{100 * s.share:.0f} %"
     lacking = "all" if s.share == 1 else lacking
     gap = f"{number(s.difference)} ({interval_in_words((s.low, s.high))})"
@@ -182,13 +183,14 @@ def _slice(s: Slice) -> tuple[Any, ...]:
 
 
 def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
-    """What a template shows of a comparison of standards: groups that fall short, or all where none does."""
+    """What a template shows of a comparison of groups: those that fall short or, if none does, all."""
     below = [c for c in found.comparisons if c.differs and c.missing]
     shown_groups = below or found.comparisons
     largest = sorted(found.moves, key=lambda move: -abs(move.move))
     moves = [(c, [m for m in largest if (m.attribute, m.group) == (c.attribute, c.group)]) for c in shown_groups]
     return {
         "table": labels_table(found),
+        "intervals": len(found.comparisons) > 1 and any(c.interval for c in found.comparisons),
         "groups": [(c.sentence(found.favourable), [*where(found.parts, c), *c.details()]) for c in shown_groups],
         "left_out": found.left_out,
         "notes": found.notes if isinstance(found, RecordedStandards) else found.notes(),

@@ -1,10 +1,10 @@
-"""The pages and their files: a summary and charts into templates. All text from tables passes through autoescaping.
+"""Pages and their files, from summaries, charts and templates. Jinja escapes all text from tables.
 
-A page loads nothing and sends nothing. Its Content-Security-Policy says so to the browser: of scripts and styles only
-its own two run, known by their hashes, even if a table's text smuggles in others.
+A page loads nothing and sends nothing. Its Content-Security-Policy enforces that: only its own style and script run,
+identified by their hashes, even if a table's text contains others.
 
-Every file is written beside its place and then renamed, the page last, once the disk has what it leads to. A folder
-from an earlier run loses the people who are no longer in the report, and nothing else.
+The page is written last, once the files that it links to are on the disk. A folder from an earlier run loses the people
+who are no longer in the report, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import hashlib
 import json
 import re
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -30,7 +29,7 @@ from butfor._version import __version__
 from butfor.errors import SettingError
 from butfor.files import make_folder, on_disk, save_text
 from butfor.learn.decision_split import decides_one
-from butfor.report import charts, overview, summary
+from butfor.report import charts, overview, people, summary
 from butfor.report.groups import rate, standards
 from butfor.report.text import plural, short, shown
 from butfor.result.fresh import LEAST
@@ -44,22 +43,22 @@ from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, Standards
 from butfor.standard.wrong import WRONG
 
 MOST_LABELS = 50
-"""Labels that a page shows, the most likely wrong first."""
+"""The most labels on a page, the most likely wrong first."""
 LEAST_WRONG = 0.05
-"""Labels that are less likely wrong are not shown."""
+"""Labels below this probability of being wrong are not shown."""
 SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
-"""How much of a table is shown where many people have one."""
+"""The size of a person's table on a page with many people."""
 MOST_IN_ONE = 300
-"""People of a report that is one file."""
+"""The most people in a report of one file."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
-OURS = re.compile(r"(case|person)-[\d.]+\.html")
+OURS = re.compile(r"(case|person)-\d+\.html")
 
 
 # --- one person, and many ---------------------------------------------------------------------------
 
 
 def person_page(verdict: Verdict, index: str = "") -> str:
-    """The report about one person, a whole HTML document; with an `index`, the file of one of its people."""
+    """The page about one person. `index`: the page about everybody that links to it."""
     return render(
         "person.html",
         title=f"{STATUS[verdict.status].title}: {verdict.who}",
@@ -72,37 +71,37 @@ def person_page(verdict: Verdict, index: str = "") -> str:
 
 
 def person_fragment(verdict: Verdict) -> str:
-    """The short form for notebooks: a piece of HTML that brings its own style."""
+    """The short form for notebooks: a piece of HTML with its own style."""
     table = summary.comparison(verdict, SHORT["flips"], longest=SHORT["longest"])
     return render("fragment.html", kind="verdict", v=verdict, s=summary.person(verdict), table=table)
 
 
 def population_fragment(population: Population) -> str:
-    """The short form of many for notebooks."""
+    """The short form for notebooks."""
     return render("fragment.html", kind="population", v=population, s=overview.overview(population))
 
 
 def population_page(population: Population, folder: str = "") -> str:
-    """The report about many people, a whole HTML document; with a `folder`, only the index of what is in there."""
+    """The page about many people. With a `folder`, it is the index of the people's files there."""
     p, names = population, anchors(population.verdicts)
-    people = overview.People(p, [f"{quote(folder)}/{name}.html" if folder else f"#{name}" for name in names])
+    everyone = people.People(p, [f"{quote(folder)}/{name}.html" if folder else f"#{name}" for name in names])
     return render(
         "population.html",
         title=f"Label audit of {plural(len(p), 'person')}",
         p=p,
-        s=overview.population(p, people),
+        s=overview.population(p, everyone),
         run=p.run,
-        people=people,
-        roster=overview.roster(people),
-        reasons=overview.REASONS,
-        sides_of=overview.sides_of,
+        people=everyone,
+        roster=people.roster(everyone),
+        reasons=people.REASONS,
+        sides_of=people.sides_of,
         count=len(p),
         folder=folder,
     )
 
 
 def person_chart(verdict: Verdict) -> charts.Drawing:
-    """The logits of the fresh seeds, without the flips and with them."""
+    """The fresh seeds' logits without the flips and with them."""
     drawing = charts.seed_logits(verdict)
     if drawing is None:
         raise SettingError("There is nothing to draw: this person's find was not tested under fresh seeds.")
@@ -118,22 +117,15 @@ def population_chart(population: Population) -> charts.Drawing:
 
 
 def anchors(verdicts: Sequence[Verdict]) -> list[str]:
-    """One id per person: its case number, and a counter where that does not tell people apart."""
-    seen: Counter[str] = Counter()
-    named = []
-    for verdict in verdicts:
-        name = f"case-{verdict.case}" if verdict.case is not None else "person"
-        seen[name] += 1
-        alone = seen[name] == 1 and verdict.case is not None
-        named.append(name if alone else f"{name}{'-' if verdict.case is None else '.'}{seen[name]}")
-    return named
+    """One id per person: the case or, for people given alone, the place among them."""
+    return [f"person-{k}" if v.case is None else f"case-{v.case}" for k, v in enumerate(verdicts, start=1)]
 
 
 # --- other pages ------------------------------------------------------------------------------------
 
 
 def standard_page(found: Standards, table: str | None = None) -> str:
-    """The comparison of standards alone, a whole HTML document."""
+    """The page of a comparison of groups."""
     frame = found.to_frame()
     first = frame[(frame["wrong"] > LEAST_WRONG).to_numpy()].sort_values("rank").head(MOST_LABELS)
     cells = zip(first.index, first["group"], first["label"], first["wrong"], first["doubt"], strict=True)
@@ -154,39 +146,28 @@ def standard_page(found: Standards, table: str | None = None) -> str:
 
 
 def review_page(population: Population) -> str:
-    """What a review changed, before and after side by side."""
+    """The page about a review: before and after, side by side."""
     r, names = population.reviewed, [" or ".join(side) for side in population.run.sides]
     assert r is not None
-    run, favourable = population.run, short(r.favourable, 40)
-    groups = [
-        (f"{run.sensitive} = {shown(group)}: decided '{favourable}'", *map(rate, rates))
-        for group, rates in r.rates.items()
-    ]
-    gaps = [
-        (f"{before.name}: labelled '{favourable}'", *map(charts.gap_in_words, (before, after)))
-        for before in r.before
-        for after in r.after
-        if after.name == before.name
-    ]
-    right = [("Accuracy on the test labels", *map(rate, r.accuracy))] if r.accuracy else []
-    people = []
+    run = population.run
+    changed = []
     for v in r.changed:
         before, after = (names[int(decides_one(logit))] for logit in (v.logit, v.counterfactual_logit))
         sure = (r.solidity_of(v),) if r.seeded else ()
-        people.append((f"{v.case}", shown(v.row), f"{run.sensitive} = {shown(v.group)}", before, after, *sure))
+        changed.append((f"{v.case}", shown(v.row), f"{run.sensitive} = {shown(v.group)}", before, after, *sure))
     return render(
         "review.html",
         title="After a review",
         run=run,
         table=run.data.table,
         r=r,
-        rows=[*groups, *gaps, *right],
+        rows=[(short(name, 120), *values) for name, *values in r.rows],
         charts=[
             (name, charts.differences(some, beside).svg())
             for name, some, beside in (("Before", r.before, r.after), ("After", r.after, r.before))
             if some
         ],
-        people=people,
+        people=changed,
         more=worth_a_review(population.labels),
     )
 
@@ -195,7 +176,7 @@ def review_page(population: Population) -> str:
 
 
 def write_report(population: Population, path: Path) -> str:
-    """Write the report to `path`; its text. Beyond a few hundred people it is an index of files in a folder beside."""
+    """Write the report to `path`; returns its text. Beyond a few hundred people it is an index of files in a folder."""
     folder = path.with_name(f"{path.stem}-people")
     names = [f"{anchor}.html" for anchor in anchors(population.verdicts)] if len(population) > MOST_IN_ONE else []
     if names:
@@ -204,7 +185,7 @@ def write_report(population: Population, path: Path) -> str:
             save_text(folder / name, person_page(verdict, path.name), at_once=False)
         on_disk()
     text = save(population_page(population, folder.name if names else ""), path)
-    if folder.is_dir():  # people's files of an earlier report, which nothing leads to any more
+    if folder.is_dir():  # may hold people's files of an earlier report
         for file in folder.iterdir():
             if OURS.fullmatch(file.name) and file.name not in names:
                 file.unlink()
@@ -217,8 +198,8 @@ def write_report(population: Population, path: Path) -> str:
 
 
 def run_lines(run: Run | Mapping[str, Any]) -> list[tuple[str, str]]:
-    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON. Without what is
-    empty."""
+    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON. Empty values are
+    left out."""
     known = {name: value for name, value in builtins_of(run).items() if value not in EMPTY}
     known["data"] = {name: value for name, value in known.get("data", {}).items() if value not in EMPTY}
     flat: Any = pd.json_normalize(known).iloc[0]
@@ -233,8 +214,8 @@ def _text(value: Any) -> str:
 
 
 def _replay_commands(data: Data) -> list[str]:
-    """What to type to train again from the record: as it is and, for a file, where the table lies elsewhere by now.
-    None where the record cannot name its table."""
+    """The commands that train again from the record: as it is and, for a file, with the table in another place. Empty
+    if the record names no table."""
     if data.table is None:
         return []
     again, moved = ["butfor", "replay", "audit.json"], list[str]()
@@ -247,13 +228,13 @@ def _replay_commands(data: Data) -> list[str]:
 
 
 def get_ready() -> None:
-    """Load what writing a report takes: whoever stops an audit waits for it."""
+    """Load the templates in advance, so that a stopped audit writes its report without delay."""
     for template in _environment().list_templates(extensions=["html"]):
         _environment().get_template(template)
 
 
 def render(template: str, **context: Any) -> str:
-    """A template filled in: a whole page, or a piece of one."""
+    """Fill in a template."""
     return _environment().get_template(template).render(**context)
 
 
@@ -292,7 +273,7 @@ def environment(*packages: str) -> Environment:
 
 
 def _unbroken(text: Any) -> Any:
-    """A text that does not break before a per cent sign, nor around an equals sign."""
+    """A text without line breaks before a per cent sign or around an equals sign."""
     if not isinstance(text, str):
         return text
     for sign in (" %", " = ", " ≤ "):
@@ -301,18 +282,18 @@ def _unbroken(text: Any) -> Any:
 
 
 def _headline(sentence: str) -> Markup:
-    """A sentence whose interval and p-value are in small print."""
+    """A sentence with its interval and p-value in small print."""
     answer, bracket, rest = _unbroken(sentence).partition(" (95\N{NO-BREAK SPACE}% interval")
     return Markup("{} <small>{}</small>").format(answer, f"{bracket}{rest}".strip()) if rest else escape(answer)
 
 
 def own_parts(style: str, script: str) -> dict[str, Any]:
-    """Style, script and policy of a page that has its own, by the names that templates have for them."""
+    """Style, script and policy of a page, by their names in templates."""
     return _parts(_environment(), style, script)
 
 
 def _parts(made: Environment, style: str, script: str) -> dict[str, Any]:
-    """A style and a script of the templates, and the policy by which these two run and nothing else does."""
+    """A style and a script from the templates, and the policy that allows only these two."""
     theme = made.overlay().from_string('{% from "blocks.html" import theme %}{{ theme(":root") }}').render()
     rest, code = (
         resources.files("butfor.report").joinpath(f"templates/{name}").read_text(encoding="utf-8").strip()

@@ -1,6 +1,6 @@
-"""What the public may see (--public): counts in tens, nothing under ten, shares in whole per cent, and no person.
+"""The version for the public (--public): counts in tens, nothing under ten, shares in whole per cent, and no person.
 
-It cannot be trained again, reviewed or gated: for that the full record is needed.
+Replay, review and gate need the full record.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Public:
         )
 
     def groups(self) -> pd.DataFrame:
-        """Per group the counts, None under ten, and the share of finds where both of its counts are told."""
+        """Per group: counts, None under ten, and the share of finds if both of its counts are shown."""
         by_group, finds = self.population.by_group, "solid" if self.population.checked else "found"
         by_group = by_group[by_group["people"] >= FEW]
         counts = {c: [tens(n) for n in by_group[c]] for c in ("people", "switch_changes", "eligible", finds)}
@@ -58,13 +58,13 @@ class Public:
         return frame.where(frame.notna(), None)
 
     def shown(self) -> pd.DataFrame:
-        """Per group, for reading."""
+        """The same as text."""
         frame = self.groups()
         frame["share"] = ["–" if share is None else f"{100 * share:.0f} %" for share in frame["share"]]
         return frame.where(frame.notna(), f"under {FEW}").reset_index(names=self.population.run.sensitive)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record that may be handed over."""
+        """The public record."""
         p, rows = self.population, self.groups().reset_index(names="group").to_dict("records")
         known = asdict(p.performance) if p.performance and p.performance.people >= FEW else None
         by_group = [_round(row) for row in known["by_group"] if row["people"] >= FEW] if known else []
@@ -86,7 +86,7 @@ class Public:
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
 
     def write(self, directory: Path) -> list[str]:
-        """Both files into the directory; their names."""
+        """Write both files; returns their names."""
         make_folder(directory)
         record, groups = self.to_dict(), self.shown()
         heads = [str(column).replace("_", " ").capitalize() for column in groups]
@@ -109,10 +109,10 @@ def _round(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse_other_files(directory: Path) -> None:
-    """Refuse a folder that is not empty: a fuller audit's files would lie beside what is to be handed over."""
+    """Refuse a folder that is not empty: it may hold files that are not for the public."""
     there = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
     if there:
         raise SettingError(
-            f"--public --out {directory}: there is '{there[0]}' already, which may say more; name another folder, or "
+            f"--public --out {directory}: the folder holds '{there[0]}', which may say more; name another folder, or "
             "empty it."
         )

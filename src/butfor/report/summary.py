@@ -1,4 +1,4 @@
-"""What a report says of one person, as plain values: pages and fragments only show it."""
+"""What a report says about one person, as plain values for the templates."""
 
 from __future__ import annotations
 
@@ -11,30 +11,22 @@ from butfor.rank.mix import leader_words
 from butfor.report import charts
 from butfor.report.text import differs, plural, short, shown
 from butfor.result.fresh import SEED_BOUND, SOLID, FreshSeeds, exact_interval
-from butfor.result.record import signed
+from butfor.result.record import percent, signed
 from butfor.result.run import Agreement, Run
 from butfor.result.verdict import Verdict
-from butfor.result.words import (
-    CLOSE_CALL,
-    RANKINGS,
-    RULES,
-    SOLIDITY,
-    STATUS,
-    STRATEGIES,
-    base_sentence,
-    words_of,
-)
+from butfor.result.words import CLOSE_CALL, RANKINGS, SOLIDITY, STATUS, STRATEGIES, base_sentence, words_of
+from butfor.rules import meanings
 
 LONGEST = 60
-"""Characters of a value where there are many."""
+"""The most characters of a value in a table."""
 MOST_PULLS = 12
 
 Facts = list[tuple[str, Any, Any]]
-"""Each a name, what is said, and a line in small print or nothing."""
+"""Each a name, a value, and a line in small print or nothing."""
 
 
 def marked(text: str, **given: Any) -> Markup:
-    """Words with their marks as HTML: `code`, **weight**, *emphasis*; what is filled in is escaped."""
+    """Words marked as in Markdown (`code`, **bold**, *emphasis*) as HTML; values that are filled in are escaped."""
     html = re.sub("`(.+?)`", lambda found: f"<code>{command(Markup(found[1]))}</code>", str(escape(text)))
     for sign, tag in ((r"\*\*", "strong"), (r"\*", "em")):
         html = re.sub(f"{sign}(.+?){sign}", rf"<{tag}>\1</{tag}>", html)
@@ -47,7 +39,7 @@ def command(text: str) -> Markup:
 
 
 def person(verdict: Verdict) -> dict[str, Any]:
-    """Everything that a page says of one person."""
+    """Everything that a page says about one person."""
     v, given = verdict, _given(verdict)
     words = words_of(v.status, v.solidity, v.run.seeded or v.fresh is not None)
     close = CLOSE_CALL.steps if v.close_call and v.solidity != SEED_BOUND else ()
@@ -66,8 +58,8 @@ def person(verdict: Verdict) -> dict[str, Any]:
 
 
 def headlines(v: Verdict) -> dict[str, Any]:
-    """What is said of a person anywhere: badges (each a class, a sign and words), what to believe and what is
-    decided, and the picture of logits over fresh seeds."""
+    """What both kinds of pages show: badges (each a class, a sign and words), how far to believe it, the decision, and
+    the chart of fresh seeds."""
     badges = [(v.status, STATUS[v.status].sign, STATUS[v.status].title)]
     badges += [("close-call", CLOSE_CALL.sign, "close call")] if v.close_call else []
     badges += [(v.solidity.replace(" ", "-"), SOLIDITY[v.solidity].sign, v.solidity)] if v.solidity else []
@@ -82,19 +74,19 @@ def headlines(v: Verdict) -> dict[str, Any]:
 
 
 def _measure(v: Verdict) -> tuple[str, str]:
-    """The name and the value of what the decision goes by."""
+    """The name and the value of the score or margin."""
     text, _, cut = v.course_in_words.removeprefix(f"{v.run.measure} ").partition(", ")
     return f"{v.run.measure.capitalize()}: {v.run.measure_in_words}{f', {cut}' if cut else ''}", text
 
 
 def in_worlds(v: Verdict) -> str:
-    """In how many worlds the decision changes, where it does in any."""
+    """In how many worlds the decision changes; empty if in none."""
     return " ".join(filter(None, (one.about(v.case) for one in v.run.one_standard)))
 
 
 def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = None, longest: int = 300) -> Any:
-    """The person beside the flipped rows; at most `flips` of them and `lines` columns, those that differ first.
-    `lines` has a column's name, the person's value, and each row's with whether it differs."""
+    """The person beside the flipped rows: at most `flips` rows and `lines` columns, those that differ first. Each line
+    has a column's name, the person's value, and each row's value with whether it differs."""
     rows = verdict.flip_set[:flips]
     every = []
     for column, own in verdict.values.items():
@@ -115,7 +107,7 @@ def comparison(verdict: Verdict, flips: int | None = None, lines: int | None = N
 
 
 def _given(v: Verdict) -> dict[str, Any]:
-    """What the words about a verdict are filled in with."""
+    """The values of the placeholders in `result.words`."""
     one, fresh, members = len(v.positions) == 1, v.fresh, v.run.members
     mean = f"this ensemble of seeds (the mean of {members} trainings that differ in the seed alone)"
     rest = f"of the {v.training_rows} labels it learned from"
@@ -145,14 +137,14 @@ def _given(v: Verdict) -> dict[str, Any]:
 
 
 def settle(seeds: int | None) -> Markup:
-    """How to settle what is undecided."""
+    """How to settle an undecided find."""
     if seeds is None:
-        return Markup("let a human decide: no reasonable number of seeds would tell")
+        return Markup("let a person decide: no reasonable number of seeds would tell")
     return marked(f"try more seeds, `--fresh-seeds {seeds}`")
 
 
 def _pulls(v: Verdict) -> list[tuple[str, ...]]:
-    """The columns that pull this decision most, the strongest first: value and pull."""
+    """The columns with the strongest pull on this decision: name, value and pull."""
     rows = v.local_weights().head(MOST_PULLS).iterrows()
     return [
         (shown(name, LONGEST), shown(row["value"], LONGEST) if name in v.values else "", signed(row["pull"]))
@@ -175,44 +167,34 @@ def _shares(fresh: FreshSeeds) -> list[tuple[str, str, str]]:
 
 
 def _base_words(v: Verdict) -> str:
-    """How many fresh seeds decide differently on the unchanged data, with the interval of that share; empty where that
-    is not known."""
-    seeds = v.fresh.seeds if v.fresh else v.run.fresh_seeds
-    if v.base is None or not seeds:
+    """How many fresh seeds decide differently on the unchanged data, with an interval; empty if unknown."""
+    if v.base_counts is None:
         return ""
-    count = round(v.base * seeds)
+    count, seeds = v.base_counts
     low, high = exact_interval(count, seeds)
-    share = f"{100 * v.base:.0f} %, 95 % interval {100 * low:.0f} – {100 * high:.0f} %"
-    return f"{base_sentence(count, seeds)} ({share})"
+    return (
+        f"{base_sentence(count, seeds)} ({percent(count / seeds)}, 95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
+    )
 
 
 def _search_facts(v: Verdict) -> Facts:
     one = "An attempt flips some labels, trains the model again in exactly the same way, and asks it about this person."
     shared = ", then found with a model that was trained for somebody else" if v.shared else ""
     attempts = f"{v.attempts or 'none'}{'' if v.complete else ', then stopped early'}{shared}"
+    size, smaller = len(v.positions), "A different, smaller set may still exist."
+    fewer = [f"shrunk from {plural(v.first_size, 'flip')} to {size}"] if v.found and v.first_size > size else []
+    if v.minimal and size > 1:
+        fewer.append("no flip can be left out: every set with one flip fewer was trained, and the decision stays")
     return [
         ("Attempts", attempts, one),
         ("Flippable labels", v.flippable, "Training labels that the rule ψ allows to flip for this person."),
-        *_size_facts(v),
+        *([("Could fewer do?", "; ".join(fewer), smaller if size > 1 else "")] if fewer else []),
         *method_facts(v.run),
     ]
 
 
-def _size_facts(v: Verdict) -> Facts:
-    """Could fewer labels do?"""
-    size, facts = len(v.positions), []
-    fewer = [f"shrunk from {plural(v.first_size, 'flip')} to {size}"] if v.found and v.first_size > size else []
-    if v.minimal:
-        each = "no flip can be left out: every set with one flip fewer was trained, and the decision stays"
-        fewer.append(each if size > 1 else "it is a single flip, so there is nothing to leave out")
-    if fewer:
-        small = "A different, smaller set may still exist." if size > 1 else ""
-        facts.append(("Could fewer do?", "; ".join(fewer), small))
-    return facts
-
-
 def method_facts(run: Run) -> Facts:
-    """By which ranking, strategy and rules it was searched, and what that took."""
+    """Ranking, strategy and rules of the search, and its cost."""
     rank, strategy = run.rank, run.strategy
     budget = f"at most {plural(run.budget, 'label')} flipped together, of {run.data.training_rows}"
     first = f"Which labels to try first: {RANKINGS[rank]}. Only retraining proves anything." if rank in RANKINGS else ""
@@ -222,9 +204,7 @@ def method_facts(run: Run) -> Facts:
     if run.agreement:
         facts.append(_agreement(run.agreement))
     for name, text in (("Who is audited (φ)", run.phi), ("Which labels may be flipped (ψ)", run.psi)):
-        rules = dict.fromkeys(re.findall(r"[a-z_]+", text))
-        meant = [f"`{rule}`: {RULES[rule]}" for rule in rules if rule in RULES]
-        facts.append((name, text, marked("; ".join(meant))))
+        facts.append((name, text, marked(" ".join(f"`{rule}`: {meaning}" for rule, meaning in meanings(text).items()))))
     if run.engine:
         small = "Every find was confirmed by retraining with the model's own fit."
         facts.append(("Retrainings", run.retrainings, small))
@@ -232,7 +212,7 @@ def method_facts(run: Run) -> Facts:
 
 
 def _agreement(trial: Agreement) -> tuple[str, Any, Any]:
-    """How well predicted and real effects of single flips agree, and what the search made of it."""
+    """How well predicted and measured effects of single flips agree, and which ranking led the search."""
     rank = trial.spearman
     led = f"{leader_words(trial.leader, trial.gains)} moved decisions furthest and led the search"
     if rank is None:
@@ -240,8 +220,8 @@ def _agreement(trial: Agreement) -> tuple[str, Any, Any]:
     how = "poorly" if trial.poor else "well" if rank >= 0.7 else "fairly"
     return (
         "Was the gradient right?" if not trial.gains or "gradient" in trial.gains else "Were predictions right?",
-        f"Predicted and real effects of single flips agree {how}: rank correlation {signed(rank)} (1 is best), "
-        f"real effects {trial.slope or 0.0:.2f} × the predicted ones ({plural(trial.flips, 'flip')} retrained, "
-        f"{plural(trial.people, 'person')} asked); with the whole budget, {led}.",
+        f"Predicted and measured effects of single flips agree {how}: rank correlation {signed(rank)} (1 is best), "
+        f"measured effects {trial.slope or 0.0:.2f} × the predicted ones ({plural(trial.flips, 'flip')} retrained, "
+        f"{plural(trial.people, 'person')}); with the whole budget, {led}.",
         "",
     )

@@ -1,4 +1,4 @@
-"""Values, labels and counts as a reader sees them."""
+"""Values, labels and counts as text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pandas as pd
 
 MISSING = "missing"
 LONGEST = 300
-"""Characters of a value that a page shows; the JSON record has all of them."""
+"""The most characters of a value on a page; the record has all of them."""
 
 
 def shown(value: Any, longest: int = LONGEST) -> str:
-    """A value as text: numbers without floating-point dust, control characters and overlength gone."""
+    """A value as text: numbers rounded, control characters removed, at most `longest` characters."""
     if missing(value):
         return MISSING
     if isinstance(value, (bool, np.bool_)):
@@ -25,13 +25,13 @@ def shown(value: Any, longest: int = LONGEST) -> str:
 
 
 def without_middle(value: Any, longest: int) -> str:
-    """A value in at most `longest` characters: of a longer one the beginning and the end."""
+    """A value in at most `longest` characters: if it is longer, its beginning and end."""
     text, half = shown(value, 10_000), (longest - 1) // 2
     return text if len(text) <= longest else f"{text[: longest - 1 - half].rstrip()}…{text[-half:].lstrip()}"
 
 
 def short(text: str, longest: int) -> str:
-    """Text on one line, cut with an ellipsis where it is longer than `longest` characters."""
+    """Text on one line, in at most `longest` characters."""
     # Neither XML nor a chart label can hold control characters or lone surrogates.
     line = re.sub(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+", " ", text).strip()
     return line if len(line) <= longest else line[: max(1, longest - 1)].rstrip() + "…"
@@ -42,7 +42,7 @@ def missing(value: Any) -> bool:
 
 
 def differs(one: Any, other: Any) -> bool:
-    """Whether two cells say different things; two missing ones do not."""
+    """Whether two cells differ; two missing cells do not."""
     if missing(one) or missing(other):
         return missing(one) != missing(other)
     try:

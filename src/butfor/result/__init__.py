@@ -1,1 +1,1 @@
-"""What an audit says: verdicts, populations, their records, and the controls that say how far to believe them."""
+"""What an audit says: verdicts, populations, their tables and records, and how far to believe them."""

@@ -1,9 +1,8 @@
-"""Fresh seeds: how a find stands on trainings that took no part in any search or choice.
+"""Fresh seeds: whether a find holds in models that took no part in the search.
 
-`hold` is the share of single models, one per fresh seed, that decide otherwise about the person with the flips made,
-`base` the share that does so on the unchanged data. Five words say what the counts show (their meanings: `SOLIDITY` of
-words.py). More seeds sharpen a word. They seldom turn one into its opposite: whatever the counts leave open is
-undecided.
+One model is trained per fresh seed. `hold` is the share of models that change the decision with the flips, `base` the
+share that do so without them. Five words say what the counts show (`SOLIDITY` in words.py). If the counts leave it
+open, the find is undecided.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ WORDS = (SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED)
 COUNTS = ("with_flips", "without_flips", "only_with_flips", "only_without_flips")
 
 SURE = 0.95
-"""Of one-sided bounds; intervals leave out half of the rest on either side, as is usual."""
+"""Confidence of one-sided bounds and of intervals."""
 HOLDS = 0.9
-"""What the bound of `hold` must reach to be called solid."""
+"""A find is solid if the lower bound of `hold` reaches this."""
 CLOSE = 0.1
-"""A person about whom more than this share of fresh seeds decides otherwise on unchanged data is a close call."""
+"""A decision is a close call if more than this share of fresh seeds changes it without any flip."""
 USUAL = 59
-"""Seeds asked where nobody says how many; of so many, 58 must hold to be solid."""
+"""The default number of fresh seeds; a find is solid if 58 of them hold."""
 LEAST = math.ceil(math.log(1 - SURE) / math.log(HOLDS))
-"""With fewer (29), not even a find that holds under all of them reaches the bound of a solid one."""
+"""With fewer seeds (29), even a find that holds under all of them is not solid."""
 MOST = 10_000
-"""Nobody is advised to try more seeds than this."""
+"""The most seeds that are recommended."""
 
 
 @dataclass(frozen=True)
 class FreshSeeds:
-    """Counts over fresh seeds, paired: who decides otherwise with the flips, without any flip, only so or only so."""
+    """How many fresh seeds change the decision: with the flips, without them, and in only one of the two cases."""
 
     seeds: int
     with_flips: int
@@ -43,7 +42,7 @@ class FreshSeeds:
     only_with_flips: int
     only_without_flips: int
     logits: tuple[tuple[float | None, ...], tuple[float | None, ...]] | None = None
-    """What each seed's model says, without the flips and with them, rounded; None where its training diverged."""
+    """Each seed's logit without the flips and with them, rounded; None if the training diverged."""
 
     @classmethod
     def of(
@@ -52,7 +51,7 @@ class FreshSeeds:
         with_: NDArray[np.bool_],
         logits: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
     ) -> FreshSeeds:
-        """From what each seed's model decided: otherwise or not, without the flips and with them."""
+        """From whether each seed changes the decision, without the flips and with them."""
         return cls(
             seeds=len(without),
             with_flips=int(with_.sum()),
@@ -93,7 +92,7 @@ class FreshSeeds:
         if least >= HOLDS and self.base < 0.5:
             return SOLID
         low, high = self.effect_interval
-        if low <= 0:  # the effect may be nothing: settled only where it cannot be large either
+        if low <= 0:  # the effect may be 0: seed-bound only if it cannot be large either
             return SEED_BOUND if high < 0.5 else UNDECIDED
         if self.hold > 0.5 and least > self.base:
             return LEANING
@@ -102,18 +101,14 @@ class FreshSeeds:
 
     @cached_property
     def would_do(self) -> int | None:
-        """How many seeds would settle it if the shares stay what they are; None where no reasonable number would, and
-        the usual number is tried already."""
+        """How many seeds would settle it if the shares stay the same; None if no reasonable number would."""
         times = 2
         while times * self.seeds <= MOST:
-            if times * self.seeds >= USUAL and self._times(times).word != UNDECIDED:
-                return times * self.seeds
+            more = FreshSeeds(*(times * getattr(self, name) for name in ("seeds", *COUNTS)))
+            if more.seeds >= USUAL and more.word != UNDECIDED:
+                return more.seeds
             times = math.ceil(1.2 * times)
         return USUAL if self.seeds < USUAL else None
-
-    def _times(self, times: int) -> FreshSeeds:
-        """The same shares among so many times the seeds."""
-        return FreshSeeds(*(times * getattr(self, name) for name in ("seeds", *COUNTS)))
 
     @property
     def sentence(self) -> str:
@@ -125,13 +120,13 @@ class FreshSeeds:
         if self.word != UNDECIDED:
             return said
         if self.would_do is None:
-            return f"{said} The share is too near to one half for any reasonable number of seeds to tell."
+            return f"{said} The share is too close to one half for any reasonable number of seeds to tell."
         return f"{said} That is too few to tell; about {self.would_do} seeds would do."
 
 
 @dataclass(frozen=True)
 class Collateral:
-    """What D' does to the other people of the test table; accuracies where their labels are known."""
+    """How many other test decisions the flips change; accuracies if the labels are known."""
 
     others: int
     changed: int
@@ -161,7 +156,7 @@ def exact_interval(count: int, n: int) -> tuple[float, float]:
 
 @cache
 def lower_bound(count: int, n: int) -> float:
-    """The one-sided 95 % (Clopper–Pearson) bound that a share reaches at least."""
+    """The one-sided 95 % (Clopper–Pearson) lower bound of a share."""
     from scipy.stats import beta
 
     return float(beta.ppf(1 - SURE, count, n - count + 1)) if count else 0.0
@@ -169,10 +164,10 @@ def lower_bound(count: int, n: int) -> float:
 
 @cache
 def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of the difference of two shares of the same n seeds, from those where the two differ.
+    """The 95 % interval of the difference of two shares of the same n seeds, from the seeds that differ.
 
-    Tango's (Statistics in Medicine 17, 1998): all differences that the score test does not reject. It keeps its level
-    with few seeds and where the two never differ, where simpler ones do not."""
+    Tango's (Statistics in Medicine 17, 1998): all differences that the score test does not reject. Unlike simpler
+    intervals it keeps its level with few seeds, and if no seed differs."""
     from scipy.stats import norm
 
     z, seen = float(norm.ppf((1 + SURE) / 2)), (only_with - only_without) / n
@@ -180,7 +175,7 @@ def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, f
 
 
 def _edge(b: int, c: int, n: int, z: float, seen: float) -> float:
-    """Where the score statistic of b against c becomes z: bisection from the difference seen to the end."""
+    """The difference at which the score statistic of b against c is z, by bisection from the difference seen."""
     inside, outside = seen, math.copysign(1.0, z)
     for _ in range(50):
         middle = (inside + outside) / 2
@@ -189,7 +184,7 @@ def _edge(b: int, c: int, n: int, z: float, seen: float) -> float:
 
 
 def _score(b: int, c: int, n: int, difference: float) -> float:
-    """The score statistic against a difference of two paired shares, with b only the one, c only the other."""
+    """The score statistic of a difference of two paired shares; b and c count the seeds with only one of the two."""
     first = -b - c + (2 * n - b + c) * difference
     second = -c * difference * (1 - difference)
     only_c = (math.sqrt(max(first**2 - 8 * n * second, 0.0)) - first) / (4 * n)
@@ -200,8 +195,8 @@ def _score(b: int, c: int, n: int, difference: float) -> float:
 
 @cache
 def wilson(count: int, n: int, unknown: int = 0) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a share; everything is possible where n is 0. `unknown`: how many more there
-    may be, of whom nothing is known."""
+    """The 95 % Wilson score interval of a share; 0 to 1 if n is 0. `unknown`: how many more may count, as far as
+    anybody knows."""
     from scipy.stats import binomtest
 
     if n == 0:

@@ -20,8 +20,8 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class GroupRates:
-    """Of a group's people the share labelled and the share decided `positive`, and the error rates: of all, of those
-    labelled negative and of those labelled positive. None where there are none, or no label is `positive`."""
+    """Of a group's people, the share labelled `positive`, the share decided so, and error rates: of all, of those
+    labelled negative, of those labelled positive. None if there are no such people, or no label is `positive`."""
 
     group: str
     people: int
@@ -34,8 +34,8 @@ class GroupRates:
 
 @dataclass(frozen=True)
 class Performance:
-    """How good the model is where labels are known: its accuracy on `people`, that of always predicting the commonest
-    training label, which is `commonest`, and the rates of each group."""
+    """Accuracy on the `people` whose labels are known, the accuracy of always predicting the `commonest` training
+    label, and each group's rates."""
 
     people: int
     accuracy: float
@@ -57,9 +57,8 @@ class Performance:
         positive: str | None,
         order: Sequence[Any],
     ) -> Performance:
-        """From people's groups, their labels and decisions by number, the commonest training label, the labels' names.
-        `sides` says which of them count as `positive`; where that is None, none do. `order`: how the groups are
-        listed."""
+        """From people's groups, their labels and decisions by number, the commonest training label and the labels'
+        names. `sides` says which labels count as `positive`, if any. `order`: the order of the groups."""
 
         def share(hits: Mask) -> float | None:
             return float(hits.mean()) if len(hits) else None
@@ -103,17 +102,12 @@ class Performance:
 
     @property
     def concern(self) -> Concern | None:
-        """That the model is no better than the commonest label, where it is not."""
+        """A warning if the model is no better than the commonest label."""
         if self.accuracy > self.majority:
             return None
         return Concern(
             MAJORITY,
             (),
             f"The model is no more accurate ({percent(self.accuracy)}) than always predicting '{self.commonest}' "
-            f"({percent(self.majority)}): what changes its decisions says little about the labels.",
+            f"({percent(self.majority)}), so what changes its decisions says little about the labels.",
         )
-
-
-def points(share: float, sign: str = "") -> str:
-    """Percentage points; with the sign "+" also of what is above 0."""
-    return f"{100 * share:{sign}.1f} points".replace("-", "−")

@@ -1,4 +1,4 @@
-"""Training labels: those to review, and those flipped together, to close a gap or by a review."""
+"""Training labels to review, and labels flipped together: to close a gap, or by a review."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from html import escape
 from itertools import accumulate
 
 from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
-from butfor.result.groups import points
 from butfor.result.person import Cell
+from butfor.standard.sentences import points
 
 LEVEL = 0.05
-"""Of tests."""
+"""Significance level of tests."""
 MOST_RECORDED = 1000
-"""Labels that a record holds, in the order of review."""
+"""The most labels in a record, in the order of review."""
 TO_REVIEW = 100
-"""Labels to review where nobody says how many, and those that a page speaks of."""
+"""The most labels to review by default."""
 LITTLE = 0.5
-"""With fewer labels likely to be wrong than this, a review has little to find."""
+"""If fewer labels than this are likely to be wrong, a review has little to find."""
 CALIBRATED = "the sum of their probabilities of being wrong"
 NOT_CALIBRATED = "the sum of their doubts, which is too high: name the adverse label (--adverse) for probabilities"
 Counts = tuple[int, int]
-"""So many, of how many."""
+"""A count, and out of how many."""
 
 
 # --- to review ---------------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ Counts = tuple[int, int]
 
 @dataclass(frozen=True)
 class TrainingLabel:
-    """One training label: its doubt and, where an adverse label is named, how likely it is wrong."""
+    """One training label: its doubt and, if an adverse label is named, the probability that it is wrong."""
 
     position: int
     row: Cell
@@ -41,24 +41,24 @@ class TrainingLabel:
 
 
 def expected_wrong(labels: Sequence[TrainingLabel]) -> list[float]:
-    """Of the first 1, 2, … labels, how many are likely to be wrong."""
+    """How many of the first 1, 2, … labels are likely to be wrong."""
     return list(accumulate(each.doubt if each.wrong is None else each.wrong for each in labels))
 
 
 def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
-    """Without a wish: those that may be wrong, at most 100 and at most half of them, so that decoys are left."""
+    """The default: labels that may be wrong, at most 100 and at most half of them, so that decoys remain."""
     likely = sum(each.wrong is None or each.wrong > 0 for each in labels) or len(labels)
     return max(1, min(TO_REVIEW, likely, len(labels) // 2))
 
 
 def worth_a_review(labels: Sequence[TrainingLabel]) -> bool:
-    """Whether a label of the first ones is likely to be wrong, or that is not known."""
+    """Whether one of the first labels is likely to be wrong, or nobody knows."""
     first = labels[:TO_REVIEW]
     return bool(first) and (first[0].wrong is None or expected_wrong(first)[-1] >= LITTLE)
 
 
 def expectation(labels: Sequence[TrainingLabel]) -> str:
-    """In a sentence, before anybody reviews them."""
+    """How many of these labels are likely to be wrong, in a sentence."""
     expected = expected_wrong(labels)
     if not expected:
         return ""
@@ -76,7 +76,7 @@ def expectation(labels: Sequence[TrainingLabel]) -> str:
 
 @dataclass(frozen=True)
 class ChangedDecision:
-    """A person about whom the decision changes once the labels are flipped."""
+    """A person whose decision changes once the labels are flipped."""
 
     case: int
     row: Cell
@@ -90,7 +90,7 @@ class ChangedDecision:
 class FlipOutcome:
     """Labels flipped together, of all `labels`, and whose decisions change.
 
-    `rates`: per group, the share of favourable decisions before and after; `accuracy` likewise, where labels are known.
+    `rates`: per group, the share of favourable decisions before and after; `accuracy` likewise, if labels are known.
     `seeded`: whether a seed changes the model."""
 
     flips: tuple[int, ...]
@@ -111,7 +111,7 @@ class FlipOutcome:
         return f"<p>{escape(self.sentence)}</p>"
 
     def solidity_of(self, person: ChangedDecision) -> str:
-        """Solid, leaning, … as for any find."""
+        """Solid, leaning, … as for a find."""
         if person.fresh:
             return person.fresh.word
         return NOT_CHECKED if self.seeded else SOLID
@@ -127,9 +127,9 @@ class FlipOutcome:
 class ClosedGap(FlipOutcome):
     """The fewest doubted labels, in the order of review, that bring two groups' rates together.
 
-    `groups`: the one with the lower rate, and the other. `gap`: between them before and after; below 0 where the flips
-    turn it around. Where it is not `closed`, that is after all `doubted` labels, or after as many as overshoot.
-    `members` and `fresh`: how many single models have it closed too."""
+    `groups`: the one with the lower rate, then the other. `gap`: their difference before and after, below 0 if the
+    flips reverse it. If the gap is not `closed`, `flips` are all `doubted` labels, or the fewest that reverse it.
+    `members` and `fresh`: in how many single models it is closed too."""
 
     by: str
     groups: tuple[str, str]
@@ -141,25 +141,15 @@ class ClosedGap(FlipOutcome):
     fresh: Counts | None = None
 
     @property
-    def overshoots(self) -> bool:
-        """Whether the fewest labels that would do turn the gap around by more than is allowed."""
-        return self.gap[1] < -self.within
-
-    @property
     def sentence(self) -> str:
         (low, high), (before, after) = self.groups, map(points, self.gap)
         what = f"The {self.by} rates of '{low}' and '{high}' are {before} apart"
-        if self.overshoots:
-            return (
-                f"{what}. Flipping doubted labels does not bring them within {points(self.within)}: "
-                f"{len(self.flips)} of the {self.doubted} of '{low}' reverse the gap to {after}, and one fewer leaves "
-                "it open."
-            )
         if not self.closed and not self.doubted:
             return f"{what}. No adverse label of '{low}' is doubtful, so none was flipped."
         if not self.closed:
             return (
-                f"{what}. Flipping all {self.doubted} doubted labels of '{low}' does not close the gap: {after} remain."
+                f"{what}. Doubted labels do not close the gap: flipping {len(self.flips)} of {self.doubted} of '{low}' "
+                f"leaves {after}{', and one fewer leaves it open' if self.gap[1] < 0 else ''}."
             )
         if not self.flips:
             return f"{what}: there is no gap to close."

@@ -1,5 +1,5 @@
-"""Pages and charts of verdicts and populations. What draws them stands above this package, which must not import it: it
-is handed over when `butfor` is imported, and loaded when a page is asked for."""
+"""Pages and charts of verdicts and populations. This package must not import what draws them, `butfor.report`: `butfor`
+hands it over, and the first page loads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: what a file holds, its checksum, and how numbers and values are put into words."""
+"""Records: the content of a file, its checksum, and numbers and values in words."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SCHEMA_VERSION = 6
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 CHECKSUM = "checksum"
 LISTS = ("people", "labels")
-"""What a record holds many of."""
+"""Lists of a record, written one line per entry."""
 
 
 class Whole:
-    """Base of dataclasses of which a file holds every field."""
+    """Base of dataclasses whose every field is written, defaults too."""
 
 
 def builtins_of(value: Any) -> Any:
-    """A value as JSON knows it: of a dataclass that is not `Whole`, what is not its default."""
+    """A value as JSON. Fields at their default are left out, unless the dataclass is `Whole`."""
     if is_dataclass(value) and not isinstance(value, type):
         pairs = ((field, getattr(value, field.name)) for field in fields(value))
         whole = isinstance(value, Whole)
@@ -40,13 +40,13 @@ def builtins_of(value: Any) -> Any:
 
 
 def record_of(run: Whole, people: list[dict[str, Any]], labels: Sequence[Any] = ()) -> dict[str, Any]:
-    """What a file holds of a run, its people, and the labels to review."""
+    """The content of a file: the run, its people, and the labels to review."""
     record = {"schema_version": SCHEMA_VERSION, "run": builtins_of(run), "people": people}
     return record | {"labels": builtins_of(labels)} if labels else record
 
 
 def checksum(record: Mapping[str, Any]) -> str:
-    """sha256 over everything else in a record, however it is spaced and ordered."""
+    """sha256 of the rest of a record; spaces and order do not matter."""
     rest = {name: value for name, value in record.items() if name != CHECKSUM}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -58,7 +58,7 @@ def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_json(record: dict[str, Any]) -> str:
-    """A record as the text of a file: strict JSON with its checksum, one line per person and per label."""
+    """A record as text: strict JSON with its checksum, one line per person and per label."""
     rest = {name: value for name, value in with_checksum(record).items() if name not in LISTS}
     text = json.dumps(rest, indent=1, ensure_ascii=False, allow_nan=False)[:-2]
     for name in LISTS:
@@ -69,13 +69,13 @@ def as_json(record: dict[str, Any]) -> str:
 
 
 def signed(logit: float) -> str:
-    """A logit with its sign, to two decimals, more where it is very close to 0."""
+    """A logit with its sign and two decimals, four if it is close to 0."""
     digits = 2 if abs(logit) >= 0.01 else 4
     return f"{logit:+.{digits}f}".replace("-", "−")
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON knows it; a number that is not one becomes null."""
+    """A value as JSON; NaN and infinity become null."""
     if value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, np.generic):
@@ -86,7 +86,7 @@ def plain(value: Any) -> Any:
 
 
 def brief(value: Any) -> str:
-    """A value for a message: as JSON writes it, cut short."""
+    """A value as short JSON, for a message."""
     if isinstance(value, (list, tuple, dict)):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     text = ascii(value) if isinstance(value, str) else json.dumps(value, default=str)
@@ -98,7 +98,7 @@ def percent(share: float) -> str:
 
 
 def save(text: str, path: str | Path | None) -> str:
-    """The text, also written to `path` where one is given: a file is there whole or not at all."""
+    """The text, also written to `path` if given."""
     if path is not None:
         save_text(path, text)
     return text

@@ -1,7 +1,7 @@
 """A review: what its answers show, and what its corrections change.
 
-Decoys are labels that hardly anybody would doubt. A reviewer who changes them errs, and one who changes them as often
-as the chosen labels has shown nothing about those."""
+Decoys are labels that are hardly in doubt. Changing one is an error. A reviewer who changes decoys as often as the
+chosen labels has shown nothing."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from functools import cached_property
 import numpy as np
 
 from butfor.result.fresh import exact_interval
-from butfor.result.groups import points
 from butfor.result.labels import LEVEL, Counts, FlipOutcome
 from butfor.result.record import percent
 from butfor.standard.groups import GroupStandard
+from butfor.standard.sentences import often, share
 
 NOTHING = "These answers show nothing"
 GUESSING = 0.5
-"""Errors on decoys of somebody who answers at random."""
+"""The error rate on decoys of somebody who guesses."""
 MOST_LINES = 10
-"""Lines on a terminal, besides two on the files."""
+"""The most lines on a terminal, besides two on the files."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Tasks with one recorded label: of the chosen ones and of the decoys that reviewers judged, how many all of them
-    would change, and to the same label."""
+    """Tasks with one recorded label: how many of the judged chosen labels, and of the judged decoys, all reviewers
+    would change to the same label."""
 
     label: str
     chosen: Counts
@@ -35,10 +35,10 @@ class Tally:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the answers show. `tallies`: per recorded label of the chosen tasks. `errors`: of each reviewer, decoys
-    changed, of those judged. `agreed`: with several reviewers, tasks that all of them answer alike, and `kappa`, the
-    mean of Cohen's over pairs. `unsure`: tasks that got no label. `expected`: chosen labels that were likely to be
-    wrong, and whether that was calibrated."""
+    """What the answers show. `tallies`: per recorded label of the chosen tasks. `errors`: per reviewer, the decoys
+    changed, of those judged. With several reviewers, `agreed` counts the tasks that all answer alike, and `kappa` is
+    the mean of Cohen's κ over pairs. `unsure`: tasks without a label. `expected`: how many chosen labels were likely to
+    be wrong, and whether that number was calibrated."""
 
     tallies: tuple[Tally, ...]
     errors: tuple[Counts, ...]
@@ -50,13 +50,13 @@ class Evidence:
 
     @property
     def chosen(self) -> Counts:
-        """Chosen labels that reviewers would change, of those judged."""
+        """How many of the judged chosen labels reviewers would change."""
         return _sum([tally.chosen for tally in self.tallies])
 
     @cached_property
     def p(self) -> float | None:
-        """Could chosen labels be changed so much more often than decoys with the same recorded label by chance? Exact,
-        one-sided, given how many are changed of each recorded label: with one, Fisher's test. None without both."""
+        """The one-sided p of chosen labels being changed more often than decoys with the same recorded label: Fisher's
+        exact test, summed over recorded labels. None without both kinds."""
         from scipy.stats import hypergeom
 
         chances, changed = np.ones(1), 0
@@ -68,7 +68,7 @@ class Evidence:
 
     @cached_property
     def shows_nothing(self) -> str:
-        """Why nobody should rely on the answers, in a sentence; empty where one may."""
+        """Why the answers show nothing, in a sentence; empty if they do."""
         if self.p is None:
             return f"{NOTHING}: no chosen label, or no decoy with the same recorded label, got a label."
         if not self.chosen[0]:
@@ -82,13 +82,13 @@ class Evidence:
 
     @property
     def lines(self) -> list[str]:
-        """What the answers say, a sentence each; that they show nothing is the first."""
+        """What the answers show, a sentence each; first whether they show anything."""
         first = f"R{self._comparison[1:]}: more than chance explains (Fisher's exact test, p = {self.p or 0:.2g})."
         lines = [self.shows_nothing or first, self._error]
         if self.agreed:
             kappa = "" if self.kappa is None else f" (Cohen's κ {self.kappa:.2f})".replace("-", "−")
             alike = "The reviewers gave the same answer to {} of {} tasks".format(*self.agreed)
-            lines.append(f"{alike}{kappa}; labels are corrected only where they agree.")
+            lines.append(f"{alike}{kappa}; labels are corrected only if they agree.")
         elif self.unsure:
             lines.append(f"{self.unsure} of {self.tasks} tasks got no label ('cannot tell').")
         asked = self.chosen[1]
@@ -99,8 +99,8 @@ class Evidence:
 
     @property
     def mistakes(self) -> float:
-        """Corrections that are likely to be mistakes, if reviewers err on chosen labels as often as on decoys with the
-        same recorded label."""
+        """How many corrections are likely to be mistakes, if reviewers err on chosen labels as often as on decoys with
+        the same recorded label."""
         total = 0.0
         for (hit, n), (wrong, decoys) in ((tally.chosen, tally.decoys) for tally in self._compared):
             right = (n - hit) / (1 - wrong / decoys) if wrong < decoys else n
@@ -109,7 +109,7 @@ class Evidence:
 
     @property
     def _compared(self) -> list[Tally]:
-        """Those with judged tasks of both kinds."""
+        """Tallies with judged tasks of both kinds."""
         return [tally for tally in self.tallies if tally.chosen[1] and tally.decoys[1]]
 
     @property
@@ -122,7 +122,7 @@ class Evidence:
 
     @property
     def _error(self) -> str:
-        """The reviewers' error and its interval, and what it means for the corrections."""
+        """The reviewers' error with its interval, and how many corrections that makes mistakes."""
         each = []
         for who, (wrong, judged) in zip(self._who, self.errors, strict=True):
             error = "not known, no decoy got a label"
@@ -143,9 +143,9 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Reviewed(FlipOutcome):
-    """One round of a review: `flips` are its corrections. `answered` and `corrected` are of all rounds so far. `before`
-    and `after`: each group beside the others' standard. `corrected_to`: with more than two labels, what the corrected
-    ones are now."""
+    """One round of a review: `flips` are its corrections. `answered` and `corrected` are those of all rounds so far.
+    `before` and `after`: each group beside comparable people. `corrected_to`: with more than two labels, the new
+    labels."""
 
     attribute: str
     favourable: str
@@ -162,41 +162,28 @@ class Reviewed(FlipOutcome):
         return f"With {len(self.flips)} of {self.labels} labels corrected, {people}{self.solid_clause(self.changed)}."
 
     @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Accuracy, gaps and rates: a name, the value before and the value after."""
+        rows, after = list[tuple[str, str, str]](), {c.name: c for c in self.after}
+        if self.accuracy:
+            rows.append(("Accuracy on the test labels", share(self.accuracy[0]), share(self.accuracy[1])))
+        for c in (c for c in self.before if c.name in after):
+            was, now = (often(each.difference, each.interval) for each in (c, after[c.name]))
+            rows.append((f"{c.name}: labelled '{self.favourable}', against comparable people", was, now))
+        for group, rates in self.rates.items():
+            was, now = map(share, rates)
+            rows.append((f"{self.attribute} = {group}: decided '{self.favourable}'", was, now))
+        return rows
+
+    @property
     def lines(self) -> list[str]:
         """All that changed, a sentence each, for a terminal: the page has what does not fit."""
         lines = [*self.evidence.lines[:1], self.sentence, *self.evidence.lines[1:]]
-        if self.accuracy:
-            lines.append(f"Accuracy on the test labels: {_before_after(*map(_percent, self.accuracy))}.")
-        groups = [
-            f"{name}: labelled '{self.favourable}' {_often(was)} than comparable people before, {_often(now)} after."
-            for name, was, now in self.differences
-        ]
-        groups += [
-            f"{self.attribute} = {group}: decided '{self.favourable}' for {_before_after(*map(_percent, rates))}."
-            for group, rates in self.rates.items()
-        ]
+        rows = [f"{name}: {before} before, {after} after." for name, before, after in self.rows]
         room = MOST_LINES - len(lines)
-        if len(groups) > room:
-            groups[room - 1 :] = [f"The page has {len(groups) - room + 1} more lines on groups."]
-        return [*lines, *groups]
-
-    @property
-    def differences(self) -> list[tuple[str, float, float]]:
-        """Per group, how much less often it is labelled favourably than comparable people, before and after."""
-        after = {c.name: c.difference for c in self.after}
-        return [(c.name, c.difference, after[c.name]) for c in self.before if c.name in after]
-
-
-def _before_after(before: str, after: str) -> str:
-    return f"{before} before, {after} after"
-
-
-def _often(difference: float) -> str:
-    return f"{points(abs(difference))} {'less' if difference >= 0 else 'more'} often"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+        if len(rows) > room:
+            rows[room - 1 :] = [f"The page has {len(rows) - room + 1} more lines on groups."]
+        return [*lines, *rows]
 
 
 def _sum(counts: list[Counts]) -> Counts:

@@ -1,4 +1,4 @@
-"""The run: an audit's settings and what became of them, once for all its verdicts. A record's `run` block is this."""
+"""The run: an audit's settings and results, shared by all its verdicts. It is the `run` block of a record."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ LOADING = (
     *("label", "sensitive", "drop", "keep", "split_seed", "missing"),
     *("test", "validation", "hold_out", "identifier"),
 )
-"""Fields of `Data` that `load_table` takes."""
+"""Fields of `Data` that are arguments of `load_table`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data(Whole):
-    """Where the table came from, and what it was."""
+    """The table and its origin."""
 
     table: str | None
-    """A file, or an embedded set; None where it came otherwise, then `given` may say how."""
+    """A file or an embedded set; None if the table was given in Python or, as `given` says, some other way."""
     sha256: str
     training_rows: int
     labelled: int = 0
-    """Rows by which standards were compared: the training rows, and others whose labels are known."""
+    """Rows on which groups were compared: the training rows and other labelled rows."""
     set_aside: int = 0
     """Rows that only stop training early."""
     validated: bool = True
@@ -53,24 +53,24 @@ class Data(Whole):
 
     @classmethod
     def of(cls, origin: Mapping[str, Any], **known: Any) -> Self:
-        """From how `load_table` was called, and what else is known."""
+        """From the arguments of `load_table` and further fields."""
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in origin.items()}
         return cls(**given, **known)
 
     @property
     def loading(self) -> dict[str, Any]:
-        """How `load_table` loads it again."""
+        """The arguments with which `load_table` loads it again."""
         return {name: getattr(self, name) for name in LOADING}
 
     @property
     def source(self) -> str:
-        """How a table came that no file or name brings back."""
+        """The origin of a table that is neither a file nor an embedded set."""
         return f"the table came from {self.given}" if self.given else "the table was given in Python"
 
 
 @dataclass(frozen=True)
 class SeedRanges(Whole):
-    """First and last seed of the members and of the fresh ones."""
+    """First and last seed of the members, and of the fresh seeds."""
 
     members: tuple[int, int]
     fresh: tuple[int, int] | None = None
@@ -84,7 +84,7 @@ class StopLimits(Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement(Whole):
-    """A trial of rankings before the search: how well predicted and real effects of single `flips` agree, and which
+    """A trial of rankings before the search: how well predicted and measured effects of single `flips` agree, and which
     ranking moved the decisions about some `people` furthest."""
 
     spearman: float | None
@@ -98,7 +98,7 @@ class Agreement(Whole):
 
 @dataclass(frozen=True)
 class RecordedStandards(Whole):
-    """The comparison of standards, without its doubt per row."""
+    """The comparison of groups, without doubts per row."""
 
     attribute: str
     adverse: str
@@ -110,7 +110,7 @@ class RecordedStandards(Whole):
     moves: tuple[ColumnMove, ...] = ()
     clusters: int | None = None
     parts: tuple[Slice, ...] = ()
-    """Slices of the groups, the first of each."""
+    """The first slices of each group."""
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -122,29 +122,29 @@ class RecordedStandards(Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Whole):
-    """Fields without a default are those that readers need."""
+    """Every reader needs the fields without a default."""
 
     butfor: str
     versions: dict[str, str] = field(default_factory=dict)
     command: str = ""
     data: Data
     sensitive: str
-    """The protected attribute as it is shown; of several, their names joined."""
+    """The protected attribute; several names are joined."""
     attributes: tuple[str, ...] = ()
-    """Its attributes one by one."""
+    """Its names, one by one."""
     sensitive_columns: tuple[Cell, ...] = ()
     sensitive_bands: dict[str, tuple[float, ...]] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """With several attributes, each group's value of every one."""
+    """With several attributes: each group's values."""
     blind: bool = False
     label_names: tuple[str, ...]
     adverse: tuple[str, ...] = ()
     """The labels that people would rather not have."""
     towards: str | None = None
     reference: tuple[str, ...] = ()
-    """Groups that the others are compared with, instead of all others."""
+    """The groups that others are compared with; empty means all others."""
     acceptance: Acceptance | None = None
-    """How many people are accepted; None with more than two labels."""
+    """How many decisions are favourable; None with more than two labels."""
     learner: dict[str, Any]
     learner_name: str = "a model"
     seeded: bool
@@ -161,12 +161,12 @@ class Run(Whole):
     seed_ranges: SeedRanges | None = None
     random_state: int = 0
     threshold: ThresholdFacts | None = None
-    """None: one half, or what the model itself tunes."""
+    """None means one half."""
     log_odds: bool = False
-    """Whether logits, measured from the threshold, are log-odds: then people read them as probabilities."""
+    """Whether logits are log-odds, so that they can be shown as probabilities."""
     stop: StopLimits | None = None
     not_rebuildable: tuple[str, ...] = ()
-    """What the record cannot carry, each "name: reason"."""
+    """What the record cannot restore, each as "name: reason"."""
     engine: str = ""
     retrainings: int = 0
     recalled: int = 0
@@ -185,31 +185,30 @@ class Run(Whole):
 
     @property
     def lost(self) -> set[str]:
-        """Names of the parts that the record cannot carry."""
+        """Names of what the record cannot restore."""
         return {line.split(":")[0] for line in self.not_rebuildable}
 
     @property
     def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The labels on either side: of two the first and the second, of more the adverse ones and the others. Where
-        nobody said which are adverse, more than two have no sides."""
+        """The labels on either side: the first and the second or, with more than two, the adverse ones and the others
+        (both sides are empty if none is named as adverse)."""
         first = self.label_names[:1] if len(self.label_names) == 2 else self.adverse
         return first, tuple(name for name in self.label_names if name not in first) if first else ()
 
     @property
     def favourable(self) -> str:
-        """The decision that people would rather have; where none is named as adverse, the second of two labels, and of
-        more nobody knows: then it is empty."""
+        """The favourable decision. Without an adverse label it is the second of two labels; with more it is empty."""
         first, second = map(" or ".join, self.sides)
         return first if " or ".join(self.adverse) == second else second
 
     @property
     def measure(self) -> str:
-        """What verdicts show of a person: the score, or the margin of a model without probabilities."""
+        """What verdicts show: "score", or "margin" if the model has no probabilities."""
         return "score" if self.log_odds or self.threshold else "margin"
 
     @property
     def measure_in_words(self) -> str:
-        """What that is, for a legend."""
+        """The measure, for a legend."""
         if self.log_odds:
             return f"the model's probability of '{self.favourable}'"
         if self.threshold:
@@ -226,18 +225,17 @@ class Run(Whole):
 
     @property
     def cut_moves(self) -> bool:
-        """Whether every model has its own cut, because places are limited."""
+        """Whether each model has its own cut, because places are limited."""
         return self.threshold is not None and self.threshold.share is not None
 
     def score_of(self, logit: float) -> float | None:
-        """The probability of the favourable label behind any model's logit; None of a model without probabilities, and
-        where every model has its own cut."""
+        """The probability of the favourable label at a logit; None without probabilities, or if cuts move."""
         if not self.log_odds or self.cut_moves:
             return None
         return score(logit, self._cut, self.favourable == self.label_names[1])
 
     def measured(self, logit: float) -> str:
-        """Any model's logit as it is shown: the probability or, without one, the margin."""
+        """A logit as text: the probability or, without one, the margin."""
         probability = self.score_of(logit)
         return signed(logit) if probability is None else shown(probability, self._cut)[0]
 
@@ -247,22 +245,20 @@ class Run(Whole):
 
     @property
     def cut(self) -> str:
-        """Where the line is drawn and how many are accepted, in a sentence; empty where there is nothing to say."""
-        if self.threshold is None and self.alike:  # which says the same
+        """Where the cut is and how many decisions are favourable, in a sentence; empty if `alike` says it."""
+        if self.threshold is None and self.alike:
             return ""
-        rows = "test rows" if self.command else "people"
-        return cut_sentence(self.threshold, self.acceptance, self.favourable, bool(self.adverse), rows)
+        return cut_sentence(self.threshold, self.acceptance, self.favourable)
 
     @property
     def alike(self) -> str:
-        """That everybody is decided alike, and the way out; empty where they are not."""
+        """That everybody gets the same decision, and what to do; empty if they do not."""
         if self.acceptance is None or not self.acceptance.alike or self.cut_moves:
             return ""
         other = next(name for name in self.label_names if name != self.favourable)
-        named, command = bool(self.adverse), bool(self.command)
-        return alike_sentence(self.threshold, self.acceptance, self.favourable, other, named, command)
+        return alike_sentence(self.threshold, self.acceptance, self.favourable, other, bool(self.command))
 
 
 def agreement_of(figures: dict[str, Any] | None) -> Agreement | None:
-    """From what a ranking says of its trial."""
+    """From the figures of a ranking's trial."""
     return None if figures is None else Agreement(**builtins_of(figures))

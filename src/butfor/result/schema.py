@@ -1,10 +1,10 @@
-"""How audit files are read: msgspec decodes them into the run, the people and the labels, and names the first fault.
+"""Reads audit files: msgspec decodes them into the run, the people and the labels, and names the first fault.
 
-    {"schema_version": 6, "run": settings, once, "people": [what was measured about each, and its status in words],
-     "labels": [the training labels to review], "checksum": "sha256:…"}
+    {"schema_version": 6, "run": settings, "people": [measurements and status of each], "labels": [labels to review],
+     "checksum": "sha256:…"}
 
-A file must be JSON, of this version, of these types, and as it was written: its checksum says so. Whether what it says
-is true, `replay` tells, by training again.
+A file must be JSON of this version and these types, with the right checksum. Whether it is true is for `replay`, which
+trains again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _File(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Record:
-    """A record as it was read. `unchanged`: whether its checksum agrees."""
+    """A record read from a file. `unchanged`: whether its checksum agrees."""
 
     run: Run
     people: list[Person]
@@ -46,15 +46,15 @@ class Record:
 
     @property
     def sentence(self) -> str:
-        """What the checksum says."""
+        """Whether the checksum agrees."""
         if self.unchanged:
             return f"The checksum of {self.where} agrees."
         return f"{self.where} was changed since butfor wrote it: its checksum DISAGREES."
 
 
 def read_record(source: str | Path | Mapping[str, Any], *, allow_changes: bool = False) -> Record:
-    """A record from JSON text, from the file that a path names, or from the object that JSON is. A text or file that
-    was changed since it was written is refused, but for a reader that trains everything again (`allow_changes`)."""
+    """A record from JSON text, a file, or a decoded object. Text that was changed since it was written is refused,
+    unless `allow_changes`: for a reader that trains everything again."""
     if isinstance(source, Mapping):
         return _decoded(source, "The record")
     where = "The text"
@@ -80,7 +80,7 @@ def read_record(source: str | Path | Mapping[str, Any], *, allow_changes: bool =
 
 
 def _decoded(record: Any, where: str) -> Record:
-    """A record from the object of its JSON."""
+    """A record from a decoded object."""
     if not isinstance(record, dict) or "schema_version" not in record:
         raise ReplayError(f"{where} is not an audit's record: it has no schema_version. {NAME_ONE}")
     if record.get("redacted"):

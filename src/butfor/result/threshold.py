@@ -1,5 +1,5 @@
-"""The cut and scores, in numbers and in words. A score is the probability of the favourable label; from the cut on that
-label is the decision."""
+"""Scores and the cut, in numbers and in words. A score is the probability of the favourable label; at the cut or above,
+that label is the decision."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from dataclasses import dataclass
 from butfor.result.record import Whole, percent
 
 MOST_DIGITS = 6
-MOSTLY = 0.9
-"""The share of a change from which it counts as all of it."""
 FEWEST = 10
-"""Of fewer people it means little how many are accepted."""
+"""Of fewer people, the share accepted means little."""
 CLIP = 1e-15
 USUAL = 0.5
-"""The cut where nobody names one: then it is not shown."""
+"""The default cut, which is not shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdFacts(Whole):
-    """Where the line is drawn, if not at one half. `given`: as the user wrote it, None where the model came with it.
-    `probability` of the favourable label at the cut, None of a model without probabilities. With places for a `share`
-    of people: of `pool` people so many are `accepted`, and `ties` of them tie for the last place, where that is why
-    they are more. With a fixed cut the pool are the rows that were given beside the training rows, if any."""
+    """A threshold other than one half. `given`: as the user wrote it, None for the model's own. `probability`: of the
+    favourable label at the cut, None without probabilities. With places for a `share` of people, `accepted` of the
+    `pool` get one, and `ties` of them tie for the last place. With a fixed cut, the pool is the rows given beside the
+    training rows, if any."""
 
     given: float | str | None
     probability: float | None = None
@@ -35,8 +33,8 @@ class ThresholdFacts(Whole):
 
 @dataclass(frozen=True)
 class Acceptance(Whole):
-    """Of the `people` given, how many the audited model `accepted`; `recorded`: the share of favourable training
-    labels. `by_half`: whether the model by itself decides at a probability of one half."""
+    """How many of the given `people` the audited model `accepted`. `recorded`: the share of favourable training labels.
+    `by_half`: whether the model's own cut is a probability of one half."""
 
     people: int
     accepted: int
@@ -45,51 +43,42 @@ class Acceptance(Whole):
 
     @property
     def alike(self) -> bool:
-        """Whether everybody is decided alike."""
+        """Whether everybody gets the same decision."""
         return self.people >= FEWEST and self.accepted in (0, self.people)
 
 
-def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourable: str, named: bool, rows: str) -> str:
-    """Where the cut is and how many are accepted; empty where nothing is known. `named`: whether somebody said which
-    label is favourable. `rows`: what the people are."""
-    decided = f"Accepted ('{favourable}')" if named else f"Decided '{favourable}'"
-    known = None if seen is None or seen.people < FEWEST else seen
+def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourable: str) -> str:
+    """Where the cut is and how many people get the favourable decision; empty if nothing is known."""
+    decided = f"Decided '{favourable}'"
+    share = ""
+    if seen is not None and seen.people >= FEWEST:
+        share = f": {percent(seen.accepted / seen.people)} of {seen.people} people"
     if facts is None:
-        if known is None:
-            return ""
-        accepted = percent(known.accepted / known.people)
-        return f"{decided}: {accepted} of {known.people} {rows} (training labels: {share_in_words(known.recorded)} %)."
+        return f"{decided}{share} (training labels: {share_in_words(seen.recorded)} %)." if seen and share else ""
     at = "" if facts.probability is None else f"at a probability of {shown(facts.probability)[0]} or more"
     if facts.share is not None:
         tied = f" {facts.ties} tie for the last place and all get one." if facts.ties else ""
-        best = f"the best {share_in_words(facts.share)} % of {facts.pool} {rows}, {facts.accepted} of them"
+        best = f"the best {share_in_words(facts.share)} % of {facts.pool} people, {facts.accepted} of them"
         return f"{decided}: {best}{', ' * bool(at)}{at}.{tied}"
     own = ", the model's own threshold" if facts.given is None else ""
-    share = f": {percent(known.accepted / known.people)} of {known.people} {rows}" if known else ""
     return f"{decided} {at}{own}{share}."
 
 
-def alike_sentence(
-    facts: ThresholdFacts | None, seen: Acceptance, favourable: str, other: str, named: bool, command: bool
-) -> str:
-    """That everybody is decided alike, and which threshold decides as often as the training labels do. `command`:
-    whether whoever reads it typed one."""
-    share, favoured = share_in_words(seen.recorded), bool(seen.accepted)
+def alike_sentence(facts: ThresholdFacts | None, seen: Acceptance, favourable: str, other: str, command: bool) -> str:
+    """That everybody gets the same decision, and which threshold decides as often as the training labels do.
+    `command`: whether the reader typed one."""
+    share = share_in_words(seen.recorded)
     option = f"`--threshold 'top {share}%'`" if command else f'`threshold="top {share}%"`'
-    if named:
-        decides = f"accepts {'all' if favoured else 'none of the'} {seen.people} people"
-        labels = f"The training labels accept {share} %"
-    else:
-        decides = f"decides '{favourable if favoured else other}' about all {seen.people} people"
-        labels = f"Of the training labels {share} % are '{favourable}'"
     given = facts.given if facts else 0.5 if seen.by_half else None
-    at = "This" if given is None else f"At {given} this"
-    return f"{at} model {decides}. {labels}: try {option}."
+    return (
+        f"{'This' if given is None else f'At {given} this'} model decides '{favourable if seen.accepted else other}' "
+        f"about all {seen.people} people. Of the training labels, {share} % are '{favourable}': try {option}."
+    )
 
 
 def score(logit: float, cut: float, towards: bool) -> float:
-    """The score of somebody whose logit is measured from the `cut`, a score too. `towards`: whether logits above 0 mean
-    the favourable label."""
+    """The score at a logit that is measured from the `cut`. `towards`: whether logits above 0 mean the favourable
+    label."""
     at = (logit if towards else -logit) + log_odds(cut)
     return 1 / (1 + math.exp(-at)) if at >= 0 else math.exp(at) / (1 + math.exp(at))
 
@@ -100,7 +89,7 @@ def log_odds(probability: float) -> float:
 
 
 def shown(*scores: float) -> list[str]:
-    """Scores with as many decimals, at least two, as it takes to tell different ones apart."""
+    """Scores with at least two decimals, and as many as it takes to tell different ones apart."""
     different = len({round(each, MOST_DIGITS) for each in scores})
     for digits in range(2, MOST_DIGITS):
         texts = [f"{each:.{digits}f}" for each in scores]
@@ -110,8 +99,7 @@ def shown(*scores: float) -> list[str]:
 
 
 def course(before: float, after: float | None, cut: float | None, cut_after: float | None = None) -> str:
-    """ "score 0.74 → 0.83, cut 0.80"; where the cut moves, from where to where. At a cut of None, one half: "score
-    0.44 → 0.53"."""
+    """ "score 0.74 → 0.83, cut 0.80", "cut 0.80 → 0.78" if it moves; without a cut (one half), "score 0.44 → 0.53"."""
     known = [each for each in (before, USUAL if cut is None else cut, after, cut_after) if each is not None]
     text = dict(zip(known, shown(*known), strict=True))
     scores = text[before] if after is None else f"{text[before]} → {text[after]}"
@@ -122,22 +110,16 @@ def course(before: float, after: float | None, cut: float | None, cut_after: flo
 
 
 def what_moved(before: float, after: float, cut: float, cut_after: float, *, probabilities: bool) -> str:
-    """Whether the score or the cut brought a change about: how far each moved, in log-odds where scores are
-    `probabilities`."""
+    """How much of a change comes from the score and how much from the cut, by how far each moved: in log-odds if scores
+    are `probabilities`."""
     scale = log_odds if probabilities else float
     ours, cuts = scale(after) - scale(before), scale(cut_after) - scale(cut)
-    share = ours / (ours - cuts) if ours != cuts else 1.0
-    if share > 2 - MOSTLY:
-        return "The score moved; the cut moved too, against it."
-    if share >= MOSTLY:
-        return "The score moved; the cut hardly did."
-    if share <= 1 - MOSTLY:
-        return "The cut moved, with the scores of others; this score hardly did."
-    return f"Both moved: {percent(share)} of the change comes from the score, {percent(1 - share)} from the cut."
+    share = min(1.0, max(0.0, ours / (ours - cuts))) if ours != cuts else 1.0
+    return f"Of the change, {percent(share)} comes from the score and {percent(1 - share)} from the cut."
 
 
 def share_in_words(share: float) -> str:
-    """A share in per cent, without the sign: whole, or to two digits of what is near to nobody or everybody."""
+    """A share in per cent, without the sign: whole, or to two digits close to 0 or 100 %."""
     edge = 100 * min(share, 1 - share)
     digits = 0 if edge >= 10 or edge <= 0 else 1 - math.floor(math.log10(edge))
     text = f"{100 * share:.{digits}f}"

@@ -1,8 +1,7 @@
 """Verdict: what an audit says about one person, in words and as a record.
 
-Found, not found, proven none and not eligible are four different results. "Not found" never means fair: it means
-that this search, with this budget, found nothing. "Proven none" does not mean fair either: it means that no set of so
-few labels would do.
+Found, not found, proven none and not eligible are four different results. "Not found" does not mean fair: this search,
+with this budget, found nothing. "Proven none" does not mean fair either: no set within the budget changes the decision.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from butfor.result.threshold import course, shown, what_moved
 from butfor.result.words import base_sentence
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
-"""Proofs that the search itself gives."""
+"""Proofs by the search itself."""
 NOT_FAIR = "This does not show that the decision is fair."
 PREDICTED = re.compile(r"\bpredicted\(([^)]*)\)")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Verdict(Person):
-    """The answer about one person. Printing it gives the answer in one sentence."""
+    """The answer about one person. `print` shows it in a sentence or two."""
 
     run: Run
     """The settings of the audit, shared by all its verdicts."""
     training: Table | None = field(default=None, compare=False)
-    """The training rows; None for a verdict that was read from a file or came from another process."""
+    """The training rows; None if the verdict was read from a file."""
 
     def __repr__(self) -> str:
         return " ".join(part for part in (self.sentence, self.belief) if part)
@@ -72,13 +71,12 @@ class Verdict(Person):
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """The positions of `flips` among the training rows."""
+        """The positions of the flipped rows among the training rows."""
         return tuple(flip.position for flip in self.flip_set)
 
     @property
     def flips(self) -> pd.DataFrame:
-        """The training rows to flip, after their label before and after and, where standards were compared, how far
-        the other groups' standard doubts it."""
+        """The flipped training rows: label before and after, doubt if groups were compared, then the columns."""
         rows = [{BEFORE: f.label, AFTER: self.label_after(f.label), DOUBT: f.doubt, **f.values} for f in self.flip_set]
         index = pd.Index([f.row for f in self.flip_set])
         doubt = [] if self.doubted is None else [DOUBT]
@@ -86,8 +84,7 @@ class Verdict(Person):
 
     @property
     def doubted(self) -> int | None:
-        """How many of the flipped labels the other groups' standard would have given otherwise; None where standards
-        were not compared."""
+        """How many flipped labels are doubtful by the other groups' standard; None if groups were not compared."""
         known = [flip.doubt for flip in self.flip_set if flip.doubt is not None]
         return sum(doubt > 0.5 for doubt in known) if known else None
 
@@ -102,7 +99,7 @@ class Verdict(Person):
         return f"By the other groups' standard, {said}."
 
     def label_after(self, label: str) -> str:
-        """What a flip makes of a label."""
+        """The label after a flip."""
         return self.new_label or next(name for name in self.label_names if name != label)
 
     @property
@@ -115,8 +112,8 @@ class Verdict(Person):
 
     @property
     def label_names(self) -> tuple[str, str]:
-        """The two labels that this is about, the one of negative logits first; of more than two the decision, and the
-        label that flips give."""
+        """The labels of negative and positive logits; with more than two labels, the decision and the label that flips
+        give."""
         if self.decision is not None and self.new_label is not None:
             return self.decision, self.new_label
         first, second = self.run.label_names
@@ -136,32 +133,6 @@ class Verdict(Person):
     def budget(self) -> int:
         return self.run.budget
 
-    # --- the search ---------------------------------------------------------------------------------
-
-    @property
-    def attempts(self) -> int:
-        return self.search.attempts
-
-    @property
-    def complete(self) -> bool:
-        return self.search.complete
-
-    @property
-    def shared(self) -> bool:
-        return self.search.shared
-
-    @property
-    def first_size(self) -> int:
-        return self.search.first_size
-
-    @property
-    def closest_logit(self) -> float | None:
-        return self.search.closest_logit
-
-    @property
-    def course(self) -> tuple[tuple[int, float], ...]:
-        return self.search.course
-
     @property
     def unfinished(self) -> bool:
         """Whether the search was stopped before it found anything."""
@@ -171,7 +142,7 @@ class Verdict(Person):
 
     @property
     def scores(self) -> tuple[float | None, float | None]:
-        """The score and the one with the flips made; None where there is none."""
+        """The score without the flips and with them; None if there is none."""
         if self.score is not None:
             return self.score, self.counterfactual_score
         flipped = self.counterfactual_logit
@@ -188,13 +159,13 @@ class Verdict(Person):
 
     @property
     def measured(self) -> str:
-        """The score or the margin of this person, as it is shown."""
+        """The score or margin as text."""
         return self.run.measured(self.logit) if self.score is None else _near(self.score, self.cut)
 
     @property
     def measured_after(self) -> str:
-        """The same with the flips made or, without a find, the closest; empty where there is none. Where the cut moves,
-        every model had its own, and the closest is no one number."""
+        """The same with the flips or, without a find, the closest. Empty if there is none, or if each model tried had
+        its own cut."""
         if self.counterfactual_score is not None:
             return _near(self.counterfactual_score, self.counterfactual_cut)
         if self.counterfactual_logit is not None:
@@ -203,7 +174,7 @@ class Verdict(Person):
 
     @property
     def closest(self) -> str:
-        """How close any tried model came to the other decision."""
+        """How close the search came to the other decision."""
         if self.closest_logit is None:
             return ""
         if self.run.cut_moves:
@@ -212,7 +183,7 @@ class Verdict(Person):
 
     @property
     def moved(self) -> str:
-        """Whether the score or the cut moved, in a sentence; empty at a fixed cut, and without a find."""
+        """How much the score and the cut moved, in a sentence; empty with a fixed cut or without a find."""
         known = (self.score, self.counterfactual_score, self.cut, self.counterfactual_cut)
         if not self.run.cut_moves or None in known:
             return ""
@@ -223,17 +194,18 @@ class Verdict(Person):
 
     @property
     def at_most(self) -> int | None:
-        """How many labels it takes at most: those found, by retraining."""
+        """An upper bound on the number of labels: the size of the set found."""
         return len(self.flip_set) or None
 
     @property
     def exact(self) -> bool:
-        """Whether no fewer labels than those found can do it: proven."""
+        """Whether it is proven that no smaller set changes the decision."""
         return self.found and self.at_least == self.at_most
 
     @property
     def solidity(self) -> str | None:
-        """How a find stands over seeds: solid, leaning, seed-bound, undecided or not checked. None without a find."""
+        """Whether a find holds over seeds: solid, leaning, seed-bound, undecided or not checked. None without a
+        find."""
         if not self.found:
             return None
         if self.fresh:
@@ -242,31 +214,36 @@ class Verdict(Person):
 
     @property
     def hold(self) -> float | None:
-        """The share of fresh seeds under which a single model decides otherwise with the flips made."""
+        """The share of fresh seeds that change the decision with the flips."""
         return self.fresh.hold if self.fresh else None
 
     @property
     def base(self) -> float | None:
-        """The share of fresh seeds that decide otherwise on the unchanged data, with or without a find."""
+        """The share of fresh seeds that change the decision on the unchanged data."""
+        return self.base_counts[0] / self.base_counts[1] if self.base_counts else None
+
+    @property
+    def base_counts(self) -> tuple[int, int] | None:
+        """How many fresh seeds change the decision on the unchanged data, and of how many; None if unknown."""
         if self.fresh:
-            return self.fresh.base
-        return None if self.without_flips is None else self.without_flips / self.run.fresh_seeds
+            return self.fresh.without_flips, self.fresh.seeds
+        return None if self.without_flips is None else (self.without_flips, self.run.fresh_seeds)
 
     @property
     def distance(self) -> int | None:
-        """How many labels it takes: the size of the smallest solid set that was found. None where none was."""
+        """The size of the solid set that was found; None without one."""
         return self.at_most if self.solidity == SOLID else None
 
     @property
     def close_call(self) -> bool | None:
-        """Whether more than one fresh seed in ten decides otherwise without any flip; None where that is not known."""
+        """Whether more than one fresh seed in ten changes the decision without any flip; None if unknown."""
         return None if self.base is None else self.base > CLOSE
 
     # --- in words -----------------------------------------------------------------------------------
 
     @property
     def belief(self) -> str:
-        """What fresh seeds say of a find, in a sentence; empty without one."""
+        """What fresh seeds say about a find, in a sentence; empty without one."""
         if self.fresh:
             return self.fresh.sentence
         if self.solidity == SOLID:
@@ -275,22 +252,19 @@ class Verdict(Person):
 
     @property
     def base_sentence(self) -> str:
-        """That it is a close call, where it is."""
-        if not self.close_call or self.base is None:
-            return ""
-        seeds = self.fresh.seeds if self.fresh else self.run.fresh_seeds
-        return f"A close call: {base_sentence(round(self.base * seeds), seeds)}."
+        """A sentence if the decision is a close call; empty if not."""
+        return f"A close call: {base_sentence(*self.base_counts)}." if self.close_call and self.base_counts else ""
 
     @property
     def who(self) -> str:
-        """The person in words."""
+        """ "person 36"."""
         if self.case is not None:
             return f"person {self.case}"
         return "this person" if self.row is None else f"the person of row {self.row}"
 
     @property
     def _named(self) -> str:
-        """The person in words, with the table's own id."""
+        """ "person 36 (row 541)"."""
         if None in (self.case, self.row) or str(self.row) == str(self.case):
             return self.who
         return f"{self.who} ({self.run.data.identifier or 'row'} {self.row})"
@@ -306,12 +280,12 @@ class Verdict(Person):
             return f"The rule ψ ({self.run.psi}) allows no label to be flipped for this person."
         if not self.complete:
             return "The search was stopped before it was through."
-        failed = f"{self.search.failed} of these trainings failed or diverged. " if self.search.failed else ""
+        failed = f"{self.failed} of these trainings failed or diverged. " if self.failed else ""
         return f"{failed}{NOT_FAIR}"
 
     @property
     def left_out_by(self) -> str:
-        """What leaves this person out: the "decision", which φ does not ask about, a "switch", or another "rule"."""
+        """Why φ leaves this person out: the "decision" is not the audited one, a "switch" changes it, or the "rule"."""
         phi, decided = self.run.phi, self.prediction
         wanted = {label.strip("'\" ") for label in PREDICTED.findall(phi)}
         other = wanted and "~" not in phi and not wanted & {decided, decided.rpartition(EQUALS)[2]}
@@ -326,15 +300,14 @@ class Verdict(Person):
         if decided == self.run.towards:
             return f"the decision is '{decided}' already."
         if why == "decision":
-            accepted = self.run.adverse and decided not in self.run.adverse
-            return f"this person was accepted ('{decided}')." if accepted else f"the decision is '{decided}'."
+            return f"the decision is '{decided}'."
         if why == "switch":
             return f"the decision changes when {self.sensitive} alone is switched, so the model uses it directly."
         return f"the rule φ ({self.run.phi}) leaves this person out."
 
     @property
     def sentence(self) -> str:
-        """The answer in one sentence, after the close call where it is one."""
+        """The answer in one sentence, after one on a close call."""
         return " ".join(filter(None, (self.base_sentence, self._answer)))
 
     @property
@@ -367,8 +340,8 @@ class Verdict(Person):
     # --- tables -------------------------------------------------------------------------------------
 
     def dataset(self, training: Table | None = None) -> tuple[pd.DataFrame, pd.Series]:
-        """D' = (X, y'): the whole table as given and its labels with the flips made. A verdict that was read from a
-        file needs the training rows."""
+        """D' = (X, y'): the whole table and its labels with the flips. A verdict that was read from a file needs the
+        training rows."""
         table = training or self.training
         if table is None:
             raise SettingError(
@@ -383,8 +356,7 @@ class Verdict(Person):
         return X.copy(), y
 
     def to_frame(self) -> pd.DataFrame:
-        """The person beside the flipped training rows, a column each, in the table's own units, after the rows' labels
-        before and after."""
+        """The person beside the flipped training rows, a column each, in the table's own units."""
         name = f"person {self.case}" if self.case is not None else "person"
         if not self.found:
             return self.person.to_frame(name)
@@ -392,9 +364,9 @@ class Verdict(Person):
         return self.person.to_frame(name).join(rows, how="right")
 
     def local_weights(self) -> pd.DataFrame:
-        """What pulls this decision which way: per column the person's value and its pull on the logit, the strongest
-        first. With the row "(bias)" the pulls add up to the logit. For our network they are those of the linear
-        model that it is, exactly, around this person (ReLU), for logistic regression and ridge their own."""
+        """Per column, the person's value and its pull on the logit, the strongest first. With the row "(bias)" the
+        pulls add up to the logit. A network with ReLU is exactly linear around this person; logistic regression and
+        ridge are linear everywhere."""
         if self.pulls is None:
             raise SettingError(
                 "There is no local linear model of this decision: networks with ReLU, logistic regression and ridge "
@@ -409,30 +381,30 @@ class Verdict(Person):
     # --- files and pages ----------------------------------------------------------------------------
 
     def to_line(self) -> dict[str, Any]:
-        """What a file holds of this person: what follows, for a reader without this library, and what was measured."""
+        """The person's line in a file: a summary for readers without this library, then the measurements."""
         words = {"status": self.status, "solidity": self.solidity}
         words |= {"decision_before": self.prediction, "decision_after": self.counterfactual_prediction}
         measured = ((each, getattr(self, each.name)) for each in fields(Person))
         return words | {each.name: builtins_of(value) for each, value in measured if value != each.default}
 
     def to_dict(self) -> dict[str, Any]:
-        """The record: everything needed to read the verdict and to run it again."""
+        """The record, from which the verdict can be read and replayed."""
         return record_of(self.run, [self.to_line()])
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The record as JSON text, also written to `path` where one is given."""
+        """The record as JSON text, also written to `path` if given."""
         return save(as_json(self.to_dict()), path)
 
     @classmethod
     def of(cls, person: Person, run: Run, training: Table | None = None) -> Verdict:
-        """The verdict that follows from what was measured."""
+        """The verdict from the measurements."""
         known = {each.name: getattr(person, each.name) for each in fields(Person)}
         return cls(**known, run=run, training=training)
 
     @classmethod
     def from_json(cls, text: str | Path | dict[str, Any]) -> Verdict:
-        """A verdict from its JSON text, or from the file that a path names; refused where that was changed since."""
-        from butfor.result.schema import read_record  # with msgspec, which audits do without
+        """Read a verdict from JSON text or from a file. One that was changed since is refused."""
+        from butfor.result.schema import read_record  # needs msgspec, which audits do without
 
         record = read_record(text)
         if len(record.people) != 1:
@@ -442,12 +414,11 @@ class Verdict(Person):
     from_dict = from_json
 
     def plot(self) -> Any:
-        """The logits of the fresh seeds, without the flips and with them: a chart that notebooks show, and that
-        `to_svg` writes."""
+        """A chart of the fresh seeds' logits without the flips and with them. Notebooks show it; `to_svg` writes it."""
         return pages().person_chart(self)
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """The self-contained report page, also written to `path` where one is given."""
+        """The report as one self-contained page, also written to `path` if given."""
         return save(pages().person_page(self), path)
 
     def _repr_html_(self) -> str:
@@ -455,5 +426,5 @@ class Verdict(Person):
 
 
 def _near(score: float, cut: float | None) -> str:
-    """A score with the digits that tell it from the cut."""
+    """A score with enough digits to differ from the cut."""
     return shown(score, score if cut is None else cut)[0]

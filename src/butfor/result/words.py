@@ -1,10 +1,9 @@
-"""Every status in words, once: what it is called, what it means, what it shows and does not show, what to do about it.
+"""Every status in words: its name and meaning, what it shows and does not show, what to do about it.
 
-Pages, notebooks and the terminal take their sentences from here. `code` and **weight** are marked as in Markdown.
+Pages, notebooks and the terminal take their sentences from here. `code` and **bold** are marked as in Markdown.
 Placeholders: {who}, {them} (this label, these labels), {rows}, {counts} (fresh seeds with and without the flips),
 {settle} (how many more seeds would tell), {sensitive}, {prediction}, {other}, {change}, {budget}, {tried}, {reason},
-{model} (the audited model where it is a mean of seeds, or this seed). `plain` is for somebody who knows nothing of
-models.
+{model} (the mean of seeds, or the training under this seed). `plain` is for lay readers.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, replace
 from butfor.result.fresh import LEAST, USUAL
 
 ENOUGH = f"`--fresh-seeds {USUAL}`"
-"""What to ask for where nothing was tested under fresh seeds."""
+"""The option to use if finds were not tested under fresh seeds."""
 CHANGED = "that with {them} flipped and everything else kept, {model} gives the other decision: it was retrained."
 BLIND_REVIEW = (
     "**Have {them} reviewed blind** ({rows}): by someone who sees the original file, but neither the recorded label "
@@ -39,7 +38,7 @@ LACKS = (
 
 @dataclass(frozen=True)
 class Words:
-    """A status in words. `many`: the step to take where people of a whole audit have this status."""
+    """A status in words. `many`: what to do if people of a whole audit have this status."""
 
     sign: str
     title: str
@@ -172,16 +171,16 @@ SOLIDITY = {
         "findings hang on the seed.",
     ),
 }
-"""By `verdict.solidity`: how a find stands over seeds, in the order in which it is told."""
+"""By `verdict.solidity`, in the order shown."""
 
 UNSEEDED = "Solid: this model has no seed; the same labels always give the same model"
-"""Said where fresh seeds would be told of, or recommended."""
+"""Replaces sentences about fresh seeds."""
 SEEDLESS = replace(
     SOLIDITY["solid"],
     shows="that the decision hinges on {them}: with them flipped and everything else kept, the retrained model gives "
     "the other decision.",
 )
-"""Solid where no seed changes anything."""
+"""Solid, if no seed changes the model."""
 
 CLOSE_CALL = Words(
     "⇄",
@@ -194,18 +193,18 @@ CLOSE_CALL = Words(
 
 
 def base_sentence(count: int, seeds: int) -> str:
-    """How many fresh seeds decide differently with nothing flipped."""
+    """How many fresh seeds decide differently without any flip."""
     return f"{count} of {seeds} fresh seeds decide differently on the unchanged data"
 
 
 def words_of(status: str, solidity: str | None, seeded: bool) -> Words:
-    """What is said of a verdict: by its solidity where labels were found, else by its status."""
+    """The words for a verdict: by its solidity if labels were found, else by its status."""
     if solidity is None:
         return STATUS[status]
     return SOLIDITY[solidity] if seeded else SEEDLESS
 
 
-# --- rules, strategies and rankings -----------------------------------------------------------------
+# --- strategies and rankings ------------------------------------------------------------------------
 
 STRATEGIES = {
     "solid": "flip the labels that rank best over all members of the ensemble, as many as the budget allows, and "
@@ -232,17 +231,4 @@ RANKINGS = {
     "influence": "by an estimate of each label's influence on this decision",
     "leaves": "by how often the model's trees put the person and each training row into one leaf",
     "gradient": "by the derivative of this decision with respect to each training label",
-}
-
-RULES = {
-    "stable_under_switch": "the decision stays the same when the protected attribute alone is switched",
-    "in_group": "the person has the named value in the named column",
-    "predicted": "the model decides the named label about the person",
-    "everyone": "no condition on the person",
-    "same_group": "the training row belongs to the person's own group",
-    "labelled_as_predicted": "the training row has the label that the model decides about the person",
-    "correctly_predicted": "the model decides about the training row what its label says",
-    "doubted": "the training row's label is doubtful by the other groups' standard, belongs to the person's own group "
-    "and is what the model decides about the person",
-    "everything": "no condition on the training row",
 }

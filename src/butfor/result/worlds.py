@@ -1,4 +1,4 @@
-"""One standard for all: whose decisions change in worlds where a group's labels were given by the others' standard."""
+"""One standard for all: whose decisions change in worlds in which a group was labelled by the others' standard."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from butfor.result.person import Cell
 from butfor.standard.groups import share
 
 SPREAD = (5, 95)
-"""Percentiles of the worlds that intervals reach from and to."""
+"""Intervals run between these percentiles of the worlds."""
 ON_ACCURACY = "Accuracy is measured against the recorded labels, whose bias the worlds remove: a fall is no cost."
 
 
 @dataclass(frozen=True)
 class World:
-    """One world, named by its seed: by how much the group falls short in it, how many labels that flips, how many of
-    the group's adverse decisions are favourable there, the share of favourable decisions per group, and accuracy."""
+    """One world, identified by its seed: the group's shortfall, the number of flipped labels, how many adverse
+    decisions about the group become favourable (`turned`), the rate of favourable decisions per group, and accuracy."""
 
     seed: int
     shortfall: float
@@ -34,7 +34,7 @@ class World:
 
 @dataclass(frozen=True)
 class PersonInWorlds:
-    """Somebody whose decision changes in some worlds. `worlds`: in how many; `refused`: whether the decision is adverse
+    """A person whose decision changes in some worlds. `worlds`: in how many. `refused`: whether the decision is adverse
     now."""
 
     case: int
@@ -46,10 +46,10 @@ class PersonInWorlds:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OneStandard:
-    """One group whose labels fall short. Of `asked` people, `people` are of the group, and `refused` of these are
-    refused now; `adverse_now` are the positions of all who are. `changed`: whose decision changes in any world, those
-    in most worlds first. `rates` and `accuracy` are those of now. `limited`: whether people compete
-    for places, so that whoever gains one takes it from somebody."""
+    """One group whose labels fall short. Of `asked` people, `people` are in the group, and `refused` of these are
+    refused now. `adverse_now`: the positions of everybody refused now. `changed`: people whose decision changes in any
+    world, those in most worlds first. `rates` and `accuracy` are today's. `limited`: whether people compete for places,
+    so that one person's gain is another's loss."""
 
     attribute: str
     group: str
@@ -68,20 +68,20 @@ class OneStandard:
 
     @cached_property
     def probability(self) -> pd.Series:
-        """By position among the people asked about: the share of worlds that decide favourably, for everybody decided
-        adversely now, of any group; no number for the others."""
+        """By position: the share of worlds that decide favourably, for everybody who is refused now, in any group; NaN
+        for the others."""
         shares = dict.fromkeys(self.adverse_now, 0.0)
         shares |= {person.case: person.worlds / max(1, len(self.worlds)) for person in self.gaining}
         return pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked))
 
     @property
     def gaining(self) -> tuple[PersonInWorlds, ...]:
-        """Decided adversely now and favourably in some worlds, of any group; the most worlds first."""
+        """People refused now and accepted in some worlds, in any group; those in most worlds first."""
         return tuple(person for person in self.changed if person.refused)
 
     @property
     def losing(self) -> tuple[PersonInWorlds, ...]:
-        """Decided favourably now and adversely in most worlds."""
+        """People accepted now and refused in most worlds."""
         return tuple(person for person in self.changed if not person.refused and self.in_most(person))
 
     def in_most(self, person: PersonInWorlds) -> bool:
@@ -91,7 +91,7 @@ class OneStandard:
         return str(person.group) == self.group
 
     def about(self, case: int | None) -> str:
-        """Of one person, in a sentence; empty where no world changes the decision."""
+        """In how many worlds a person's decision changes, in a sentence; empty if in none."""
         person = self._by_case.get(case)
         if person is None:
             return ""
@@ -110,7 +110,7 @@ class OneStandard:
 
     @property
     def expected(self) -> float:
-        """How many adverse decisions about people of the group would change: the sum of their probabilities."""
+        """How many adverse decisions about the group would change: the sum of their probabilities."""
         return float(np.mean([world.turned for world in self.worlds])) if self.worlds else 0.0
 
     @property
@@ -120,22 +120,23 @@ class OneStandard:
 
     @property
     def displaced(self) -> float:
-        """How many favourable decisions about anybody would be adverse instead, in the mean over worlds."""
+        """How many favourable decisions about anybody would become adverse, on average over worlds."""
         return sum(person.worlds for person in self.changed if not person.refused) / max(1, len(self.worlds))
 
     @property
     def interval(self) -> tuple[int, int]:
-        """Of that number, over worlds: from the 5th to the 95th percentile, in whole people."""
-        return in_most_worlds([world.turned for world in self.worlds])
+        """The 5th and 95th percentile of that number over worlds, in whole people."""
+        low, high = spread([world.turned for world in self.worlds])
+        return int(low), int(high)
 
     @property
     def flips(self) -> tuple[int, ...]:
-        """Labels flipped, per world."""
+        """The number of flipped labels, per world."""
         return tuple(world.flips for world in self.worlds)
 
     @property
     def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
-        """Per group the share of favourable decisions: the mean over worlds, and from where to where it reaches."""
+        """Per group, the rate of favourable decisions: mean, 5th and 95th percentile over worlds."""
         return {
             group: _summary([world.rates.get(group, math.nan) for world in self.worlds])
             for group in self.rates
@@ -144,7 +145,7 @@ class OneStandard:
 
     @property
     def accuracy_in_worlds(self) -> tuple[float, float, float] | None:
-        """Likewise; None where the people's labels are not known."""
+        """The same for accuracy; None if labels are unknown."""
         known = [world.accuracy for world in self.worlds if world.accuracy is not None]
         return _summary(known) if known else None
 
@@ -155,7 +156,7 @@ class OneStandard:
         """ "Under one standard, about 5 of 85 decisions on afam = yes would change (1 to 9)." """
         group = f"{self.attribute} = {self.group}"
         if not self.people:
-            return f"Nobody asked about has {group}."
+            return f"Nobody here has {group}."
         if not self.refused:
             return f"None of the {self.people} decisions about people with {group} is adverse: none would change."
         low, high = self.interval
@@ -172,7 +173,7 @@ class OneStandard:
         return f" Places are limited: {count} would lose theirs."
 
     def details(self) -> list[str]:
-        """Whom it concerns, and how rates and accuracy move; a sentence each."""
+        """Who is concerned, and how rates and accuracy move; a sentence each."""
         if not self.worlds:
             return []
         few, many = min(self.flips), max(self.flips)
@@ -203,21 +204,16 @@ class OneStandard:
         return "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.details()))
 
 
-def in_most_worlds(turned: Sequence[int]) -> tuple[int, int]:
-    """From how many people to how many it reaches in most worlds."""
-    low, high = _spread(turned)
-    return int(low), int(high)
-
-
-def _spread(values: Sequence[float]) -> tuple[float, float]:
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """The 5th and 95th percentile."""
     if not values:
         return 0.0, 0.0
-    low, high = np.percentile(values, SPREAD, method="nearest")  # worlds that are there, whatever is measured in them
+    low, high = np.percentile(values, SPREAD, method="nearest")  # values of real worlds, not between two
     return float(low), float(high)
 
 
 def _summary(values: Sequence[float]) -> tuple[float, float, float]:
-    return float(np.mean(values)), *_spread(values)
+    return float(np.mean(values)), *spread(values)
 
 
 def _in_words(summary: tuple[float, float, float]) -> str:

@@ -44,30 +44,22 @@ def read_key(path: Path, audit: Population, training: Table) -> tuple[Task, ...]
         raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
     if key.audit_sha256 != checksum(audit.to_dict()):
         raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
-    fault = _fault(key, audit, training) if record.get(CHECKSUM) == checksum(record) else "its checksum disagrees"
-    if fault:
-        raise ReplayError(f"The key '{path}' was changed since butfor wrote it: {fault}. Use the original.")
+    if record.get(CHECKSUM) != checksum(record) or not _matches(key, audit, training):
+        raise ReplayError(f"The key '{path}' was changed since butfor wrote it. Use the original.")
     return key.tasks
 
 
-def _fault(key: _Key, audit: Population, training: Table) -> str:
-    """What does not match the audit and its training rows; empty if everything does."""
+def _matches(key: _Key, audit: Population, training: Table) -> bool:
+    """Whether rows, labels, ids and decoys of the tasks are those of the audit; one may seal a changed key again."""
     names, positions = audit.run.label_names, [task.position for task in key.tasks]
-    if not key.tasks:
-        return "it has no tasks"
-    if key.label_names != names:
-        return "it has other labels than the audit"
-    for task in key.tasks:
-        if not 0 <= task.position < training.n:
-            return f"task {task.id[:40]} is about training row {task.position}, and there are {training.n}"
-        if task.label != names[training.codes[task.position]]:
-            return f"the recorded label of task {task.id[:40]} is not '{task.label[:40]}'"
     code = review_code(key.audit_sha256, key.seed, positions)
-    if not all(task.id.startswith(f"{code}-") for task in key.tasks):
-        return "its ids are not those of its tasks"
-    if len({task.id for task in key.tasks}) < len(key.tasks) or len(set(positions)) < len(key.tasks):
-        return "a task occurs twice"
     chosen = {task.position for task in key.tasks if not task.decoy}
-    if chosen != {label.position for label in audit.labels[: len(chosen)]}:
-        return "its decoys are not those that were drawn"
-    return ""
+    return (
+        bool(key.tasks)
+        and key.label_names == names
+        and all(0 <= position < training.n for position in positions)
+        and all(task.label == names[training.codes[task.position]] for task in key.tasks)
+        and all(task.id.startswith(f"{code}-") for task in key.tasks)
+        and len({task.id for task in key.tasks}) == len(set(positions)) == len(key.tasks)
+        and chosen == {label.position for label in audit.labels[: len(chosen)]}
+    )

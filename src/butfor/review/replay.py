@@ -194,9 +194,8 @@ class _Again:
         recorded = Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()})
         asked = with_settings(self.audit, replace(self.audit.settings, strategy=recorded))
         towards = self.run.towards
-        return list(
-            explain_all(asked, people, sensitive_features=groups, towards=towards, standards=self.standards).population
-        )
+        how = {"sensitive_features": groups, "towards": towards, "standards": self.standards}
+        return list(explain_all(asked, people, **how)[0])
 
     def _overlooked(self, verdicts: Sequence[Verdict], people: pd.DataFrame, groups: Any) -> dict[int, FlipSet]:
         """Sets that proofs give for people with no recorded find, if the search uses proofs."""
@@ -250,7 +249,7 @@ class _Again:
             with as_recorded(f"Invalid record: the worlds of {about} cannot be made again"):
                 now = worlds_again(self.audit, self.run, recorded, *asked)
             differs = tuple(worlds_differ(recorded, now))
-            course = f"{len(now.worlds)} worlds, in the mean {now.expected_in_words} decisions change"
+            course = f"{len(now.worlds)} worlds, on average {now.expected_in_words} decisions change"
             yield Replay(
                 None,
                 "; ".join([f"{about}: {'DISAGREE' if differs else 'agree'} ({course})", *differs]),

@@ -56,15 +56,11 @@ def worlds_differ(recorded: OneStandard, now: OneStandard) -> Iterator[str]:
     for name, before, after in _shares(recorded, now):
         if not abs(before - after) <= SHARE:
             yield f"{name} is {before:.3f} on average over worlds; retrained, {after:.3f}"
-    counts = {person.case: person.worlds for person in now.changed}
-    most = 1 + len(now.worlds) // 20
-    for person in recorded.changed:
-        again_in = counts.pop(person.case, 0)
-        if abs(person.worlds - again_in) > most:
-            yield f"the decision about person {person.case} changes in {person.worlds} worlds; retrained, in {again_in}"
-    for case, again_in in counts.items():
-        if again_in > most:
-            yield f"the decision about person {case} changes in no world; retrained, in {again_in}"
+    then, again_in = ({person.case: person.worlds for person in one.changed} for one in (recorded, now))
+    for case in {**then, **again_in}:
+        worlds, again_worlds = then.get(case, 0), again_in.get(case, 0)
+        if abs(worlds - again_worlds) > 1 + len(now.worlds) // 20:
+            yield f"the decision about person {case} changes in {worlds} worlds; retrained, in {again_worlds}"
 
 
 def _shares(recorded: OneStandard, now: OneStandard) -> Iterator[tuple[str, float, float]]:

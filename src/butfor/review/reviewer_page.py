@@ -1,7 +1,6 @@
 """The reviewer's page: one HTML file that asks one task at a time and writes the answers as CSV.
 
-It is made of what the reviewer may see and of nothing else: who made the page could not tell a decoy either. Nothing in
-it is loaded, and nothing is sent.
+It contains only what the reviewer may see, and nothing that identifies decoys. It loads nothing and sends nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from butfor.files import harmless
 from butfor.report.text import missing, plain_number, short
 
 MOST_NAMED, LONGEST = 5, 80
-"""Labels that the question names one by one, and characters of a name; more than that is on the buttons alone."""
+"""The most labels that the question names, and the most characters of a name."""
 
 
 def question(column: str | None, labels: Sequence[str], adverse: Collection[str] = ()) -> str:
-    """What a reviewer is asked, in the table's words: "deny: yes (unfavourable) or no (favourable)?". `column` is the
-    label's, where it has a name; `adverse` are the labels that people would rather not have, where that is known."""
+    """The question in the table's words: "deny: yes (unfavourable) or no (favourable)?". `column`: the label's, if it
+    has a name. `adverse`: the labels that people would rather not have, if known."""
     known = {label: "unfavourable" if label in adverse else "favourable" for label in labels if adverse}
     values = [short(label.removeprefix(f"{column}{EQUALS}"), LONGEST) for label in labels]
     told = [f"{value} ({known[label]})" if known else value for label, value in zip(labels, values, strict=True)]
@@ -35,7 +34,7 @@ def question(column: str | None, labels: Sequence[str], adverse: Collection[str]
 
 
 def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], unsure: str) -> str:
-    """The page: `shown` is one row per task, by its id; `unsure` is what may be answered beside the labels."""
+    """The page. `shown`: one row per task, by id. `unsure`: the answer of a reviewer who cannot tell."""
     from butfor.report.page import own_parts, render
 
     columns = [shown.iloc[:, k].astype(object) for k in range(shown.shape[1])]
@@ -48,13 +47,13 @@ def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], unsure
         "columns": list(map(str, shown.columns)),
         "tasks": tasks,
     }
-    # Browsers keep answers under this name: those of another review are not taken for answers to this one.
+    # Browsers store answers under this name, so that reviews do not mix.
     data["review"] = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:32]
     return render("reviewer.html", data=data, **own_parts("reviewer.css", "reviewer.js"))
 
 
 def _text(value: Any) -> str | None:
-    """A value in text, numbers without floating-point dust; None where it is missing."""
+    """A value as text, numbers rounded; None if it is missing."""
     if missing(value):
         return None
     if isinstance(value, float):

@@ -70,15 +70,10 @@ class Review:
     """The table for the reviewer: one row per task, by id."""
     labels: tuple[TrainingLabel, ...]
     """The chosen labels, the most likely wrong first."""
-    label_names: tuple[str, ...]
-    audit_sha256: str
+    rows: ReviewRows
     seed: int
     likely: tuple[int, float]
     """A number of labels (the first 100, or the chosen ones if more), and how many of them are likely to be wrong."""
-    column: str | None = None
-    """The name of the label column, if it has one."""
-    adverse: tuple[str, ...] = ()
-    """The labels that people would rather not have, if known."""
 
     @property
     def decoys(self) -> list[Task]:
@@ -87,7 +82,8 @@ class Review:
     @property
     def question(self) -> str:
         """The question to the reviewer, in the table's words."""
-        return question(self.column, self.label_names, self.adverse)
+        column = self.rows.table.y.name
+        return question(column if isinstance(column, str) else None, self.rows.label_names, self.rows.adverse)
 
     @property
     def sentence(self) -> str:
@@ -111,7 +107,7 @@ class Review:
 
     @property
     def finds_little(self) -> str:
-        """A sentence if hardly any label is likely to be wrong; otherwise empty."""
+        """A sentence if hardly any label is likely to be wrong, else empty."""
         first, likely = self.likely
         if self.labels[0].wrong is None or likely >= LITTLE:
             return ""
@@ -210,17 +206,7 @@ def make_review(
     shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
     shown.index = pd.Index([task.id for task in tasks], name=ID)
     expected = expected_wrong(values[: max(len(chosen), TO_REVIEW)])
-    return Review(
-        tasks,
-        shown,
-        tuple(chosen.values()),
-        rows.label_names,
-        rows.audit,
-        seed,
-        (len(expected), expected[-1]),
-        table.y.name if isinstance(table.y.name, str) else None,
-        rows.adverse,
-    )
+    return Review(tasks, shown, tuple(chosen.values()), rows, seed, (len(expected), expected[-1]))
 
 
 def review_code(audit: str, seed: int, positions: Iterable[int]) -> str:

@@ -42,12 +42,13 @@ def write_review(
         raise SettingError(
             f"'{folder}' contains {secret[0]}, which the reviewer must not see: name another folder for the tasks."
         )
+    names = review.rows.label_names
     shown = {
         folder / "tasks.csv": as_csv(_with_column_to_fill(review.shown)),
         folder / "tasks.json": json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False),
-        folder / "label_config.xml": label_config(review.question, review.label_names),
-        folder / "instructions.txt": INSTRUCTIONS.format(review.question, "\n    ".join(review.label_names)),
-        folder / "review.html": reviewer_page(review.shown, review.question, review.label_names, CANNOT_TELL),
+        folder / "label_config.xml": label_config(review.question, names),
+        folder / "instructions.txt": INSTRUCTIONS.format(review.question, "\n    ".join(names)),
+        folder / "review.html": reviewer_page(review.shown, review.question, names, CANNOT_TELL),
     }
     there = [path for path in (*shown, key) if path.exists()]
     if there and not overwrite:
@@ -115,9 +116,9 @@ def key_record(review: Review) -> dict[str, Any]:
     return with_checksum(
         {
             "note": "Not for the reviewer: each task's training row, recorded label, and whether it is a decoy.",
-            "audit_sha256": review.audit_sha256,
+            "audit_sha256": review.rows.audit,
             "seed": int(review.seed),
-            "label_names": list(review.label_names),
+            "label_names": list(review.rows.label_names),
             "tasks": [asdict(task) for task in review.tasks],
         }
     )

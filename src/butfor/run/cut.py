@@ -16,7 +16,7 @@ from butfor.validate import as_table, like_training
 
 
 def pool_of(table: Table, given: Any, also_labelled: Sequence[Any]) -> pd.DataFrame | None:
-    """The rows that compete for places, or whose acceptance is reported: as given, otherwise `also_labelled`."""
+    """The rows that compete for places, or whose acceptance is reported: as given, else `also_labelled`."""
     found = given if given is not None else also_labelled[0] if len(also_labelled) else None
     return None if found is None else like_training(as_table(found), table.X)
 

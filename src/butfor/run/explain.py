@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,13 +47,6 @@ STANDARDS_SHARE = 0.2
 """The share of the time limit for comparing groups."""
 
 
-class Answer(NamedTuple):
-    """The verdicts, and the comparison of groups for later questions."""
-
-    population: Population
-    standards: Standards | None
-
-
 def explain_all(
     fitted: Fitted,
     X: Any,
@@ -65,8 +58,9 @@ def explain_all(
     standards: Standards | None = None,
     stop: Stop | None = None,
     progress: Progress | None = None,
-) -> Answer:
-    """Verdicts about the rows of X at the positions `cases`, or about all. `standards`: if already known."""
+) -> tuple[Population, Standards | None]:
+    """Verdicts about the rows of X at the positions `cases`, or about all, and the comparison of groups for later
+    questions. `standards`: if already known."""
     begun, progress = time.monotonic(), progress or Progress()
     everyone, truth = fitted.people(X, y, sensitive_features)
     people = len(everyone.people)
@@ -126,8 +120,7 @@ def explain_all(
         verdicts = {
             v.case: v for runner in runners for v in verdicts_of(runner, run, _doubt_for(fitted, runner, standards))
         }
-        population = Population([verdicts[case] for case in cases], run, labels)
-        return Answer(population, standards)
+        return Population([verdicts[case] for case in cases], run, labels), standards
 
 
 def _refuse_infinite(everyone: Situation, cases: Sequence[int]) -> None:

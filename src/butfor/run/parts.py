@@ -15,7 +15,7 @@ from butfor.learn.protocols import Engine
 from butfor.progress import Progress
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fitted import Fitted
-from butfor.run.runner import Runner, SearchSettings
+from butfor.run.runner import Runner
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
 from butfor.situation import Situation
@@ -81,17 +81,6 @@ def run_parts(
     situation = everyone.of(np.array(cases, dtype=np.int64))
     psi = flippable(fitted.psi, situation)
     admitted = eligible(fitted.phi, situation) & (situation.decisions != towards)
-    settings = SearchSettings(
-        learner=fitted.learner,
-        ranking=fitted.ranking,
-        strategy=fitted.strategy,
-        budget=fitted.budget,
-        random_state=fitted.settings.random_state,
-        fresh_seeds=fitted.seeds,
-        counts_side_effects=bool(fitted.settings.fresh_seeds),
-        fit_seconds=fitted.fit_seconds,
-        n_jobs=fitted.settings.n_jobs,
-    )
     runners: list[Runner] = []
     # The part with most people comes first and estimates the time.
     for part in sorted(parts_of(situation, towards), key=lambda part: -int(admitted[part.people].sum())):
@@ -101,16 +90,17 @@ def run_parts(
         asked = part.of(situation)
         trainer = Trainer(
             engine,
-            settings.learner,
+            fitted.learner,
             asked.table,
             asked.people,
             ledger=ledger,
-            n_jobs=settings.n_jobs,
+            n_jobs=fitted.settings.n_jobs,
             progress=progress,
             flag=flag.within(limits),
         )
         runner = Runner(
-            replace(settings, strategy=settings.strategy.for_people(part.people)),
+            fitted,
+            fitted.strategy.for_people(part.people),
             asked,
             [cases[k] for k in part.people],
             part.allowed(psi, situation),

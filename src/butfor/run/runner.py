@@ -18,12 +18,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import Stopped
-from butfor.learn.protocols import Learner, flip_direction
+from butfor.learn.protocols import flip_direction
 from butfor.progress import Progress, announcement
 from butfor.prove import Bracket, prove
-from butfor.rank import Ranking
 from butfor.rank.mix import leader_words
 from butfor.rules import Allowed
+from butfor.run.fitted import Fitted
 from butfor.run.fresh_seeds import Find, changes_decision, check_finds, logits_without_flips, side_effects
 from butfor.search.loop import AttemptSearch
 from butfor.search.state import FixedPlan, PersonSearch
@@ -39,27 +39,13 @@ RANKING_COST = 3.0
 """The cost of ranking all labels, in trainings per member, for a block of people or, at flipped labels, for one."""
 
 
-@dataclass(frozen=True, eq=False)
-class SearchSettings:
-    """How an audit searches. `fit_seconds`: the seconds of one training with the model's own `fit`."""
-
-    learner: Learner
-    ranking: Ranking
-    strategy: Strategy
-    budget: int
-    random_state: int
-    fresh_seeds: Sequence[int]
-    counts_side_effects: bool
-    fit_seconds: float
-    n_jobs: int | None = None
-
-
 @dataclass(eq=False)
 class Runner:
-    """Audits the people of a situation, who are at `cases` of the given table. `psi` says which labels may be flipped
-    for whom, `eligible` who is audited."""
+    """Audits the people of a situation, who are at `cases` of the given table. `strategy` is the audit's own for these
+    people, `psi` says which labels may be flipped for whom, `eligible` who is audited."""
 
-    settings: SearchSettings
+    fitted: Fitted
+    strategy: Strategy
     situation: Situation
     cases: Sequence[int]
     psi: Allowed
@@ -77,8 +63,8 @@ class Runner:
     interrupted: bool = False
 
     def __post_init__(self) -> None:
-        settings = self.settings
-        self.task = Task(self.situation, self.trainer, settings.ranking, settings.budget, settings.random_state)
+        audit = self.fitted
+        self.task = Task(self.situation, self.trainer, audit.ranking, audit.budget, audit.settings.random_state)
 
     def run(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
         """All steps, as far as the time allows; the people are rows of the table X."""
@@ -150,18 +136,17 @@ class Runner:
         people = np.setdiff1d(self.eligible, [search.person for search in proven])
         self._announce(people)
         self._hold_trial(people)
-        strategy = self.settings.strategy
         if proven:
-            self.searches = strategy.confirm(self.task, self.psi, proven)
+            self.searches = self.strategy.confirm(self.task, self.psi, proven)
         if self.flag.limits.seconds is not None:
             people = people[np.argsort(np.abs(self.situation.logits[people]), kind="stable")]
-        self.searches += strategy.search(self.task, people, self.psi)
+        self.searches += self.strategy.search(self.task, people, self.psi)
 
     def _proven(self, person: int, bracket: Bracket) -> AttemptSearch | None:
         """A search with one attempt, the set proven to be smallest, or with none if the bound exceeds the budget or the
         number of allowed labels."""
-        beyond = bracket.at_least > min(self.settings.budget, int(self.psi[person].sum()))
-        if not self.settings.strategy.proves or (bracket.witness is None and not beyond):
+        beyond = bracket.at_least > min(self.fitted.budget, int(self.psi[person].sum()))
+        if not self.strategy.proves or (bracket.witness is None and not beyond):
             return None
         attempts = [] if beyond or bracket.witness is None else [bracket.witness]
         direction = -1.0 if self.situation.predictions[person] else 1.0
@@ -170,7 +155,7 @@ class Runner:
     def _hold_trial(self, people: NDArray[np.int64]) -> None:
         """Let the ranking learn from a few retrainings first, if it can and enough trainings and time remain for the
         search."""
-        ranking, trainer, seconds = self.settings.ranking, self.trainer, self.flag.limits.seconds
+        ranking, trainer, seconds = self.fitted.ranking, self.trainer, self.flag.limits.seconds
         sets = ranking.trial(len(people)) if len(people) else 0
         if not sets or 2 * sets > trainer.room():
             return
@@ -184,7 +169,7 @@ class Runner:
             situation.table,
             situation.people.iloc[people],
             self.psi.of_people(people),
-            self.settings.budget,
+            self.fitted.budget,
         )
         if figures["poor"]:
             leader = leader_words(figures["leader"], figures["gains"])
@@ -198,7 +183,7 @@ class Runner:
 
     def check_fresh_seeds(self) -> None:
         """Train under fresh seeds, with every find and without flips."""
-        seeds = self.settings.fresh_seeds
+        seeds = self.fitted.seeds
         if not seeds or not self.searches:
             return
         self.progress.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.finds})))
@@ -220,15 +205,16 @@ class Runner:
             return
         trainer, finds = self.trainer, self.finds
         if list(self.cases) != list(range(len(X))):
-            table = self.situation.table
-            trainer = Trainer(trainer.engine, self.settings.learner, table, X, progress=self.progress, flag=self.flag)
+            trainer = Trainer(
+                trainer.engine, self.fitted.learner, trainer.table, X, progress=self.progress, flag=self.flag
+            )
         self.progress.phase("side effects", trainer.members * (1 + len({find.flips for find in finds})))
         places = [self.cases[find.person] for find in finds]
         for find, effect in zip(finds, side_effects(trainer, labels, finds, places), strict=True):
             self.note(find.person, collateral=effect)
 
     def _has_others(self, X: pd.DataFrame) -> bool:
-        return bool(self.settings.counts_side_effects and self.finds and len(X) > 1)
+        return bool(self.fitted.settings.fresh_seeds and self.finds and len(X) > 1)
 
     # --- what it will cost --------------------------------------------------------------------------
 
@@ -240,23 +226,23 @@ class Runner:
             self.progress.note(announcement(0, 0.0))
             return
         self.progress.phase("timing one training")
-        settings, trainer, limits = self.settings, self.trainer, self.flag.limits
-        strategy, budget = settings.strategy, settings.budget
+        fitted, strategy, trainer, limits = self.fitted, self.strategy, self.trainer, self.flag.limits
+        budget, ranking = fitted.budget, fitted.ranking
         sizes = [int(size) for size in self.psi.of_people(people).counts]
         finds = FOUND * len(people) + len(self.eligible) - len(people)
         searched = strategy.expected_sets(sizes, budget, trainer.members) if sizes else 0
-        sets = settings.ranking.trial(len(people)) + searched + finds
-        trainings = sets * trainer.members + len(settings.fresh_seeds) * (1 + finds)
+        sets = ranking.trial(len(people)) + searched + finds
+        trainings = sets * trainer.members + len(fitted.seeds) * (1 + finds)
         if limits.retrainings is not None:
             trainings = min(trainings, limits.retrainings)
-        again = strategy.expected_rankings(len(people), budget) * settings.ranking.scores_after_flips
+        again = strategy.expected_rankings(len(people), budget) * ranking.scores_after_flips
         rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
         by_definition = 0.0 if trainer.bound.by_definition else finds * trainer.members / trainer.n_jobs
-        seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * settings.fit_seconds
+        seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * fitted.fit_seconds
         seconds = seconds if limits.seconds is None else min(seconds, limits.seconds)
         seconds = seconds * self.everyone / len(self.eligible) + self.later * self._seconds_each()
         self.progress.note(announcement(self.everyone, seconds))
         self.progress.expect(seconds)
 
     def _seconds_each(self) -> float:
-        return self.trainer.seconds_each(self.settings.fit_seconds)
+        return self.trainer.seconds_each(self.fitted.fit_seconds)

@@ -47,8 +47,7 @@ class FlipTrial:
 
     @classmethod
     def of(cls, fitted: Fitted, everyone: Situation, truth: NDArray[np.int64] | None, trainer: Trainer) -> FlipTrial:
-        favourable = 1 if fitted.adverse is None else 1 - fitted.adverse
-        return cls(everyone, truth, trainer, fitted.seeds, fitted.seeded, favourable)
+        return cls(everyone, truth, trainer, fitted.seeds, fitted.seeded, fitted.favourable)
 
     @classmethod
     def about(

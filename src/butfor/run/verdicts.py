@@ -15,7 +15,7 @@ from butfor.learn.ensemble import CutModel, pulls_of, record_gaps
 from butfor.learn.protocols import FlipSet
 from butfor.provenance import versions
 from butfor.rank.ranking import parameters
-from butfor.result.person import Cell, Flip, Person, Search
+from butfor.result.person import Cell, Flip, Person
 from butfor.result.record import builtins_of, plain
 from butfor.result.run import Data, Run, SeedRanges, agreement_of
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
@@ -53,7 +53,6 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
             logit=float(situation.logits[k]),
             flippable=int(runner.psi.counts[k]),
             eligible=search is not None,
-            search=_search(search) if search else Search(),
             flip_set=tuple(map(flip, positions)),
             counterfactual_logit=search.found_logit if search and positions else None,
             minimal=len(positions) == 1 or bool(positions and search and search.minimal),
@@ -62,6 +61,7 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
             proof=proof,
             pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,
             switch_changes=None if switched is None else bool(switched[k]),
+            **(_course(search) if search else {}),
             **_classes(runner, k, positions),
             **_scores(runner, k, positions, run.label_names.index(run.favourable) if run.threshold else 1),
             **runner.extra.get(k, {}),
@@ -106,8 +106,8 @@ def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int 
         return runner.proven[k].at_least, runner.proven[k].how
     if search.found is not None and len(search.found) == 1:
         return 1, ONE_LABEL
-    allowed, budget = int(runner.psi.counts[k]), runner.settings.budget
-    if runner.settings.strategy.enumerates(allowed, budget) and not search.failed:
+    allowed, budget = int(runner.psi.counts[k]), runner.fitted.budget
+    if runner.strategy.enumerates(allowed, budget) and not search.failed:
         if search.found is not None:
             return len(search.found), ENUMERATION
         if search.complete and allowed:
@@ -115,16 +115,13 @@ def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int 
     return None, None
 
 
-def _search(search: PersonSearch) -> Search:
-    return Search(
-        attempts=search.spent,
-        failed=search.failed,
-        complete=search.complete,
-        shared=search.shared,
-        first_size=search.first_size,
-        closest_logit=plain(search.closest),
-        course=tuple((int(k), round(float(logit), DECIMALS - 1)) for k, logit in search.course),
-    )
+def _course(search: PersonSearch) -> dict[str, Any]:
+    """How the search went."""
+    return {name: getattr(search, name) for name in ("failed", "complete", "shared", "first_size")} | {
+        "attempts": search.spent,
+        "closest_logit": plain(search.closest),
+        "course": tuple((int(k), round(float(logit), DECIMALS - 1)) for k, logit in search.course),
+    }
 
 
 def _cells(table: pd.DataFrame, position: int) -> dict[str, Cell]:

@@ -57,7 +57,7 @@ def world_seeds(group: str, random_state: int = 0, count: int = WORLDS) -> list[
 
 
 def draw_world(standards: Standards, group: str, seed: int, members: int = 1, seeded: bool = False) -> DrawnWorld:
-    """The world of this seed. If seeds do not change the model it has one training, otherwise `members` trainings under
+    """The world of this seed. If seeds do not change the model it has one training, else `members` trainings under
     seeds used nowhere else. Labels of validation rows are flipped in the same way, if these rows were compared."""
     comparison = standards.of_group(group)
     assert comparison is not None

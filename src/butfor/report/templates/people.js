@@ -58,7 +58,7 @@
   const compare = (one, other) => {
     if (sorted < 0) return one.order - other.order;
     const a = one.cells[sorted], b = other.cells[sorted];
-    if ((a === "") !== (b === "")) return a === "" ? 1 : -1; // whoever has no value comes last, either way
+    if ((a === "") !== (b === "")) return a === "" ? 1 : -1; // people without a value come last, in either order
     const x = number(a), y = number(b);
     const order = Number.isNaN(x) || Number.isNaN(y) ? byText(a, b) : x - y;
     return (down ? -order : order) || one.order - other.order;
@@ -110,7 +110,7 @@
     sorted = -1;
     show();
   });
-  // Paper does not scroll: whoever is chosen is printed, all of them.
+  // Paper does not scroll: print everybody chosen.
   const print = (now) => { printing = now; place.classList.toggle("long", !now && chosen.length > SHORT); draw(); };
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));

@@ -72,7 +72,7 @@
     const to = shown + by;
     go(Math.min(Math.max(to, 0), tasks.length - 1), to < 0 ? "This is the first task." : tasks[to] ? "" : "This is the last task.");
   };
-  /* The first task without an answer after this one, then from the start; this one where all have an answer. */
+  /* The first task without an answer after this one, then from the start; this one if all have an answer. */
   function open(from) {
     const order = [...tasks.keys()].map((k) => (from + k) % tasks.length);
     return order.find((k) => !answers.has(tasks[k][0])) ?? shown;
@@ -98,7 +98,7 @@
     const left = tasks.length - answers.size;
     say("answers.csv is saved. " + (left
       ? left + " of " + tasks.length + " tasks are still open: answer them and save again."
-      : "Every task has an answer. Return the file to whoever gave you this page."));
+      : "Every task has an answer. Return the file to the person who gave you this page."));
   });
   at("delete").addEventListener("click", () => {
     if (!confirm("Delete all answers that this browser keeps for these tasks?")) return;
