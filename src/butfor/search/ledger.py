@@ -148,9 +148,7 @@ def _opened(path: Path) -> sqlite3.Connection:
             header = file.read(100)
         numbers = [int.from_bytes(header[at : at + 4], "big") for at in (68, 60)]
         if header and (header[:16] != MAGIC or numbers != [APPLICATION, SCHEMA]):
-            raise OSError(
-                "it is another kind of file, or a ledger of another version of butfor, and was not changed"
-            )
+            raise OSError("it is another kind of file, or a ledger of another version of butfor, and was not changed")
     with suppress(OSError):  # a new file is its owner's alone; sqlite reports other problems
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE))
     db = sqlite3.connect(path, timeout=PATIENCE)
