@@ -46,9 +46,10 @@ from scipy.special import expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
+from butfor.columns import is_numeric
 from butfor.data import load_dataset
 from butfor.data.sensitive import Sensitive
-from butfor.encode import TableEncoder, is_numeric
+from butfor.encode import TableEncoder
 from butfor.errors import DatasetError
 from butfor.standard import inputs as standard_inputs
 from butfor.standard.boosting import fit_boosting

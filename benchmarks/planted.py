@@ -20,9 +20,10 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.coverage import FAMILIES, probabilities
 from benchmarks.work import network
+from butfor.columns import is_numeric
 from butfor.data import Dataset, load_dataset
 from butfor.data.sensitive import Sensitive
-from butfor.encode import TableEncoder, is_numeric
+from butfor.encode import TableEncoder
 from butfor.learn.engines import choose_engine
 from butfor.learn.learners import as_learner
 from butfor.learn.named import model_named

@@ -37,7 +37,7 @@ from benchmarks.models import share
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
-from butfor.encode import is_numeric
+from butfor.columns import is_numeric
 from butfor.errors import SettingError, nearest
 from butfor.learn.named import default_model, inputs_of, model_named
 from butfor.run.explain import eligible_cases

@@ -26,7 +26,7 @@ from butfor.result.labels import ClosedGap
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
-from butfor.result.worlds import OneStandard
+from butfor.result.worlds import OneStandards
 from butfor.review.answers import check_answers
 from butfor.review.close import after_review
 from butfor.review.tasks import Review, review_tasks
@@ -357,11 +357,11 @@ class LabelAudit(BaseEstimator):
             sensitive_features=sensitive_features,
             cases=cases,
             towards=towards,
-            standards=self._standards,
+            standards=None if self._standards and self._standards.interrupted else self._standards,
             stop=stop,
             progress=progress,
         )
-        if found is not None and (found.draws or self.fitted_.adverse is None) and not found.interrupted:
+        if found is not None and (found.draws or self.fitted_.adverse is None):
             self._standards = found
         return population
 
@@ -421,11 +421,14 @@ class LabelAudit(BaseEstimator):
         ['label', 'group', 'doubt', 'wrong', 'rank', 'people']
         """
         fitted = self._require_fit()
-        return labels_frame(fitted, self._compared(fitted), population.flip_counts if population else {})
+        stopped = population is not None and population.interrupted
+        return labels_frame(
+            fitted, self._compared(fitted, interrupted=stopped), population.flip_counts if population else {}
+        )
 
     def one_standard(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | None = None
-    ) -> list[OneStandard]:
+    ) -> OneStandards:
         """Estimate whose decisions change if every group is labelled by one standard.
 
         For each group that was labelled favourably less often than comparable people, by more than chance, it draws the
@@ -438,16 +441,22 @@ class LabelAudit(BaseEstimator):
         X, y, sensitive_features, progress : as for `explain_all`
             The people, and their recorded labels for accuracy.
 
+        Returns
+        -------
+        OneStandards
+            A tuple with one OneStandard per group. It is empty, and says so, if no group has such a gap.
+
         Examples
         --------
-        >>> audit.one_standard(data.X_test)
-        []
+        >>> len(audit.one_standard(data.X_test))
+        0
         """
         fitted, progress = self._require_fit(), progress or Progress()
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
             people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            return worlds.one_standard(standards, people, fitted.settings.random_state, fitted.fit_seconds)
+            found = worlds.one_standard(standards, people, fitted.settings.random_state, fitted.fit_seconds)
+        return OneStandards.of(found, "" if worlds.falling_short(standards) else standards.answer)
 
     def close_gap(
         self,
@@ -578,9 +587,10 @@ class LabelAudit(BaseEstimator):
         self._standards = self._review = None
         return self
 
-    def _compared(self, fitted: Fitted, progress: Progress | None = None) -> Standards:
-        """The comparison of groups, computed once; without an adverse label, only the doubts."""
-        if self._standards is None:
+    def _compared(self, fitted: Fitted, progress: Progress | None = None, interrupted: bool = False) -> Standards:
+        """The comparison of groups, computed once; without an adverse label, only the doubts. `interrupted`: a
+        comparison that Ctrl-C cut short will do."""
+        if self._standards is None or (self._standards.interrupted and not interrupted):
             draws = {"draws": 0} if fitted.adverse is None else {}
             self._standards = fitted.compare(progress=progress, **draws)
         return self._standards

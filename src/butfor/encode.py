@@ -8,7 +8,7 @@ request. Numbers that are too large to scale are refused with their column and r
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from butfor.columns import (
+    RESCALE,
+    is_numeric,
+    numbers_in,
+    refuse_duplicates,
+    refuse_merged,
+    refuse_missing,
+    refuse_rows,
+    same_columns,
+)
 from butfor.errors import SettingError, TableError, listed
 
 OWN, REFUSE = "own", "refuse"
@@ -33,12 +43,6 @@ MISSING, OTHER = "missing", "other"
 """The categories for missing values and for all rare ones."""
 FAR = 1e15
 """In scaled units: beyond this a network's sums overflow."""
-LARGEST = 1e154
-"""The square of a larger number is infinite."""
-EXACT = 2**53
-"""Up to here, different whole numbers are different floating-point numbers."""
-NO_NUMBER = "leave the column out (--drop, or --id for an identifier), or make it text"
-RESCALE = "use another unit for the column, or correct it"
 MANY = 100
 """Rare categories of a column with more than this are always grouped."""
 MOST_CATEGORIES = 1000
@@ -78,12 +82,12 @@ class _Block:
             with np.errstate(over="ignore"):
                 numbers = (np.where(absent, self.fill, numbers) - self.shift) / self.scale
             what = "holds {value}, which is too far from the training rows for a model"
-            _refuse(values, np.abs(numbers) > FAR, what, "correct it or drop the row")
+            refuse_rows(values, np.abs(numbers) > FAR, what, "correct it or drop the row")
             return np.column_stack([numbers, absent]) if self.marked else numbers[:, None]
         codes, strange = self.codes_of(values)
         if unknown == REFUSE:
             remedy = f"known values are {listed(self.codes)}; group rare values, drop the row or drop the column"
-            _refuse(values, strange, "holds {value!r}, which no training row has", remedy)
+            refuse_rows(values, strange, "holds {value!r}, which no training row has", remedy)
         absent_code = self.codes.get(MISSING, len(self.table) - 1)
         codes[strange] = self.codes[OTHER] if self.rare else absent_code
         return self.table[np.where(np.isnan(codes), absent_code, codes).astype(np.int64)]
@@ -253,8 +257,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         shift, scale = self._scaling(np.where(absent, fill, numbers))
         if not (np.isfinite(scale) and scale > 0):
             worst = np.nan_to_num(np.abs(numbers)) == np.nanmax(np.abs(numbers))
-            _refuse(values, worst, "holds {value}, which is too large or too small to compute with", RESCALE)
-        _refuse_merged(values, numbers, (numbers - shift) / scale)
+            refuse_rows(values, worst, "holds {value}, which is too large or too small to compute with", RESCALE)
+        refuse_merged(values, numbers, (numbers - shift) / scale)
         if absent.any():
             return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
         return _Block(slice(at, at + 1), (name,), shift, scale, fill)
@@ -289,30 +293,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale))
 
 
-def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
-    """The table with the training columns, in their order."""
-    refuse_missing_columns(frame, columns)
-    known = set(columns)
-    extra = [c for c in frame.columns if c not in known]
-    if extra:
-        raise TableError(f"Column {listed(extra)} is not in the training table; drop it.")
-    return frame if list(frame.columns) == columns else frame[columns]
-
-
-def refuse_missing_columns(frame: pd.DataFrame, columns: Iterable[Hashable]) -> None:
-    """Raise an error if a column of the training table is missing."""
-    missing = [c for c in columns if c not in frame.columns]
-    if missing:
-        raise TableError(f"Column {listed(missing)} is missing; the training table has it.")
-
-
-def refuse_duplicates(columns: pd.Index) -> None:
-    """Raise an error if two columns have the same name."""
-    twice = columns[columns.duplicated()]
-    if len(twice):
-        raise TableError(f"Column {listed(twice.unique())} occurs more than once; rename or drop one.")
-
-
 def _as_frame(X: Any) -> pd.DataFrame:
     frame = X
     if not isinstance(X, pd.DataFrame):
@@ -324,59 +304,6 @@ def _as_frame(X: Any) -> pd.DataFrame:
         frame = pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])]).infer_objects()
     refuse_duplicates(frame.columns)
     return frame
-
-
-def is_numeric(values: pd.Series) -> bool:
-    """Whether a column holds numbers; booleans are categories."""
-    return pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)
-
-
-def refuse_missing(frame: pd.DataFrame, remedy: str = "fill it in or drop the row") -> None:
-    """Raise an error that names every column with a missing value and its first such row."""
-    places = [_place(frame[c], frame[c].isna().to_numpy()) for c in frame.columns if frame[c].isna().any()]
-    if places:
-        raise TableError(f"{', '.join(places)} is missing a value: {remedy}.")
-
-
-def numbers_in(values: pd.Series) -> NDArray[np.float64]:
-    """The column as numbers, NaN for missing ones. It refuses infinite numbers, numbers whose squares are infinite, and
-    whole numbers that would become equal."""
-    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":
-        numbers = values.to_numpy(np.float64)
-    else:
-        numbers = pd.to_numeric(values.astype(object), errors="coerce").to_numpy(dtype=np.float64)
-        strange = np.isnan(numbers) & values.notna().to_numpy()
-        _refuse(values, strange, "holds {value!r}, which is not a number", "correct it or drop the row")
-    large = np.abs(numbers) >= EXACT
-    whole = pd.api.types.is_integer_dtype(values.dtype)
-    if whole and large.any() and values.nunique() > len(np.unique(numbers[~np.isnan(numbers)])):
-        _refuse(values, large, "holds {value}; whole numbers beyond 2^53 cannot be told apart", NO_NUMBER)
-    _refuse(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
-    _refuse(values, np.abs(numbers) > LARGEST, "holds {value}, too large to compute with", RESCALE)
-    return numbers
-
-
-def _refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:
-    """Raise an error if one number is so large that scaling makes most of the others equal."""
-    present = ~np.isnan(numbers)
-    if 2 * len(np.unique(scaled[present])) < len(np.unique(numbers[present])):
-        furthest = np.nan_to_num(np.abs(numbers - np.median(numbers[present])), nan=-1.0)
-        what = "holds {value}, so large that the other values can no longer be told apart"
-        _refuse(values, furthest == furthest.max(), what, "correct it, or drop the row or the column")
-
-
-def _refuse(values: pd.Series, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
-    """Raise an error if there are bad rows."""
-    if bad.any():
-        problem = what.format(value=values.iloc[int(np.flatnonzero(bad)[0])])
-        raise TableError(f"{_place(values, bad)} {problem}: {remedy}.")
-
-
-def _place(values: pd.Series, bad: NDArray[np.bool_]) -> str:
-    """The first bad row in words, and how many more there are."""
-    more = int(bad.sum()) - 1
-    also = f" (and {more} more row{'s' * (more > 1)})" if more else ""
-    return f"Column '{values.name}', row {values.index[int(np.flatnonzero(bad)[0])]}{also}"
 
 
 def _row_counts(rows: dict[Hashable, int]) -> str:

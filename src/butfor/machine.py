@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from concurrent.futures import TimeoutError as Unfinished
 from contextlib import ExitStack, contextmanager
@@ -30,7 +30,6 @@ LOOK_SECONDS = 1.0
 LISTENS = 0.25
 """Seconds between checks for an interruption while waiting for threads."""
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -124,7 +123,7 @@ def _pools(modules: int) -> Any:
     return ThreadpoolController()
 
 
-def _as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
+def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
     """Futures in the order in which they end; checks for interruptions in between."""
     left = set(futures)
     while left:
@@ -136,28 +135,24 @@ def _as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
             stopping.check()
 
 
-def in_threads(
-    function: Callable[[S], T],
-    items: Iterable[S],
-    n_jobs: int,
-    advance: Callable[[int], object] | None = None,
-    stop: threading.Event | None = None,
-) -> list[T]:
-    """`function(item)` for each item, `n_jobs` at a time. An error or Ctrl-C drops the items that have not started and
-    sets `stop`, for those that have."""
-    with ThreadPoolExecutor(n_jobs) as pool:
-        futures = [pool.submit(function, item) for item in items]
-        try:
-            for future in _as_they_end(futures):
-                future.result()
-                if advance is not None:
-                    advance(1)
-        except BaseException:
-            if stop is not None:
-                stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+def results(futures: Sequence[Future[T]]) -> list[T]:
+    """All results in order; the first error ends the waiting."""
+    for future in as_they_end(futures):
+        future.result()
     return [future.result() for future in futures]
+
+
+def in_threads(jobs: int, calls: Iterable[Callable[[], T]]) -> Generator[T, None, None]:
+    """The results of calls in `jobs` threads, in order. After Ctrl-C, or when the generator is closed, calls in hand
+    end at their next `stopping.check`."""
+    halt = threading.Event()
+    with ThreadPoolExecutor(jobs, initializer=stopping.halt_by, initargs=(halt,)) as pool:
+        try:
+            for future in [pool.submit(call) for call in calls]:
+                yield from results([future])
+        finally:
+            halt.set()
+            pool.shutdown(cancel_futures=True)
 
 
 def keeps_compiled() -> bool:

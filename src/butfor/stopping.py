@@ -150,8 +150,20 @@ class StopFlag:
             self._deadline, self._signals.grace_from = deadline, None
 
 
+_of_thread = threading.local()
+"""`halt`: the event that ends the work of this thread."""
+
+
+def halt_by(event: threading.Event) -> None:
+    """Make `check` raise `Stopped` in this thread, which gets no signals, once the event is set."""
+    _of_thread.halt = event
+
+
 def check() -> None:
     """Raise `Stopped` if work was interrupted, for code without a flag."""
+    halt = getattr(_of_thread, "halt", None)
+    if halt is not None and halt.is_set():
+        raise Stopped(by_hand=True)
     StopFlag().check()
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.columns import refuse_duplicates, same_columns
 from butfor.data.check import check_cells
-from butfor.encode import refuse_duplicates, same_columns
 from butfor.errors import LearnerError, SettingError, TableError, brief, listed
 from butfor.learn.capabilities import EarlyStopping, set_rows_aside
 from butfor.learn.protocols import Learner, Table

@@ -65,6 +65,7 @@ def folder(tmp_path_factory):
         ("good.csv --label granted --sensitive gender", "there is no column 'gender'. The table has 'Income"),
         ("good.csv L S --drop membr", "--drop: there is no column 'membr'. Did you mean 'member'?"),
         ("good.csv L --sensitive granted", "is the label"),
+        ("good.csv L S --drop member,granted", "--drop 'granted' is the label, which is never learned from"),
         ("good.csv L --sensitive région,member --drop member", "drop all of the protected columns or none"),
         ("good.csv L S --model lojistic", "There is no model 'lojistic'. Did you mean 'logistic'?"),
         ("good.csv L S --model no.such:thing", "cannot be loaded: ModuleNotFoundError"),

@@ -171,6 +171,26 @@ def test_one_person_with_holes_in_python():
     assert butfor.replay(verdict).agrees
 
 
+def test_marks_for_missing_values_are_counted_and_stay_values(capsys, tmp_path):
+    table = applicants()
+    table.loc[:6, "job"], table.loc[9, "sex"] = "?", "Unknown"
+    record, said = audited(capsys, saved(table, tmp_path / "t.csv"), *LOGISTIC)
+    line = "'?' in 7 cells of 'job'; 'Unknown' in 1 cell of 'sex': this counts as a value of its own. If it means"
+    assert said.count(line) == 1
+    assert any(line in remark for remark in record["run"]["remarks"])
+    notes: list[str] = []
+    assert "?" in set(loaded(tmp_path / "t.csv", note=notes.append).X_train["job"])
+    assert [note.startswith("'?' in 7 cells") for note in notes] == [True]
+
+
+def test_a_dropped_protected_attribute_forms_groups_and_a_line_says_so(tmp_path):
+    for source, how in ((saved(applicants(), tmp_path / "t.csv"), {"label": "granted"}), ("german", {})):
+        notes: list[str] = []
+        data = load_table(source, sensitive="sex", drop=["sex"], note=notes.append, **how)
+        assert "sex" not in data.X_train
+        assert "Groups are formed by 'sex', which the model does not see." in notes
+
+
 def test_missing_values_refused_all_at_once(capsys, tmp_path):
     path = saved(holed(), tmp_path / "t.csv")
     code, _, err = run(capsys, path, *LOGISTIC, "--missing", "refuse", "--quiet")
@@ -346,6 +366,9 @@ def test_excel(tmp_path):
     pd.DataFrame([["a", "a"], [1, 2]]).to_excel(tmp_path / "twice.xlsx", index=False, header=False)
     with pytest.raises(TableError, match="names column 'a' more than once"):
         read_file(tmp_path / "twice.xlsx")
+    (tmp_path / "t.xlsx").rename(tmp_path / "t.csv")
+    with pytest.raises(TableError, match=r"t\.csv' is not text but an Excel file or another zip archive: rename it"):
+        read_file(tmp_path / "t.csv")
     (tmp_path / "fake.xlsx").write_text("no workbook")
     with pytest.raises(TableError, match="cannot be read as a table"):
         read_file(tmp_path / "fake.xlsx")

@@ -27,6 +27,8 @@ from butfor.run.explain import eligible_cases
 from butfor.run.runner import Runner
 from butfor.search.ledger import Ledger
 from butfor.search.trainer import Trainer
+from butfor.standard.draws import Work
+from butfor.standard.model import TwoModels
 from butfor.stopping import STOPPING, StopFlag, listen, postponed
 from conftest import fitted, press
 
@@ -159,6 +161,59 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
     ]  # fmt: skip
     assert "audited" in printed.out
     assert STOPPING in printed.err
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "ranked"),
+    [
+        (TwoModels, "with_inputs", False),  # before the draws
+        (Work, "drawn", False),  # before any table is done
+        (Runner, "prove", True),
+    ],
+)
+def test_labels_are_written_once_the_comparison_is_done(tmp_path, capsys, monkeypatch, owner, method, ranked):
+    monkeypatch.setattr(owner, method, endless)
+    command = ["audit", "german", "--model", "logistic", "--adverse", "bad credit", "--cases", "0:4", "--quiet"]
+    assert main([*command, "--n-jobs", "1", "--out", str(tmp_path / "out")]) == 130
+    assert "Stopped." not in capsys.readouterr().err
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written >= {"audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html"}
+    assert ("labels.csv" in written) == ranked
+    if ranked:
+        assert len(pd.read_csv(tmp_path / "out" / "labels.csv")) == 600
+
+
+def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch, all_draws):
+    real, parts = Work.drawn, []
+
+    def drawn(self, null, seeds):
+        parts.append(seeds)
+        return endless() if len(parts) == 2 else real(self, null, seeds)
+
+    monkeypatch.setattr(Work, "drawn", drawn)
+    audit, data = german()
+    stopped = audit.explain_all(data.X_test, cases=range(3))
+    assert stopped.interrupted
+    assert stopped.run.standard.draws == len(parts[0])
+    labels = audit.labels(stopped)
+    assert [labels["rank"].iloc[label.position] for label in stopped.labels] == list(range(1, len(stopped.labels) + 1))
+    assert len(parts) == 2, "nothing is drawn again"
+    assert audit.standards().draws == 99
+    assert not audit.explain_all(data.X_test, cases=range(3)).interrupted
+
+
+def endless(*_: object) -> None:
+    """Presses Ctrl-C and works until it is heard."""
+    press()
+    while True:
+        stopping.check()
+        time.sleep(0.001)
+
+
+def german():
+    data = butfor.load_dataset("german")
+    audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=1, n_jobs=1)
+    return audit.fit(data.X_train, data.y_train, sensitive_features="sex", adverse=0), data
 
 
 def test_ctrl_c_while_the_ledger_is_closed_loses_nothing(monkeypatch, tmp_path, capsys):

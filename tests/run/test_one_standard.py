@@ -112,12 +112,23 @@ def test_people_who_are_hurt_are_found(audit):
 def test_worlds_are_drawn_from_their_seeds_alone(audit):
     first, again = (audit.one_standard(PEOPLE)[0] for _ in range(2))
     assert first == again
-    few = worlds.world_seeds("b", 0, 7)
+    few = worlds.world_seeds(int(np.flatnonzero(TABLE["group"] == "b")[0]), 0, 7)
     assert few == [world.seed for world in first.worlds[:7]]
     assert len(set(worlds.world_seeds("b", 0)) | set(worlds.world_seeds("b", 1)) | set(worlds.world_seeds("a"))) == 60
     drawn = draw_world(audit.standards(), "b", few[0], members=3, seeded=True)
     assert drawn.flips == draw_world(audit.standards(), "b", few[0]).flips
     assert len({training.seed for training in drawn.trainings}) == 3
+
+
+def test_worlds_do_not_depend_on_how_groups_and_labels_are_spelled(audit):
+    codes, outcomes = {"a": "0", "b": "1"}, {"no": 0, "yes": 1}
+    again = butfor.LabelAudit(LogisticRegression(), budget=12, n_jobs=1)
+    table, labels = TABLE.assign(group=TABLE["group"].map(codes)), LABELS.map(outcomes)
+    again.fit(table, labels, sensitive_features="group", adverse=0)
+    (coded,) = again.one_standard(PEOPLE.assign(group=PEOPLE["group"].map(codes)))
+    (plain,) = audit.one_standard(PEOPLE)
+    assert [(w.seed, w.flips, w.turned) for w in coded.worlds] == [(w.seed, w.flips, w.turned) for w in plain.worlds]
+    pd.testing.assert_series_equal(coded.probability, plain.probability)
 
 
 def test_a_world_without_a_shortfall_changes_nothing(audit):
@@ -327,7 +338,10 @@ def test_a_difference_that_may_be_chance_flips_nothing():
     audit._standards = replace(found, comparisons=tuple(by_chance))
     assert audit.standards().of_group("b").missing > 20
     assert not audit.standards().of_group("b").differs
-    assert audit.one_standard(PEOPLE) == []
+    nothing = audit.one_standard(PEOPLE)
+    assert nothing == ()
+    assert repr(nothing) == f"{audit.standards().answer} No decision was tried under one standard."
+    assert "No group was labelled" in nothing._repr_html_()
 
 
 def test_it_is_the_same_in_whichever_order_people_are_asked_about(audit, population):

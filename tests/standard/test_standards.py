@@ -1,5 +1,8 @@
 """Comparisons of standards: what they compute, what they find, what they refuse."""
 
+import signal
+import threading
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,10 +14,16 @@ from sklearn.preprocessing import StandardScaler
 
 import butfor
 from butfor.data.sensitive import Sensitive
-from butfor.errors import LearnerError, SettingError, TableError
+from butfor.errors import LearnerError, SettingError, Stopped, TableError
 from butfor.progress import Progress
+from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
+from butfor.standard.draws import Work
 from butfor.standard.groups import GroupStandard
+from butfor.standard.inputs import design_of
+from butfor.standard.logistic import fit_logistic
+from butfor.standard.model import OwnModel, TwoModels
+from butfor.stopping import halt_by
 from conftest import press
 
 
@@ -343,6 +352,66 @@ def test_ctrl_c_keeps_the_draws_that_are_done():
     assert found.draws == 25
     assert found.of_group("a").p >= 1 / 26
     assert found.of_group("a").interval is not None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
+    """Drawn tables after the first part never end by themselves here."""
+    X, y, _ = loans(200)
+    real, parts = Work.drawn, []
+
+    def drawn(self, null, seeds):
+        parts.append(seeds)
+        if len(parts) == 1:
+            return real(self, null, seeds)
+        press(number)
+        while True:
+            fit_boosting(self.encoded.questions, self.encoded.inputs, y.to_numpy()[None] == "yes")
+
+    monkeypatch.setattr(Work, "drawn", drawn)
+    before = signal.signal(number, signal.default_int_handler), threading.active_count()
+    try:
+        found = compared(X, y, draws=99)
+    finally:
+        signal.signal(number, before[0])
+    assert (found.interrupted, found.draws, len(parts)) == (True, 25, 2)
+    assert found.of_group("a").interval is not None
+    assert not found.columns.empty
+    assert np.isfinite(found.wrong).all()
+    assert threading.active_count() == before[1]
+
+
+def test_every_fit_ends_when_its_thread_is_halted():
+    X, y, _ = loans(200)
+    labels, inputs = (y == "yes").to_numpy(float), X[["income", "debts"]].to_numpy()
+    rows, halt = np.arange(200), threading.Event()
+    encoded = TwoModels.of(X[["income", "debts"]])
+    own = OwnModel(LogisticRegression(), X, encoded)
+    boosted = fit_boosting(encoded.questions, inputs, labels[None])
+    work = {
+        "boosting": lambda: fit_boosting(encoded.questions, inputs, labels[None]),
+        "its predictions": lambda: boosted.predict(inputs),
+        "one regression": lambda: fit_logistic(design_of(inputs), labels[None]),
+        "several": lambda: fit_logistic(design_of(inputs), np.array([labels, 1 - labels])),
+        "a classifier of the user's": lambda: own.predict(rows, rows, labels[None], None),
+    }
+    ended = []
+
+    def halted():
+        halt_by(halt)
+        for name, fit in work.items():
+            fit()
+            halt.set()
+            try:
+                fit()
+            except Stopped:
+                ended.append(name)
+            halt.clear()
+
+    thread = threading.Thread(target=halted)
+    thread.start()
+    thread.join()
+    assert ended == list(work)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from butfor.errors import ButforError, SettingError, Stopped, TableError, listed
 if TYPE_CHECKING:
     from butfor import LabelAudit, Population
     from butfor.data import Dataset
+    from butfor.data.check import Concern
+    from butfor.data.sensitive import Sensitive
     from butfor.progress import Progress
     from butfor.report.public import Public
     from butfor.stopping import Stop
@@ -51,6 +53,22 @@ def groups_of(data: Dataset, part: str = "train") -> Any:
     if data.groups is not None:
         return data.groups[part]
     return data.sensitive if part == "train" else None
+
+
+def attribute_of(data: Dataset, o: SimpleNamespace) -> Sensitive:
+    """The protected attribute of the training rows."""
+    from butfor.data.sensitive import Sensitive
+
+    return Sensitive.of(groups_of(data), data.X_train, bands_in(o.bands))
+
+
+def concerns(data: Dataset, o: SimpleNamespace) -> list[Concern]:
+    """What would mislead an audit of this table."""
+    from butfor.data.check import check_table
+    from butfor.data.proxies import check_groups
+
+    found = check_table(data.X_train, data.y_train, data.X_test)
+    return [*found, *check_groups(data.X_train, attribute_of(data, o))]
 
 
 def refuse(concerns: Sequence[object]) -> None:

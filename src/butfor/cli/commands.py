@@ -68,7 +68,6 @@ def audit(table: str, **options: Any) -> int:
     standard input. In the repository, docs/data.md lists more options (encoding, early stopping, ranking).
     """
     from butfor import DATASETS
-    from butfor import check_table as concerns_about
     from butfor.files import check_results_folder
     from butfor.learn.named import default_name
     from butfor.progress import ConsoleProgress, Progress
@@ -91,7 +90,7 @@ def audit(table: str, **options: Any) -> int:
     for line in notes:
         progress.note(line)
     if o.strict:
-        assemble.refuse(concerns_about(data.X_train, data.y_train, data.X_test))
+        assemble.refuse(assemble.concerns(data, o))
     people, groups = cases_in(o.cases, len(data.X_test)), assemble.groups_of(data, "test")
     labels = assemble.fitted_audit(data, o, progress)
     if not o.quiet:
@@ -256,16 +255,13 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
     \b
     butfor check-table loans.csv --label approved --sensitive sex
 
-    Looks for columns that give the label away, identifiers, constant columns, numbers that stand for "missing"
-    (999999), numbers read as text, and test rows that are also training rows.
+    Looks for columns that give the label away or determine the protected attribute, identifiers, constant columns,
+    numbers that stand for "missing" (999999), numbers read as text, and test rows that are also training rows.
     """
-    from butfor import check_table as concerns_about
-    from butfor.data.sensitive import Sensitive
 
     o, notes = SimpleNamespace(**options), list[str]()
     data = assemble.load(table, o, notes.append)
-    attribute = Sensitive.of(assemble.groups_of(data), data.X_train, bands_in(o.bands))
-    found = concerns_about(data.X_train, data.y_train, data.X_test)
+    found, attribute = assemble.concerns(data, o), assemble.attribute_of(data, o)
     named = assemble.adverse_labels(data, o.adverse) if o.adverse or data.adverse else data.label_names[-1:]
     code = 2 if found and strict else 0
     if json:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.encode import NO_NUMBER, is_numeric
+from butfor.columns import NO_NUMBER, is_numeric
 from butfor.errors import TableError, listed
 
 SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
@@ -68,7 +68,8 @@ class Concern:
     """Something that readers of an audit should know about its table or model. Prints as a sentence."""
 
     kind: str
-    """"copy", "telling", "identifier", "constant", "sentinel", "text numbers", "duplicates" or "majority"."""
+    """"copy", "telling", "identifier", "constant", "sentinel", "text numbers", "proxy", "duplicates" or
+    "majority"."""
     columns: tuple[str, ...]
     sentence: str
 

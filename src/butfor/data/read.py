@@ -29,6 +29,13 @@ Note = Callable[[str], None]
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx": "excel"}
 """Binary files by the ending of their names."""
+SIGNATURES = {
+    b"PK\x03\x04": "an Excel file or another zip archive: rename it to .xlsx, or unpack it",
+    b"\xd0\xcf\x11\xe0": "an old Excel file: save it as .xlsx or as CSV",
+    b"PAR1": "a Parquet file: rename it to .parquet",
+    b"ARROW1": "a Feather file: rename it to .feather",
+}
+"""How other files begin, and what they are."""
 MOST_BYTES = 2 * 1024**3
 MOST_COLUMNS = 10_000
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
@@ -147,6 +154,7 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     if content.startswith(b"\x1f\x8b"):
         with gzip.open(io.BytesIO(content)) as packed:
             content = _read_within_limit(packed, name)
+    _refuse_binary(content, name)
     text = _decode(content, name, note)
     first_line = text.lstrip().partition("\n")[0]
     separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first_line).count)
@@ -155,6 +163,13 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     if not header[0].strip():
         note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id removes it).")
     return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
+
+
+def _refuse_binary(content: bytes, name: str) -> None:
+    """Raise an error about a binary file with the name of a text file."""
+    for start, what in SIGNATURES.items():
+        if content.startswith(start):
+            raise TableError(f"'{name}' is not text but {what}.")
 
 
 def _read_within_limit(stream: BinaryIO | gzip.GzipFile, name: str) -> bytes:

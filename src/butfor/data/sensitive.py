@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.encode import MISSING, is_numeric, numbers_in, refuse_missing_columns
+from butfor.columns import is_numeric, numbers_in, refuse_missing_columns
+from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 
 MOST_GROUPS = 20

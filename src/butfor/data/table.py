@@ -16,16 +16,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.columns import is_numeric, numbers_in, refuse_missing
 from butfor.data.catalogue import DATASETS, SPECS, Setup
 from butfor.data.check import check_cells
 from butfor.data.labels import MOST_CLASSES, label_names
 from butfor.data.load import TEST, TRAIN, VAL, Dataset, Positions, load_dataset, split
 from butfor.data.read import STANDARD_INPUT, Note, as_numbers, read_file, refuse_absent, title
-from butfor.encode import OWN, REFUSE, is_numeric, numbers_in, refuse_missing
+from butfor.encode import OWN, REFUSE
 from butfor.errors import SettingError, TableError, listed, nearest
 
 LEAST_ROWS = 20
 DROP = "drop"
+MARKS = ("?", "-", "--", ".", "n.a.", "unknown")
+"""Cells that hold only this, in any case, often stand for a missing value."""
 
 
 def load_table(
@@ -63,7 +66,7 @@ def load_table(
         data = load_dataset(str(source), random_state=split_seed)
         if caution := SPECS[data.name].caution:
             note(caution)
-        return data if sensitive is None and not drop else _with_columns(data, sensitive, drop)
+        return data if sensitive is None and not drop else _with_columns(data, sensitive, drop, note)
     if label is None or sensitive is None:
         absent = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
         refuse_absent(source)
@@ -72,7 +75,9 @@ def load_table(
     frame, parts = _one_frame({part: read_file(file, note) for part, file in files.items()}, files)
     named = [] if identifier is None else [identifier]
     _check_columns(frame, {"--label": [label], "--keep": keep, "--id": named})
-    protected = _protected(frame, sensitive, [*drop, *keep])
+    protected = _protected(frame, sensitive, [*drop, *keep], note)
+    if label in drop:
+        raise SettingError(f"--drop '{label}' is the label, which is never learned from; leave it out of --drop.")
     if label in protected:
         raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
     inputs = [c for c in frame.columns if c not in {label, *drop, *keep, *named}]
@@ -84,6 +89,8 @@ def load_table(
     for column in inputs:
         if is_numeric(frame[column]):
             numbers_in(frame[column])  # raises an error about numbers that no model can take
+    if marks := _marks(frame[learned_or_protected]):
+        note(marks)
     usable = _usable(frame, label, learned_or_protected, missing, note)
     labels, frame, parts = _as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
     if named:
@@ -115,10 +122,10 @@ def load_table(
     )
 
 
-def _with_columns(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> Dataset:
+def _with_columns(data: Dataset, sensitive: str | None, drop: Sequence[str], note: Note) -> Dataset:
     """An embedded set with other protected columns, or with columns that are not learned from."""
     parts = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
-    protected = _protected(data.X_train, sensitive or str(data.sensitive), drop)
+    protected = _protected(data.X_train, sensitive or str(data.sensitive), drop, note)
     kept: dict[str, Any] = {f"X_{part}": X.drop(columns=list(drop)) for part, X in parts.items()}
     if not kept["X_train"].shape[1]:
         raise SettingError("--drop leaves no column to learn from.")
@@ -131,7 +138,7 @@ def _with_columns(data: Dataset, sensitive: str | None, drop: Sequence[str]) -> 
 # --- columns and rows -----------------------------------------------------------------------------------
 
 
-def _protected(frame: pd.DataFrame, names: str, drop: Sequence[str]) -> list[str]:
+def _protected(frame: pd.DataFrame, names: str, drop: Sequence[str], note: Note) -> list[str]:
     """The protected columns: one, whose name may contain commas, or several separated by commas; all or none of them
     dropped."""
     protected = [names] if names in frame.columns else [c.strip() for c in names.split(",") if c.strip()] or [names]
@@ -139,6 +146,8 @@ def _protected(frame: pd.DataFrame, names: str, drop: Sequence[str]) -> list[str
     unseen = [c for c in protected if c in drop]
     if unseen and len(unseen) < len(protected):
         raise SettingError(f"--drop {listed(unseen)}: drop all of the protected columns or none.")
+    if unseen:
+        note(f"Groups are formed by {listed(unseen)}, which the model does not see.")
     return protected
 
 
@@ -199,6 +208,22 @@ def _usable(frame: pd.DataFrame, label: str, columns: list[str], missing: str, n
         holes = ", ".join(f"'{column}' in {count}" for column, count in empty.sum().items() if count)
         note(f"{_count(int((~whole[labelled]).sum()))} with missing values left out ({holes}).")
     return labelled & whole
+
+
+def _marks(frame: pd.DataFrame) -> str:
+    """A sentence on cells that look like marks for missing values; empty if there are none."""
+    found = []
+    for column in frame.columns:
+        if not is_numeric(frame[column]):
+            counts = frame[column].value_counts()
+            found += [
+                f"'{value}' in {count} cell{'s' * (count != 1)} of '{column}'"
+                for value, count in counts.items()
+                if str(value).strip().lower() in MARKS
+            ]
+    if not found:
+        return ""
+    return f"{'; '.join(found)}: this counts as a value of its own. If it means missing, leave these cells empty."
 
 
 def _count(count: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,7 +102,11 @@ class _BoostingBound(Bound):
         self._asked = binned.bins(asked)
 
     def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-        answers = in_threads(self._answers, trainings, self.width, advance)
+        answers = []
+        for answer in in_threads(self.width, [partial(self._answers, training) for training in trainings]):
+            answers.append(answer)
+            if advance:
+                advance(1)
         return np.array(answers, np.float32).reshape(len(trainings), -1)
 
     def _answers(self, training: Training) -> Floats:

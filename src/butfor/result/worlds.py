@@ -16,6 +16,7 @@ from butfor.standard.groups import share
 
 SPREAD = (5, 95)
 """Intervals run between these percentiles of the worlds."""
+UNTRIED = "No decision was tried under one standard."
 ON_ACCURACY = "Accuracy is measured against the recorded labels, whose bias the worlds remove: a fall is no cost."
 
 
@@ -202,6 +203,25 @@ class OneStandard:
 
     def _repr_html_(self) -> str:
         return "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.details()))
+
+
+class OneStandards(tuple[OneStandard, ...]):
+    """The results of all groups that fall short. Prints as one sentence per group or, if there is none, says why."""
+
+    why_empty: str
+
+    @classmethod
+    def of(cls, found: Sequence[OneStandard], no_gap: str) -> OneStandards:
+        """`no_gap`: the sentence that no group falls short; empty if Ctrl-C ended the worlds of those that do."""
+        groups = cls(found)
+        groups.why_empty = f"{no_gap} {UNTRIED}" if no_gap else f"Stopped before the first world. {UNTRIED}"
+        return groups
+
+    def __repr__(self) -> str:
+        return "\n".join(one.sentence for one in self) or self.why_empty
+
+    def _repr_html_(self) -> str:
+        return "".join(one._repr_html_() for one in self) or f"<p>{escape(self.why_empty)}</p>"
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from butfor.data.check import check_people
 from butfor.data.sensitive import in_order
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import SettingError, Stopped, TableError, listed
 from butfor.learn.capabilities import Scored
 from butfor.learn.ensemble import ledger_gaps, single_learner
 from butfor.learn.protocols import Engine
@@ -75,6 +76,9 @@ def explain_all(
     with listen() as flag:
         if searches and standards is None:
             standards = _compare(fitted, progress, stop, draws=DRAWS if len(cases) > 1 else 0)
+        if standards is not None:
+            doubt = standards.doubt
+            everyone = replace(everyone, doubts=lambda: doubt)
         engine = fitted.chosen_engine(progress)
         fitted.ranking.train_on(engine)
         with single_threaded() as opened:
@@ -96,9 +100,10 @@ def explain_all(
             )
             changed, labels = list[OneStandard](), tuple[TrainingLabel, ...]()
             complete = not any(runner.interrupted or runner.out_of_time for runner in runners)
-            if len(cases) > 1 and searches and complete and standards is not None:
-                labels = labels_to_review(fitted, standards)
-                if standards.draws:
+            if len(cases) > 1 and searches and standards is not None:
+                if standards.draws or fitted.adverse is None:
+                    labels = labels_to_review(fitted, standards)
+                if standards.draws and complete:
                     whole = cases == list(range(people)) and not fitted.table.multiclass
                     trainer = runners[0].trainer if whole else _asking_everyone(fitted, everyone, runners[0], engine)
                     tried = FlipTrial.of(fitted, everyone, truth, trainer)
@@ -151,8 +156,8 @@ def acceptance(fitted: Fitted, decisions: NDArray[np.int64]) -> Acceptance | Non
 
 
 def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
-    """The comparison of groups, None if they cannot be compared. Without an adverse label, only the doubts are
-    computed. A time limit gives it a share."""
+    """The comparison of groups, None if they cannot be compared or Ctrl-C came before the draws. Without an adverse
+    label, only the doubts are computed. A time limit gives it a share."""
     if fitted.adverse is None and (not draws or fitted.table.multiclass):
         return None
     seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
@@ -161,6 +166,9 @@ def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) 
     except (TableError, SettingError) as error:
         if fitted.adverse is not None:
             progress.note(f"Note: groups are not compared. {error}")
+        return None
+    except Stopped:
+        progress.note("Stopped before the groups were compared.")
         return None
 
 

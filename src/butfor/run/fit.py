@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from butfor.data.check import Concern, check_table
 from butfor.data.labels import label_names, label_number
+from butfor.data.proxies import check_groups
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.learn.capabilities import usual_members
@@ -65,7 +66,7 @@ def fit(
     progress = progress or Progress()
     with progress:
         progress.phase("checking the table")
-        concerns = note_concerns(check_table(X, y), progress)
+        concerns = note_concerns([*check_table(X, y), *check_groups(X, sensitive)], progress)
         given = default_model(len(X)) if settings.model is None else settings.model
         learner = as_learner(given, settings.encoder, settings.random_state)
         table, kept = training_table(learner, X, y, validation, as_weights(X, sample_weight))

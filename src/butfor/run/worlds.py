@@ -50,8 +50,8 @@ class DrawnWorld:
     """Flipped validation rows, by position, since one standard would also change when training stops."""
 
 
-def world_seeds(group: str, random_state: int = 0, count: int = WORLDS) -> list[int]:
-    """The seeds of a group's worlds."""
+def world_seeds(group: object, random_state: int = 0, count: int = WORLDS) -> list[int]:
+    """The seeds of a group's worlds, by a name or number of the group."""
     rng = np.random.default_rng([random_state, crc32(str(group).encode())])
     return [int(seed) for seed in rng.integers(SEEDS, size=count)]
 
@@ -122,7 +122,9 @@ def one_standard(
     progress.phase("one standard for all", len(short) * count * members)
     found = []
     for comparison in short:
-        one = in_worlds(standards, comparison, tried, world_seeds(comparison.group, random_state, count))
+        # By the group's first row: worlds are the same however groups are spelled.
+        first_row = int(np.flatnonzero(standards.groups.astype(str) == comparison.group)[0])
+        one = in_worlds(standards, comparison, tried, world_seeds(first_row, random_state, count))
         done = len(one.worlds)
         if done or not one.refused:
             found.append(one)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from butfor import stopping
 from butfor.standard.inputs import Inputs, dense
 
 Floats = NDArray[np.float64]
@@ -83,6 +84,7 @@ class Boosting:
         which = slice(None) if table is None else slice(table, table + 1)
         found = np.empty((len(self.start[which]), inputs.shape[0]))
         for begin in range(0, inputs.shape[0], ROWS_AT_ONCE):
+            stopping.check()
             rows = slice(begin, begin + ROWS_AT_ONCE)
             answers = self.questions.answers(inputs[rows])
             logits = np.repeat(self.start[which, None], answers.shape[1], axis=1)
@@ -117,6 +119,7 @@ def fit_boosting(
     scale = None if weight is None else weight.astype(np.float32)
     trees = []
     for _ in range(ROUNDS):
+        stopping.check()
         p = expit(logits)
         np.subtract(p, targets, out=slopes[0])
         np.multiply(p, 1 - p, out=slopes[1])

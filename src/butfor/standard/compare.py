@@ -8,18 +8,19 @@ is the method's bias, which is subtracted, and their spread its error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 
 from butfor.data.labels import label_names, label_number
+from butfor.data.proxies import check_groups
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
 from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded
 from butfor.progress import Progress
-from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, jobs_of
+from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, side_by_side
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
 from butfor.standard.inference import Drawn, disagree, p_values
@@ -105,10 +106,11 @@ def compare_standards(
         raise TableError(
             f"All labels are adverse ({listed(named)}): a comparison needs a favourable label too. Check adverse."
         )
-    return compare(
+    sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
+    found = compare(
         X,
         np.isin(codes, good),
-        attributes_of(Sensitive.of(sensitive_features, X, sensitive_bands), X, sensitive_features),
+        attributes_of(sensitive, X, sensitive_features),
         names=(" or ".join(named[k] for k in bad), " or ".join(named[k] for k in good)),
         reference=reference,
         cluster=cluster,
@@ -119,6 +121,7 @@ def compare_standards(
         random_state=random_state,
         progress=progress,
     )
+    return replace(found, proxies=tuple(map(str, check_groups(X, sensitive))))
 
 
 def compare(
@@ -156,38 +159,37 @@ def compare(
         progress.phase("the other groups' standard")
         encoded = TwoModels.of(inputs)
         folds = folds_of(len(X), clusters, random_state)
-        at_once = Parallel(jobs_of(n_jobs, len(groups)), backend="threading")
-        by_groups = [delayed(Opinion.of)(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
+        opinions = [(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
         slicing = Slicing.of(inputs) if explain else Slicing.nothing(len(X))
         slicings, not_sliced = [slicing.of_group(group.rows) for group in groups], slicing.skipped
         del slicing  # as large as all of the groups' together
         if len(X) > LARGE:
             give_back_memory()
-        work = Work(standard_of(standard, inputs, encoded), encoded, groups, at_once(by_groups), weight, slicings)
+        standard, compared = standard_of(standard, inputs, encoded), side_by_side(n_jobs, Opinion.of, opinions)
+        work = Work(standard, encoded, groups, compared, weight, slicings)
         recorded, probabilities, outcomes = zip(
-            *at_once(delayed(work.shares)(place, labels[None]) for place in range(len(groups))), strict=True
+            *side_by_side(n_jobs, work.shares, [(place, labels[None]) for place in range(len(groups))]), strict=True
         )
+        rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
+        by_columns = (standard, encoded, labels, weight, clusters)
+        moves = side_by_side(n_jobs, column_moves, [(*each, *by_columns) for each in rows if explain])
+        moves = moves or [[] for _ in groups]
+        if len(X) > LARGE:
+            give_back_memory()
+        by_folds = (encoded.inputs, labels, folds, weight)
+        of_whole = [place for place, group in enumerate(groups) if group.attribute == whole.name]
+        suspected = side_by_side(n_jobs, suspects, [(standard, *rows[place], *by_folds) for place in of_whole])
         null = OneStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, clusters)
+        # The draws come last: Ctrl-C ends them and keeps everything else.
         drawn, interrupted = draw(work, null, draws, n_jobs, random_state, seconds, progress)
         found = [
             figures(work, null, place, recorded[place][:, 0], drawn[place], labels, random_state)
             for place in range(len(groups))
         ]
         slices = _slices(work, null, found, probabilities, favourable, random_state)
-        by_columns = (work.standard, encoded, labels, weight, clusters)
-        rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
-        moves = at_once(delayed(column_moves)(*each, *by_columns) for each in rows if explain)
-        moves = moves or [[] for _ in groups]
-        if len(X) > LARGE:
-            give_back_memory()
-        suspected = at_once(
-            delayed(suspects)(work.standard, *each, encoded.inputs, labels, folds, weight)
-            for each, group in zip(rows, groups, strict=True)
-            if group.attribute == whole.name
-        )
     doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
-    for group, each in zip([g for g in groups if g.attribute == whole.name], suspected, strict=True):
-        suspect[group.rows] = each
+    for place, each in zip(of_whole, suspected, strict=True):
+        suspect[groups[place].rows] = each
     comparisons = []
     for place, p in enumerate(p_values([each[FIRST] for each in found])):
         group, own = groups[place], favourable[groups[place].rows]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from butfor.machine import check_n_jobs, give_back_memory, in_worker, single_threaded
+from butfor.errors import Stopped
+from butfor.machine import check_n_jobs, give_back_memory, in_threads, single_threaded
 from butfor.progress import Progress
 from butfor.standard.inference import FEW, Drawn
 from butfor.standard.inputs import Floats, Mask
@@ -32,6 +31,8 @@ REDRAWS = 40
 """Of a group's labels per drawn table, where quantiles are taken."""
 FIRST, NEAR, SECOND, SLICES = range(4)
 """The shares of a group: by the others' standard, of its comparable rows alone, by AIPW, and of its slices."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +115,9 @@ class Work:
             return [self.shares(place, labels)[0] for place in range(len(self.groups))]
 
 
-def jobs_of(n_jobs: int | None, tasks: int) -> int:
-    """How many of the tasks to do at a time."""
-    return max(1, min(check_n_jobs(n_jobs), tasks))
+def side_by_side(n_jobs: int | None, function: Callable[..., T], each: Iterable[tuple[Any, ...]]) -> list[T]:
+    """The function's results for each of these arguments, in order."""
+    return list(in_threads(check_n_jobs(n_jobs), [partial(function, *given) for given in each]))
 
 
 def draw(
@@ -129,36 +130,20 @@ def draw(
     progress: Progress,
 ) -> tuple[list[Floats], bool]:
     """Shares of each group on the drawn tables that were finished `[shares × tables]`, and whether Ctrl-C ended
-    them."""
+    them. Ctrl-C ends tables in hand too; a time limit lets the first ones finish."""
     size = int(np.clip(CELLS_AT_ONCE // len(null.everybody), *AT_ONCE))
     seeds = [(random_state, k) for k in range(draws)]
     parts = [seeds[k : k + size] for k in range(0, draws, size)]
     progress.phase("tables drawn by one standard", draws, "tables")
-    backend = "threading" if work.standard.threads else "loky"
-    parallel = Parallel(jobs_of(n_jobs, len(parts)), backend=backend, return_as="generator")
-    done, interrupted = _until_stopped(
-        parallel(delayed(in_worker)(os.getpid(), work.drawn, null, part) for part in parts), seconds, progress
-    )
-    nothing = [np.empty((1 + each.count, 0)) for each in work.averages]
-    return [np.concatenate(parts, axis=1) for parts in zip(nothing, *done, strict=True)], interrupted
-
-
-def _until_stopped(
-    tasks: Generator[list[Floats], None, None], seconds: float | None, progress: Progress
-) -> tuple[list[list[Floats]], bool]:
-    """The tables done when Ctrl-C or the time limit ends it, and whether Ctrl-C did."""
-    done: list[list[Floats]] = []
-    with listen(Stop(seconds)) as flag:
-        try:
-            for part in tasks:
-                done.append(part)
-                progress.advance(part[0].shape[1])
-                if flag.requested:
-                    break
-        finally:
-            with warnings.catch_warnings(action="ignore"):  # joblib tells what is thrown away
-                tasks.close()
-    return done, flag.interrupted
+    done = [[np.empty((1 + each.count, 0)) for each in work.averages]]
+    shares = in_threads(check_n_jobs(n_jobs), [partial(work.drawn, null, part) for part in parts])
+    with listen(Stop(seconds)) as flag, closing(shares), suppress(Stopped):
+        for part in shares:
+            done.append(part)
+            progress.advance(part[0].shape[1])
+            if flag.requested:
+                break
+    return [np.concatenate(group, axis=1) for group in zip(*done, strict=True)], flag.interrupted
 
 
 def figures(

@@ -57,6 +57,8 @@ class Standards:
     not_sliced: tuple[str, ...] = ()
     """Columns with too many values for slices."""
     clusters: int | None = None
+    proxies: tuple[str, ...] = ()
+    """A sentence on columns that determine a group."""
     interrupted: bool = False
     validation: Standards | None = None
     """The same with the doubts of the rows that steer a network's early stopping, where they were compared too."""
@@ -142,7 +144,7 @@ class Standards:
 
     def notes(self) -> list[str]:
         """What to know when reading it."""
-        said = [ASSUMPTION]
+        said = [*self.proxies, ASSUMPTION]
         if self.clusters is None:
             said.append(
                 "Every row counts as a decision of its own. If several are about one person or household, name the "
@@ -186,15 +188,8 @@ class Standards:
         names = ("attribute", "adverse", "favourable", "model", "draws", "clusters")
         return {name: getattr(self, name) for name in names} | {
             "left_out": list(self.left_out),
-            "groups": [_plain(asdict(c)) for c in self.comparisons],
-            "columns": [_plain(asdict(m)) for m in self.moves],
+            "groups": [asdict(c) for c in self.comparisons],
+            "columns": [asdict(m) for m in self.moves],
             "slices": [asdict(s) for s in kept(self.parts)],
             "notes": self.notes(),
         }
-
-
-def _plain(value: Any) -> Any:
-    """Lists for tuples."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
+from butfor import stopping
 from butfor.standard.inputs import ROWS_AT_ONCE, Dense, Floats, Inputs, Sparse
 
 PENALTY = 1.0
@@ -38,6 +39,7 @@ def fit_logistic(design: Dense, labels: Floats, weight: Floats | None = None, st
     found = np.repeat(base[None], len(labels), axis=0)
     open_ = np.arange(len(labels))
     for _ in range(SHARED_STEPS):
+        stopping.check()
         residual = design.logits(found[open_])
         expit(residual, out=residual)
         residual -= labels if len(open_) == len(labels) else labels[open_]
@@ -110,6 +112,7 @@ def _newton(
     beta = np.zeros(len(penalty)) if start is None else start
     loss = _loss(design, labels, weight, penalty, beta)
     for _ in range(NEWTON_STEPS):
+        stopping.check()
         p = expit(design.logits(beta))
         gradient = design.sums(weight * (p - labels)) + penalty * beta
         step = cho_solve(_hessian(design, p, weight, penalty), gradient, check_finite=False)

@@ -15,6 +15,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from butfor import stopping
 from butfor.errors import LearnerError, SettingError
 from butfor.standard.boosting import Boosting, Questions, fit_boosting
 from butfor.standard.inputs import Floats, Inputs, Mask, Rows, beside, dense, design_of, encode, sample
@@ -37,10 +38,6 @@ class Standard(Protocol):
     @property
     def name(self) -> str: ...
 
-    @property
-    def threads(self) -> bool:
-        """Whether threads can share the work: Python itself does little of it."""
-
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
         """Probabilities `[tables × asked rows]`; `labels [tables × learned rows]`."""
 
@@ -61,7 +58,6 @@ class TwoModels:
     columns: dict[Hashable, slice]
     """The inputs that a column of the table became."""
     name: str = "the mean of a logistic regression and a gradient boosting"
-    threads: bool = True
 
     @classmethod
     def of(cls, X: pd.DataFrame) -> TwoModels:
@@ -130,7 +126,6 @@ class OwnModel:
     given: Any
     table: pd.DataFrame
     encoded: TwoModels
-    threads: bool = False
 
     @property
     def name(self) -> str:
@@ -157,6 +152,7 @@ class OwnModel:
         return np.array(found)
 
     def _fit(self, rows: Any, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
+        stopping.check()
         if len(set(labels)) == 1 or not rows.shape[1]:  # a drawn table may lack a rare label
             return np.full(len(ask), np.average(labels, weights=None if weight is None else weight[learn]))
         at = rows.iloc if isinstance(rows, pd.DataFrame) else rows

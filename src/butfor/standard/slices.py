@@ -17,8 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from butfor.columns import is_numeric, numbers_in
 from butfor.data.sensitive import AS_THEY_ARE, Bands
-from butfor.encode import MISSING, is_numeric, numbers_in
+from butfor.encode import MISSING
 from butfor.standard.inference import WIDER, Drawn
 from butfor.standard.inputs import Floats, Mask, Rows
 from butfor.standard.members import LEAST_ROWS, Group

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit
 
+from butfor import stopping
 from butfor.standard.inputs import Dense, Floats, Inputs, Mask, Rows, design_of
 from butfor.standard.logistic import fit_logistic
 from butfor.standard.model import Standard
@@ -117,6 +118,7 @@ def _fit(
     """Coefficients of r by penalised maximum likelihood: a label is favourable with probability p · (1 − r)."""
 
     def loss(beta: Floats) -> tuple[float, Floats]:
+        stopping.check()
         r = expit(design.logits(beta))
         chance = p * (1 - r)
         likelihood = np.log(np.where(favourable, np.maximum(chance, 1e-300), 1 - chance))
