@@ -46,6 +46,11 @@ def test_who_was_left_out_and_why_is_counted_alike(audit):
     assert f"the other {200 - 60 + len(out)} of 200 people hinge: they were not audited" in page
 
 
+def test_the_page_says_that_intervals_are_each_groups_own_and_p_is_adjusted(audit):
+    page = text_of((audit[0] / "report.html").read_text())
+    assert page.count("Each interval is the group’s own. The verdict goes by p, adjusted for all groups:") == 1
+
+
 def test_the_scores_of_the_page_are_in_the_file(audit):
     folder, _ = audit
     people, population = pd.read_csv(folder / "people.csv"), Population.from_json(folder / "audit.json")

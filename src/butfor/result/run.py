@@ -12,7 +12,7 @@ from butfor.result.labels import ClosedGap
 from butfor.result.person import Cell
 from butfor.result.record import Whole, builtins_of, signed
 from butfor.result.reviewed import Reviewed
-from butfor.result.threshold import USUAL, Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown
+from butfor.result.threshold import USUAL, Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard, Standards
@@ -237,7 +237,7 @@ class Run(Whole):
     def measured(self, logit: float) -> str:
         """A logit as text: the probability or, without one, the margin."""
         probability = self.score_of(logit)
-        return signed(logit) if probability is None else shown(probability, self._cut)[0]
+        return signed(logit) if probability is None else shown_at(probability, self._cut)
 
     @property
     def _cut(self) -> float:

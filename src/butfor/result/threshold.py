@@ -98,6 +98,11 @@ def shown(*scores: float) -> list[str]:
     return [f"{each:.{MOST_DIGITS}f}" for each in scores]
 
 
+def shown_at(score: float, cut: float | None) -> str:
+    """A score with enough digits to differ from the cut."""
+    return shown(score, score if cut is None else cut)[0]
+
+
 def course(before: float, after: float | None, cut: float | None, cut_after: float | None = None) -> str:
     """ "score 0.74 → 0.83, cut 0.80", "cut 0.80 → 0.78" if it moves; without a cut (one half), "score 0.44 → 0.53"."""
     known = [each for each in (before, USUAL if cut is None else cut, after, cut_after) if each is not None]

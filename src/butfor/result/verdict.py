@@ -6,29 +6,27 @@ with this budget, found nothing. "Proven none" does not mean fair either: no set
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from butfor.data.labels import EQUALS
 from butfor.errors import ReplayError, SettingError
 from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.protocols import Table
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
+from butfor.result.left_out import left_out_by, left_out_sentence
 from butfor.result.pages import pages
 from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, DOUBT, as_json, builtins_of, percent, record_of, save, signed
 from butfor.result.run import Run
-from butfor.result.threshold import course, shown, what_moved
+from butfor.result.threshold import course, shown_at, what_moved
 from butfor.result.words import base_sentence
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs by the search itself."""
 NOT_FAIR = "This does not show that the decision is fair."
-PREDICTED = re.compile(r"\bpredicted\(([^)]*)\)")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -160,14 +158,14 @@ class Verdict(Person):
     @property
     def measured(self) -> str:
         """The score or margin as text."""
-        return self.run.measured(self.logit) if self.score is None else _near(self.score, self.cut)
+        return self.run.measured(self.logit) if self.score is None else shown_at(self.score, self.cut)
 
     @property
     def measured_after(self) -> str:
         """The same with the flips or, without a find, the closest. Empty if there is none, or if each model tried had
         its own cut."""
         if self.counterfactual_score is not None:
-            return _near(self.counterfactual_score, self.counterfactual_cut)
+            return shown_at(self.counterfactual_score, self.counterfactual_cut)
         if self.counterfactual_logit is not None:
             return self.run.measured(self.counterfactual_logit)
         return "" if self.closest_logit is None or self.run.cut_moves else self.run.measured(self.closest_logit)
@@ -275,7 +273,7 @@ class Verdict(Person):
         if self.found:
             return ""
         if not self.eligible:
-            return self._left_out
+            return left_out_sentence(self.run, self.prediction, self.left_out_by)
         if not self.flippable:
             return f"The rule ψ ({self.run.psi}) allows no label to be flipped for this person."
         if not self.complete:
@@ -285,25 +283,8 @@ class Verdict(Person):
 
     @property
     def left_out_by(self) -> str:
-        """Why φ leaves this person out: the "decision" is not the audited one, a "switch" changes it, or the "rule"."""
-        phi, decided = self.run.phi, self.prediction
-        wanted = {label.strip("'\" ") for label in PREDICTED.findall(phi)}
-        other = wanted and "~" not in phi and not wanted & {decided, decided.rpartition(EQUALS)[2]}
-        if decided == self.run.towards or other:
-            return "decision"
-        return "switch" if self.switch_changes and "stable_under_switch" in phi and "~" not in phi else "rule"
-
-    @property
-    def _left_out(self) -> str:
-        """Why φ leaves this person out, in a sentence."""
-        decided, why = self.prediction, self.left_out_by
-        if decided == self.run.towards:
-            return f"the decision is '{decided}' already."
-        if why == "decision":
-            return f"the decision is '{decided}'."
-        if why == "switch":
-            return f"the decision changes when {self.sensitive} alone is switched, so the model uses it directly."
-        return f"the rule φ ({self.run.phi}) leaves this person out."
+        """Why φ leaves this person out: "decision", "switch" or "rule" (see `result.left_out`)."""
+        return left_out_by(self.run, self.prediction, bool(self.switch_changes))
 
     @property
     def sentence(self) -> str:
@@ -423,8 +404,3 @@ class Verdict(Person):
 
     def _repr_html_(self) -> str:
         return pages().person_fragment(self)
-
-
-def _near(score: float, cut: float | None) -> str:
-    """A score with enough digits to differ from the cut."""
-    return shown(score, score if cut is None else cut)[0]

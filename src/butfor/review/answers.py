@@ -238,16 +238,14 @@ def _of_label_studio(text: str, path: Path) -> Given:
 
 
 def _choices(annotation: dict[str, Any]) -> list[str]:
-    """The choices of one reviewer; empty if the task was skipped."""
+    """The choice of one reviewer; empty if the task was skipped."""
     if annotation.get("was_cancelled"):
         return []
-    chosen = [choice for result in annotation["result"] for choice in _listed(result["value"].get("choices", []))]
+    chosen = []
+    for choices in (result["value"].get("choices", []) for result in annotation["result"]):
+        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+            raise TypeError("choices must be a list of texts")
+        chosen += choices
     if len(chosen) > 1:
         raise ValueError(f"one answer has {len(chosen)} choices")
     return chosen
-
-
-def _listed(choices: Any) -> list[str]:
-    if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
-        raise TypeError("choices must be a list of texts")
-    return choices

@@ -55,7 +55,10 @@ class Unmeasured(Exception):
 
 
 def _solid(population: Population) -> tuple[float, str]:
-    _require_finds(population)
+    _require_people(population)
+    if population.found and not population.checked:
+        finds, why = len(population.found), population.unchecked_reason
+        raise Unmeasured(f"it is not known which of {finds} finds are solid: {why} (--fresh-seeds 59).")
     found, asked, open_ = len(population.solid), len(population.eligible), population.unfinished
     seeds = ", under any seed tried" if population.run.seeded else ""
     left = f" The search for {open_} more was stopped early, so it may be up to {found + open_}."
@@ -106,15 +109,6 @@ def _require_people(population: Population) -> None:
     if not population.eligible:
         why = population.run.alike or population.audited
         raise Unmeasured(f"there is nothing to measure: {why}")
-
-
-def _require_finds(population: Population) -> None:
-    _require_people(population)
-    if population.found and not population.checked:
-        finds = len(population.found)
-        raise Unmeasured(
-            f"it is not known which of {finds} finds are solid: {population.unchecked_reason} (--fresh-seeds 59)."
-        )
 
 
 def share_in(text: str, option: str) -> float:

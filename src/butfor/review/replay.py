@@ -1,5 +1,5 @@
-"""Runs a record again: the model is trained again with its own `fit`, with the recorded flip sets and in the recorded
-worlds, and the results are compared with the record field by field."""
+"""Runs a record again: trains the model with its own `fit`, with the recorded flip sets and in the recorded worlds, and
+compares the results with the record."""
 
 from __future__ import annotations
 
@@ -9,38 +9,29 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from butfor.errors import ButforError, ReplayError, SettingError
 from butfor.learn.protocols import FlipSet, Table
-from butfor.result.record import brief, builtins_of, plain, signed
+from butfor.machine import single_threaded
+from butfor.progress import Progress
+from butfor.result.record import brief, builtins_of, plain
 from butfor.result.run import Run
-from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
+from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
+from butfor.review.differences import BY_SEARCH, CLOSE, unlike, verdicts_differ, worlds_differ
 from butfor.review.rebuild import as_recorded, fitted_again, load_rows, recorded_person, without_groups
-from butfor.review.replay_worlds import worlds_again, worlds_differ
 from butfor.run.explain import brackets, explain_all, flippable_labels
 from butfor.run.fit import with_settings
 from butfor.run.fitted import Fitted
+from butfor.run.trial import FlipTrial
 from butfor.run.verdicts import run_of
+from butfor.run.worlds import in_worlds
 from butfor.search import as_strategy
 from butfor.search.published import Recorded
 from butfor.standard.groups import Standards
 
 BLOCK = 32
 """People who are checked together, before the next lines are printed."""
-CLOSE = 0.01
-"""How far a logit may be from the recorded one, absolutely or, if it is above 1, relatively: machines differ in the
-order of sums."""
-EXACT = 1e-12
-COMPARED = (
-    *("row", "values", "group", "eligible", "flippable", "logit", "prediction", "counterfactual_logit", "flip_set"),
-    *("counterfactual_prediction", "new_label", "at_least", "proof", "switch_changes", "pulls"),
-    *("score", "cut", "counterfactual_score", "counterfactual_cut"),
-)
-BY_SEARCH = {ONE_LABEL, ENUMERATION}
-LOGITS = ("logit", "counterfactual_logit", "pulls", "score", "cut", "counterfactual_score", "counterfactual_cut")
-"""The compared fields, and those that need only be close."""
 OF_GROUPS = ("sensitive", "sensitive_columns", "sensitive_bands", "blind")
 OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded")
 
@@ -155,7 +146,7 @@ class _Again:
         self.unknown = set[str]()
         """What cannot be compared without groups or rules."""
         if self.without_groups:
-            self.unknown |= {"group", "switch_changes"}
+            self.unknown |= {"group", "switch_changes", "doubt"}
         if self.without_groups or "phi" in lost:
             self.unknown |= {"eligible"}
         if self.without_groups or "psi" in lost:
@@ -183,10 +174,8 @@ class _Again:
             finds = {k: v.positions for k, v in enumerate(verdicts) if v.found}
             now = self._ask(people, groups, finds | self._overlooked(verdicts, people, groups))
             allowed = flippable_labels(self.audit, people, sensitive_features=groups)
-        for k, (recorded, again) in enumerate(zip(verdicts, now, strict=True)):
-            differs = [*self.differs, *self._differences(recorded, again)]
-            if "flippable" not in self.unknown:
-                differs += _forbidden(recorded, allowed[k])
+        for recorded, again, may in zip(verdicts, now, allowed, strict=True):
+            differs = [*self.differs, *verdicts_differ(recorded, again, may, self.unknown, self.fresh)]
             yield _outcome(recorded, again, tuple(dict.fromkeys(differs)))
 
     def _ask(self, people: pd.DataFrame, groups: Any, sets: Mapping[int, FlipSet]) -> list[Verdict]:
@@ -247,7 +236,7 @@ class _Again:
                 yield Replay(None, f"{about}: not trained again, since the record does not include all people")
                 continue
             with as_recorded(f"Invalid record: the worlds of {about} cannot be made again"):
-                now = worlds_again(self.audit, self.run, recorded, *asked)
+                now = _worlds_again(self.audit, self.run, recorded, *asked)
             differs = tuple(worlds_differ(recorded, now))
             course = f"{len(now.worlds)} worlds, on average {now.expected_in_words} decisions change"
             yield Replay(
@@ -269,77 +258,6 @@ class _Again:
         people = pd.concat([self._person(v) for v in by_case])
         return people, None, self._groups(by_case, people)
 
-    # --- compared -------------------------------------------------------------------------------------
-
-    def _differences(self, recorded: Verdict, now: Verdict) -> Iterator[str]:
-        skipped = set(self.unknown)
-        if recorded.found != now.found:
-            skipped |= {"counterfactual_logit", "counterfactual_score", "counterfactual_cut", "flip_set"}
-            turned = f"status is {recorded.status}, but flipping rows {list(now.positions)} changes the decision"
-            yield turned if now.found else "retraining with these flips does not change the decision"
-        if "proof" not in skipped and {recorded.proof, now.proof} & BY_SEARCH:
-            skipped |= {"at_least", "proof"}
-            yield from _searched(recorded, now)
-        for name in COMPARED:
-            if name not in skipped:
-                slack = CLOSE if name in LOGITS else EXACT
-                yield from unlike(name, self._comparable(name, recorded), self._comparable(name, now), slack)
-        if self.fresh and recorded.base is not None and now.base is not None:
-            yield from _other_counts(recorded, now)
-
-    def _comparable(self, name: str, verdict: Verdict) -> Any:
-        """The value as in a file, without what depends on unknown groups."""
-        value = getattr(verdict, name)
-        if name == "flip_set" and self.without_groups:
-            value = [replace(flip, doubt=None) for flip in value]
-        return builtins_of(value)
-
-
-def _forbidden(recorded: Verdict, allowed: NDArray[np.bool_]) -> Iterator[str]:
-    """Flipped rows that ψ does not allow for this person."""
-    for position in recorded.positions:
-        if not allowed[position]:
-            yield f"row at position {position} is flipped, but the rule ψ does not allow it"
-
-
-def _searched(recorded: Verdict, now: Verdict) -> Iterator[str]:
-    """Proofs by search: a single label, or all sets tried."""
-    proven = now.proof not in (None, *BY_SEARCH)
-    if recorded.proof is None or proven:
-        if proven or (recorded.found and len(recorded.flip_set) == 1):
-            yield f"proof is {brief(recorded.proof)}, but should be {brief(now.proof)}"
-        return
-    reached = len(recorded.flip_set) or recorded.budget + 1
-    if recorded.proof not in BY_SEARCH:
-        yield f"proof is {brief(recorded.proof)}, but there is no proof for this model"
-    elif recorded.at_least != reached or (recorded.proof == ONE_LABEL and reached != 1):
-        yield f"at_least is {recorded.at_least}, but the search reached {reached}"
-
-
-def unlike(path: str, recorded: Any, real: Any, slack: float) -> Iterator[str]:
-    """Fields that differ, numbers by more than the share `slack`: the path and both values."""
-    if isinstance(recorded, dict) and isinstance(real, dict) and recorded.keys() == real.keys():
-        scale = max([1.0, *(abs(v) for v in real.values() if isinstance(v, float))]) if slack == CLOSE else 1.0
-        for name in real:
-            yield from unlike(f"{path}.{name}", recorded[name], real[name], slack * scale)
-    elif isinstance(recorded, list) and isinstance(real, list) and len(recorded) == len(real):
-        for place, pair in enumerate(zip(recorded, real, strict=True)):
-            yield from unlike(f"{path}[{place}]", *pair, slack)
-    elif {type(recorded), type(real)} in ({float}, {float, int}):
-        if abs(recorded - real) > slack * max(1.0, abs(real)):
-            shown = (signed(recorded), signed(real)) if slack >= CLOSE else (brief(recorded), brief(real))
-            yield f"{path} is {shown[0]}, but should be {shown[1]}"
-    elif recorded != real or type(recorded) is not type(real):
-        yield f"{path} is {brief(recorded)}, but should be {brief(real)}"
-
-
-def _other_counts(recorded: Verdict, now: Verdict) -> Iterator[str]:
-    """Counts of fresh seeds that differ. Engines sum in another order than `fit`: one seed in twenty may differ."""
-    seeds = recorded.run.fresh_seeds
-    for name, share, again in (("with_flips", recorded.hold, now.hold), ("without_flips", recorded.base, now.base)):
-        if share is not None and again is not None and abs(share - again) * seeds > 1 + seeds // 20:
-            yield f"fresh.{name} is {round(share * seeds)} of {seeds}, retrained it is {round(again * seeds)}"
-
 
 def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
     course, after = f"'{now.prediction}' at {now.run.measure} {now.measured}", now.counterfactual_logit
@@ -356,3 +274,19 @@ def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Repla
     who = f"row {recorded.row}" if recorded.case is None else f"person {recorded.case}"
     sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({course})", *differs])
     return Replay(recorded.case, sentence, now.logit, after, differs)
+
+
+def _worlds_again(audit: Fitted, run: Run, recorded: OneStandard, X: Any, y: Any, groups: Any) -> OneStandard:
+    """The worlds of the recorded seeds, for the people X. The gap and its error are the recorded ones; the tables that
+    they come from are not drawn again."""
+    if run.standard is None:
+        raise ReplayError("Invalid record: run.one_standard has worlds, but run.standard compares nothing.")
+    standards = replace(audit.compare(draws=0), comparisons=run.standard.comparisons)
+    comparison = standards.of_group(recorded.group)
+    if comparison is None or comparison.attribute != recorded.attribute:
+        raise ReplayError(
+            f"Invalid record: run.one_standard is about {brief(recorded.group)}, which run.standard does not compare."
+        )
+    with single_threaded():
+        tried = FlipTrial.about(audit, X, y, groups, Progress())
+        return in_worlds(standards, comparison, tried, [world.seed for world in recorded.worlds])
