@@ -9,9 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from concurrent.futures import TimeoutError as Unfinished
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib import import_module
@@ -30,6 +29,7 @@ LOOK_SECONDS = 1.0
 LISTENS = 0.25
 """Seconds between checks for an interruption while waiting for threads."""
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -123,33 +123,24 @@ def _pools(modules: int) -> Any:
     return ThreadpoolController()
 
 
-def as_they_end(futures: Collection[Future[T]]) -> Iterator[Future[T]]:
-    """Futures in the order in which they end; checks for interruptions in between."""
-    left = set(futures)
-    while left:
+def in_threads(
+    function: Callable[[S], T],
+    items: Iterable[S],
+    n_jobs: int,
+    advance: Callable[[int], object] | None = None,
+    halt: threading.Event | None = None,
+) -> Generator[T, None, None]:
+    """`function(item)` for each item, `n_jobs` at a time, in order. After an error or Ctrl-C, or when the generator is
+    closed, items that have not started are dropped and `halt` is set: others end at their next `stopping.check`."""
+    halt = halt or threading.Event()
+    with ThreadPoolExecutor(n_jobs, initializer=stopping.halt_by, initargs=(halt,)) as pool:
         try:
-            for future in as_completed(left, timeout=LISTENS):
-                left.discard(future)
-                yield future
-        except Unfinished:
-            stopping.check()
-
-
-def results(futures: Sequence[Future[T]]) -> list[T]:
-    """All results in order; the first error ends the waiting."""
-    for future in as_they_end(futures):
-        future.result()
-    return [future.result() for future in futures]
-
-
-def in_threads(jobs: int, calls: Iterable[Callable[[], T]]) -> Generator[T, None, None]:
-    """The results of calls in `jobs` threads, in order. After Ctrl-C, or when the generator is closed, calls in hand
-    end at their next `stopping.check`."""
-    halt = threading.Event()
-    with ThreadPoolExecutor(jobs, initializer=stopping.halt_by, initargs=(halt,)) as pool:
-        try:
-            for future in [pool.submit(call) for call in calls]:
-                yield from results([future])
+            for future in [pool.submit(function, item) for item in items]:
+                while not wait([future], LISTENS).done:
+                    stopping.check()
+                yield future.result()
+                if advance is not None:
+                    advance(1)
         finally:
             halt.set()
             pool.shutdown(cancel_futures=True)

@@ -78,7 +78,7 @@ def folder(tmp_path_factory):
         ("good.csv L S --bands 25", "of 'région', 0 hold numbers"),
         ("good.csv L --sensitive Income_(k€),_net --bands 60,25", "from small to large"),
         ("good.csv L S --cases 4000", "There is no person 4000"),
-        ("good.csv L S --budget 0", "must be a number above 0"),
+        ("good.csv L S --budget 0", "must be above 0"),
         ("good.csv L S --budget 121", "more than the 120 training labels"),
         ("good.csv L S --rank gradent", "There is no ranking 'gradent'. Did you mean 'gradient'?"),
         ("good.csv L S --strategy best", "no strategy 'best'"),
@@ -151,7 +151,7 @@ def test_a_device_that_is_named_and_not_there_is_refused(capsys, monkeypatch, mo
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     code, out, err = run(capsys, "audit", "salary", "--cases", 4, "--engine", "cuda:1", "--model", model, "--quiet")
     assert (code, out) == (2, "")
-    assert err.startswith("Error: device='cuda:1' is not there")
+    assert err.startswith("Error: device='cuda:1' is not available")
     assert len(err.splitlines()) == 1
 
 

@@ -351,7 +351,7 @@ def test_damage_changes_no_verdict(tmp_path, plain):
     db.close()
     progress = Listener()
     assert gist(audited(path, progress)) == plain
-    assert sum("not as written" in note for note in progress.notes) == 1
+    assert sum("were damaged" in note for note in progress.notes) == 1
 
 
 @pytest.mark.system

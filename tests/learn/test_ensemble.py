@@ -63,7 +63,7 @@ def test_published_protocols_take_the_published_ranking_of_all_members(german):
 
 def test_a_ranking_that_does_not_fit_is_refused_with_all_that_do(german):
     audit, _, _ = german
-    with pytest.raises(SettingError, match=r"for that there are gradient, combined, .*activation"):
+    with pytest.raises(SettingError, match=r"Use one of gradient, combined, .*activation"):
         refuse_unaccepted(as_ranking("leaves"), audit.model_, "5 × MLP")
 
 
@@ -209,7 +209,7 @@ def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatc
     first, published = (percentile(checked_scores(part, model, table, people)) for part in leaders.parts.values())
     if fewer:
         monkeypatch.setattr("butfor.rank.gradient.LARGE", 100)
-        monkeypatch.setattr("butfor.rank.gradient.ENOUGH", 2)
+        monkeypatch.setattr("butfor.rank.gradient.CPU_MEMBERS", 2)
         monkeypatch.setattr(Gradient, "member_limit", 4)
     second = percentile(leaders.first.score_at(model, table, people, flips))
     expected = (second + first) / 2 if fewer else second
@@ -375,7 +375,7 @@ def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_comple
     assert not ended
     assert [hunt.found is not None for hunt in hunts] == [True, False, False]
     assert not any(hunt.complete for hunt in hunts)
-    assert "2 sets that turned decisions were confirmed" in heard[-1]
+    assert "2 sets that change decisions were confirmed" in heard[-1]
 
 
 def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):
@@ -425,7 +425,7 @@ def test_members_are_as_many_as_make_sense():
     assert (plain.fitted_.members, plain.fitted_.strategy.name) == (1, "guided")
     with pytest.raises(SettingError, match="seeds do not change LogisticRegression"):
         butfor.LabelAudit(LogisticRegression(solver="newton-cholesky"), members=4).fit(X, y, sensitive_features=groups)
-    with pytest.raises(SettingError, match="asks the members of an ensemble"):
+    with pytest.raises(SettingError, match="needs the members of an ensemble"):
         butfor.LabelAudit(KNeighborsClassifier(), strategy="solid").fit(X, y, sensitive_features=groups)
     with pytest.raises(SettingError, match="members=-1"):
         butfor.LabelAudit(members=-1).fit(X, y, sensitive_features=groups)

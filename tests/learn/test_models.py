@@ -232,7 +232,7 @@ class Moody(ClassifierMixin, BaseEstimator):
         (LogisticRegression, "is a class; give an instance, LogisticRegression()"),
         (LinearRegression(), "is not a classifier"),
         (Hidden(), "neither decision_function nor predict_proba"),
-        (Moody(), "fitted twice.*Fix its seed .* or its other sources of chance"),
+        (Moody(), "fitted twice.*Fix its seed .* or other sources of randomness"),
         ("forest", "neither a scikit-learn classifier nor a learner"),
         (42, "neither a scikit-learn classifier nor a learner"),
     ],
@@ -1114,9 +1114,9 @@ def test_classifiers_that_can_transform_are_no_preprocessing():
 
 
 def test_other_preprocessing_is_not_taken_for_an_encoder():
-    with pytest.raises(SettingError, match="goes into a pipeline"):
+    with pytest.raises(SettingError, match="into a pipeline with the model"):
         as_learner(KNeighborsClassifier(), StandardScaler())
-    with pytest.raises(SettingError, match="goes into a pipeline"):
+    with pytest.raises(SettingError, match="into a pipeline with the model"):
         as_learner(KNeighborsClassifier(), "ordinal")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.datasets import make_classification
 
 from butfor import machine
 from butfor.errors import SettingError
-from butfor.mlp import fused
+from butfor.mlp import fused, vectors, walk_kernels
 from butfor.mlp import recipe as recipes
 from butfor.mlp.fused import FusedEngine
 from butfor.mlp.recipe import Entries, Fits, Network, Recipe, Rows
@@ -230,6 +231,13 @@ def test_read_only_arrays():
         array.flags.writeable = False
     assert bits(usual, 0) == bits(FusedEngine().fit_many(recipe, rows, [(1,)], rows.X_val), 0)
     assert len(fused.kernels.run_epochs.signatures) == 1, "compiled a second time"
+
+
+def test_a_change_in_any_compiled_file_compiles_all_of_them_again():
+    folder = Path(vectors.__file__).parent
+    assert {path.name for path in folder.glob("*.py") if "\n@compiled(" in path.read_text()} < set(vectors.FILES)
+    entries = fused.kernels.run_epochs, fused.kernels.predict, walk_kernels.walk_epoch
+    assert all(entry.py_func.__qualname__.endswith(vectors.DIGEST) for entry in entries)
 
 
 def test_progress_counts_every_network():

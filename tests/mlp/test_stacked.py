@@ -124,7 +124,7 @@ def test_the_process_keeps_its_settings():
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(EngineError, match=r"device='cuda' is not there.*Use device='cpu'"):
+    with pytest.raises(EngineError, match=r"device='cuda' is not available.*Use device='cpu'"):
         StackedEngine("cuda")
     with pytest.raises(SettingError, match="say 'cpu', 'cuda'"):
         StackedEngine("gpu")

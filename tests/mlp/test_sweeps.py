@@ -103,8 +103,6 @@ def test_little_memory_changes_nothing(batch_size, rows, people):
     )
     for ours, theirs in zip(scarce, plenty, strict=True):
         check(ours, theirs, 1e-9)
-    with pytest.raises(SettingError, match="too little to walk back 1 trainings"):
-        sweep_many(RECIPE, rows, SWEEPS[:1], people, memory_limit=3000)
 
 
 def test_checkpoints_of_a_block_are_replayed(rows, people):
@@ -112,7 +110,7 @@ def test_checkpoints_of_a_block_are_replayed(rows, people):
     data = Data.of(rows, people, torch.device("cpu"), torch.float64)
     with torch.no_grad(), one_thread():
         plenty, scarce = (Block(RECIPE, data, rows, SWEEPS, limit, None) for limit in (2**24, 280_000))
-        assert (plenty.tape.stride, scarce.tape.stride) == (1, 8)
+        assert (plenty.stride, scarce.stride) == (1, 6)
         assert len(set(scarce.ran)) > 1
         for ours, theirs in zip(scarce.walk_back(3), plenty.walk_back(3), strict=True):
             check(ours, theirs, 1e-10)

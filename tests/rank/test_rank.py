@@ -147,7 +147,7 @@ def test_scores_that_cannot_be_sorted_are_refused(subject):
 
 def test_a_model_that_a_ranking_does_not_accept_is_refused_in_a_sentence(subject):
     model, _, _ = subject
-    with pytest.raises(SettingError, match=r"'leaves' needs a tree.*of MLP; for that there are gradient, combined"):
+    with pytest.raises(SettingError, match=r"'leaves' needs a tree.*of MLP. Use one of gradient, combined"):
         refuse_unaccepted(as_ranking("leaves"), model, "MLP")
     refuse_unaccepted(as_ranking(lambda *_: None), model, "MLP")  # one that does not say accepts all
 

@@ -304,13 +304,13 @@ def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
     audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=30, batch_size=32), members=2, fresh_seeds=0, n_jobs=1)
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
     asked = []
-    real = Trainer.ask_together
+    real = Trainer.ensemble_answers
 
     def ask(self, ensembles):
         asked.extend((world, self.table) for world in ensembles)
         return real(self, ensembles)
 
-    monkeypatch.setattr(Trainer, "ask_together", ask)
+    monkeypatch.setattr(Trainer, "ensemble_answers", ask)
     (one,) = audit.one_standard(PEOPLE)
     assert len(one.worlds) == 6
     assert one.expected > 1

@@ -262,7 +262,7 @@ class Bar(Engine):
 
 def agree(trainer, flips, progress=None):
     """A reference that says what the engine says."""
-    trainer._confirmed.update({f: trainer._together[f] for f in flips})
+    trainer._confirmed.update({f: trainer._means[f] for f in flips})
 
 
 def common_search(starts, pool, share=False, empty=0, confirm=agree, **settings):
@@ -352,7 +352,7 @@ def test_ctrl_c_while_confirming_loses_nothing_and_reports_nothing_unconfirmed()
 def test_a_set_that_the_reference_rejects_is_not_shrunk_to():
     def confirm(trainer, flips, progress=None):
         for f in flips:  # the reference wants three flips where the engine is content with two
-            trainer._confirmed[f] = trainer._together[f] - (0.5 if len(f) < 3 else 0.0)
+            trainer._confirmed[f] = trainer._means[f] - (0.5 if len(f) < 3 else 0.0)
 
     pursuits, _ = common_search([-0.1], pool=4, confirm=confirm)
     (pursuit,) = pursuits

@@ -50,7 +50,7 @@ def test_the_sampling_pool_is_the_smallest_with_more_than_ten_choices(k):
 def test_exhaustive_leaves_nothing_untried():
     exhaustive = STRATEGIES["exhaustive"]()
     assert exhaustive.count(30, 1) == len(set(attempts("exhaustive", 30, 1))) == 30
-    with pytest.raises(SettingError, match="budget of 2"):
+    with pytest.raises(SettingError, match="the budget is 2 labels"):
         attempts("exhaustive", 30, 2)
 
 

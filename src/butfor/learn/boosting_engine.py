@@ -1,17 +1,15 @@
-"""scikit-learn's histogram boosting in compiled code, for the many label sets of one table.
+"""scikit-learn's histogram boosting in compiled code, for many sets of labels of one table.
 
-Bins depend on the rows alone, so the table is binned once. Trees are grown from histograms that hold as many bins as a
-column has, where scikit-learn's own hold 256 of each, and without Python between two splits. All sums are taken in
-scikit-learn's order, so that the answers are the same to the last bit. Binding compares them on the labels as they are:
-where they differ, as they may with another version of scikit-learn, the estimator's own `fit` trains instead. It
-confirms every find in any case.
+Bins do not depend on labels, so the table is binned once. A histogram has as many bins as its column (scikit-learn's
+have 256), and no Python runs between two splits. All sums are in scikit-learn's order, so answers are the same to the
+last bit. Binding compares them on the unchanged labels. If they differ, as they may with another version of
+scikit-learn, the estimator's own `fit` trains instead; it confirms every find anyway.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -25,17 +23,17 @@ from butfor.learn.capabilities import engines_of
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.protocols import Advance, Bound, Engine, Floats, Learner, Table, Training
 from butfor.learn.sklearn_model import SklearnModel
-from butfor.machine import as_they_end, check_n_jobs, compiling, keeps_compiled
+from butfor.machine import check_n_jobs, compiling, in_threads, keeps_compiled
 
 Bins = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Array = NDArray[np.float64]
 
 LEAST_HESSIAN = 1e-3
-"""A leaf with less is not split off."""
+"""The least sum of Hessians in a leaf."""
 COMPILED: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
 INNER = COMPILED | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Of functions that compiled code alone calls."""
+"""Options of functions that only compiled code calls."""
 
 
 class BoostingEngine(Engine):
@@ -59,7 +57,7 @@ class BoostingEngine(Engine):
 
 
 class _Binned(NamedTuple):
-    """The model on the labels as they are, and its rows by their bins; `starts`: of each column's bins."""
+    """The model on the unchanged labels, and its rows as bins; `starts`: the first bin of each column."""
 
     model: SklearnModel
     rows: Bins
@@ -70,14 +68,14 @@ class _Binned(NamedTuple):
         return np.ascontiguousarray(self.model.final._bin_mapper.transform(inputs))
 
     def train(self, labels: Floats, asked: Bins) -> Array:
-        """What a model trained on the labels says about those asked about."""
+        """The logits of people, given as bins, under a model trained on the labels."""
         y = labels.astype(np.float64)
         return np.asarray(boost(self.rows, self.starts, asked, y, logit(y.mean()), *self.settings))
 
 
 @lru_cache(maxsize=1)
 def _binned(learner: Learner, table: Table) -> _Binned | None:
-    """None where scikit-learn stops early, and where its answers about its rows are others than ours."""
+    """None if scikit-learn stops early or its answers differ from ours."""
     model = learner.fit(table, table.labels())
     assert isinstance(model, SklearnModel)
     final, X = model.final, model.inputs(table.X)
@@ -89,7 +87,7 @@ def _binned(learner: Learner, table: Table) -> _Binned | None:
         depth, l2 = final.max_depth or -1, float(final.l2_regularization)
         settings = final.max_iter, final.learning_rate, final.max_leaf_nodes, depth, final.min_samples_leaf, l2
         found = _Binned(model, np.ascontiguousarray(mapper.transform(X)), starts, settings)
-    except AttributeError:  # private names of scikit-learn's
+    except AttributeError:  # scikit-learn's private names may change
         return None
     with compiling():
         said = found.train(table.labels(), found.rows)
@@ -104,27 +102,19 @@ class _BoostingBound(Bound):
         self._asked = binned.bins(asked)
 
     def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-        with ThreadPoolExecutor(self.width) as pool:
-            futures = [pool.submit(self._answers, self._table.labels(training.flips)) for training in trainings]
-            try:
-                for future in as_they_end(futures):
-                    future.result()
-                    if advance:
-                        advance(1)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-        return np.array([future.result() for future in futures], np.float32).reshape(len(trainings), -1)
+        answers = list(in_threads(self._answers, trainings, self.width, advance))
+        return np.array(answers, np.float32).reshape(len(trainings), -1)
 
-    def _answers(self, labels: Floats) -> Floats:
-        if labels.min() == labels.max():  # the estimator would refuse one class alone
+    def _answers(self, training: Training) -> Floats:
+        labels = self._table.labels(training.flips)
+        if labels.min() == labels.max():  # the estimator refuses a single class
             return np.full(len(self._asked), np.nan, np.float32)
         model = self._binned.model
         return model.logits_by(_Decider(self._binned.train(labels, self._asked), model.final.classes_), None)
 
 
 class _Decider(NamedTuple):
-    """What a trained model says about those asked about, as an estimator would."""
+    """The logits of a trained model, as an estimator gives them."""
 
     margin: Array
     classes_: NDArray[Any]
@@ -157,8 +147,8 @@ def boost(
     least: int,
     l2: float,
 ) -> Array:
-    """Logits of those asked about. A tree is grown best leaf first; of the halves of a split leaf, the left one keeps
-    its number. `least`: rows of a leaf; `deepest`: −1 for any depth."""
+    """The logits of people. A tree is grown best leaf first; the left half of a split leaf keeps its number. `least`:
+    rows of a leaf; `deepest`: −1 for any depth."""
     n = len(y)
     logits, answers = np.full(n, start), np.full(len(asked), start)
     slopes = np.empty((n, 2), np.float32)  # gradient and curvature of the loss at each row
@@ -249,7 +239,7 @@ def _histogram(sums: Array, counts: Ints, rows: Bins, starts: Ints, order: Ints,
 
 @njit(**INNER)
 def _sum_as_numpy(values: Array) -> float:
-    """The sum of 256 numbers, of which those behind the given ones are 0: two halves, by eight sums each."""
+    """The sum of 256 numbers, 0 after the given ones, in numpy's order: two halves of eight partial sums each."""
     total = 0.0
     for half in range(0, len(values), 128):
         parts = np.zeros(8)
@@ -277,8 +267,8 @@ def _best_split(
     split: Ints,
     left: Array,
 ) -> float:
-    """What the best split of a leaf lowers the loss by, −1 where there is none; `split` becomes its column and bin,
-    `left` the sums of its left half."""
+    """By how much the best split of a leaf lowers the loss, −1 if there is none. Sets `split` to its column and bin and
+    `left` to the sums of its left half."""
     best, before = -1.0, total[0] * value
     for column in range(len(starts) - 1):
         count, gradient, hessian = 0, 0.0, 0.0
@@ -300,7 +290,7 @@ def _best_split(
 
 @njit(**INNER)
 def _partition(order: Ints, right: Ints, rows: Bins, column: int, cut: int) -> int:
-    """Those at most at the cut first, both sides in their order; how many these are."""
+    """Move rows at or below the cut to the front, both sides in their order; returns their number."""
     kept = moved = 0
     for i in order:
         if rows[i, column] <= cut:

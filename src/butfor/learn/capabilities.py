@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import Advance, C, Engine, Floats, Learner, Model, Numbers, Table
+from butfor.learn.protocols import Advance, C, Floats, Learner, Model, Numbers, Table
 from butfor.learn.threshold import Cut
 
 if TYPE_CHECKING:
@@ -223,24 +223,12 @@ def unpack(learner: Learner, packed: Any, table: Table) -> Model:
 # --- engines ------------------------------------------------------------------------------------------
 
 
-class OwnFit(Engine):
-    """An engine that trains with the learner's own `fit`, on this machine or on a cluster."""
-
-    n_jobs: int
-
-    def fit_models(
-        self, learner: Learner, table: Table, seeds: Sequence[int | None], advance: Advance | None = None
-    ) -> list[Any]:
-        """Packed models without flips, one per seed."""
-        raise NotImplementedError
-
-
 class Cluster:
     """An engine whose workers can do other work too."""
 
     @property
-    def own_fit(self) -> OwnFit:
-        """The learner's own `fit`, on the same workers."""
+    def own_fit(self) -> Any:
+        """The engine for the learner's own `fit` on the same workers."""
         raise NotImplementedError
 
     def spread(self, function: Any, shared: Any, parts: Sequence[Any], advance: Advance | None = None) -> list[Any]:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from butfor.errors import EngineError, SettingError
 from butfor.learn.capabilities import Cluster, engines_of
-from butfor.learn.dask_backend import PATIENCE, DaskBackend
+from butfor.learn.dask_workers import PATIENCE, DaskWorkers
 from butfor.learn.engines import NAMES, choose_engine, engine_named, is_device, local_workers
 from butfor.learn.joblib_engine import JoblibEngine, WorkersBound
 from butfor.learn.protocols import Advance, Bound, Learner, Table, bind
@@ -61,7 +61,7 @@ class ClusterEngine(JoblibEngine, Cluster):
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         engines = engines_of(learner)
         if "linear" in engines and self.engine in ("auto", "linear"):
-            # Thousands per second: sending them would take longer. Only the estimator's own fit is sent.
+            # Thousands per second: sending them would take longer. Workers only run the estimator's own `fit`.
             here: Bound | None = engine_named("linear").bind_here(learner, table, people)
             if here is not None:
                 return here
@@ -95,7 +95,7 @@ class DaskEngine(ClusterEngine):
     ) -> None:
         if not hasattr(client, "scheduler_info"):
             raise SettingError(f"DaskEngine({client!r}): give a distributed.Client.")
-        super().__init__(engine, n_jobs, workers=Workers(1, DaskBackend(client, patience)))
+        super().__init__(engine, n_jobs, workers=Workers(1, DaskWorkers(client, patience)))
         self.client = client
 
     def __deepcopy__(self, memo: Any) -> DaskEngine:
@@ -104,7 +104,7 @@ class DaskEngine(ClusterEngine):
 
 
 def fast_answers(subject: tuple[Learner, Table], asked: tuple[str, pd.DataFrame]) -> Any:
-    """In a worker: each model's logits for the people, `[trainings × people]`, by the best engine here."""
+    """In a worker: a function that trains with this worker's best engine, and its preferred width."""
     (learner, table), (engine, people) = subject, asked
     train = bind(choose_engine(engine, learner, n_jobs=1), learner, table, people)
     train([])
@@ -112,7 +112,7 @@ def fast_answers(subject: tuple[Learner, Table], asked: tuple[str, pd.DataFrame]
 
 
 def calls(call: tuple[Callable[..., Any], Any]) -> Any:
-    """In a worker: a function of what is shared and of each part."""
+    """In a worker: a function that calls `function(shared, part)` for each part."""
     function, shared = call
     return lambda parts: [function(shared, part) for part in parts], 1
 

@@ -1,7 +1,7 @@
 """With more than two labels, splits the decisions into two sides, so that all other code sees two.
 
 A model of k classes gives every person k scores, and the highest decides. A split turns them into one margin, above 0
-exactly if one of the classes `towards` is decided.
+exactly if the decision is one of the classes `towards`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""Which engine trains a learner: by name, by device, by cluster, or the fastest of this machine that accepts it."""
+"""Chooses the engine for a learner: by name, by device, by cluster, or the fastest on this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from butfor.errors import EngineError, SettingError, nearest
-from butfor.learn.capabilities import Cluster, OwnFit, engines_of
+from butfor.learn.capabilities import Cluster, engines_of
 from butfor.learn.ensemble import single_learner
 from butfor.learn.protocols import Engine, Learner
 from butfor.machine import available_cores, check_n_jobs, load
+
+if TYPE_CHECKING:
+    from butfor.learn.joblib_engine import JoblibEngine
 
 NAMES = ("auto", "fused", "stacked", "linear", "boosting", "joblib")
 ENGINES = {
@@ -29,9 +32,10 @@ Note = Callable[[str], None]
 def choose_engine(
     engine: str | Engine, learner: Learner, n_jobs: int | None = None, note: Note = lambda line: None
 ) -> Engine:
-    """The engine of that name, or as it is, if it accepts the learner. "auto" takes the fastest that the learner names,
-    for our network on the GPU where torch sees one; a device takes the fastest there; a cluster is started once. Where
-    "auto" falls back it says so in one line; from a device that was named it never does."""
+    """The engine by its name, or an `Engine` unchanged; an error if it does not accept the learner. "auto" is the
+    learner's fastest engine, on the GPU for our network if torch sees one. A device means the fastest engine there; a
+    cluster is started once. If "auto" falls back to a slower engine, `note` says so; a named device never falls
+    back."""
     check_engine(engine, n_jobs)
     learner = single_learner(learner)
     if not isinstance(engine, str):
@@ -47,15 +51,16 @@ def choose_engine(
     return chosen
 
 
-def own_fit_engine(engine: str | Engine, n_jobs: int | None = None) -> OwnFit:
-    """What has the learner's own `fit` do the work: a cluster's workers where the engine is one, else this machine."""
+def own_fit_engine(engine: str | Engine, n_jobs: int | None = None) -> JoblibEngine:
+    """The engine that runs the learner's own `fit`: on a cluster's workers if the engine is one, else on this
+    machine."""
     named = load(CLUSTER)(engine, n_jobs) if isinstance(engine, str) and is_cluster(engine) else engine
-    own: OwnFit = named.own_fit if isinstance(named, Cluster) else engine_named("joblib", n_jobs=n_jobs)
+    own: JoblibEngine = named.own_fit if isinstance(named, Cluster) else engine_named("joblib", n_jobs=n_jobs)
     return own
 
 
 def engine_named(name: str, device: str | None = None, n_jobs: int | None = None) -> Any:
-    """A new engine; `device` is for stacked tensors, by default the GPU where torch sees one."""
+    """A new engine; `device` is for "stacked", by default the GPU if torch sees one."""
     if name not in ENGINES:
         raise SettingError(f"There is no engine '{name}'. {nearest(name, ENGINES)}")
     made = load(ENGINES[name])
@@ -82,10 +87,10 @@ def _fastest(learner: Learner, device: str | None, n_jobs: int | None, note: Not
 
 
 def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
-    """Refuse what no engine is, a device that is not here, and a number of jobs that cannot be."""
+    """Raise an error if there is no such engine or device, or if `n_jobs` is invalid."""
     if not isinstance(engine, str):
         if not isinstance(engine, Engine):
-            raise SettingError(f"engine={engine!r} is neither the name of an engine nor a butfor.Engine.")
+            raise SettingError(f"engine={engine!r} is neither an engine's name nor a butfor.Engine.")
     elif is_device(engine):
         if engine != "cpu":
             load("butfor.mlp.stacked:find_device")(engine)
@@ -116,7 +121,7 @@ def is_cluster(name: str) -> bool:
 
 
 def local_workers(name: str) -> int | None:
-    """How many worker processes are asked for here; None for the address of a scheduler."""
+    """The number of worker processes on this machine; None for the address of a scheduler."""
     if name.startswith(SCHEMES):
         host, _, port = name.partition("://")[2].rpartition(":")
         if name.startswith(("tcp://", "tls://")) and not (host and port.isascii() and port.isdigit()):

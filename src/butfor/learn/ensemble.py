@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,9 @@ from butfor.learn.capabilities import MEMBERS, members_of, require, unpack
 from butfor.learn.decision_split import DecisionSplit
 from butfor.learn.protocols import BIAS, Advance, C, Floats, Learner, Model, Numbers, Table
 from butfor.learn.threshold import Cut
+
+if TYPE_CHECKING:
+    from butfor.learn.joblib_engine import JoblibEngine
 
 FRESH_FROM = 10_000
 """Fresh seeds start this far above the learner's own, beyond all members."""
@@ -60,7 +63,7 @@ class Ensemble(Learner):
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in learners))
 
     def fit_beside(
-        self, first: Model, table: Table, engine: can.OwnFit, advance: Advance | None = None
+        self, first: Model, table: Table, engine: JoblibEngine, advance: Advance | None = None
     ) -> EnsembleModel:
         """The ensemble without flips, given its first member; `engine` trains the others."""
         others = engine.fit_models(self.learner, table, self.seeds[1:], advance)

@@ -36,7 +36,7 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
     regressor : estimator or None, default=None
         The regression. None is ordinary least squares, the linear probability model.
     threshold : float, default=0.5
-        The second class is decided if the prediction exceeds it.
+        The decision is the second class if the prediction exceeds it.
 
     Examples
     --------

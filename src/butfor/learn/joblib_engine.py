@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import LearnerError, TableError
-from butfor.learn.capabilities import OwnFit, pack
-from butfor.learn.protocols import Advance, Bound, FlipSet, Floats, Learner, Model, Table, Training
+from butfor.learn.capabilities import pack
+from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Model, Table, Training
 from butfor.learn.workers import Chunks, Pace, Work, Workers, in_order
 from butfor.machine import check_n_jobs, single_threaded
 
@@ -30,7 +30,7 @@ WARM_SECONDS = 0.3
 """The same once they run."""
 
 
-class JoblibEngine(OwnFit):
+class JoblibEngine(Engine):
     """Trains any learner with its own `fit`, in parallel by joblib.
 
     Parameters
@@ -54,13 +54,14 @@ class JoblibEngine(OwnFit):
     def fit_models(
         self, learner: Learner, table: Table, seeds: Sequence[int | None], advance: Advance | None = None
     ) -> list[Any]:
+        """Packed models without flips, one per seed."""
         bound = WorkersBound(self.workers, (learner, table, table.X.iloc[:0]), self.name, packed_model)
         return bound.each(seeds, advance)
 
 
 class WorkersBound(Bound):
-    """A learner and its data on workers, and how long a training takes. `work` is what workers do with them, `function`
-    what they do with each item; the default is the learner's own `fit` and its model's answers."""
+    """A learner and its data on workers, and the time of a training. `work` makes the function that a worker runs on
+    chunks, `function` is what it does with each item; by default the learner's own `fit` and its model's answers."""
 
     warm = False
     """Whether worker processes have been started."""
@@ -88,7 +89,7 @@ class WorkersBound(Bound):
     def each(self, items: Sequence[Any], advance: Advance | None) -> list[Any]:
         """The result of each item: one by one here, until processes pay off for the rest."""
         done: list[Any] = []
-        # Without a forecast, assume as much work again: then starting processes now would have paid already.
+        # Without a forecast, assume as much work again as was done so far.
         waited = self._spent if self._expected is None else 0.0
         later = max(0, (self._expected or 0) - len(items))
         while len(done) < len(items):
@@ -114,7 +115,7 @@ class WorkersBound(Bound):
     @property
     def _always(self) -> bool:
         """Whether all work goes to workers."""
-        return self._workers.elsewhere or not self.by_definition
+        return self._workers.on_cluster or not self.by_definition
 
     def _worth_processes(self, left: int, waited: float) -> bool:
         """Whether processes save more time on the rest than starting them takes."""
@@ -147,7 +148,7 @@ def each_item(subject: tuple[Learner, Table], asked: tuple[Function, pd.DataFram
 def run(function: Function, subject: Subject, items: Sequence[Any]) -> list[Any]:
     """`function(subject, item)` for each item, on one thread."""
     with single_threaded(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the model warns about, it said when it was first fitted
+        warnings.simplefilter("ignore")  # the model gave its warnings in the first fit
         return [function(subject, item) for item in items]
 
 

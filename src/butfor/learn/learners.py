@@ -1,4 +1,4 @@
-"""From what a user gives to a learner; a record back to one; and the first training, in which everything is checked."""
+"""Makes learners from a user's model or from a record, and checks them in a first training."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from butfor.learn.sklearn import SklearnLearner, check_classifier, is_seed
 from butfor.machine import load, single_threaded
 
 KINDS = {"sklearn": "butfor.learn.sklearn:SklearnLearner", "mlp": "butfor.mlp.learner:MLPLearner"}
-"""Kinds of learners that a record can bring back, and where they are."""
+"""Kinds of learners that a record can restore, and their classes."""
 OTHER_SEED = 40_961
-"""A seed that nobody is likely to have chosen."""
+"""A seed that users are unlikely to choose."""
 SMALL = 2**18
-"""Values of a table up to which threads save a training nothing."""
+"""The largest table, in values, for which threads do not speed up a training."""
 
 
 def as_learner(model: Any, encoder: Any = None, random_state: int = 0) -> Learner:
-    """A learner from our MLP or from any scikit-learn classifier; one of the user's own as it is. Wherever a
-    `random_state` in it is None, it is set: `seed_note` says so."""
+    """A learner from our MLP or any scikit-learn classifier; a user's `Learner` unchanged. Every `random_state` that is
+    None is set: see `seed_note`."""
     if isinstance(model, MakesLearner):
         made: Learner = load(model.made_by)(_with_seeds(model, random_state), encoder)
         return made
@@ -40,7 +40,7 @@ def as_learner(model: Any, encoder: Any = None, random_state: int = 0) -> Learne
 
 
 def seed_note(model: Any, random_state: int) -> str | None:
-    """The sentence where `as_learner` sets a seed."""
+    """A sentence if `as_learner` sets a seed, else None."""
     unset = [] if isinstance(model, Learner) else _unset_seeds(model)
     if not unset:
         return None
@@ -54,7 +54,7 @@ def _with_seeds(model: Any, random_state: int) -> Any:
 
 
 def _unset_seeds(model: Any) -> list[str]:
-    """Parameters of an estimator and of what it is made of that are a `random_state` of None."""
+    """Names of the parameters `random_state` that are None, in an estimator and its parts."""
     return [name for name, value in model.get_params().items() if is_seed(name) and value is None]
 
 
@@ -72,11 +72,10 @@ def learner_of(record: dict[str, Any]) -> Learner:
     return learner
 
 
-def given_learner(model: Any, record: dict[str, Any], random_state: int = 0) -> Learner:
-    """A model handed over for a replay, behind the encoder and under the seed that the record names. `random_state`:
-    the audit's."""
+def learner_for_replay(model: Any, record: dict[str, Any], random_state: int = 0) -> Learner:
+    """A learner from a model given for a replay, with the record's encoder and seed. `random_state`: the audit's."""
     if record.get("kind") == Ensemble.kind:
-        learner = given_learner(model, record["learner"], random_state)
+        learner = learner_for_replay(model, record["learner"], random_state)
         return learner if isinstance(learner, Ensemble) else Ensemble(learner, int(record["members"]))
     if isinstance(model, (MakesLearner, Learner)) or record.get("kind") != SklearnLearner.kind:
         return as_learner(model, random_state=random_state)
@@ -91,8 +90,8 @@ def few_threads(table: Table) -> AbstractContextManager[object]:
 
 
 def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
-    """f, and the seconds its training took. A learner that is not known to be reproducible is trained twice: whoever
-    answers otherwise the second time cannot be audited."""
+    """f, and the seconds of its training. A learner that is not known to be reproducible is trained twice: if its
+    answers differ, it cannot be audited."""
     if isinstance(learner, Reproducible):
         learner.warm_up(table)
     started = time.perf_counter()
@@ -112,14 +111,14 @@ def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
     again = table.answers(learner.fit(table, table.labels()), table.X)
     if not np.array_equal(logits, again):
         raise LearnerError(
-            f"{learner.name} gives another model when fitted twice on the same data, so the effect of a flip cannot be "
-            "told from noise. Fix its seed (random_state=0) or its other sources of chance."
+            f"{learner.name} gives different models when fitted twice on the same data, so the effect of a flip cannot "
+            "be told from noise. Fix its seed (random_state=0) or other sources of randomness."
         )
     return model, (time.perf_counter() - started) / 2
 
 
 def seed_matters(learner: Learner, table: Table, model: Model) -> bool:
-    """Whether another seed makes another model. Many estimators have a random_state that changes nothing."""
+    """Whether another seed gives another model. Many estimators have a random_state without effect."""
     if not learner.seeded or isinstance(learner, Reproducible):
         return learner.seeded
     other = learner.reseeded(OTHER_SEED).fit(table, table.labels())

@@ -1,9 +1,9 @@
-"""What flipping a label does to a linear classifier: exactly for ridge, by one Newton step for logistic regression.
+"""The effect of a flip on a linear classifier: exact for ridge, one Newton step for logistic regression.
 
 Logistic regression minimises C·Σ sᵢ·lossᵢ + ½‖w‖². Flipping label i adds −C·sᵢ(1 − 2yᵢ)x̃ᵢ to the gradient, and with the
 exact Hessian H = C·Σ sᵢσ'(zᵢ)x̃ᵢx̃ᵢᵀ + I the minimum moves by H⁻¹ of that to first order; the intercept (the 1 in x̃) has
-no penalty. A ridge classifier's prediction Σ zᵢtᵢ is linear in its targets t = ±1, so there the effect is exact; so it
-is for regressions on 0 and 1 that are linear in them (least squares, ridge, kernel ridge, neighbours).
+no penalty. A ridge classifier's prediction Σ zᵢtᵢ is linear in its targets t = ±1, so its effects are exact. So are
+those of regressions on 0 and 1 that are linear in them (least squares, ridge, kernel ridge, neighbours).
 
 With k classes the losses are those of the softmax, w has k rows, and H = C·Σ sᵢ(diag pᵢ − pᵢpᵢᵀ) ⊗ x̃ᵢx̃ᵢᵀ + I; a flip
 from class a to b adds −C·sᵢ(e_b − e_a) ⊗ x̃ᵢ to the gradient.
@@ -22,8 +22,8 @@ Array = NDArray[np.float64]
 
 
 def flip_effects(final: Any, X: Array, people: Array, table: Table) -> Array:
-    """The change of each person's margin if label i were flipped, `[people × n]`, for a fitted logistic regression or
-    ridge classifier that sees the rows as X and the people as `people`."""
+    """The change of each person's margin if label i is flipped, `[people × n]`, for a fitted logistic regression or
+    ridge classifier with inputs `X` of the rows and `people`."""
     y, weight = table.zero_one.astype(np.float64), _weights(final, table)
     if type(final).__name__ == "RidgeClassifier":
         return ridge_effects(final, X, people, y, weight)
@@ -31,7 +31,7 @@ def flip_effects(final: Any, X: Array, people: Array, table: Table) -> Array:
 
 
 def _weights(estimator: Any, table: Table) -> Array:
-    """Each row's weight as the estimator has it, class weights included: as they are before the flip."""
+    """Each row's weight for the estimator, with class weights, before the flip."""
     from sklearn.utils.class_weight import compute_sample_weight
 
     weight = np.ones(table.n) if table.weight is None else np.asarray(table.weight, np.float64)
@@ -41,8 +41,8 @@ def _weights(estimator: Any, table: Table) -> Array:
 
 
 def multiclass_effects(final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any]) -> Array:
-    """The same with more than two classes: the change of the sum of each person's scores that `contrast [people ×
-    classes]` says, if label i became the one that a flip gives it."""
+    """The same with more than two classes: the change of each person's sum of scores weighted by `contrast [people ×
+    classes]`."""
     weight, classes = _weights(final, table), contrast.shape[1]
     if type(final).__name__ == "RidgeClassifier":
         effects = ridge_effects(final, X, people, np.zeros(table.n), weight)
@@ -59,8 +59,8 @@ def multiclass_effects(final: Any, X: Array, people: Array, table: Table, contra
 
 
 def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
-    """The Hessian of the penalised sum of losses, `[classes · inputs]` squared. The softmax does not know what is added
-    to all scores: the intercepts have a direction without curvature, which gets a little."""
+    """The Hessian of the penalised sum of losses, `[classes · inputs]` squared. Adding a constant to all scores does
+    not change the softmax, so the intercepts have a direction without curvature; it gets a little."""
     from scipy.special import softmax
 
     w = np.column_stack([estimator.coef_, estimator.intercept_]) if estimator.fit_intercept else estimator.coef_
@@ -84,9 +84,9 @@ def _logistic(estimator: Any, X: Array, people: Array, y: Array, weight: Array) 
 
 
 def reduce_inputs(estimator: Any, X: Array, people: Array) -> tuple[Array, Array, Array]:
-    """Rows and people, with ones where there is an intercept, and the coefficients. Where there are more inputs than
-    rows they are turned into the space that the rows span: the penalty is the same in every direction, so that no
-    flipped label moves the minimum out of it."""
+    """Rows and people, with a column of ones for an intercept, and the coefficients. If there are more inputs than
+    rows, all are projected on the space that the rows span: the penalty is the same in every direction, so flips do not
+    move the minimum out of it."""
     w, intercept = np.ravel(estimator.coef_).astype(np.float64), estimator.fit_intercept
     if X.shape[1] > len(X):
         basis = np.linalg.qr(X.T)[0]
@@ -95,7 +95,7 @@ def reduce_inputs(estimator: Any, X: Array, people: Array) -> tuple[Array, Array
 
 
 def penalty(estimator: Any, size: int) -> Array:
-    """½ Σ penaltyⱼ wⱼ² is added to the sum of the losses; the intercept's is 0."""
+    """½ Σ penaltyⱼ wⱼ² is added to the sum of losses; 0 for the intercept."""
     strength = 0.0 if getattr(estimator, "penalty", "l2") is None or not np.isfinite(estimator.C) else 1 / estimator.C
     return np.append(np.full(size - 1, strength), 0.0) if estimator.fit_intercept else np.full(size, strength)
 
@@ -122,7 +122,7 @@ def ridge_effects(estimator: Any, X: Array, people: Array, y: Array, weight: Arr
 
 
 def _solve(A: Array, b: Array) -> Array:
-    """A⁻¹b for a symmetric matrix that may be singular: duplicate columns without a penalty."""
+    """A⁻¹b for a symmetric matrix; it may be singular, with duplicate columns and no penalty."""
     try:
         from scipy.linalg import cho_factor, cho_solve
 

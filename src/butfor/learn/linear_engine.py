@@ -1,11 +1,11 @@
-"""Many linear classifiers at once, from the one that is already trained.
+"""Many linear classifiers at once, starting from the one that is already trained.
 
-All flip sets of a table share X and differ in a few labels, so their minima lie close together. Where the margin is a
-sum over the labels (ridge, regressions on 0 and 1) a flip set's is the present one plus its labels' effects, exactly.
-For logistic regression the loss is convex: Newton's method starts from the present minimum, with the present Hessian
-factorised once, and moves all flip sets together; the few that are far away get Hessians of their own. The estimator's
-own solver stops a little before the minimum, much the same before each: so what is added to its present answer is how
-far the minimum moves. Whatever is found that way is confirmed by the estimator's own `fit`.
+All flip sets of a table share X and differ in a few labels, so their minima are close together. If the margin is a sum
+over the labels (ridge, regressions on 0 and 1), a flip set adds its labels' effects, exactly. For logistic regression
+the loss is convex: Newton's method starts at the present minimum, with the present Hessian factorised once, and moves
+all flip sets together; the few that are far away get their own Hessians. The estimator's solver stops about equally far
+before each minimum, so the engine adds the movement of the minimum to the estimator's present answer. The estimator's
+own `fit` confirms every find.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from butfor.learn.sklearn_model import SklearnModel
 from butfor.learn.steps import linear_in_labels
 from butfor.machine import check_n_jobs
 
-TOGETHER = 64
+SETS_AT_ONCE = 64
 SMALL_GRADIENT = 1e-6
-"""Where the largest entry of the gradient, per training row, is below this, a minimum is reached."""
+"""The largest entry of the gradient, per training row, at a minimum."""
 NEAR = 0.02
-"""Logits within which the estimator's present answer about training rows near the boundary must be the minimum's."""
+"""The largest difference in logits between estimator and minimum for training rows near the boundary."""
 SHARED_STEPS, OWN_STEPS, HALVINGS = 12, 30, 13
 NEVER_UPHILL = 1.0
-"""Logits that a Newton step may move a training row by and surely go downhill: logistic loss is self-concordant, and
-e − 2 < 1."""
+"""A Newton step that moves no training row by more logits than this goes downhill: logistic loss is self-concordant,
+and e − 2 < 1."""
 SLOW = 0.5
-"""What a step with the present Hessian must leave of the gradient at the most, for another one to be worth it."""
+"""The most that a step with the present Hessian may leave of the gradient for another such step to pay."""
 MOST_PRODUCTS = 2**23
-"""Products of two inputs of the training rows that are kept: 64 MB."""
+"""The most products of two inputs of training rows that are kept: 64 MB."""
 
 
 class LinearEngine(Engine):
     """For LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are linear in
-    them, behind preprocessing that sees no label. Where the estimator's own solver stops short of the minimum (a
-    logistic regression's, or one on sparse inputs), and with more than two classes, its own fit trains instead."""
+    them, after preprocessing that does not use labels. With more than two classes, or if the estimator's solver stops
+    short of the minimum (logistic regression, or sparse inputs), the estimator's own `fit` trains instead."""
 
     name = "linear"
 
@@ -56,8 +56,7 @@ class LinearEngine(Engine):
         return self.bind_here(learner, table, people) or JoblibEngine(self.n_jobs).bind(learner, table, people)
 
     def bind_here(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
-        """None where the learner's own fit must train: there are more than two classes, or the estimator's solver
-        stopped far from the minimum."""
+        """None if the estimator's own `fit` must train."""
         if table.multiclass:
             return None
         model = learner.fit(table, table.labels())
@@ -74,7 +73,7 @@ class LinearEngine(Engine):
 
 
 def _at_cut(table: Table, before: Array) -> float:
-    """What the model says where its decision changes."""
+    """The model's answer at which its decision changes."""
     cut = table.cut
     if cut is None:
         return 0.0
@@ -90,11 +89,11 @@ def _sums(model: SklearnModel, table: Table, people: pd.DataFrame) -> Bound:
         moved = [before + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
         return np.array(moved, np.float32).reshape(-1, len(before))
 
-    return Bound(train, LinearEngine.name, width=TOGETHER)
+    return Bound(train, LinearEngine.name, width=SETS_AT_ONCE)
 
 
 class _Logistic(Bound):
-    name, width = LinearEngine.name, TOGETHER
+    name, width = LinearEngine.name, SETS_AT_ONCE
 
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
         from scipy.linalg import cho_factor
@@ -108,15 +107,15 @@ class _Logistic(Bound):
         self.penalty = linear.penalty(model.final, self.X.shape[1])
         n, d = self.X.shape
         self.products = (self.X[:, :, None] * self.X[:, None, :]).reshape(n, -1) if n * d * d <= MOST_PRODUCTS else None
-        """Each row's products of two inputs, where all of them fit: Hessians of many sets are one matrix product."""
+        """Each row's products of two inputs, if they fit: then Hessians of many sets are one matrix product."""
         self.w = self._own_steps(self.given[:, None].copy(), table.zero_one.astype(np.float64)[:, None])[:, 0]
         self.factor = cho_factor(_stable(linear.curvature(self.X, self.weight, self.penalty, self.w)))
         self.before = model.logits(people).astype(np.float64)
 
     def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         logits = np.empty((len(trainings), len(self.people)), np.float32)
-        for first in range(0, len(trainings), TOGETHER):
-            some = [flips for flips, _ in trainings[first : first + TOGETHER]]
+        for first in range(0, len(trainings), SETS_AT_ONCE):
+            some = [flips for flips, _ in trainings[first : first + SETS_AT_ONCE]]
             logits[first : first + len(some)] = self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
             if advance:
                 advance(len(some))
@@ -130,7 +129,7 @@ class _Logistic(Bound):
         labels = np.array([self.table.labels(flips) for flips in flip_sets], np.float64).T
         W = np.repeat(self.w[:, None], len(flip_sets), axis=1)
         going = np.arange(len(flip_sets))
-        # At the present minimum the gradient is what the flipped labels alone add.
+        # At the present minimum only the flipped labels contribute to the gradient.
         gradient = self.X.T @ (self.weight[:, None] * (self.table.zero_one[:, None] - labels))
         left, slow = np.full(len(flip_sets), np.inf), np.zeros(len(flip_sets), np.bool_)
         for _ in range(SHARED_STEPS):
@@ -156,7 +155,7 @@ class _Logistic(Bound):
         return W
 
     def _own_steps(self, W: Array, labels: Array) -> Array:
-        """Newton's method from `W [inputs × sets]` with Hessians of each set's own."""
+        """Newton's method from `W [inputs × sets]` with a Hessian for each set."""
         from scipy.special import expit
 
         going = np.arange(labels.shape[1])
@@ -180,7 +179,7 @@ class _Logistic(Bound):
         return W
 
     def _sizes(self, Z: Array, W: Array, Y: Array, step: Array) -> Array:
-        """The share of each step to take: halved where the whole one would go uphill."""
+        """The share of each step to take: halved while it would go uphill."""
         ahead, size = self.X @ step, np.ones(step.shape[1])
         bold = np.flatnonzero(np.abs(ahead).max(axis=0) > NEVER_UPHILL)
         if len(bold):
@@ -199,6 +198,6 @@ class _Logistic(Bound):
 
 
 def _stable(H: Array) -> Array:
-    """Without a penalty, or with columns that repeat each other, H may be singular by a hair."""
+    """Without a penalty, or with duplicate columns, H may be nearly singular."""
     size = H.shape[-1]
     return H + 1e-10 * np.trace(H, axis1=-2, axis2=-1)[..., None, None] / size * np.eye(size)

@@ -19,9 +19,9 @@ from butfor.machine import installed, load
 MODELS = ("logistic", "ridge", "linear", "kernel-ridge", "knn", "forest", "boosting", "steady")
 """scikit-learn's models with their defaults, except for the solver of logistic regression. "linear" and "kernel-ridge"
 are regressions on 0 and 1 with a threshold of one half; "steady" is our PartitionEnsemble."""
-ELSEWHERE = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier"}
+OTHER_PACKAGES = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier"}
 """Classifiers of other packages, with their defaults."""
-NAMES = ("mlp", *MODELS, *ELSEWHERE)
+NAMES = ("mlp", *MODELS, *OTHER_PACKAGES)
 MANY_INPUTS = 1000
 """From this many inputs on, logistic regression is solved without a Hessian, whose cost grows with their cube: on 1 000
 rows with as many inputs that takes a tenth of the time."""
@@ -61,11 +61,11 @@ def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
     a function without arguments that makes one."""
     if name in MODELS:
         return usual_model(name, seed, inputs)
-    if name in ELSEWHERE:
+    if name in OTHER_PACKAGES:
         if not installed(name):
             raise SettingError(f"Model '{name}' needs a package that is not installed: pip install {name}.")
         quiet = {"verbose": -1} if name == "lightgbm" else {"verbosity": 0}
-        return load(f"{name}:{ELSEWHERE[name]}")(random_state=seed, n_jobs=1, **quiet)
+        return load(f"{name}:{OTHER_PACKAGES[name]}")(random_state=seed, n_jobs=1, **quiet)
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise SettingError(
@@ -97,7 +97,7 @@ def default_name(note: Callable[[str], object]) -> str:
 
 
 def default_model(rows: int) -> Any:
-    """That model, for so many training rows; the network is the published one for that size."""
+    """The default model for a table with `rows` training rows; the network is the published one for that size."""
     name = default_name(partial(warnings.warn, stacklevel=4))  # the line that calls `fit`
     if name != "mlp":
         return usual_model(name, seed=0)

@@ -200,11 +200,12 @@ class Model:
     classes of `butfor.learn.capabilities` to derive from as well."""
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        """One number per person, `[people]`: class 1 is decided if it is above 0 or, before a cut, above the cut."""
+        """One number per person, `[people]`: the model decides class 1 if it is above 0 or, before a cut, above the
+        cut."""
         raise NotImplementedError
 
     def scores(self, people: pd.DataFrame) -> Floats:
-        """With more than two classes, `[people × classes]`: the class with the highest score is decided."""
+        """With more than two classes, `[people × classes]`: the model decides the class with the highest score."""
         raise NotImplementedError
 
     def capability(self, kind: type[C]) -> C | None:
@@ -362,5 +363,5 @@ def label_values(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def flip_direction(logits: NDArray[Any]) -> Floats:
-    """The direction towards the other decision: −1 if class 1 is decided, otherwise +1."""
+    """The direction towards the other decision: −1 if the decision is class 1, else +1."""
     return np.where(decides_one(logits), -1.0, 1.0).astype(np.float32)

@@ -1,7 +1,6 @@
-"""Any scikit-learn classifier or Pipeline as a learner: cloned, never touched; its own `fit` is the definition of L.
-Steps of a pipeline that look at no label are fitted once: their own `fit` would give the same for all labels.
+"""Any scikit-learn classifier or pipeline as a learner: cloned, never changed; its own `fit` is the definition of L.
 
-What is needed of it is asked for once, at the start: classes, a margin, the same answers twice.
+Steps of a pipeline that do not use labels are fitted once, since they are the same for all labels.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ from butfor.learn.steps import (
 from butfor.learn.threshold import CLIP, Cut
 from butfor.machine import GENERATOR
 
-CODED = ("xgboost", "skorch")
-"""Libraries whose classifiers take numbers from 0 on alone."""
+NUMBERED_LABELS = ("xgboost", "skorch")
+"""Libraries whose classifiers need labels 0, 1, …"""
 RAW = "passthrough"
-"""Instead of an encoder: hand the raw table to the estimator whatever its columns are."""
+"""Instead of an encoder: the estimator gets the raw table."""
 
 
 class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, can.Scored):
-    """`given`: the estimator as it came, of which `estimator` is what is trained: a fixed threshold around it is the
-    table's cut. `encoder`: goes in front of the estimator. None: only where the estimator brings no preprocessing of
-    its own and the table has columns that are not numbers. "passthrough": never."""
+    """`given`: the user's estimator; `estimator`: what is trained, without a fixed threshold around it, which becomes
+    the table's cut. `encoder`: comes before the estimator. None: only if the estimator has no preprocessing and the
+    table has columns that are not numbers. "passthrough": never."""
 
     kind = "sklearn"
 
@@ -54,18 +53,18 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
         check_classifier(estimator)
         if not (encoder is None or encoder == RAW or isinstance(encoder, TableEncoder)):
             raise SettingError(
-                f"encoder={encoder!r} is neither a TableEncoder nor '{RAW}'; other preprocessing goes into a pipeline "
+                f"encoder={encoder!r} is neither a TableEncoder nor '{RAW}'. Put other preprocessing into a pipeline "
                 "with the model."
             )
         self.given = clone(estimator)
         self.estimator, self._threshold = without_threshold(self.given)
         self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
         self._cache = TableCache()
-        # A torch module has no random_state of its own: torch's generator is seeded around each `fit`.
+        # A torch module has no random_state: torch's generator is seeded around each `fit`.
         self.torch_seed = (0 if seed is None else seed) if "skorch" in packages(estimator) else None
-        if self.torch_seed is not None:  # skorch prints a line per epoch unless it is told not to
-            told = self.given.get_params()
-            quiet = {name: type(told[name])(0) for name in told if name.split("__")[-1] == "verbose"}
+        if self.torch_seed is not None:  # skorch prints a line per epoch by default
+            given = self.given.get_params()
+            quiet = {name: type(value)(0) for name, value in given.items() if name.split("__")[-1] == "verbose"}
             self.given.set_params(**quiet)
             self.estimator = without_threshold(self.given)[0]
 
@@ -80,7 +79,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
 
     @property
     def margin(self) -> str:
-        """Where logits come from, in words."""
+        """The source of the logits, in words."""
         if hasattr(self.estimator, "decision_function"):
             return "decision_function"
         return f"the logit of predict_proba, clipped at {CLIP:g}"
@@ -109,16 +108,16 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
                     estimator.steps[-1][1].fit(shared.X, y, **weights)
             if not hasattr(estimator, "decision_function") and not hasattr(estimator, "predict_proba"):
                 raise LearnerError(
-                    f"{self.name} has neither decision_function nor predict_proba, so its distance to the other "
-                    "decision is unknown; wrap it in sklearn.calibration.CalibratedClassifierCV, or set the option "
-                    "that gives it probabilities."
+                    f"{self.name} has neither decision_function nor predict_proba, so the distance to the other "
+                    "decision is unknown. Wrap it in sklearn.calibration.CalibratedClassifierCV, or set its option for "
+                    "probabilities."
                 )
             if table.multiclass and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
                 raise LearnerError(f"{self.name} scores pairs of classes; set decision_function_shape='ovr'.")
             return SklearnModel(estimator, data, self.values(table), shared, table.cut)
         except ButforError:
             raise
-        except Exception as error:  # whatever the model's own code raises is said with its place
+        except Exception as error:  # the model's own code may raise anything
             raise LearnerError(f"{self.name} could not be trained on this table: {first_line(error)}") from error
 
     @property
@@ -145,14 +144,14 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
         return Cut(label, usual if own.threshold == "auto" else float(own.threshold), by_probability)
 
     def values(self, table: Table) -> NDArray[Any]:
-        """The labels as the estimator gets them: the user's own, since class weights may name them, where it takes them
-        and they are no truth values; else their numbers."""
-        coded = table.classes.dtype == bool or any(root in CODED for root in packages(self.estimator))
+        """The labels that the estimator gets: the user's own, since class weights may name them; their numbers if the
+        labels are boolean or the library needs numbers."""
+        coded = table.classes.dtype == bool or any(root in NUMBERED_LABELS for root in packages(self.estimator))
         return np.arange(len(table.classes)) if coded else table.classes
 
     @property
     def own_seed(self) -> int:
-        """The largest seed in use; other seeds are counted from there."""
+        """The largest seed in use; other seeds are counted from it."""
         given = self.given.get_params()
         used = [given[name] for name in self._random_states() if isinstance(given[name], int)]
         return max([*used, self.torch_seed or 0])
@@ -183,7 +182,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
         return cls(describe.rebuild(record["estimator"]), describe.rebuild(record["encoder"]), record["torch_seed"])
 
     def _encoded(self, table: Table) -> EncodedTable | None:
-        """The table behind the encoder, where there is to be one; encoded once."""
+        """The table after the encoder, encoded once; None without an encoder."""
         encoder, torch = self.encoder, self.torch_seed is not None
         numeric = not torch and all(map(is_numeric_dtype, table.X.dtypes))
         if encoder is None and not numeric and not preprocesses(self.estimator):
@@ -194,8 +193,8 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
         return encoded
 
     def _shared_steps(self, table: Table) -> EncodedTable | None:
-        """The table behind a pipeline's steps before the last, where no label has a say in them: then they are the same
-        for all trainings. What might write into its inputs gets its own."""
+        """The table after all steps of a pipeline but the last, if these do not use labels and so are the same for all
+        trainings; None if not, or if a step might write into its inputs."""
         estimator, encoded = self.estimator, isinstance(self.encoder, TableEncoder)
         if encoded or type(estimator) is not Pipeline or len(estimator.steps) < 2 or not sees_no_label(estimator):
             return None
@@ -215,7 +214,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
         return {name: table.weight}
 
     def _random_states(self) -> list[str]:
-        """Parameters that hold a seed, in the estimator and in what it is made of."""
+        """Parameters that hold a seed, in the estimator and its parts."""
         return [name for name in self.given.get_params() if is_seed(name)]
 
     @contextmanager

@@ -1,8 +1,8 @@
-"""A fitted scikit-learn estimator as a model: its margin, and whatever it can tell about labels, leaves and columns.
+"""A fitted scikit-learn estimator as a model: its margin, and what it can tell about labels, leaves and columns.
 
-The margin is `decision_function`, else the logit of `predict_proba`, of more than two classes its logarithm; the
-decision is always what `predict` says. With a cut, answers are the log-odds of `predict_proba` (of a model without it
-the decision function), and the decision is what a comparison with the cut says.
+The margin is `decision_function` or, without one, the logit of `predict_proba` (its logarithm with more than two
+classes); the decision is always that of `predict`. With a cut, answers are the log-odds of `predict_proba` (without it,
+the decision function), and comparing them with the cut decides.
 """
 
 from __future__ import annotations
@@ -38,22 +38,20 @@ from butfor.learn.threshold import CLIP, Cut, log_odds
 from butfor.machine import single_threaded
 
 BLOCK = 256
-"""People that a model of neighbours is asked about at once, by one thread: with more, scikit-learn breaks ties in
-another way."""
+"""The most people per call of a model of neighbours, on one thread: with more, scikit-learn breaks ties differently."""
 SAME = 1e-9
-"""Where a decision function's logistic value is this near to the probability, it is the log-odds."""
+"""A decision function whose logistic value is this near to the probability is the log-odds."""
 SMALLEST = np.finfo(np.float32).tiny
 
 Answer = Callable[[Any, Any], Floats]
-"""What decides, what it is given → logits or scores that agree with its decisions."""
+"""Deciding estimator and its input → logits or scores that agree with its decisions."""
 
 
 class SklearnModel(
     Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, can.Inputs, can.Pulls, can.Encoded, can.Margin
 ):
-    """A fitted estimator, behind an encoder of ours where `data` is not None. `values`: what it says for each class.
-    `shared`: a pipeline's steps before the last, where they are those of other models too. `cut`: what its answers will
-    be compared with, instead of one half."""
+    """A fitted estimator, after our encoder if `data` is not None. `values`: its label for each class. `shared`: a
+    pipeline's steps before the last, if other models share them. `cut`: replaces the threshold of one half."""
 
     def __init__(
         self,
@@ -105,13 +103,13 @@ class SklearnModel(
             raise LearnerError(f"{name} could not decide about these people: {first_line(error)}") from error
 
     def logits_by(self, decider: Any, given: Any) -> Floats:
-        """What an estimator says about what it is given, as this model would say it."""
+        """The logits of any fitted estimator for its input, computed as for this model."""
         if self.cut is not None:
             return cut_answers(self.cut, decider, given, self.values)
-        return with_sign(_margin(decider, given), _said(decider, given) == self.values[1])
+        return with_sign(_margin(decider, given), _predictions(decider, given) == self.values[1])
 
     def _highest_scores(self, decider: Any, given: Any) -> Floats:
-        return with_highest(self._scores(decider, given), _said(decider, given) == self.values[:, None])
+        return with_highest(self._scores(decider, given), _predictions(decider, given) == self.values[:, None])
 
     def gives_log_odds(self, people: pd.DataFrame) -> bool:
         decider, given = self._last_step(self._to_estimator(people))
@@ -121,11 +119,11 @@ class SklearnModel(
 
     @property
     def separable(self) -> bool:
-        """Whether what the last step sees can be told: a pipeline's steps can, other preprocessing cannot."""
+        """Whether the inputs of the last step are known: after a pipeline's steps, but not inside other estimators."""
         return isinstance(self.estimator, Pipeline) or not preprocesses(self.estimator)
 
     def _is_linear(self) -> bool:
-        """Where its inputs are known, and for regressions whose predictions are sums over the labels."""
+        """True for known kinds with known inputs, and for regressions whose predictions are sums over the labels."""
         if type(self.final) is ThresholdedRegressor:
             return linear_in_labels(self.estimator)
         return (is_logistic(self.final) or type(self.final).__name__ == "RidgeClassifier") and self.separable
@@ -149,13 +147,13 @@ class SklearnModel(
             return np.asarray(trees.predict(given, pred_leaf=True)).reshape(len(rows), -1)
         if hasattr(trees, "apply"):
             return np.asarray(trees.apply(given)).reshape(len(rows), -1)
-        # Boosted histograms do not tell their leaves, but each tree's value: two leaves hardly ever have the same.
+        # Boosted histograms give each tree's value, not its leaf; two leaves rarely have the same value.
         stages = np.array([stage.reshape(len(rows), -1) for stage in trees.staged_decision_function(given)])
         steps = np.round(np.diff(stages, axis=0, prepend=stages[:1] * 0), 9)
         return steps.transpose(1, 0, 2).reshape(len(rows), -1)
 
     def step_inputs(self, X: pd.DataFrame) -> Any:
-        """What the last step sees of raw rows."""
+        """Raw rows as the last step gets them."""
         estimator, given = self._last_step(self._to_estimator(X))
         while isinstance(estimator, Pipeline):
             given = estimator[:-1].transform(given) if len(estimator.steps) > 1 else given
@@ -163,7 +161,7 @@ class SklearnModel(
         return given
 
     def inputs(self, X: pd.DataFrame) -> NDArray[np.float64] | None:
-        """The same as numbers, `[rows × inputs]`; None where they are not."""
+        """The same as numbers, `[rows × inputs]`; None if they are not numbers."""
         if not self.separable:
             return None
         given = self.step_inputs(X)
@@ -200,7 +198,7 @@ class SklearnModel(
             return rows, np.ones_like(distances)
         with np.errstate(divide="ignore"):
             weights = 1 / distances
-        here = np.isinf(weights)  # where a neighbour is at the very place, only such count
+        here = np.isinf(weights)  # if neighbours are at distance 0, only they count
         return rows, np.where(here.any(axis=1, keepdims=True), here.astype(float), weights)
 
     def part_votes(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
@@ -225,18 +223,18 @@ class SklearnModel(
         return named_pulls(terms if self.data is None else self.encoder.by_column(terms), bias, list(people.columns))
 
     def _to_estimator(self, X: pd.DataFrame) -> Any:
-        """What the estimator is handed: the raw table, or our encoding of it."""
+        """The estimator's input: the raw table, or our encoding of it."""
         return X if self.data is None else self.data.people(X)
 
     def _last_step(self, given: Any) -> tuple[Any, Any]:
-        """What decides and what it sees: of a pipeline the last step, so that people go through the others once."""
+        """The deciding estimator and its input: a pipeline's last step, so that people go through the others once."""
         if type(self.estimator) is not Pipeline or len(self.estimator.steps) < 2:
             return self.estimator, given
         before = self.estimator[:-1].transform if self.shared is None else self.shared.people
         return self.estimator.steps[-1][1], before(given)
 
     def _scores(self, decider: Any, given: Any) -> NDArray[np.float64]:
-        """`[people × classes]`; a class that no label has any longer comes last."""
+        """`[people × classes]`; a class without labels gets the lowest score."""
         known = np.searchsorted(self.values, decider.classes_)
         if hasattr(decider, "decision_function"):
             found = np.asarray(decider.decision_function(given), np.float64)
@@ -248,7 +246,7 @@ class SklearnModel(
         return scores
 
 
-def _said(decider: Any, given: Any) -> NDArray[Any]:
+def _predictions(decider: Any, given: Any) -> NDArray[Any]:
     """The estimator's own decisions."""
     said = np.asarray(decider.predict(given)).ravel()
     strange = np.setdiff1d(said, getattr(decider, "classes_", said))
@@ -275,21 +273,21 @@ def _decision(decider: Any, given: Any) -> NDArray[np.float64]:
 
 
 def _tuned_cut(tuned: Any) -> Cut:
-    """Where a classifier that tuned a threshold in its own `fit` draws the line."""
+    """The threshold that a classifier tuned in its own `fit`."""
     label = tuned._curve_scorer._get_pos_label()
     by_probability = tuned.response_method != "decision_function" and hasattr(tuned.estimator_, "predict_proba")
     return Cut(0 if label == tuned.classes_[0] else 1, float(tuned.best_threshold_), by_probability)
 
 
 def cut_answers(cut: Cut, decider: Any, given: Any, values: NDArray[Any]) -> Floats:
-    """Log-odds of class 1 or, where the cut is one of the decision function or there are no probabilities, that; on the
-    side of a fixed cut that plain scikit-learn decides for. `values`: what the estimator says for each class."""
+    """Log-odds of class 1, or the decision function if the cut is on it or there are no probabilities; moved to the
+    side of a fixed cut that scikit-learn decides for. `values`: the estimator's label for each class."""
     label, two = values[cut.label], len(decider.classes_) == 2
     if cut.by_probability:
         shares, known = np.asarray(decider.predict_proba(given)), np.flatnonzero(decider.classes_ == label)
         score = shares[:, known[0]] if len(known) else np.zeros(len(shares))
         answers = cut.sign * np.asarray(log_odds(score.astype(np.float64)))
-        if two and hasattr(decider, "decision_function"):  # the same with more digits, where it is the log-odds
+        if two and hasattr(decider, "decision_function"):  # more digits, if it is the log-odds
             margin = _decision(decider, given)
             answers = np.where(np.abs(expit(cut.sign * margin) - score) <= SAME, margin, answers)
     else:
@@ -299,8 +297,8 @@ def cut_answers(cut: Cut, decider: Any, given: Any, values: NDArray[Any]) -> Flo
 
 
 def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
-    """The margin as logits, above 0 exactly where class 1 is decided: an estimator may draw the line elsewhere, and
-    what is smaller than float32 knows must not become a 0."""
+    """The margin as logits, above 0 exactly if the estimator decides class 1: its threshold may lie elsewhere, and
+    numbers too small for float32 must not become 0."""
     logits = margin.astype(np.float32)
     logits[decided & ~decides_one(logits)] = SMALLEST
     logits[~decided & decides_one(logits)] = 0.0
@@ -308,8 +306,8 @@ def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats
 
 
 def with_highest(scores: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
-    """Scores `[people × classes]` whose highest is that of the class decided, `decided [classes × people]`, and of no
-    other: in a tie too the estimator decides for one."""
+    """Scores `[people × classes]` in which the decided class, `decided [classes × people]`, alone is highest, also in a
+    tie."""
     found, others = scores.astype(np.float32), np.where(decided.T, -np.inf, scores).astype(np.float32).max(axis=1)
     low = decided.T & (found <= others[:, None])
     found[low] = np.nextafter(others, np.float32(np.inf))[low.any(axis=1)]

@@ -1,4 +1,4 @@
-"""What a scikit-learn estimator is made of: last step, preprocessing, and how its margin follows from labels."""
+"""The parts of a scikit-learn estimator: last step, preprocessing, and how its margin depends on labels."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ LABEL_BLIND = {
     *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder"),
     *("SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold"),
 }
-"""Preprocessing that looks at no label, so that it is the same for all flip sets."""
+"""Preprocessing that does not use labels, so that it is the same for all flip sets."""
 DIRECT = ("auto", "cholesky", "svd")
-"""Solvers of ridge that end at the minimum itself."""
+"""Solvers of ridge that reach the exact minimum."""
 SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
-"""Solvers of logistic regression that end at the minimum of the loss as it is written; liblinear, for one, penalises
-the intercept too."""
+"""Solvers of logistic regression that minimise the usual loss; liblinear also penalises the intercept."""
 
 
 def last_step(estimator: Any) -> Any:
-    """What decides: the last step of a pipeline, or the estimator itself."""
+    """The last step of a pipeline, or the estimator itself."""
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
 
 
 def without_threshold(estimator: Any) -> tuple[Any, FixedThresholdClassifier | None]:
-    """What is trained, and the fixed threshold that scikit-learn's own wrapper draws around it, or around the last step
-    of a pipeline. Of several the outermost decides."""
+    """The estimator without scikit-learn's fixed threshold around it or around a pipeline's last step, and that
+    threshold; the outermost of several."""
     if isinstance(estimator, Pipeline):
         inner, found = without_threshold(estimator.steps[-1][1])
         if found is not None:
@@ -46,18 +45,18 @@ def without_threshold(estimator: Any) -> tuple[Any, FixedThresholdClassifier | N
 
 
 def parts(estimator: Any) -> list[Any]:
-    """An estimator and everything it is made of."""
+    """An estimator and all its parameters."""
     return [estimator, *estimator.get_params(deep=True).values()]
 
 
 def packages(estimator: Any) -> set[str]:
-    """The libraries that an estimator and what it is made of come from."""
+    """The libraries of an estimator and its parts."""
     return {base.__module__.split(".")[0] for part in parts(estimator) for base in type(part).__mro__}
 
 
 def preprocesses(estimator: Any) -> bool:
-    """Whether it contains a transformer, so that it knows what to do with a raw table. A classifier that can transform
-    besides, such as a discriminant analysis or a vote, is none."""
+    """Whether it contains a transformer, so that it can take a raw table. A classifier that can also transform, such as
+    discriminant analysis or voting, does not count."""
 
     def transforms(part: Any) -> bool:
         return hasattr(part, "transform") and not (isinstance(part, BaseEstimator) and is_classifier(part))
@@ -66,12 +65,12 @@ def preprocesses(estimator: Any) -> bool:
 
 
 def by_neighbours(fitted: Any) -> bool:
-    """Whether a fitted model goes by the nearest training rows."""
+    """Whether a fitted model uses the nearest training rows."""
     return type(_regressor(fitted)).__module__.startswith("sklearn.neighbors")
 
 
 def sees_no_label(estimator: Any) -> bool:
-    """Whether everything before the last step is the same whatever the labels are."""
+    """Whether no step before the last uses labels."""
     before = [step for _, step in estimator.steps[:-1]] if isinstance(estimator, Pipeline) else []
     return all(map(_label_blind, before))
 
@@ -83,7 +82,7 @@ def _label_blind(step: Any) -> bool:
         return all(map(_label_blind, [*(part[1] for part in step.transformers), step.remainder]))
     if step is None or isinstance(step, str):
         return step in (None, "passthrough", "drop")
-    # Others' classes of the same names may look at labels: feature_engine's OrdinalEncoder does.
+    # Classes of the same name in other libraries may use labels: feature_engine's OrdinalEncoder does.
     return type(step).__module__.split(".")[0] in ("sklearn", "butfor") and type(step).__name__ in LABEL_BLIND
 
 
@@ -96,7 +95,7 @@ def is_logistic(final: Any) -> bool:
 
 
 def has_linear_engine(estimator: Any) -> bool:
-    """Whether flip sets of it can be trained together from the present minimum."""
+    """Whether the linear engine can train it."""
     final = last_step(estimator)
     if not is_logistic(final):
         return linear_in_labels(estimator)
@@ -105,7 +104,7 @@ def has_linear_engine(estimator: Any) -> bool:
 
 
 def has_boosting_engine(estimator: Any) -> bool:
-    """Whether compiled code can grow its trees as it does."""
+    """Whether the boosting engine can train it."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     final = last_step(estimator)
@@ -117,8 +116,8 @@ def has_boosting_engine(estimator: Any) -> bool:
 
 
 def linear_in_labels(estimator: Any) -> bool:
-    """Whether the margin is a sum over the labels, each with a weight that no label has a say in: then flipping one
-    moves it by the same amount, whatever else is flipped."""
+    """Whether the margin is a sum over the labels with weights that do not depend on labels: then a flip moves it by
+    the same amount under any other flips."""
     from sklearn.kernel_ridge import KernelRidge
     from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
     from sklearn.neighbors import KNeighborsRegressor
@@ -138,8 +137,8 @@ def linear_in_labels(estimator: Any) -> bool:
 
 
 def solved_directly(fitted: Any) -> bool:
-    """Whether a fitted model that adds up was solved in one step. Ridge and least squares on sparse inputs are not:
-    they stop near the minimum, and where they stop depends on the labels in other ways too."""
+    """Whether a fitted model that is linear in labels was solved in one step. Ridge and least squares on sparse inputs
+    are not: they stop near the minimum, and where they stop is not linear in the labels."""
     from sklearn.linear_model import LinearRegression
 
     final = _regressor(fitted)
@@ -149,6 +148,6 @@ def solved_directly(fitted: Any) -> bool:
 
 
 def _regressor(fitted: Any) -> Any:
-    """What decides or, where that is a regression with a line drawn through it, the regression."""
+    """The last step or, if that is a `ThresholdedRegressor`, its regressor."""
     final = last_step(fitted)
     return last_step(final.regressor_) if isinstance(final, ThresholdedRegressor) else final

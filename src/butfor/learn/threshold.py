@@ -1,10 +1,10 @@
 """Thresholds: a probability from which the decision is favourable, or a number of places.
 
-A `Threshold` is what a user gives. A `Cut` is its form for a table: the class that is decided from a score on. It turns
-a model's answers (log-odds of class 1 or, without probabilities, the decision function) into logits measured from the
-cut. Under "top" the best of a pool of people have a place under every model: each model's cut lies halfway between the
-last score in the pool with a place and the first without. Scores within `NEAR` of each other are a tie, and everybody
-who ties with the last one has a place too.
+A `Threshold` is what a user gives. A `Cut` is its form for a table: a class, and the score from which the decision is
+that class. It converts a model's answers (log-odds of class 1 or, without probabilities, the decision function) to
+logits measured from the cut. Under "top" the best of a pool of people have a place under every model: each model's cut
+lies halfway between the last score in the pool with a place and the first without. Scores within `NEAR` of each other
+are a tie, and everybody who ties with the last one has a place too.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Answers = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Threshold:
-    """`given`: the user's text. Either the `probability` of the favourable label from which on a decision is
-    favourable, or the `share` of people who have a place."""
+    """`given`: the user's text. Either the lowest `probability` of the favourable label for a favourable decision, or
+    the `share` of people who have a place."""
 
     given: float | str
     probability: float | None = None
@@ -75,8 +75,8 @@ def _number(given: Any) -> float | None:
 
 
 class Places(NamedTuple):
-    """The score at the cut, how many of the pool have a place, and how many tie for the last place if that gives more
-    people a place than there are places, otherwise 0."""
+    """The score at the cut, the number of people in the pool with a place, and the number who tie for the last place if
+    more people have a place than there are places, else 0."""
 
     cut: NDArray[np.float64]
     accepted: NDArray[np.int64]
@@ -85,8 +85,8 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """`label`: the class, by number, that is decided from the cut on. A fixed cut decides it from the score `at` on, a
-    probability or, if not `by_probability`, the decision function. Otherwise the best `places` of the `pool` get it."""
+    """`label`: the class, by number, on and above the cut. A fixed cut is at the score `at`, a probability or, if not
+    `by_probability`, the decision function. With a `pool`, its best `places` get the label."""
 
     label: int
     at: float = USUAL

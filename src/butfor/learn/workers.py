@@ -1,8 +1,8 @@
-"""Work spread by joblib over processes of this machine or over a cluster.
+"""Work on processes of this machine, by joblib, or on a cluster.
 
-It goes in chunks, sized by how long an item takes. Shared data is sent once: processes of this machine map it from a
+Work goes in chunks, sized by the time of an item. Shared data is sent once: processes of this machine map it from a
 file, on a Ray cluster it is in the object store, and on a Dask cluster it is the result of a task, which Dask computes
-again if its worker died. A worker with other versions than this process would train other models, so it refuses.
+again if its worker dies. A worker with other package versions would train other models, so it refuses.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ import cloudpickle
 
 from butfor import stopping
 from butfor.errors import ButforError, EngineError
-from butfor.learn.dask_backend import LOST, DaskBackend, cannot_train
+from butfor.learn.dask_workers import LOST, DaskWorkers, cannot_train
 from butfor.learn.protocols import Advance, Learner, Table
 from butfor.machine import in_worker, single_threaded
 
 LEAST_SECONDS, MOST_SECONDS = 0.1, 2.0
 """Seconds of a chunk: long enough to pay for sending it, short enough for Ctrl-C and for a worker's death."""
 MOST_DEATHS = 10
-"""How often processes of this machine may die and start again during one list of items."""
+"""How often processes of this machine may die and be restarted for one list of items."""
 MOST_SUBJECTS = 4
-"""The most learners and tables that stay available to workers."""
+"""The most learners with tables that stay available to workers."""
 MOST_HELD = 16
 """The most things that a worker caches."""
 SAME = ("butfor", "torch", "numpy", "scikit-learn")
@@ -64,8 +64,8 @@ class Sent(NamedTuple):
 
 
 class Pace:
-    """The seconds of an item, as far as known, and so the size of a chunk: a quarter of what is left per worker, so
-    that all end together, but at least as many as a worker runs side by side."""
+    """The seconds of an item, and from them the size of a chunk: a quarter of a worker's share of what is left, so that
+    all workers end together, but at least as many items as a worker runs side by side."""
 
     def __init__(self, each: float | None = None) -> None:
         self.each, self.at_once = each, 1
@@ -83,8 +83,7 @@ class Pace:
 
 
 class Workers:
-    """`jobs` processes of this machine, unless `joblib.parallel_config(...)` says otherwise; or those of a
-    `backend`."""
+    """`jobs` processes of this machine, the workers set by `joblib.parallel_config(...)`, or those of a `backend`."""
 
     def __init__(self, jobs: int, backend: Any = None) -> None:
         self._jobs, self._backend = jobs, backend
@@ -95,19 +94,19 @@ class Workers:
         return self
 
     @property
-    def elsewhere(self) -> bool:
+    def on_cluster(self) -> bool:
         """Whether they belong to a cluster."""
         return not _is_local(self._active()[0])
 
     @property
     def count(self) -> int:
-        """How many items they can do at a time now."""
+        """The number of items that they can do at a time now."""
         backend, jobs = self._active()
         return int(backend.effective_n_jobs(jobs))
 
     def send(self, code: Any, data: Any) -> Any:
-        """Make both available to workers, as long as the returned object lives. Code is sent by value, since workers
-        cannot import classes and functions of a script or a notebook."""
+        """Make both available to workers for the lifetime of the returned object. Code is sent by value, since workers
+        cannot import from a script or a notebook."""
         backend, key = self._active()[0], uuid.uuid4().hex
         try:
             if _is_local(backend):
@@ -115,9 +114,9 @@ class Workers:
             load = partial(pickle.loads, cloudpickle.dumps((code, data)))
         except Exception as error:  # the user's own objects may raise anything
             raise EngineError(f"The model cannot be sent to workers: {type(error).__name__}: {error}") from error
-        if isinstance(backend, DaskBackend):
-            backend.ask_all(check_versions, versions_here())
-            return backend.task(Sent, key, load)
+        if isinstance(backend, DaskWorkers):
+            backend.run_everywhere(check_versions, versions_here())
+            return backend.submit(Sent, key, load)
         if type(backend).__module__.startswith("ray."):
             import ray
 
@@ -168,16 +167,19 @@ class Workers:
         from joblib import Parallel, delayed
 
         backend, jobs = self._active()
-        count = int(backend.effective_n_jobs(jobs))
-        call, here = partial(delayed(in_worker), os.getpid(), run_chunk), (os.getpid(), versions_here())
-        tasks = (
-            # Items as bytes: else Dask looks for its futures among them.
-            call(here, work, shared, chunk.start, pickle.dumps(list(items[chunk.start : chunk.stop])))
+        count, here = int(backend.effective_n_jobs(jobs)), (os.getpid(), versions_here())
+        calls = (
+            # Items as bytes: otherwise Dask looks for its futures among them.
+            (os.getpid(), run_chunk, here, work, shared, chunk.start, pickle.dumps([items[k] for k in chunk]))
             for chunk in chunks(count)
         )
+        if isinstance(backend, DaskWorkers):
+            yield from backend.replies(((in_worker, *call) for call in calls), 2 * count)
+            return
+        tasks = (delayed(in_worker)(*call) for call in calls)
         if backend.supports_return_generator:
             coming = Parallel(count, backend=backend, return_as="generator_unordered", batch_size=1)(tasks)
-        else:  # a pool that takes seconds to start: it is kept, and has a few chunks at a time
+        else:  # a pool that takes seconds to start: it is kept, and gets a few chunks at a time
             pool = _pool(backend, count)
             coming = chain.from_iterable(iter(lambda: pool(list(islice(tasks, 2 * count))), []))
         try:
@@ -189,7 +191,7 @@ class Workers:
                 raise
             raise cannot_train(error) from error
         finally:
-            if isinstance(coming, Generator):  # whoever stops here does not want the rest
+            if isinstance(coming, Generator):  # cancel the rest
                 with warnings.catch_warnings(action="ignore"):
                     coming.close()
 
@@ -199,7 +201,7 @@ class Workers:
 
         backend, jobs = (self._backend, None) if self._backend else get_active_backend()
         if type(backend).__name__ == "DaskDistributedBackend":
-            backend = DaskBackend.of(backend.client)
+            backend = DaskWorkers.of(backend.client)
         return backend, jobs or (self._jobs if _is_local(backend) else -1)
 
 
@@ -219,7 +221,7 @@ def _is_local(backend: Any) -> bool:
 
 def _next(coming: Iterator[Any]) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # joblib's, of workers started anew
+        warnings.simplefilter("ignore", UserWarning)  # joblib's, about restarted workers
         return next(coming, None)
 
 
@@ -264,16 +266,16 @@ _lock = threading.RLock()
 def run_chunk(
     asks: tuple[int, dict[str, str]], work: Work, shared: list[Sent], start: int, items: bytes
 ) -> tuple[int, bytes, float, int]:
-    """The start of the chunk, the results of its items as bytes (arrays sent by Ray are read-only), its seconds once
-    everything was in place, and how many items the worker prefers at a time."""
+    """The start of the chunk, the results of its items as bytes (arrays sent by Ray are read-only), its seconds after
+    loading, and the number of items that the worker prefers at a time."""
     parent, wanted = asks
     check_versions(wanted)
     loaded = [_once(each.key, each.load) for each in shared]
     do, at_once = _once(f"{work.__name__} {[each.key for each in shared]}", lambda: work(*loaded))
     if os.getpid() != parent:
-        # For good: of threads that train side by side, none may give the libraries their threads back.
-        _once(f"threads {len(sys.modules)}", single_threaded)  # what was loaded since has threads of its own
-    with warnings.catch_warnings(action="ignore"):  # what a model warns about, it said when it was first fitted
+        # For good: threads that train side by side must not restore the libraries' threads.
+        _once(f"threads {len(sys.modules)}", single_threaded)  # again after more libraries were loaded
+    with warnings.catch_warnings(action="ignore"):  # the model gave its warnings in the first fit
         started = time.perf_counter()
         results = do(pickle.loads(items))
     return start, cloudpickle.dumps(results), time.perf_counter() - started, at_once

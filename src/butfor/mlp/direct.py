@@ -1,10 +1,9 @@
-"""L with PyTorch's operations called directly: the reference's numbers to the bit, sooner.
+"""L with PyTorch's operations called directly: the reference's numbers to the bit, in less time.
 
-A small network's training spends most of its time between the operations: autograd's records, the optimiser's
-bookkeeping for each tensor. Here the same operations are called in the same order on the same shapes, the derivative
-is written out, and Adam updates all parameters as one vector. That the bits are the reference's is not taken for
-granted: for each shape of network and table the first training of a process is preceded by a short one both ways, and
-where one bit differs (another PyTorch, another processor) the reference trains.
+A small network's training spends most of its time between operations: on autograd's records and the optimiser's
+bookkeeping for each tensor. Here the same operations are called in the same order on the same shapes, the derivative is
+written out, and Adam updates all parameters as one vector. Each process checks this once for each shape of network and
+table, by a short training both ways; if one bit differs (another PyTorch, another processor), the reference trains.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from butfor.mlp.reference import BACKWARD
 
 CHECKED_EPOCHS = 3
 CHECKED_BATCHES = 3
-"""The short training compares whole batches, what is left over, and the moments of several steps."""
+"""The short training covers whole batches, a last shorter one, and the moments of several steps."""
 
 _same_bits: dict[tuple[object, ...], bool] = {}
 
@@ -55,7 +54,7 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
 
 
 class _Parameters:
-    """A network's numbers in one vector, packed in PyTorch's order, with their gradient and Adam's moments."""
+    """A network's weights in one vector, in PyTorch's order, with their gradient and Adam's moments."""
 
     def __init__(self, recipe: Recipe, inputs: int) -> None:
         self.values = reference.packed_start(recipe, inputs).clone()
@@ -98,7 +97,7 @@ class _Parameters:
 
 
 def _is_the_reference(recipe: Recipe, rows: Rows) -> bool:
-    """Compared once in a process for a shape: which operation computes a product depends on nothing else."""
+    """Compared once per process and shape: only the shape determines which operation computes a product."""
     shape = recipe.widths(rows.d), recipe.activation, recipe.batch_size, rows.n, len(rows.y_val)
     if shape not in _same_bits:
         short, few = replace(recipe, max_epochs=CHECKED_EPOCHS), _some_batches(recipe, rows)
@@ -109,7 +108,7 @@ def _is_the_reference(recipe: Recipe, rows: Rows) -> bool:
 
 
 def _some_batches(recipe: Recipe, rows: Rows) -> Rows:
-    """A few whole batches and the one that is left over."""
+    """A few whole batches and the last, shorter one."""
     size = recipe.batch_size or rows.n
     kept = min(rows.n, CHECKED_BATCHES * size + rows.n % size)
     return replace(rows, X=rows.X[:kept], y=rows.y[:kept])

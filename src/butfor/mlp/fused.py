@@ -1,10 +1,9 @@
 """Many networks on the CPU's cores: whole trainings in compiled code, one network per thread.
 
-What it must achieve: L exactly as `reference.py` defines it, up to the order of floating-point
-sums, but without the time PyTorch spends between its operations. It starts from the reference's
-initial tensors and follows the reference's batch orders, drawn once for all networks. A network's
-result depends on nothing but its flip set: not on the other networks, nor on the number of
-threads. A thread holds one network's weights, labels and one tile of rows.
+This is L as `reference.py` defines it, up to the order of floating-point sums, without the time PyTorch spends between
+its operations. It starts from the reference's initial tensors and follows the reference's batch orders, drawn once for
+all networks. A network's result depends only on its flip set, not on other networks or the number of threads. A thread
+holds one network's weights, labels and one tile of rows.
 
 The first use on a machine compiles for some seconds and says so; the result is cached on disk.
 """
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice, pairwise, repeat
@@ -23,17 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.learn.protocols import Floats
-from butfor.machine import as_they_end, check_n_jobs, compiling
+from butfor.machine import check_n_jobs, compiling, in_threads
 from butfor.mlp import kernels
-from butfor.mlp.kernels import LANES, TILE, Plan, Room, Table, Walk
 from butfor.mlp.learner import NetworkEngine
+from butfor.mlp.passes import TILE, Plan, Room, Table
 from butfor.mlp.recipe import ACTIVATIONS, Entries, Fits, Job, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 from butfor.mlp.stacked import StackedEngine
+from butfor.mlp.vectors import LANES, product
 
 SHARED_ORDERS = 2**28
-"""Bytes of batch orders kept for all networks of a call, and for a next one with the same seeds; a training that
-outlives them draws its own."""
+"""Bytes of batch orders kept for the networks of a call and for the next call with the same seeds; a longer training
+draws its own."""
 
 NO_ENTRIES = Entries(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
@@ -51,22 +50,12 @@ class FusedEngine(NetworkEngine):
         self.n_jobs = self.width = check_n_jobs(n_jobs)
 
     def train(self, job: Job, fits: Fits) -> None:
-        if job.recipe.outputs > 1:  # what is compiled has a single logit
+        if job.recipe.outputs > 1:  # the compiled code has a single logit
             StackedEngine("cpu").train(job, fits)
             return
         prepare()
         trainings = Trainings(job, fits)
-        with ThreadPoolExecutor(self.n_jobs) as pool:
-            try:
-                futures = [pool.submit(trainings.run, k) for k in range(len(job.flip_sets))]
-                for future in as_they_end(futures):
-                    future.result()
-                    if job.advance:
-                        job.advance(1)
-            except BaseException:
-                trainings.stop.set()
-                pool.shutdown(cancel_futures=True)
-                raise
+        list(in_threads(trainings.run, range(len(job.flip_sets)), self.n_jobs, job.advance, trainings.stop))
 
 
 def compiled() -> bool:
@@ -87,7 +76,7 @@ def prepare() -> None:
 
 
 class Trainings:
-    """What all trainings of a job share; each leaves its result in `fits`."""
+    """What all trainings of a job share; each writes its result to `fits`."""
 
     def __init__(self, job: Job, fits: Fits) -> None:
         self.job, self.fits = job, fits
@@ -101,7 +90,7 @@ class Trainings:
         self._training, self._validation, self._people = map(table, *zip(*labelled, strict=True), by_entries)
 
     def run(self, k: int) -> None:
-        """Train the k-th network, unless told to stop between blocks of epochs."""
+        """Train the k-th network; ends early, between blocks of epochs, once `stop` is set."""
         recipe, rows, plan, start = self.job.recipe, self.job.rows, self._layout.plan, self._starts[self.job.seeds[k]]
         room, training = self._layout.room(start.weights), self._training._replace(y=rows.labels(self.job.flip_sets[k]))
         history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
@@ -121,8 +110,8 @@ class Trainings:
 
 
 class Start:
-    """What a seed decides: the reference's initial weights, and its batch orders, drawn when a training needs them; as
-    many as fit into `room` bytes are kept for the next one."""
+    """What follows from a seed: the reference's initial weights, and its batch orders, drawn when a training needs
+    them. Up to `room` bytes of orders are kept for the next training."""
 
     def __init__(self, recipe: Recipe, n: int, inputs: int, room: int) -> None:
         self.weights: Floats = packed_start(recipe, inputs).numpy()
@@ -151,58 +140,51 @@ class Start:
 
 @lru_cache(maxsize=1)
 def starts(recipe: Recipe, n: int, inputs: int, seeds: frozenset[int]) -> dict[int, Start]:
-    """By seed. The last are kept: call upon call asks for the same members, or for the same fresh seeds."""
+    """By seed. Kept for the next call, which usually has the same members or fresh seeds."""
     room = SHARED_ORDERS // max(1, len(seeds))
     return {seed: Start(replace(recipe, seed=seed), n, inputs, room) for seed in sorted(seeds)}
 
 
 class Layout:
-    """Where the parts of a network lie in the compiled code's arrays; `kernels` says why there."""
+    """The places of a network's parts in the arrays of the compiled code; `passes` explains the layout."""
 
     def __init__(self, recipe: Recipe, inputs: int) -> None:
         widths = recipe.widths(inputs)
         layers, places = [], []
         self._inputs = inputs
-        self._parameters = self._turned = self._tile = 0
+        self.parameters = self.transposed = self.tile = 0
         for layer, (into, out) in enumerate(pairwise(widths)):
             last = layer == len(recipe.hidden)
-            row, w = padded(into if last else out), self._parameters
-            layers.append((into, row // LANES, w, self._turned, self._tile + LANES, LANES + row))
+            row, w = padded(into if last else out), self.parameters
+            layers.append((into, row // LANES, w, self.transposed, self.tile + LANES, LANES + row))
             if last:
                 places += [w + np.arange(into), w + np.array([row])]
-                self._parameters += row + LANES
+                self.parameters += row + LANES
             else:
                 matrix = w + row * (1 + np.arange(into)) + np.arange(out)[:, None]
                 places += [matrix.ravel(), w + np.arange(out)]
-                self._parameters += row * (into + 1)
-                self._turned += padded(out) * padded(into)
-                self._tile += TILE * (LANES + row)
+                self.parameters += row * (into + 1)
+                self.transposed += padded(out) * padded(into)
+                self.tile += TILE * (LANES + row)
         self.plan = Plan(
-            cast(int, kernels.product.address),
+            cast(int, product.address),
             ACTIVATIONS.index(recipe.activation),
             *np.array(layers, np.int64).T.copy(),
         )
         self.places = np.concatenate(places)
-        """Of every number of the network in PyTorch's order: its place among the parameters."""
+        """The place among the parameters of each number of the network, in PyTorch's order."""
 
     def room(self, initial: Floats) -> Room:
         """What one training writes to, with the initial weights in place."""
-        weights, gradient, mean, square, kept = (aligned(self._parameters) for _ in range(5))
+        weights, gradient, mean, square, kept = (aligned(self.parameters) for _ in range(5))
         gathered = prepend_ones(np.zeros((TILE, self._inputs), np.float32))
-        turned, tile, logits, labels = (aligned(n) for n in (self._turned, self._tile, TILE, TILE))
+        transposed, tile, logits, labels = (aligned(n) for n in (self.transposed, self.tile, TILE, TILE))
         ids = np.zeros(TILE, np.int32)
-        room = Room(weights, gradient, mean, square, kept, turned, gathered, tile, logits, labels, ids)
+        room = Room(weights, gradient, mean, square, kept, transposed, gathered, tile, logits, labels, ids)
         room.weights[self.places] = room.kept[self.places] = initial
         for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
             room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
         return room
-
-    def walk(self, n: int, outcomes: int) -> Walk:
-        """What walking a training back writes to."""
-        weights, mean, square, gradient = (aligned(outcomes, self._parameters) for _ in range(4))
-        labels, begun, factors = np.zeros((n, outcomes), np.float32), np.zeros(outcomes, bool), (3, self._parameters)
-        shapes = factors, (self._turned,), *[(self._tile,)] * 3, (5, TILE), (self._parameters,)
-        return Walk(weights, mean, square, gradient, labels, begun, *[aligned(*shape) for shape in shapes])
 
 
 def padded(width: int) -> int:
@@ -219,7 +201,7 @@ def aligned(*shape: int) -> Floats:
 
 
 def prepend_ones(X: Floats) -> Floats:
-    """Rows `[1, x₁, …, x_d, 0, …]` in whole vectors, and LANES empty rows: `_dots` reads that many."""
+    """Rows `[1, x₁, …, x_d, 0, …]` in whole vectors, and LANES empty rows: `dots` reads that many."""
     rows = aligned(len(X) + LANES, padded(X.shape[1] + 1))
     rows[: len(X), 0] = 1
     rows[: len(X), 1 : X.shape[1] + 1] = X
@@ -227,6 +209,6 @@ def prepend_ones(X: Floats) -> Floats:
 
 
 def table(X: Floats, y: Floats, entries: Entries | None) -> Table:
-    """Rows as the compiled code takes them; arrays of our own, since it is compiled for ones that can be written."""
+    """Rows for the compiled code, in arrays of our own: it is compiled for writable ones."""
     whole = prepend_ones(X if entries is None else X[:0])
     return Table(whole, NO_ENTRIES if entries is None else entries, np.array(y))

@@ -1,5 +1,5 @@
-"""What a launch of `onelaunch.cu` is compiled for: which inputs are bits, how many warps and blocks are at work, and
-how shared memory is laid out."""
+"""The plan of a launch of `onelaunch.cu`: which inputs are bits, the number of warps and blocks, and the layout of
+shared memory."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from butfor.mlp.recipe import ACTIVATIONS, Recipe, Rows
 
 SOURCE = Path(__file__).with_name("onelaunch.cu")
 TILE, CHUNK, NARROW = 64, 32, 64
-"""Rows of a tile, neurons worked on at a time, inputs that are always taken as they are."""
+"""Rows of a tile, neurons worked on at a time, and the most inputs of a table without bits."""
 LEAST_WARPS = 2
-"""Warps on a multiprocessor below which stacked tensors are as good."""
+"""With fewer warps on a multiprocessor, stacked tensors are as good."""
 LEAST_BITS = 32
-"""Inputs of 0 and 1 from which on tensor cores are faster than products one by one."""
+"""The fewest inputs of 0 and 1 for which tensor cores are faster than single products."""
 MOST_BITS = 896
-"""And up to which a tile's bits find room where its derivatives will lie."""
+"""The most for which a tile's bits fit in the memory of its derivatives."""
 TENSOR_CORES = 8
 """The first generation of GPUs (compute capability) whose tensor cores multiply bfloat16."""
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Which inputs are taken as they are (`dense`), and which as bits (`hot`)."""
+    """The inputs that are numbers (`dense`) and those that are bits (`hot`)."""
 
     dense: NDArray[np.int64]
     hot: NDArray[np.int64]
 
     @classmethod
     def of(cls, *tables: Floats) -> Inputs:
-        """Inputs that are 0 or 1 in every row become bits, where there are many inputs."""
+        """Inputs that are 0 or 1 in every row become bits if there are many inputs."""
         every = np.arange(tables[0].shape[1])
         binary = np.logical_and.reduce([((table == 0) | (table == 1)).all(axis=0) for table in tables])
         if len(every) <= NARROW or binary.sum() < LEAST_BITS:
@@ -48,26 +48,26 @@ class Inputs:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """The inputs as the kernel has them."""
+        """The inputs in the kernel's order."""
         return np.concatenate([self.dense, self.hot])
 
     def hold(self, X: Floats) -> bool:
-        """Whether these rows have nothing but 0 and 1 where bits are expected."""
+        """Whether the inputs that are bits are 0 or 1 in these rows."""
         hot = X[:, self.hot]
         return bool(((hot == 0) | (hot == 1)).all())
 
     def bits(self, X: Floats) -> Tensor:
-        """The hot inputs, 32 to a word, the first lowest; words are added so that a row can be read four at a time."""
+        """The hot inputs, 32 to a word, the first lowest; rows are padded to multiples of four words."""
         padded = np.pad(X[:, self.hot] > 0, ((0, 0), (0, -len(self.hot) % 128)))
         packed = np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little"))
         return torch.from_numpy(packed.view("<i4"))
 
     def kernel_order(self, packed: Tensor, width: int) -> Tensor:
-        """Packed networks whose first layer has so many neurons, its inputs in the kernel's order."""
+        """Packed networks with a first layer of `width` neurons, its inputs in the kernel's order."""
         return self._reordered(packed, width, self.order)
 
     def usual_order(self, packed: Tensor, width: int) -> Tensor:
-        """And the other way around."""
+        """The inverse of `kernel_order`."""
         return self._reordered(packed, width, np.argsort(self.order))
 
     def _reordered(self, packed: Tensor, width: int, order: NDArray[np.int64]) -> Tensor:
@@ -79,8 +79,8 @@ class Inputs:
 
 
 def inputs_of(rows: Rows, people: Floats) -> Inputs:
-    """The inputs that are bits in a table and for people. A table is asked about again and again: what holds for it
-    alone is kept, and mostly holds for people too."""
+    """The inputs that are bits in a table and for people. Those of the table are cached, and mostly hold for people
+    too."""
     usual = _inputs_of(rows)
     return usual if usual.hold(people) else Inputs.of(rows.X, rows.X_val, people)
 
@@ -92,8 +92,8 @@ def _inputs_of(rows: Rows) -> Inputs:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is fixed when the kernel is compiled, and how many blocks run at once. `widths`: all inputs, the hidden
-    layers, the logit; of the inputs `hot` are bits."""
+    """The constants of a compiled kernel, and the number of blocks that run at once. `widths`: all inputs, the hidden
+    layers, the logit; `hot` of the inputs are bits."""
 
     widths: tuple[int, ...]
     hot: int
@@ -105,8 +105,7 @@ class Plan:
 
     @classmethod
     def of(cls, recipe: Recipe, rows: Rows, inputs: Inputs, device: torch.device) -> Plan | None:
-        """As many warps at work as shared memory and registers allow, each with rows to work on;
-        None if too few warps' tiles fit."""
+        """As many warps as shared memory and registers allow, each with rows to work on; None if too few tiles fit."""
         chip: Any = torch.cuda.get_device_properties(device)
         most = getattr(chip, "shared_memory_per_block_optin", 0)
         if len(inputs.hot) > (MOST_BITS if chip.major >= TENSOR_CORES else 0):
@@ -118,7 +117,7 @@ class Plan:
             plan = cls(*shape, warps, blocks=0, slots=0)
             if plan.shared_bytes > most:
                 break
-            # A block also costs 1 KiB of the system's; 8 warps of 255 registers fill the registers.
+            # A block also takes 1 KiB for the system; 8 warps of 255 registers fill the registers.
             blocks = min(chip.shared_memory_per_multiprocessor // (plan.shared_bytes + 1024), 8 // warps)
             busy = tiles / (-(-tiles // warps) * warps)
             slots = blocks * chip.multi_processor_count
@@ -136,7 +135,7 @@ class Plan:
 
     @property
     def hot_numbers(self) -> int:
-        """The hot inputs' weights, with those added to fill words and chunks."""
+        """The number of the hot inputs' weights, padded to words and chunks."""
         return -(-self.hot // 32) * 32 * _chunked(self.widths[1])
 
     @property
@@ -149,7 +148,7 @@ class Plan:
         hidden = self.widths[1:-1]
         wide = [_chunked(width) for width in hidden]
         network = (wide[0] + 4) * (self.dense + 1) + wide[-1] + 4
-        # Every matrix but the first is there twice, by inputs and by outputs.
+        # Every matrix but the first is stored twice, by inputs and by outputs.
         for (into, out), (below, here) in zip(pairwise(hidden), pairwise(wide), strict=True):
             network += (here + 4) * (into + 1) + (below + 4) * out
         tile = (TILE + 4) * (self.dense_padded + sum(wide[:-1]) + max(wide))

@@ -1,4 +1,4 @@
-"""Our network as a learner: encode the table, then train the MLP. And the base of the engines that train it fast."""
+"""Our network as a learner, which encodes the table and trains the MLP; and the base of its fast engines."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from butfor.mlp.mlp import MLP, split_off
 from butfor.mlp.recipe import Fits, Job, Network, Recipe, Rows
 
 LARGE = 20_000
-"""Training rows from which on an ensemble has half the members."""
+"""With more training rows an ensemble has half the members."""
 
 
 class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, can.Portable, can.Rebuildable):
-    """The encoder is fitted on the training rows alone; labels play no part in it, so that all flip sets share it."""
+    """The encoder is fitted on the training rows without labels, so all flip sets share it."""
 
     kind = "mlp"
     name = "MLP"
@@ -44,7 +44,7 @@ class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, 
 
     def __init__(self, model: MLP, encoder: Any = None) -> None:
         if encoder is not None and not isinstance(encoder, TableEncoder):
-            raise SettingError(f"encoder={encoder!r} does not go with MLP, which needs a TableEncoder.")
+            raise SettingError(f"encoder={encoder!r}: MLP needs a TableEncoder.")
         self.recipe = model.recipe()
         self.validation_fraction = model.validation_fraction
         self.encoder = clone(encoder) if encoder is not None else TableEncoder()
@@ -54,8 +54,8 @@ class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, 
         return split_off(labels, self.validation_fraction, self.recipe.seed)
 
     def warm_up(self, table: Table) -> None:
-        """Encode the table and train for an epoch: what a process does only once is not to be taken for the time of a
-        training."""
+        """Encode the table and train for an epoch, so that one-time work of a process does not count as training
+        time."""
         from butfor.mlp.direct import train
 
         train(replace(self.recipe_for(table), max_epochs=1), self.rows(table))
@@ -115,7 +115,7 @@ class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, 
         return encoded
 
     def rows(self, table: Table) -> Rows:
-        """Its rows with their labels, as the network takes them."""
+        """The encoded rows with their labels."""
         data = self.encoded(table)
         decision_split = table.decision_split if table.multiclass else None
         return Rows(data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32), decision_split)
@@ -125,17 +125,19 @@ class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, 
 
 
 class _Encoded(EncodedTable):
-    """With the validation rows, as the network takes them."""
+    """An encoded table with its validation rows."""
 
     def __init__(self, encoder: TableEncoder, table: Table) -> None:
         if table.validation is None:
-            raise SettingError("An MLP stops early by validation rows; give some, or let the audit set rows aside.")
+            raise SettingError(
+                "An MLP needs validation rows to stop early: give some, or let the audit set rows aside."
+            )
         super().__init__(encoder, table.X)
         self.X_val: Floats = self.encoder.transform(table.validation[0])
 
 
 class NetworkModel(Model, can.Differentiable, can.Inputs, can.Pulls, can.Encoded):
-    """A trained network behind its encoder. `rows` holds the labels it was trained on."""
+    """A trained network with its encoder. `rows` has the labels it was trained on."""
 
     def __init__(self, network: Network, rows: Rows, data: _Encoded) -> None:
         self.network, self.rows, self._data = network, rows, data
@@ -162,8 +164,8 @@ class NetworkModel(Model, can.Differentiable, can.Inputs, can.Pulls, can.Encoded
 
 
 class NetworkEngine(Engine):
-    """Base of the engines for our network: networks that are the reference's up to the order of floating-point sums.
-    `width`: how many it likes to train side by side."""
+    """Base of the engines for our network, which train the reference's networks up to the order of floating-point sums.
+    `width`: the number of networks that it prefers to train side by side."""
 
     width: int
 
@@ -177,8 +179,8 @@ class NetworkEngine(Engine):
         seeds: Sequence[int] | None = None,
         weights: bool = True,
     ) -> Fits:
-        """One network per flip set; `seeds` names one for each, else it is the recipe's. `weights`: whether the
-        networks themselves are wanted; bringing them from a GPU takes a while."""
+        """Train one network per flip set, with its own of the `seeds` or the recipe's. `weights`: whether to return the
+        weights, which are slow to copy from a GPU."""
         people = np.ascontiguousarray(people, dtype=np.float32)
         check_work(rows, flip_sets, people)
         fits = Fits.empty(len(flip_sets), len(people) * recipe.outputs, recipe.parameters(rows.d) if weights else 0)
@@ -187,7 +189,7 @@ class NetworkEngine(Engine):
         return fits
 
     def train(self, job: Job, fits: Fits) -> None:
-        """Fill in `fits`, its weights where there is room for them."""
+        """Fill in `fits`; its weights only if it has room for them."""
         raise NotImplementedError
 
     def accepts(self, learner: Learner) -> bool:
@@ -207,7 +209,7 @@ class NetworkEngine(Engine):
 
 
 def check_work(rows: Rows, flip_sets: Sequence[FlipSet], people: Floats) -> None:
-    """Compiled code reads where it is told to, so what it is told must fit."""
+    """Compiled code does not check bounds, so shapes and positions are checked here."""
     for k, flips in enumerate(flip_sets):
         if bad := [position for position in flips if not 0 <= position < rows.n]:
             raise SettingError(f"Flip set {k} names training row {bad[0]}; the rows are numbered 0 to {rows.n - 1}.")

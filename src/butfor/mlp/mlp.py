@@ -1,4 +1,4 @@
-"""MLP: what is trained, as a scikit-learn classifier."""
+"""MLP: our network as a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from butfor.mlp.recipe import Network, Recipe, Rows
 
 
 class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
-    """A small feed-forward network, trained to the last bit the same every time.
+    """A small feed-forward network; training is reproducible to the last bit.
 
-    Adam on mean binary cross-entropy, of more than two classes on mean cross-entropy of the softmax; early stopping on
-    the best validation loss. After `fit`, `network_` holds the weights, `classes_` the labels (of two the second is
-    what a positive logit means), `best_epoch_` the epoch whose weights were kept.
+    Adam on mean binary cross-entropy, or with more than two classes on mean cross-entropy of the softmax; early
+    stopping on the best validation loss. After `fit`, `network_` has the weights, `classes_` the labels (a positive
+    logit means the second of two), `best_epoch_` the epoch whose weights were kept.
 
     Parameters
     ----------
     hidden : tuple of int, default=(32, 32)
         Widths of the hidden layers; () is logistic regression.
     activation : {"relu", "tanh", "sigmoid"}, default="relu"
-        What follows each hidden layer.
+        The activation function after each hidden layer.
     learning_rate : float, default=0.005
         Adam's step size.
     max_epochs : int, default=200
-        Training ends at the latest after this many epochs.
+        The most epochs.
     patience : int, default=10
-        It ends sooner after this many epochs without a new lowest validation loss.
+        Training stops after this many epochs without a new lowest validation loss.
     batch_size : int or None, default=128
         Rows per step; None is one batch of all rows.
     validation_fraction : float, default=0.25
@@ -68,7 +68,7 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         self.random_state = random_state
 
     def recipe(self) -> Recipe:
-        """The settings as the training engines take them."""
+        """The settings for the training engines."""
         settings = self.activation, self.learning_rate, self.max_epochs, self.patience, self.batch_size
         return Recipe(tuple(self.hidden), *settings, seed=_seed(self.random_state))
 
@@ -92,7 +92,7 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Logits `[rows]`; above 0 means `classes_[1]`. Of more than two classes scores `[rows × classes]`."""
+        """Logits `[rows]`; above 0 means `classes_[1]`. With more than two classes scores `[rows × classes]`."""
         check_is_fitted(self)
         return self.network_.logits(validate_data(self, X, dtype=np.float32, reset=False))
 
@@ -139,7 +139,7 @@ def split_off(y: NDArray[Any], fraction: float, seed: int) -> tuple[NDArray[np.i
 
 
 def _seed(random_state: Any) -> int:
-    """A whole number stands for itself; anything else scikit-learn accepts draws one."""
+    """A whole number is the seed; anything else that scikit-learn accepts draws one."""
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))

@@ -2,8 +2,8 @@
 
 A block of threads takes a network, trains it from the first epoch to the last (forward, backward, Adam, validation,
 early stopping, and the logits of the people at the end), then takes the next. Nothing returns to the host in between,
-and blocks share nothing but the queue: a network's result is bit for bit the same whatever is trained beside it. All
-arithmetic is float32. The host looks in now and then for progress, and can tell the kernel to stop after the epoch.
+and blocks share only the queue: a network's result is bit for bit the same beside any other networks. All arithmetic is
+float32. The host polls for progress, and can tell the kernel to stop after the epoch.
 
 The network stays in the block's shared memory; the rows stream from L2, where all blocks find the same X. Each warp
 takes a tile of 64 rows through the whole network on its own, without waiting for the other warps:
@@ -18,11 +18,10 @@ its share of the weights. Adam's moments and the labels, one bit each, lie in gl
 wider than 32 neurons are worked on 32 at a time; their gradients lie in memory of the thread's own.
 
 Wide tables are mostly one-hot. Inputs of 0 and 1 are kept as bits and multiplied by the tensor cores, which take 16-bit
-numbers: 0 and 1 are such numbers, and W₁ and D₁ are sums of three of them, exactly, so that no product is rounded. For
-their gradient the warps wait for each other after every tile, and each adds all tiles' D₁ for inputs of its own.
+numbers: 0 and 1 are such numbers, and W₁ and D₁ are exact sums of three of them, so that no product is rounded. For
+their gradient the warps wait for each other after every tile, and each adds all tiles' D₁ for its own inputs.
 
-`can_train` says which networks fit this plan. CUDA C++ is compiled when it is first used, by the NVRTC library that
-comes with PyTorch.
+`can_train` says which networks fit. The NVRTC library that comes with PyTorch compiles the CUDA C++ at its first use.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ from butfor.mlp.recipe import Job, Recipe, Rows
 from butfor.mlp.reference import batch_orders, packed_start
 
 DEEPEST = 3
-"""Hidden layers at the most."""
+"""The most hidden layers."""
 MOST_ORDER_BYTES = 2**31
-"""Minibatch orders of all epochs lie on the device; longer trainings go to the stacked tensors."""
+"""The most bytes of batch orders on the device; longer trainings go to stacked tensors."""
 
 
 def can_train(job: Job, device: torch.device) -> bool:
-    """Whether this plan applies to these networks, rows, people and device."""
+    """Whether one launch can train these networks on the device."""
     recipe, rows = job.recipe, job.rows
     return (
         device.type == "cuda"
@@ -69,8 +68,7 @@ def can_train(job: Job, device: torch.device) -> bool:
 
 
 def parts(job: Job) -> list[slice]:
-    """What goes into one launch each: trainings whose seeds' batch orders fit on the device together; as a rule,
-    everything."""
+    """One slice per launch: trainings whose batch orders fit on the device together, usually all."""
     most = MOST_ORDER_BYTES // max(1, _order_bytes(job.recipe, job.rows.n))
     starts, held = [0], set[int]()
     for k, seed in enumerate(job.seeds):
@@ -86,14 +84,14 @@ def _order_bytes(recipe: Recipe, n: int) -> int:
 
 
 def train(job: Job, device: torch.device, weights: bool = True) -> tuple[np.ndarray, ...]:
-    """The fields of `Fits`. `weights`: whether to bring the networks themselves back, which takes a while."""
+    """The fields of `Fits`. `weights`: whether to copy the networks back, which is slow."""
     with torch.cuda.device(device):
         inputs = inputs_of(job.rows, job.people)
         plan = Plan.of(job.recipe, job.rows, inputs, device)
         assert plan is not None, "can_train comes first"
         kernel = compiled(plan, torch.cuda.current_device())
         work, tensors = prepare(job, plan, inputs, device)
-        torch.cuda.synchronize()  # all inputs are in place before another stream looks at `control`
+        torch.cuda.synchronize()  # all inputs are in place before another stream reads `control`
         kernel.launch(work, min(plan.slots, len(job.flip_sets)))
         _watch(tensors["control"], job.advance)
     trained = inputs.usual_order(tensors["weights"], job.recipe.hidden[0]) if weights else tensors["weights"][:, :0]
@@ -158,8 +156,8 @@ def prepare(job: Job, plan: Plan, inputs: Inputs, device: torch.device) -> tuple
 
 @lru_cache(maxsize=2)
 def placed(rows: Rows, inputs: Inputs, gather: bool, device: torch.device) -> dict[str, Tensor]:
-    """A table as the kernel takes it, on the device; `gather`: rows are taken in any order. It is asked about again and
-    again, and packing it takes longer than many a launch."""
+    """A table on the device in the kernel's layout; `gather`: rows are read in any order. Cached, since packing takes
+    longer than many launches."""
     X = rows.X[:, inputs.dense]
     tensors = {
         "X": _row_major(X) if gather else _feature_major(X),
@@ -180,8 +178,8 @@ _drawn: dict[tuple[Recipe, int], Tensor] = {}
 
 
 def drawn_orders(recipes: Sequence[Recipe], n: int) -> list[Tensor]:
-    """Each seed's batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many a launch: they are
-    kept until there are more bytes of them than a launch may hold."""
+    """Each seed's batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many launches, so they are
+    cached, up to the bytes that a launch may hold."""
     orders = []
     for recipe in recipes:
         if (recipe, n) not in _drawn:
@@ -194,12 +192,12 @@ def drawn_orders(recipes: Sequence[Recipe], n: int) -> list[Tensor]:
 
 
 def _feature_major(X: Floats) -> Tensor:
-    """`[inputs × rows]`, rows of zeros added to fill the last tile."""
+    """`[inputs × rows]`, rows padded with zeros to whole tiles."""
     return torch.from_numpy(np.pad(X, ((0, -len(X) % TILE), (0, 0))).T.copy())
 
 
 def _row_major(X: Floats) -> Tensor:
-    """`[rows × inputs]`, inputs of zeros added so that a row can be read four numbers at a time."""
+    """`[rows × inputs]`, inputs padded with zeros to multiples of four."""
     return torch.from_numpy(np.pad(X, ((0, 0), (0, -X.shape[1] % 4))))
 
 
@@ -210,7 +208,7 @@ def _bits(y: Floats) -> Tensor:
 
 
 def _watch(control: Tensor, advance: Advance | None) -> None:
-    """Wait for the launch and report what has finished; tell the kernel to stop if interrupted."""
+    """Wait for the launch and report progress; tell the kernel to stop if interrupted."""
     done, side = torch.cuda.Event(), torch.cuda.Stream()
     done.record()
     seen, told = 0, torch.zeros(3, dtype=torch.int32, pin_memory=True)
@@ -266,7 +264,7 @@ def compiled(plan: Plan, device: int) -> Kernel:
     """Compile the kernel for a plan, once per process and device (some seconds)."""
     library = nvrtc()
     assert library is not None, "can_train comes first"
-    torch.cuda.synchronize(device)  # creates the device's context, where there is none yet
+    torch.cuda.synchronize(device)  # creates the device's context if there is none
     major, minor = torch.cuda.get_device_capability(device)
     options = [f"--gpu-architecture=sm_{major}{minor}".encode(), b"--std=c++17"]
     program = ctypes.c_void_p()

@@ -1,7 +1,7 @@
-"""What the learning algorithm L is given and what it gives back.
+"""Inputs and outputs of the learning algorithm L.
 
-`Recipe` holds L's settings, `Rows` the numbers it learns from, a *flip set* says which labels are turned, `Network` is
-one trained f, `Job` what an engine is asked for, and `Fits` what it returns.
+`Recipe` has L's settings, `Rows` the numbers it learns from, a *flip set* the positions of flipped labels. `Network` is
+one trained f, `Job` the input of an engine, and `Fits` its output.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.protocols import Advance, FlipSet, Floats
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
-"""By the names that torch has for them."""
+"""torch's names."""
 THRESHOLDS = {"relu": 0.0, "tanh": 0.0, "sigmoid": 0.5}
-"""A neuron is active where its output is above this: for all three, where its input is above 0."""
+"""A neuron is active if its output is above this, which means that its input is above 0."""
 MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
-"""Beyond these a network is a slip of the pen: thousands of them are trained for an answer."""
+"""Larger values are a typing error: an answer takes thousands of trainings."""
 LAST_SEED = 2**62
 ZEROS_PER_ENTRY = 3
-"""How many inputs a row must have for each that is not 0, for its entries to be faster than the whole row."""
+"""Rows with at least this many inputs per input that is not 0 are faster by their entries."""
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-"""torch.optim.Adam's defaults, which L leaves as they are."""
+"""torch.optim.Adam's defaults, which L keeps."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Recipe:
     batch_size: int | None = 128
     seed: int = 0
     outputs: int = 1
-    """Numbers that the network says: a logit or, of more than two classes, as many scores. The labels decide it."""
+    """1 for a logit; with more than two classes, one score per class."""
 
     def __post_init__(self) -> None:
         if any(width < 1 for width in self.hidden):
@@ -92,9 +92,9 @@ class Entries(NamedTuple):
     """Rows by the inputs that are not 0, in their order."""
 
     starts: NDArray[np.int64]
-    """Of every row, and the end of the last, among the entries."""
+    """The first entry of each row, and the end of the last."""
     places: NDArray[np.int32]
-    """Which inputs, counted from 0."""
+    """The position of each entry among the inputs, from 0."""
     values: Floats
 
     @classmethod
@@ -107,8 +107,8 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Encoded training rows `X [n × d]`, labels `y [n]` by number, and validation rows. Of more than two classes
-    `question` says what a flip makes of a label."""
+    """Encoded training rows `X [n × d]`, labels `y [n]` by number, and validation rows. With more than two classes
+    `decision_split` has the labels after a flip."""
 
     X: Floats
     y: Floats
@@ -130,13 +130,13 @@ class Rows:
 
     @cached_property
     def entries(self) -> tuple[Entries, Entries] | None:
-        """Training and validation rows by their entries, where that is faster than whole rows: one-hot columns."""
+        """Training and validation rows by their entries, if that is faster than whole rows: one-hot columns."""
         if np.count_nonzero(self.X) * ZEROS_PER_ENTRY > self.X.size:
             return None
         return Entries.of(self.X), Entries.of(self.X_val)
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
-        """y with the given positions turned."""
+        """y with the labels at these positions flipped."""
         y, at = self.y.copy(), list(flips)
         y[at] = 1 - y[at] if self.decision_split is None else self.decision_split.new[at]
         return y
@@ -144,7 +144,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """One trained f: `weights[l] [out × in]`, `biases[l] [out]`, and how its training ended."""
+    """One trained f: `weights[l] [out × in]`, `biases[l] [out]`, and the course of its training."""
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
@@ -166,8 +166,8 @@ class Network:
         return self.recipe.activation
 
     def logits(self, X: Floats) -> Floats:
-        """f before the sigmoid, `[rows]`; class 1 where it is above 0. Of more than two classes, before the softmax,
-        `[rows × classes]`; the class with the highest one."""
+        """f before the sigmoid, `[rows]`, above 0 for class 1. With more than two classes f before the softmax, `[rows
+        × classes]`, highest for the decision."""
         outputs = self.layers(X)[-1]
         return outputs[:, 0] if self.recipe.outputs == 1 else outputs
 
@@ -200,7 +200,7 @@ class Network:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Around a row a ReLU network is a linear function (section 2 of the paper): keep the weights between active
         neurons and multiply the layers. θ `[rows × inputs]` and bias `[rows]`, with θ·x + bias the logit of each row of
-        `X`; of several outputs their sum, as `contrast [rows × outputs]` counts them."""
+        `X`; with several outputs, their sum weighted by `contrast [rows × outputs]`."""
         counted = np.ones((len(X), 1)) if contrast is None else contrast.astype(np.float64)
         theta = counted @ self.weights[-1].astype(np.float64)
         bias = counted @ self.biases[-1].astype(np.float64)
@@ -213,7 +213,7 @@ class Network:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Networks to be trained, one per flip set and seed, and the people that each is asked about."""
+    """Networks to train, one per flip set and seed, and the people whose logits are wanted."""
 
     recipe: Recipe
     rows: Rows
@@ -228,8 +228,8 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """K trained networks: `logits [K × people]`, of more than two classes `[K × people · classes]`, the kept epoch, and
-    the weights packed `[K × parameters]` in PyTorch's order (W₁ row by row, b₁, W₂, …)."""
+    """K trained networks: `logits [K × people]` (with more than two classes `[K × people · classes]`), the kept epoch,
+    and the weights `[K × parameters]` packed in PyTorch's order (W₁ row by row, b₁, W₂, …)."""
 
     logits: Floats
     best_epoch: NDArray[np.int64]
@@ -239,26 +239,26 @@ class Fits:
 
     @classmethod
     def empty(cls, networks: int, people: int, parameters: int) -> Fits:
-        """Room for so many networks."""
+        """Arrays to fill in."""
         epochs, ran = np.zeros(networks, np.int64), np.zeros(networks, np.int64)
         logits, losses = np.empty((networks, people), np.float32), np.empty(networks, np.float32)
         return cls(logits, epochs, ran, losses, np.empty((networks, parameters), np.float32))
 
     def put(self, at: int | slice, *fields: Any) -> None:
-        """Enter what was trained, field by field."""
+        """Fill in the fields of some networks."""
         for name, value in zip(self.__dataclass_fields__, fields, strict=True):
             getattr(self, name)[at] = value
 
     @property
     def answers(self) -> Floats:
-        """The logits, NaN where no epoch was kept: training diverged, and the initial weights are nobody's answer."""
+        """The logits; NaN if no epoch was kept, because training diverged."""
         return np.where((self.best_epoch > 0)[:, None], self.logits, np.float32(np.nan))
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Small networks train 20 to 50 times slower on several intra-op threads, and not bitwise alike. And where torch
-    hands every product to oneDNN (on ARM), preparing the call takes longer than the product: its own BLAS is used."""
+    """One intra-op thread, without oneDNN. On several threads small networks train 20 to 50 times slower, and not
+    bitwise alike. Where torch passes every product to oneDNN (ARM), the call takes longer than the product."""
     import torch
 
     threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled

@@ -1,7 +1,7 @@
-"""L, the learning algorithm, defined: one network in plain PyTorch.
+"""The definition of the learning algorithm L: one network in plain PyTorch.
 
-Everything else that trains is tested against this file, and nothing is reported that it does
-not confirm. It is float32 on one CPU thread and leaves torch's seed and threads as they were.
+All engines are tested against this file, and it confirms every find. It is float32 on one CPU thread and restores
+torch's seed and threads.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "tanh": torch.ops.aten.tanh_backward,
     "sigmoid": torch.ops.aten.sigmoid_backward,
 }
-"""A gradient by an activation's output ↦ by its input: autograd's own operations, for those that call them directly."""
+"""Gradient by an activation's output, and the output → gradient by its input: autograd's own operations."""
 
 KEPT_STARTS, KEPT_PARAMETERS = 256, 2**16
-"""Initial networks that are kept, and how large each may be: 64 MiB at the most."""
+"""The most initial networks that are cached, and the largest size of each: 64 MiB in all."""
 
 
 def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:
@@ -41,7 +41,7 @@ def initial_network(recipe: Recipe, inputs: int) -> nn.Sequential:
 
 
 def packed_start(recipe: Recipe, inputs: int) -> Tensor:
-    """The initial numbers in one vector, to read and not to write: a seed's are asked for again and again."""
+    """The initial weights in one vector, cached and so read-only."""
     return (_kept_start if recipe.parameters(inputs) <= KEPT_PARAMETERS else _start)(recipe, inputs)
 
 
@@ -60,7 +60,7 @@ def batch_orders(recipe: Recipe, n: int) -> Iterator[Tensor]:
 
 
 def train(recipe: Recipe, rows: Rows, flips: Sequence[int] = ()) -> Network:
-    """Train f = L(D') on the rows with the labels at `flips` turned."""
+    """Train f = L(D') on the rows with the labels at `flips` flipped."""
     with one_thread():
         return _train(recipe, rows, flips)
 
@@ -89,8 +89,8 @@ def _train(recipe: Recipe, rows: Rows, flips: Sequence[int]) -> Network:
 
 
 class Adam:
-    """`torch.optim.Adam` by the function that its `step` calls: making the class itself imports PyTorch's compiler,
-    which takes longer than the audit of one person."""
+    """`torch.optim.Adam` by the function that its `step` calls: the class itself imports PyTorch's compiler, which
+    takes longer than the audit of one person."""
 
     def __init__(self, parameters: Iterable[Tensor], learning_rate: float) -> None:
         self._parameters = list(parameters)
@@ -120,12 +120,12 @@ class Adam:
 
 
 def mean_loss(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
-    """Step 3: mean binary cross-entropy of the logit, of more than two classes mean cross-entropy of the softmax."""
+    """Step 3: mean binary cross-entropy; with more than two classes, mean cross-entropy of the softmax."""
     if recipe.outputs == 1:
         return lambda outputs, labels: binary_cross_entropy_with_logits(outputs[:, 0], labels)
     return lambda outputs, labels: cross_entropy(outputs, labels.long())
 
 
 def _copy_weights(f: nn.Sequential) -> list[Tensor]:
-    """The weights and biases as they are now, layer by layer."""
+    """Copies of the weights and biases, layer by layer."""
     return [tensor.clone() for tensor in f.state_dict().values()]

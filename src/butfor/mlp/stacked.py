@@ -1,11 +1,11 @@
 """Many networks at once as stacked tensors (`butfor.mlp.stacks`), on any torch device.
 
-On CUDA, networks small enough for one streaming multiprocessor go to `butfor.mlp.onelaunch` instead, where a single
-kernel launch trains them all.
+On CUDA, networks small enough for one streaming multiprocessor go to `butfor.mlp.onelaunch`, where a single kernel
+launch trains them all.
 
-Independence: every product is one matrix product per network, so the other networks in the stack take no part in a
-network's sums. A library may still choose another kernel for another stack size, and then the last bits differ;
-trainings amplify that. `onelaunch` is exact: bit for bit the same whatever is trained beside it.
+Every product is one matrix product per network, so the other networks of a stack take no part in a network's sums. A
+library may still choose another kernel for another stack size; then the last bits differ, and training amplifies that.
+In `onelaunch` a network is bit for bit the same beside any others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from butfor.mlp.recipe import Fits, Job, one_thread
 from butfor.mlp.stacks import Data, Stack, forward
 
 LARGEST_STACK = {"cpu": 64, "cuda": 1024}
-"""Beyond this many, a stack gains nothing more and only leaves the caches."""
+"""The most networks in a stack; more gain nothing and leave the caches."""
 
 
 class StackedEngine(NetworkEngine):
@@ -70,7 +70,7 @@ def _train(stack: Stack, advance: Advance | None, weights: bool) -> tuple[np.nda
 
 
 def find_device(device: str) -> torch.device:
-    """The torch device of that name, if it is there."""
+    """The torch device of that name; an error if it is not available."""
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError):
@@ -79,7 +79,7 @@ def find_device(device: str) -> torch.device:
         raise SettingError(f"device='{device}' is not supported: say 'cpu' or 'cuda'.")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise EngineError(
-            f"device='{device}' is not there: PyTorch sees {torch.cuda.device_count()} CUDA GPUs. "
+            f"device='{device}' is not available: PyTorch sees {torch.cuda.device_count()} CUDA GPUs. "
             "Use device='cpu', or install a CUDA build of PyTorch."
         )
     return found
@@ -87,7 +87,7 @@ def find_device(device: str) -> torch.device:
 
 @contextmanager
 def float32_products() -> Iterator[None]:
-    """Matrix products in full float32, whatever the process has set."""
+    """Matrix products in full float32."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -105,10 +105,10 @@ def free_memory(device: torch.device) -> int:
 
 
 def stack_size(job: Job, device: torch.device) -> int:
-    """How many networks to train at once in half of the free memory."""
+    """The number of networks that train at once in half of the free memory."""
     recipe, rows = job.recipe, job.rows
     batch = min(recipe.batch_size or rows.n, rows.n)
-    # Training keeps the rows, every hidden layer, its slope, its derivative and one more for the operation at work.
+    # Training keeps the rows, every hidden layer, its slope, its derivative and one more for the present operation.
     training = batch * (rows.d + 3 * sum(recipe.hidden) + max(recipe.hidden, default=1) + 8)
     asking = max(len(rows.X_val), len(job.people)) * (2 * max(recipe.hidden, default=1) + 4)
     # Weights, gradient, two moments, the best so far, the results, and what Adam computes with.

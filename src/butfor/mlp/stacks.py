@@ -1,9 +1,9 @@
 """L for many small networks side by side, as stacked tensors on any torch device.
 
-S networks share rows and recipe and differ in seed and labels, so that one step of all of them is a handful of batched
-matrix products. A network leaves the stack at the end of the epoch in which it stops.
+S networks share rows and recipe and differ in seed and labels, so that one step of all of them is a few batched matrix
+products. A network leaves the stack at the end of its last epoch.
 
-Shapes: S networks, B rows of a batch, K outputs (1 of two classes, else one per class), P directions, p numbers in a
+Shapes: S networks, B rows of a batch, K outputs (1 with two classes, else one per class), P directions, p weights of a
 network, packed in PyTorch's order. The first axis is always the network.
 """
 
@@ -27,8 +27,8 @@ from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Recipe, Rows, unpack
 from butfor.mlp.reference import BACKWARD, batch_orders, packed_start
 
 TILE = {"cpu": 2**17, "cuda": 2**26}
-"""Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in the cache,
-on CUDA it should only fit in memory."""
+"""Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in the cache, on CUDA it
+must fit in memory."""
 
 Layers = list[tuple[Tensor, Tensor]]
 """Weights `[… × out × in]` and biases `[… × out]`, layer by layer."""
@@ -36,7 +36,7 @@ Positions = NDArray[np.int64]
 
 
 class Halted(Exception):
-    """Somebody set `halt`: there is no result."""
+    """`halt` was set; there is no result."""
 
 
 class PerNetwork:
@@ -66,15 +66,15 @@ class Data:
 
     @classmethod
     def of(cls, rows: Rows, people: Floats, device: torch.device, dtype: torch.dtype = torch.float32) -> Data:
-        """Without a copy where the arrays are what is wanted; torch warns of those that cannot be written."""
+        """Arrays are copied only if they are read-only, of which torch warns, or need another type or device."""
         arrays = (rows.X, rows.X_val, rows.y_val, people)
         own = (array if array.flags.writeable else array.copy() for array in map(np.asarray, arrays))
         return cls(*(torch.from_numpy(array).to(device, dtype) for array in own))
 
 
 @dataclass(frozen=True)
-class Crew(PerNetwork):
-    """S networks: the labels each learns `y [S × n]`, and which of the stack's batch orders it follows `[S]`."""
+class Networks(PerNetwork):
+    """S networks: the labels of each, `y [S × n]`, and the number of its batch order, `[S]`."""
 
     y: Tensor
     order: Tensor
@@ -97,20 +97,20 @@ class Stack:
         self.batches = math.ceil(self.n / self.batch_size)
         each, order = np.unique(seeds, return_inverse=True)
         self.recipes = [replace(recipe, seed=int(seed)) for seed in each]
-        self.crew = Crew(torch.from_numpy(labels).to(data.X), self.index(order))
+        self.networks = Networks(torch.from_numpy(labels).to(data.X), self.index(order))
         starts = torch.stack([packed_start(one, self.d) for one in self.recipes])
-        self.weights = starts.to(data.X)[self.crew.order]
+        self.weights = starts.to(data.X)[self.networks.order]
         self.orders: dict[int, Tensor] = {}
         self.losses = np.full((len(labels), recipe.max_epochs + 1), np.nan)
         self.losses[:, 0] = np.inf
         self.kept, self.ran = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.int64)
 
     def train(self, record: Callable[[int, State], None] | None = None) -> Iterator[tuple[Positions, State]]:
-        """After each epoch, the networks that took part in it and their state. `record` is called before every step;
-        without it the batch orders of past epochs are forgotten."""
+        """Yields after each epoch the networks that took part in it and their state. `record` is called before every
+        step; without it the batch orders of past epochs are dropped."""
         draws = [batch_orders(one, self.n) for one in self.recipes]
         state = State(self.weights.clone(), torch.zeros_like(self.weights), torch.zeros_like(self.weights))
-        going, crew = np.arange(len(self.kept)), self.crew
+        going, networks = np.arange(len(self.kept)), self.networks
         for epoch in range(1, self.recipe.max_epochs + 1):
             if self.recipe.batch_size is not None:
                 drawn = torch.stack([next(draw) for draw in draws]).to(self.data.X.device)
@@ -118,8 +118,8 @@ class Stack:
             for step in range((epoch - 1) * self.batches, epoch * self.batches):
                 if record:
                     record(step, state)
-                state = self.advance(step, state, crew)
-            # The only word from the device in an epoch.
+                state = self.advance(step, state, networks)
+            # The only transfer from the device in an epoch.
             losses = self._validation_losses(state.w).cpu().numpy()
             better = losses < self.losses[going, self.kept[going]]
             self.losses[going, epoch], self.ran[going], self.kept[going[better]] = losses, epoch, epoch
@@ -130,17 +130,17 @@ class Stack:
                 return
             if not on.all():
                 at, going = self.index(on.nonzero()[0]), going[on]
-                state, crew = state.of(at), crew.of(at)
+                state, networks = state.of(at), networks.of(at)
 
-    def advance(self, step: int, state: State, crew: Crew) -> State:
+    def advance(self, step: int, state: State, networks: Networks) -> State:
         """torch.optim.Adam's step, operation for operation."""
-        self.refuse_if_halted()
-        X, y, _ = self.batch(step, crew)
+        self.check_halt()
+        X, y, _ = self.batch(step, networks)
         g = Curvature(self.layers(state.w), self.recipe.activation, X, y).gradient()
         m, v, rate, scale = self.adam(step, state, g)
         return State(torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate), m, v)
 
-    def refuse_if_halted(self) -> None:
+    def check_halt(self) -> None:
         if self.halt is not None and self.halt.is_set():
             raise Halted
 
@@ -149,17 +149,17 @@ class Stack:
         m, v = state.m.lerp(g, 1 - BETA1), (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
         return m, v, self.recipe.learning_rate / (1 - BETA1 ** (step + 1)), (1 - BETA2 ** (step + 1)) ** 0.5
 
-    def batch(self, step: int, crew: Crew) -> tuple[Tensor, Tensor, Tensor | None]:
+    def batch(self, step: int, networks: Networks) -> tuple[Tensor, Tensor, Tensor | None]:
         """The step's rows `[S × B × d]`, their labels and their positions `[S × B]`; None: all rows."""
-        S = len(crew.y)
+        S = len(networks.y)
         if self.recipe.batch_size is None:
-            return self.data.X.expand(S, -1, -1), crew.y, None
+            return self.data.X.expand(S, -1, -1), networks.y, None
         epoch, batch = divmod(step, self.batches)
         at = self.orders[epoch][:, batch * self.batch_size : (batch + 1) * self.batch_size]
         if len(at) == 1:
-            return self.data.X[at[0]].expand(S, -1, -1), crew.y[:, at[0]], at.expand(S, -1)
-        at = at[crew.order]
-        return self.data.X[at], crew.y.gather(1, at), at
+            return self.data.X[at[0]].expand(S, -1, -1), networks.y[:, at[0]], at.expand(S, -1)
+        at = at[networks.order]
+        return self.data.X[at], networks.y.gather(1, at), at
 
     def _validation_losses(self, w: Tensor) -> Tensor:
         X, y = self.validation(len(w))
@@ -181,7 +181,7 @@ class Stack:
 
 
 def forward(layers: Layers, activation: str, X: Tensor) -> tuple[list[Tensor], Tensor]:
-    """What goes into each layer, `[S × rows × in]`, and the outputs, `[S × rows × K]`, of rows `X [S × rows × d]`."""
+    """The inputs of each layer, `[S × rows × in]`, and the outputs, `[S × rows × K]`, for rows `X [S × rows × d]`."""
     inputs = [X]
     for W, b in layers[:-1]:
         inputs.append(getattr(torch, activation)(torch.baddbmm(b[:, None], inputs[-1], W.mT)))
@@ -190,8 +190,8 @@ def forward(layers: Layers, activation: str, X: Tensor) -> tuple[list[Tensor], T
 
 
 def logit_gradients(layers: Layers, activation: str, X: Tensor, contrast: Tensor | None = None) -> Tensor:
-    """∂logit/∂w of each row of `X [S × rows × d]`, `[S × rows × p]`; of the sum of outputs that `contrast [S × rows ×
-    K]` says."""
+    """∂logit/∂w of each row of `X [S × rows × d]`, `[S × rows × p]`; with several outputs, of their sum weighted by
+    `contrast [S × rows × K]`."""
     inputs, outputs = forward(layers, activation, X)
     delta, parts = torch.ones_like(outputs) if contrast is None else contrast, []
     for (W, _), h in zip(reversed(layers), reversed(inputs), strict=True):
@@ -213,13 +213,13 @@ def slope(activation: str, h: Tensor) -> Tensor:
     return 1 - h * h if activation == "tanh" else h * (1 - h)
 
 
-def bend(activation: str, h: Tensor) -> Tensor:
+def bend_ratio(activation: str, h: Tensor) -> Tensor:
     """The activation's second derivative divided by its first, from its output."""
     return -2 * h if activation == "tanh" else 1 - 2 * h
 
 
 class Curvature:
-    """Each network's mean loss on its batch at one point, ready for Hessian products: what does not depend on the
+    """Each network's mean loss on its batch at one point: the parts of Hessian products that do not depend on the
     direction.
 
     `inputs[l] [S × B × in]` goes into layer l; `deltas[l] [S × B × out]` is ∂loss/∂(output of layer l)."""
@@ -249,14 +249,14 @@ class Curvature:
         return torch.cat(parts, dim=1)
 
     def products(self, directions: Layers, moves: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """J·direction `[S × B × P]` and H·direction `[S × P × p]` for P directions in network shape. Of several outputs
-        J is that of their sum, as `moves [S × B × K]` counts them."""
+        """J·direction `[S × B × P]` and H·direction `[S × P × p]` for P directions in network shape. With several
+        outputs J is that of their sum weighted by `moves [S × B × K]`."""
         S, P = directions[0][1].shape[:2]
         B, widest = self.probability.shape[1], max(b.shape[1] for _, b in self.layers)
         sums, laid = [], []
         for layer, (dW, db) in enumerate(directions):
             out, into = dW.shape[2:]
-            # Nothing comes back through the first layer's inputs.
+            # Inputs of the first layer have no derivative.
             inner, back = (dW.new_zeros(S, out, P * into), dW.transpose(1, 2).flatten(2)) if layer else (None, None)
             sums.append((dW.new_zeros(S, P * out, into), inner, dW.new_zeros(S, P * out)))
             laid.append((dW.permute(0, 3, 1, 2).flatten(2), back, db.reshape(S, 1, -1)))
@@ -314,6 +314,6 @@ class Curvature:
                 by_h.view(S, R * P, -1).baddbmm_(by_delta.view(S, R * P, -1), W)
                 by_delta = by_h.view(S, R, P, -1).mul_(self.slopes[layer - 1][:, tile, None])
                 if self.activation != "relu":
-                    pull = self.pulls[layer - 1][:, tile] * bend(self.activation, h)
+                    pull = self.pulls[layer - 1][:, tile] * bend_ratio(self.activation, h)
                     by_delta.addcmul_(dh, pull[:, :, None])
         return tangents[-1]

@@ -13,15 +13,13 @@ kept epoch, or the validation loss after some epoch) by the state after the step
     λ_w  = λ_w' + H(w)λ_g             λ_m = β₁λ_m'        λ_v = β₂λ_v'
     ∂/∂y_i ← ∂/∂y_i − (1/B)·J_i(w)·λ_g            for the rows i of the batch, J_i = ∂logit_i/∂w
 
-The product J_i·λ_g is the forward half of the Hessian product, so the labels' derivative costs nothing more. Of more
-than two classes y_i goes from 0 to 1 on the way from one label to another, and J_i is that of the difference of their
-scores; a person's logit is the difference of the two scores that the question is about.
-Which epoch's weights are kept is a choice, constant between the label values where it jumps: it is not
-differentiated, and neither is a ReLU at its kink.
+The product J_i·λ_g is the forward half of the Hessian product, so the derivative by labels is free. With more than two
+classes y_i goes from 0 to 1 on the way from one label to another, and J_i is that of the difference of their scores; a
+person's logit is the difference of the two scores that the decision split compares. Which epoch is kept is constant
+between the label values where it jumps: that is not differentiated, and neither is a ReLU at its kink.
 
-A network joins the walk at the latest epoch of which something is asked: the networks are sorted by it, so that those
-at work are the first. Shapes as in `butfor.mlp.stacks`; each network has D directions, one per person and one per
-validation loss.
+A network joins the walk at its latest epoch with an outcome. The networks are sorted by it, so that those at work come
+first. Shapes as in `butfor.mlp.stacks`; each network has D directions, one per person and one per validation loss.
 """
 
 from __future__ import annotations
@@ -41,29 +39,38 @@ from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread
 from butfor.mlp.stacked import find_device, float32_products
-from butfor.mlp.stacks import Crew, Curvature, Data, PerNetwork, Positions, Stack, State, forward, hot, logit_gradients
+from butfor.mlp.stacks import (
+    Curvature,
+    Data,
+    Networks,
+    PerNetwork,
+    Positions,
+    Stack,
+    State,
+    forward,
+    hot,
+    logit_gradients,
+)
 
 Numbers = NDArray[np.floating[Any]]
 
 MEMORY_LIMIT = {"cpu": 2**30, "cuda": 2**34}
-"""Bytes that a block of networks may take by default, its training states and what it computes with."""
+"""The default limit on the bytes of a block of networks."""
 MOST_NETWORKS = {"cpu": 16, "cuda": 4096}
-"""Networks in one block: more would only leave the caches."""
+"""The most networks in one block; more leave the caches."""
 PARTS = 3
-"""Numbers of a state for each one of a network: the weight and two moments."""
+"""Numbers of a state per parameter: the weight and two moments."""
 MOST_DIRECTIONS = {"cpu": 32, "cuda": 4096}
-"""Directions in one Hessian product: more would only push its sums out of the cache."""
+"""The most directions in one Hessian product; more push its sums out of the cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class GradientResult:
     """One training run and its derivatives by the labels.
 
-    `network` was kept; `logits [people]` are its own and `gradient [people × n]` is ∂logit/∂y_i, where `moves [n]` is
-    how far a flip moves y_i. Of the epochs with the lowest validation losses, the kept one first: which they are,
-    `epochs [E]`; the logits after each, `epoch_logits [E × people]`; its validation loss, `validation_losses [E]`,
-    and ∂loss/∂y_i, `validation_gradients [E × n]`.
-    """
+    `network` was kept, with `logits [people]` and `gradient [people × n]` = ∂logit/∂y_i; a flip moves y_i by `moves
+    [n]`. `epochs [E]` have the lowest validation losses, the kept one first: `epoch_logits [E × people]` are the logits
+    after each, `validation_losses [E]` its loss, and `validation_gradients [E × n]` = ∂loss/∂y_i."""
 
     moves: Floats
     logits: Numbers
@@ -75,8 +82,8 @@ class GradientResult:
     validation_gradients: Numbers
 
     def chances(self, tolerance: float) -> Numbers:
-        """How likely each epoch is the kept one once label i is turned, `[E × n]`: from the predicted validation
-        losses, whose differences mean little below `tolerance`."""
+        """The probability that each epoch is kept after label i is flipped, `[E × n]`: a softmax of the predicted
+        validation losses, whose differences mean little below `tolerance`."""
         if len(self.epochs) == 1:
             return np.ones((1, len(self.moves)))
         losses = self.validation_losses[:, None] + self.moves * self.validation_gradients
@@ -84,14 +91,13 @@ class GradientResult:
         return weights / weights.sum(axis=0)
 
     def flip_effects(self, tolerance: float) -> Numbers:
-        """The predicted change of the logit if label i were turned, `[people × n]`."""
+        """The predicted change of the logit if label i is flipped, `[people × n]`."""
         jumps = (self.epoch_logits - self.logits).T @ self.chances(tolerance)
         return jumps.astype(self.gradient.dtype) + self.moves * self.gradient
 
 
 class Sweep(NamedTuple):
-    """One network, by its seed and the labels turned, and the people whose logits are differentiated: positions
-    in the array of people."""
+    """One network, by its seed and flips, and the people whose logits are differentiated, by their positions."""
 
     seed: int
     flips: FlipSet
@@ -110,9 +116,9 @@ def sweep_many(
     memory_limit: int | None = None,
     halt: Event | None = None,
 ) -> list[GradientResult]:
-    """Train each sweep's network and differentiate its people's logits by every label, and the validation losses of
-    the `epochs` lowest. The recipe gives everything but the seed. Labels may be any real numbers. Once `halt` is set,
-    this ends with `Halted` between two steps."""
+    """Train each sweep's network and differentiate its people's logits, and its `epochs` lowest validation losses, by
+    every label. The recipe gives everything but the seed. Labels may be any real numbers. Once `halt` is set, this ends
+    with `Halted` between two steps."""
     if epochs < 1:
         raise SettingError(f"epochs={epochs} must be at least 1.")
     where = find_device(str(device))
@@ -127,7 +133,7 @@ def sweep_many(
 
 
 def _blocks(recipe: Recipe, data: Data, directions: Sequence[int], memory_limit: int) -> Iterator[list[int]]:
-    """Positions of the sweeps to be done together, those with most directions first: few are padded."""
+    """Positions of sweeps for each block, those with most directions first, so that little is padded."""
     left = sorted(range(len(directions)), key=lambda k: -directions[k])
     while left:
         size = _block_size(recipe, data, directions[left[0]], memory_limit)
@@ -137,42 +143,19 @@ def _blocks(recipe: Recipe, data: Data, directions: Sequence[int], memory_limit:
 
 
 def _block_size(recipe: Recipe, data: Data, directions: int, memory_limit: int) -> int:
-    """How many networks to take at once. Half the limit is for checkpoints, enough to replay each step only once;
-    the other half for the weights after each epoch, the adjoints, and the hidden layers of a batch."""
+    """The number of networks in a block. Half the limit is for checkpoints, enough to replay each step only once, the
+    other half for the weights after each epoch, the adjoints, and the hidden layers of a batch."""
     n, d = data.X.shape
     p, batch = recipe.parameters(d), min(recipe.batch_size or n, n)
     steps = recipe.max_epochs * math.ceil(n / batch)
     layers = max(batch, len(data.X_val)) * (d + 6 * sum(recipe.hidden) + 8)
     working = layers + directions * (10 * p + 2 * n) + (recipe.max_epochs + 1) * p
-    # The stride between checkpoints is a power of two, and there must be as many of them as it is long.
-    checkpoints = 2 * PARTS * p * 2 ** math.ceil(math.log2(steps) / 2)
+    checkpoints = 2 * PARTS * p * math.ceil(math.sqrt(steps))
     fitting = memory_limit // (2 * data.X.element_size() * max(working, checkpoints))
     kind = data.X.device.type
     # With many directions a single network already fills the CPU's caches.
     most = min(MOST_NETWORKS[kind], MOST_DIRECTIONS[kind] // directions) if kind == "cpu" else MOST_NETWORKS[kind]
     return max(1, min(fitting, most))
-
-
-class Tape:
-    """States before every `stride`-th step. The stride doubles whenever more than `capacity` are kept, so that
-    the memory stays bounded without knowing how long a training will be."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.stride = 1
-        self.states: list[State] = []
-
-    def record(self, step: int, state: State) -> None:
-        if step % self.stride == 0:
-            self.states.append(state)
-        if len(self.states) > self.capacity:
-            self.states = self.states[::2]
-            self.stride *= 2
-
-    def segments(self, steps: int) -> Iterator[tuple[State, range]]:
-        """Stretches of steps from the last one back, each with the state before its first step."""
-        for k in reversed(range(math.ceil(steps / self.stride))):
-            yield self.states[k], range(k * self.stride, min((k + 1) * self.stride, steps))
 
 
 @dataclass
@@ -190,7 +173,7 @@ class Block(Stack):
     """Networks trained side by side and ready to be walked back.
 
     `course[e]` are the weights after epoch e (0: the initial ones) of the networks `members[e]`, those still in
-    training then."""
+    training then. `checkpoints` are the states before every `stride`-th step, in a quarter of the memory."""
 
     def __init__(
         self, recipe: Recipe, data: Data, rows: Rows, sweeps: Sequence[Sweep], memory_limit: int, halt: Event | None
@@ -201,23 +184,21 @@ class Block(Stack):
         if self.decision_split is not None:
             self.new = self.index(self.decision_split.new)
             self.towards = torch.from_numpy(self.decision_split.towards).to(data.X.device)
-        state = PARTS * self.p * data.X.element_size() * len(sweeps)
-        self.tape = Tape(max(1, memory_limit // (4 * state)))
+        all_states = recipe.max_epochs * self.batches * PARTS * self.p * data.X.element_size() * len(sweeps)
+        self.stride, self.checkpoints = math.ceil(4 * all_states / memory_limit), list[State]()
         self.course, self.members = [self.weights.clone()], [np.arange(len(sweeps))]
-        for members, after in self.train(self.tape.record):
+        for members, after in self.train(self._record):
             self.course.append(after.w)
             self.members.append(members)
-        if self.tape.stride > self.tape.capacity:  # a segment must fit into the memory that its checkpoints have
-            raise SettingError(
-                f"memory_limit={memory_limit} bytes is too little to walk back {len(sweeps)} trainings of "
-                f"{self.kept.max() * self.batches} steps; allow at least "
-                f"{memory_limit * math.ceil(self.tape.stride / self.tape.capacity)}."
-            )
+
+    def _record(self, step: int, state: State) -> None:
+        if step % self.stride == 0:
+            self.checkpoints.append(state)
 
     def walk_back(self, epochs: int) -> list[GradientResult]:
-        """From the kept networks' logits, and from the validation losses of the `epochs` lowest."""
+        """Differentiate the kept networks' logits and the `epochs` lowest validation losses."""
         considered = [lowest(losses, epochs) for losses in self.losses]
-        # [S × E]: which epochs, -1 where there are fewer
+        # [S × E]: epochs, padded with -1
         self.asked = np.array([each + [-1] * (epochs - len(each)) for each in considered])
         self.last = self.asked.max(axis=1)
         self.order = np.argsort(-self.last, kind="stable")
@@ -238,14 +219,14 @@ class Block(Stack):
         return results
 
     def _people(self) -> Tensor:
-        """Each network's people `[S × P × d]`; where there are fewer, the first of all stands in."""
+        """Each network's people `[S × P × d]`, padded with the first of all."""
         at = np.zeros((len(self.sweeps), max(len(sweep.people) for sweep in self.sweeps)), np.int64)
         for row, sweep in zip(at, self.sweeps, strict=True):
             row[: len(sweep.people)] = sweep.people
         return self.data.people[self.index(at)]
 
     def _contrast(self, people: Tensor) -> Tensor | None:
-        """Of more than two classes: how each score of a person counts for the logit, `[S × P × K]`."""
+        """With more than two classes: the weight of each score in a person's logit, `[S × P × K]`."""
         if self.decision_split is None:
             return None
         scores = forward(self.layers(self.weights), self.recipe.activation, people)[1]
@@ -257,7 +238,7 @@ class Block(Stack):
         return self.course[epoch][self.index(np.searchsorted(self.members[epoch], networks))]
 
     def _epoch_logits(self, people: Tensor, contrast: Tensor | None) -> Numbers:
-        """The people's logits after each of the epochs asked for, `[S × E × P]`."""
+        """The people's logits after each epoch with an outcome, `[S × E × P]`."""
         logits: Numbers = np.zeros((*self.asked.shape, people.shape[1]), people.new_zeros(0).cpu().numpy().dtype)
         for epoch in np.unique(self.asked[self.asked >= 0]):
             networks, number = np.nonzero(self.asked == epoch)
@@ -269,35 +250,36 @@ class Block(Stack):
         return logits
 
     def _walk(self, outcomes: Tensor) -> Tensor:
-        """Derivatives by the labels `[S × D × n]`: of the logits, whose derivatives by the kept weights are
-        `outcomes [S × P × p]`, and behind them of the validation losses."""
+        """Derivatives by the labels `[S × D × n]`: of the logits, whose derivatives by the kept weights are `outcomes
+        [S × P × p]`, then of the validation losses."""
         S, D = len(outcomes), outcomes.shape[1] + self.asked.shape[1]
         w, m, v = (outcomes.new_zeros(S, D, self.p) for _ in range(3))
-        adjoint, crew = Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D)), self.crew.of(self.index(self.order))
-        for start, steps in self.tape.segments(int(self.last.max()) * self.batches):
-            for step, state in reversed(self._replay(crew, start, steps)):
+        adjoint, stack = Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D)), self.networks.of(self.index(self.order))
+        steps = range(int(self.last.max()) * self.batches)
+        for first in reversed(steps[:: self.stride]):
+            for step, state in reversed(self._replay(stack, steps[first : first + self.stride])):
                 epoch, batch = divmod(step, self.batches)
                 if batch == self.batches - 1:
                     self._begin(epoch + 1, outcomes, adjoint)
                 working = slice(self._at_work(epoch + 1))
-                self._step_back(step, state.of(working), crew.of(working), adjoint.of(working))
+                self._step_back(step, state.of(working), stack.of(working), adjoint.of(working))
         return adjoint.y.mT[self.index(self.place)]
 
     def _at_work(self, epoch: int) -> int:
-        """How many networks, in the order of their last epochs, are walked back by then."""
+        """The number of networks, in the order of their last epochs, that are walked back in this epoch."""
         return int((self.last >= epoch).sum())
 
-    def _replay(self, crew: Crew, start: State, steps: range) -> list[tuple[int, State]]:
-        """The states before these steps, from the state before the first: of the networks at work by then."""
-        epoch = steps.start // self.batches + 1
+    def _replay(self, stack: Networks, steps: range) -> list[tuple[int, State]]:
+        """The states before these steps of the networks at work, from the checkpoint before the first step."""
+        epoch, start = steps.start // self.batches + 1, self.checkpoints[steps.start // self.stride]
         networks = self.order[: self._at_work(epoch)]
         states = [start.of(self.index(np.searchsorted(self.members[epoch], networks)))]
         for step in steps[:-1]:
-            states.append(self.advance(step, states[-1], crew.of(slice(len(networks)))))
+            states.append(self.advance(step, states[-1], stack.of(slice(len(networks)))))
         return list(zip(steps, states, strict=True))
 
     def _begin(self, epoch: int, outcomes: Tensor, adjoint: Adjoint) -> None:
-        """Enter what is asked of the weights after this epoch."""
+        """Add the outcomes that depend on the weights after this epoch."""
         keeping = np.flatnonzero(self.kept == epoch)
         width = outcomes.shape[1]
         if len(keeping):
@@ -308,15 +290,15 @@ class Block(Stack):
             by_loss = Curvature(layers, self.recipe.activation, *self.validation(len(asking))).gradient()
             adjoint.w[self.index(self.place[asking]), self.index(width + number)] = by_loss
 
-    def _step_back(self, step: int, state: State, crew: Crew, adjoint: Adjoint) -> None:
-        """Turn the adjoint of the state after a step into that of the state before it."""
-        X, y, at = self.batch(step, crew)
+    def _step_back(self, step: int, state: State, stack: Networks, adjoint: Adjoint) -> None:
+        """From the adjoint of the state after a step to that of the state before it."""
+        X, y, at = self.batch(step, stack)
         curvature = Curvature(self.layers(state.w), self.recipe.activation, X, y)
         g = curvature.gradient()
         m, v, rate, scale = self.adam(step, state, g)
         root = v.sqrt()
         denominator = root / scale + EPSILON
-        # Where v' is 0 the weight never had a gradient (a dead ReLU): nothing flows, though 1/√v' is infinite.
+        # If v' is 0, the weight never had a gradient (a dead ReLU): nothing flows, though 1/√v' is infinite.
         by_v = torch.where(root > 0, rate * m / (2 * denominator**2 * scale * root), 0)
         adjoint.m.addcmul_(adjoint.w, (-rate / denominator)[:, None])
         adjoint.v.addcmul_(adjoint.w, by_v[:, None])
@@ -327,19 +309,19 @@ class Block(Stack):
         moves = self._moves(y, at, curvature.probability)
         most = MOST_DIRECTIONS[g.device.type]
         for first in range(0, by_g.shape[1], most):
-            self.refuse_if_halted()
+            self.check_halt()
             some = slice(first, first + most)
             tangents, products = curvature.products(self.layers(by_g[:, some]), moves)
             adjoint.w[:, some] += products
             if at is None:
                 adjoint.y[:, :, some].sub_(tangents, alpha=1 / self.n)
             else:
-                # A batch holds no row twice, so that adding by position loses nothing.
+                # A batch has no row twice, so adding by position is safe.
                 network = torch.arange(len(at), device=at.device)[:, None]
                 adjoint.y[network, at, some] -= tangents / at.shape[1]
 
     def _moves(self, y: Tensor, at: Tensor | None, like: Tensor) -> Tensor | None:
-        """Of more than two classes: from the label of each row of a batch to the one that a flip gives it."""
+        """With more than two classes: new label minus old label of each row of a batch, one-hot."""
         if self.decision_split is None:
             return None
         new = self.new.expand(len(y), -1) if at is None else self.new[at]
@@ -347,6 +329,6 @@ class Block(Stack):
 
 
 def lowest(losses: Numbers, epochs: int) -> list[int]:
-    """The epochs with the lowest validation losses, of equal ones the first; 0 where training diverged."""
+    """The epochs with the lowest validation losses, ties by the earliest; [0] if training diverged."""
     by_loss = np.argsort(losses, kind="stable")[:epochs]
     return [int(epoch) for epoch in by_loss if np.isfinite(losses[epoch])] or [0]

@@ -1,9 +1,8 @@
 """Rankings: which training labels to flip first for a person.
 
-Every ranking has a `name` and one method, ``score(model, table, people) -> [people × training rows]``, higher meaning
-"flip first". What more it can do stands in `Ranking`. Scores of one person do not depend on who else is asked about. A
-plain function with the signature of `score` is a ranking too, for every model.
-"""
+A ranking has a `name` and one method, ``score(model, table, people) -> [people × training rows]``, higher meaning "flip
+first"; `Ranking` lists its further abilities. A person's scores do not depend on the other people. A plain function
+with the signature of `score` is a ranking for every model."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ NAMES = tuple(_MAKERS)
 
 
 def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> Ranking:
-    """A ranking from its name, from an object with `score`, or from a plain function; `seed` is for the one that
-    draws."""
+    """A ranking from its name, an object with `score`, or a plain function; `seed` is for the ranking "chance"."""
     if isinstance(given, str):
         if given not in NAMES:
             raise SettingError(f"There is no ranking '{given}'. {nearest(given, NAMES)}")
@@ -48,10 +46,10 @@ def as_ranking(given: str | Ranking | Callable[..., Scores], seed: int = 0) -> R
 
 
 def refuse_unaccepted(ranking: Ranking, model: Model, name: str) -> None:
-    """One sentence where a ranking cannot rank for this model; `name` is the model's."""
+    """Raise an error if the ranking does not accept the model, which is called `name`."""
     if not ranking.ranks(model):
         possible = [each for each in NAMES if as_ranking(each).ranks(model)]
         raise SettingError(
-            f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of {name}; for that there are "
+            f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of {name}. Use one of "
             f"{', '.join(possible)}."
         )

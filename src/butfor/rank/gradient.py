@@ -1,19 +1,17 @@
 """The exact training gradient: how a person's logit moves with each training label, through training itself.
 
-Training is a program, and `butfor.mlp.sweeps` differentiates it: Adam, batches and all. Two things are left to
-first order. A flip moves its label by a whole 1. And early stopping chooses an epoch: its choice is constant until
-it jumps, so the derivative misses it, though that jump is often the largest effect a single flip has. So the
-validation losses are differentiated too. Of the epochs that came closest to being kept, each is weighed by how
-likely it is kept once the label is turned, and what the logit was after that epoch is added, so weighed, to the
-derivative at the kept epoch. `epochs=1` leaves this out: the bare derivative.
+`butfor.mlp.sweeps` differentiates training as a program, with Adam and batches. Two things remain first-order. A flip
+moves its label by a whole 1. And early stopping picks an epoch: the pick is constant until it jumps, so the derivative
+misses the jump, which is often the largest effect of a flip. So validation losses are differentiated too. Each epoch
+that came close to being kept gets the probability of being kept after the flip, and the mean of the epochs' logits with
+these weights is added to the derivative at the kept epoch. `epochs=1` is the derivative alone.
 
-How far to trust the predictions is measured, not assumed: see `RankingMix`.
+`RankingMix` measures how far to trust the predictions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -24,19 +22,19 @@ import pandas as pd
 from butfor.errors import SettingError
 from butfor.learn.capabilities import Cluster, Differentiable, members_of, require
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
-from butfor.machine import available_cores, installed, results
+from butfor.machine import available_cores, in_threads, installed
 from butfor.mlp.recipe import Recipe, Rows
 from butfor.rank.ranking import NetworkRanking, percentile
 
 if TYPE_CHECKING:
     from butfor.mlp.sweeps import GradientResult, Sweep
 
-ENOUGH = 4
-"""Members whose gradients are averaged on the CPU: with the published score beside it, more add little."""
+CPU_MEMBERS = 4
+"""Members whose gradients are averaged on the CPU; beside the published score more add little."""
 LARGE = 10_000
-"""Training rows from which on so few are enough everywhere for a sweep of each person's own."""
+"""Above this many training rows, sweeps at a person's own flips use that few members on every device."""
 WORTH_COMPILING = 2**19
-"""Numbers in the encoded training rows from which on compiled sweeps save more than they take to compile once."""
+"""Numbers in the encoded training rows from which compiled sweeps save more time than compiling takes."""
 EFFECTS = 2**27
 """Predicted effects held at a time."""
 
@@ -53,7 +51,7 @@ class Walk:
     device: str
 
     def effects(self, sweeps: Sequence[Sweep], halt: Event | None = None) -> list[Numbers]:
-        """Per sweep the predicted changes of the logits if each label were turned, `[people × n]`."""
+        """For each sweep the predicted change of the logits if label i is flipped, `[people × n]`."""
         return [each.flip_effects(self.tolerance) for each in self._swept(sweeps, halt)]
 
     def _swept(self, sweeps: Sequence[Sweep], halt: Event | None) -> Iterable[GradientResult]:
@@ -70,29 +68,23 @@ class Walk:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether compiled code sweeps: there is some for ReLU and one logit on the CPU."""
+        """Whether compiled code is used: it exists for ReLU and one logit on the CPU."""
         recipe, large = self.recipe, self.rows.X.size >= WORTH_COMPILING
         compiled = bool(recipe.hidden) and recipe.activation == "relu" and recipe.outputs == 1
         return compiled and large and self.device == "cpu" and installed("numba")
 
     def effects_in_threads(self, parts: Sequence[Sequence[Sweep]]) -> list[list[Numbers]]:
-        """The same for several lists of sweeps, a thread each. Whatever ends the waiting (Ctrl-C) ends the threads too,
-        between two of their steps."""
+        """The same for several lists of sweeps, one thread each. Ctrl-C ends the threads between two steps."""
         halt = Event()
-        with ThreadPoolExecutor(len(parts)) as pool:
-            try:
-                return results([pool.submit(self.effects, part, halt) for part in parts])
-            except BaseException:
-                halt.set()
-                raise
+        return list(in_threads(lambda part: self.effects(part, halt), parts, len(parts), halt=halt))
 
 
 class Gradient(NetworkRanking):
-    """The change of the person's logit, away from the present class, if label i were flipped: predicted to
-    first order through the whole training (unit: logit).
+    """The change of the person's logit, away from the present class, if label i is flipped: predicted to first order
+    through the whole training (unit: logit).
 
-    `epochs`: epochs considered for early stopping's choice; 1 holds the kept epoch fixed. `tolerance`: how far
-    (in validation loss) a predicted difference between epochs must go before it is believed."""
+    `epochs`: epochs that early stopping may pick; 1 holds the kept epoch fixed. `tolerance`: differences of validation
+    losses below it mean little."""
 
     name = "gradient"
     predicts = signed = noisy = scores_after_flips = True
@@ -106,19 +98,19 @@ class Gradient(NetworkRanking):
         self._spread: Callable[..., list[Any]] | None = None
 
     def train_on(self, engine: Engine) -> None:
-        """On the engine's device, and on its workers where it has some."""
+        """Train on the engine's device and on its workers, if it has any."""
         self._device = str(engine.device)
         self._spread = engine.spread if isinstance(engine, Cluster) else None
 
     @property
     def member_limit(self) -> int | None:
-        return ENOUGH if self._device == "cpu" else None
+        return CPU_MEMBERS if self._device == "cpu" else None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Numbers:
         return next(self.score_members([model], table, people))
 
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Numbers]:
-        """The same for several networks that differ in their seed, side by side."""
+        """The same for networks that differ in their seed, side by side."""
         from butfor.mlp.sweeps import Sweep
 
         subjects = [require(member, Differentiable) for member in members]
@@ -129,8 +121,8 @@ class Gradient(NetworkRanking):
             yield effects * flip_direction(member.logits(people))[:, None]
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
-        """Scores for each person once their own `flips` are made: which further flips go on in the same direction, away
-        from what `model` decides now. By the share of rows each row beats, the mean over the members of an ensemble."""
+        """Scores after each person's own `flips`: further flips away from what `model` decides now. Percentiles, their
+        mean over the members of an ensemble."""
         from butfor.mlp.sweeps import Sweep
 
         members = [require(member, Differentiable) for member in self._members_at_flips(model, table)]
@@ -145,22 +137,22 @@ class Gradient(NetworkRanking):
         return total / len(members)
 
     def _members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
-        return members_of(model)[: ENOUGH if table.n > LARGE else self.member_limit]
+        return members_of(model)[: CPU_MEMBERS if table.n > LARGE else self.member_limit]
 
     def uses_fewer_members_at_flips(self, model: Model, table: Table) -> bool:
         return len(self._members_at_flips(model, table)) < len(members_of(model)[: self.member_limit])
 
     def _effects(self, recipe: Recipe, rows: Rows, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
-        """Predicted changes of the logits if each label were turned, sweep by sweep."""
+        """Predicted changes of the logits if label i is flipped, sweep by sweep."""
         walk = Walk(recipe, rows, people, self.epochs, self.tolerance, self._device)
         size = max(1, EFFECTS // (rows.n * max(1, *(len(sweep.people) for sweep in sweeps))))
         for first in range(0, len(sweeps), size):
             yield from self._sweep(walk, sweeps[first : first + size])
 
     def _sweep(self, walk: Walk, sweeps: Sequence[Sweep]) -> list[Numbers]:
-        """On the CPU's cores or a cluster's, or all at once on a GPU."""
+        """On the cores of the CPU or of a cluster, or all at once on a GPU."""
         alone = self._device != "cpu" or len(sweeps) == 1
-        # As many parts as there are cores here, also on a cluster: predictions must not depend on its size.
+        # One part per core of this machine, also on a cluster: predictions must not depend on its size.
         count = 1 if alone else min(available_cores(), len(sweeps))
         parts = [sweeps[k::count] for k in range(count)]
         if self._spread is not None:

@@ -1,9 +1,9 @@
-"""Which ranking leads a search: several of them averaged, or the one that moved decisions furthest in a trial.
+"""The ranking that leads a search: the mean of several, or the one that moved decisions furthest in a trial.
 
-For our network they are the exact training gradient, which looks ahead through training but can be rough, and the
-published score, which is blind to training but local; for other models those that accept them. In the trial each
-flips its best labels for a few of the people, the whole budget at once. Predictions for single labels are compared with
-retrainings too, so that a verdict can say how far to trust them.
+For our network these are the exact training gradient, which sees training but can be rough, and the published score,
+which is local and does not see training; for other models the rankings that accept them. In the trial each ranking
+flips its best labels for a few people, the whole budget at once. Predictions for single labels are also compared with
+retraining, so that a verdict can say how far to trust them.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ from butfor.rank.ranking import percentile
 from butfor.rules import Allowed
 
 SAMPLE, FLIPS = 8, 12
-"""People of the trial, and labels on which single predictions are compared with retrainings."""
+"""People in the trial, and labels whose predicted effect is compared with retraining."""
 POOR, TRUSTED = 0.2, 0.95
-"""Mean rank correlation below which single predictions are called poor, and from which on they are taken at their word
-where they come from a model without noise."""
-LEAST_FURTHER, DOUBLED = 1.25, 2.0
-"""Where a set by believed predictions falls short, how much further any other may go: a quarter at the least, and twice
-as much further as the sets of other rankings went in the trial."""
+"""Mean rank correlations: below the first, predictions are called poor; from the second on, they are believed if the
+model has no noise."""
+LEAST_GAIN_LIMIT, LEAD_FACTOR = 1.25, 2.0
+"""How much further than the best set by believed predictions any other set may go: at least a quarter, and twice the
+lead that sets of other rankings had in the trial."""
 NOISELESS = "influence"
-"""Of linear models, which end at a minimum: its predictions may be as good as a retraining."""
+"""The ranking for linear models, which end at a minimum: its predictions may be as good as retraining."""
 MEAN = "both"
-"""The name of all rankings averaged."""
-BESIDE, BESIDE_AGAIN = 0.5, 0.25
-"""What the published score counts beside the gradient averaged over the members of an ensemble; and beside the second,
-taken at half-flipped labels. A single network's gradient is rougher: both count alike there."""
+"""The name of the mean of all rankings."""
+PUBLISHED_WEIGHT, PUBLISHED_WEIGHT_AGAIN = 0.5, 0.25
+"""The weight of the published score beside the gradient averaged over an ensemble, and beside the second gradient, at
+half-flipped labels. Beside a single network's gradient, which is rougher, it is 1."""
 WORDS = {"gradient": "the gradient", "published": "the published ranking"}
-"""Rankings that may lead, in words; the others by their name."""
+"""Rankings in words; the others go by their name."""
 
 Retrain = Callable[[Sequence[FlipSet]], Floats]
-"""Flip sets → what the models trained on them say about the people, `[sets × people]`."""
+"""Flip sets → logits of the people under the models trained on them, `[sets × people]`."""
 
 
 class RankingMix(Ranking):
-    """The mean of several rankings, by the share of rows each row beats, or one of them alone: see `leader`."""
+    """The mean percentile of several rankings, or one of them alone: see `leader`."""
 
     name = "guided"
 
     def __init__(self, parts: Mapping[str, Ranking], leader: str = MEAN, beside: float = 1.0) -> None:
         self.parts = dict(parts)
         self.first = next(iter(self.parts.values()))
-        """The one that knows most of this model, and takes longest."""
+        """The ranking that knows most about the model, and takes longest."""
         self.scores_after_flips = self.first.scores_after_flips
         self.candidates = [MEAN, *self.parts]
         self.leader = leader
         self.beside = beside
-        """What each of the others counts beside the first."""
+        """The weight of each other ranking beside the first."""
         self.trusted = False
-        """Whether the leader's predictions, not only their order, can be believed."""
+        """Whether the leader's predictions can be believed, not only their order."""
         self.gain_limit = np.inf
         self._subject: tuple[Model, Table] | None = None
         self._scored: dict[int, Scores] = {}
-        """The first ranking's scores of the people asked about last, by `person_keys`, for this subject."""
+        """The first ranking's scores of the last people, by `person_keys`, for this subject."""
 
     @classmethod
     def of(cls, model: Model) -> RankingMix:
-        """Those that accept the model."""
+        """The rankings that accept the model."""
         ours = {"gradient": as_ranking("gradient"), "published": as_ranking("combined")}
         if all(ranking.ranks(model) for ranking in ours.values()):
-            return cls(ours, beside=BESIDE if len(members_of(model)) > 1 else 1.0)
+            return cls(ours, beside=PUBLISHED_WEIGHT if len(members_of(model)) > 1 else 1.0)
         own = [name for name in ("gradient", NOISELESS, "leaves") if as_ranking(name).ranks(model)][:1]
         return cls({name: as_ranking(name) for name in (*own, "surrogate-signed", "distance")})
 
@@ -106,8 +106,8 @@ class RankingMix(Ranking):
         }
 
     def _singles(self, retrain: Retrain, model: Model, table: Table, sample: pd.DataFrame) -> dict[str, Any]:
-        """How well the first ranking's predictions for single labels agree with retrainings, where it makes any. Not
-        of an ensemble: a dozen labels alone, in every member, would cost more than they tell."""
+        """How well the first ranking's predictions for single labels, if it makes any, agree with retraining. Not
+        measured for an ensemble: retraining every member for a dozen labels would cost too much."""
         if not self.first.predicts or len(members_of(model)) > 1:
             return {"spearman": None, "slope": None, "flips": 0, "poor": False}
         predicted = self._first_scores(model, table, sample)
@@ -121,15 +121,14 @@ class RankingMix(Ranking):
         return self._scores_by(self.leader, model, table, people)
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
-        """Scores once each person's own flips are made: what the first ranking says there, and with a quarter of its
-        weight what the others said before. Where it asks fewer members there than before, what it said before counts
-        as much."""
+        """Scores after each person's own flips: the first ranking there, and with a quarter of its weight the others
+        without flips. If the first uses fewer members there, its scores without flips count as much."""
         scores = percentile(self.first.score_at(model, table, people, flips))
         if self.first.uses_fewer_members_at_flips(model, table):
             scores = (scores + percentile(self._first_scores(model, table, people))) / 2
         others = list(self.parts.values())[1:]
         for part in others:
-            scores += BESIDE_AGAIN * percentile(checked_scores(part, model, table, people)) / len(others)
+            scores += PUBLISHED_WEIGHT_AGAIN * percentile(checked_scores(part, model, table, people)) / len(others)
         return scores
 
     def _scores_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
@@ -148,21 +147,21 @@ class RankingMix(Ranking):
         keys = person_keys(model, people)
         missing = [k for k, key in enumerate(keys) if key not in self._scored]
         if missing:
-            known = {key: self._scored[key] for key in keys if key in self._scored}  # no more than one block is kept
+            known = {key: self._scored[key] for key in keys if key in self._scored}  # keep one block at most
             scores = checked_scores(self.first, model, table, people.iloc[missing])
             self._scored = known | {keys[k]: score for k, score in zip(missing, scores, strict=True)}
         return np.array([self._scored[key] for key in keys])
 
 
 def _gain_limit(moved: NDArray[np.floating], led: NDArray[np.floating]) -> float:
-    """How many times the gain of the leading ranking's set any other may bring, after `moved [rankings × people]`."""
+    """How many times the gain of the leading ranking's set another set may have, from `moved [rankings × people]`."""
     ratios = moved[:, led > 0].max(axis=0, initial=0.0) / led[led > 0]
-    return max(LEAST_FURTHER, 1 + DOUBLED * (float(ratios.max(initial=1.0)) - 1))
+    return max(LEAST_GAIN_LIMIT, 1 + LEAD_FACTOR * (float(ratios.max(initial=1.0)) - 1))
 
 
 def smoothness(retrain: Retrain, scores: Scores, count: int) -> tuple[float, float, int]:
-    """How predicted effects, `scores [people × n]` away from the present class, agree with those of retrainings with
-    `count` sampled labels turned one at a time: see `agreement`; and the number of labels."""
+    """How well predicted effects, `scores [people × n]` away from the present class, agree with retraining after
+    `count` sampled labels are flipped one at a time: see `agreement`; and the number of labels."""
     tried = sample_rows(scores, count)
     logits = retrain([(), *((int(row),) for row in tried)])
     real = ((logits[1:] - logits[0]) * flip_direction(logits[0])).T
@@ -170,8 +169,8 @@ def smoothness(retrain: Retrain, scores: Scores, count: int) -> tuple[float, flo
 
 
 def sample_rows(predicted: Scores, count: int) -> NDArray[np.int64]:
-    """Training rows to try, ascending: half those with the largest predicted effect `[people × n]` on anyone, where
-    a search looks; half drawn from the others, where most rows are."""
+    """Training rows to try, ascending: half have the largest predicted effects `[people × n]` on anyone, where a search
+    looks; half are drawn from the others."""
     strongest = np.argsort(-np.abs(predicted).max(axis=0), kind="stable")
     count = min(count, len(strongest))
     top, others = strongest[: count // 2], np.sort(strongest[count // 2 :])
@@ -180,8 +179,8 @@ def sample_rows(predicted: Scores, count: int) -> NDArray[np.int64]:
 
 
 def agreement(predicted: Scores, real: Scores) -> tuple[float, float]:
-    """Of effects `[people × flips]`: the mean of the people's rank correlations, since a search ranks for one person at
-    a time, 0 where nothing varies; and the slope of the least-squares line real = slope · predicted."""
+    """From effects `[people × flips]`: the mean rank correlation over people, since a search ranks for one person at a
+    time (0 if nothing varies), and the slope of the least-squares line real = slope · predicted."""
     from scipy.stats import spearmanr
 
     pairs = list(zip(predicted, real, strict=True))
@@ -193,13 +192,13 @@ def agreement(predicted: Scores, real: Scores) -> tuple[float, float]:
 
 
 def leader_words(leader: str, candidates: Iterable[str] = ()) -> str:
-    """Who led a search, of those on trial."""
+    """The leader of a search among the candidates, in words."""
     named = {name: WORDS.get(name, f"'{name}'") for name in candidates or WORDS if name != MEAN}
     return f"{named[leader]} alone" if leader != MEAN else f"{' and '.join(named.values())} together"
 
 
 def _best_sets(scores: NDArray[np.float64], psi: NDArray[np.bool_], budget: int) -> list[FlipSet]:
-    """Each person's `budget` best rows of those that may be flipped."""
+    """The `budget` best rows of each person that ψ allows."""
     order = np.argsort(np.where(psi, -scores, np.inf), axis=1, kind="stable")
     counts = np.minimum(budget, psi.sum(axis=1))
     return [tuple(sorted(int(row) for row in rows[:count])) for rows, count in zip(order, counts, strict=True)]

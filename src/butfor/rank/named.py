@@ -1,5 +1,5 @@
-"""The named rankings but for the training gradient: of the paper (section 2) surrogate and activation similarity, their
-mean, and the two baselines; then influence functions of linear models, and leaves of trees."""
+"""The named rankings except the training gradient. From section 2 of the paper: surrogate, activation similarity, their
+mean, and the two baselines. Then influence functions of linear models, and leaves of trees."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores,
 
 
 class Surrogate(Ranking):
-    """How much a ridge regression's prediction for the person, Σ zᵢyᵢ with z = xᵀ(XᵀX + λI)⁻¹Xᵀ, rests on each label:
-    |zᵢ| as published; `signed=True` instead scores the change of the prediction, away from the person's present class,
-    if label i were flipped (unit: probability). For ridge regression itself flipping in that signed order is optimal;
-    |zᵢ| lets rows of the wrong sign through."""
+    """The weight of each label in a ridge regression's prediction for the person, Σ zᵢyᵢ with z = xᵀ(XᵀX + λI)⁻¹Xᵀ:
+    |zᵢ| as published. `signed=True` scores the change of the prediction, away from the person's present class, if label
+    i is flipped (unit: probability). For ridge regression itself the signed order is optimal; |zᵢ| also ranks rows of
+    the wrong sign high."""
 
     def __init__(self, ridge: float = 1.0, signed: bool = False) -> None:
         if not ridge > 0:
@@ -45,9 +45,9 @@ class Surrogate(Ranking):
 
 
 class Activation(NetworkRanking):
-    """How alike the network's hidden neurons see the person and a training row: the share of them, from 0 to 1, in the
-    same on/off state. Neurons of the last hidden layer weigh 1, each layer before it `decay` times the next. A neuron
-    is on where its output is above `threshold`; by default the one for the network's activation function."""
+    """The weighted share of hidden neurons, from 0 to 1, that are in the same on/off state for the person and a
+    training row. Neurons of the last hidden layer have weight 1, those of each layer before it `decay` times the next.
+    A neuron is on if its output is above `threshold`, by default that of the activation function."""
 
     name = "activation"
     needs = "a butfor.MLP with hidden layers"
@@ -78,7 +78,7 @@ class Activation(NetworkRanking):
 
 
 class Combined(Ranking):
-    """The mean of several rankings' scores, each min–max normalised per person; by default the two above."""
+    """The mean of the scores of several rankings, min–max normalised per person; by default of the two above."""
 
     name = "combined"
 
@@ -98,7 +98,7 @@ class Combined(Ranking):
 
 
 def _add_normalised(total: NDArray[np.float64], scores: Scores) -> None:
-    """Person by person: a copy of everybody's scores would be as large as the scores."""
+    """Person by person: a copy of all scores would double the memory."""
     for own, scored in zip(total, scores, strict=True):
         low = scored.min()
         spread = scored.max() - low
@@ -133,10 +133,10 @@ class Chance(Ranking):
 
 
 class Influence(Ranking):
-    """Predicted Δlogit, away from the person's present class, if label i were flipped.
+    """The predicted change of the logit, away from the person's present class, if label i is flipped.
 
     Logistic regression and ridge classifiers stop at the minimum of their loss, so the first-order answer is exact for
-    ridge and Newton's step for logistic regression. A network stops long before one: its derivative is `gradient`."""
+    ridge and a Newton step for logistic regression. A network stops long before one; use `gradient` there."""
 
     name = "influence"
     needs = "logistic regression or ridge"
@@ -152,8 +152,8 @@ class Influence(Ranking):
 
 
 class Leaves(Ranking):
-    """Share of trees, from 0 to 1, in which person and row fall into the same leaf, whose value is made of the labels
-    of the rows in it."""
+    """The share of trees, from 0 to 1, in which person and row fall into the same leaf; the labels of a leaf's rows
+    make its value."""
 
     name = "leaves"
     needs = "a tree, a forest or boosted trees"

@@ -1,4 +1,4 @@
-"""What a ranking is, how its answer is checked, and how it is averaged over the members of an ensemble."""
+"""What a ranking is; checks of its scores; its mean over the members of an ensemble."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Tabl
 from butfor.mlp.recipe import Network, Rows
 
 Scores = NDArray[np.floating[Any]]
-WILD = 8
-"""Of so many members one at either end is left out where scores can be wild; of few members one as well."""
+TRIM = 8
+"""One in this many members, and at least one, is left out at each end if scores are noisy."""
 
 
 class Ranking:
-    """`score` must be there; the rest says what more a ranking can do. A user's own class need not derive from this
-    one: `as_ranking` takes whatever has `score`."""
+    """`score` is required; the rest are further abilities. A user's own class need not derive from this one:
+    `as_ranking` takes any object with `score`."""
 
     name: str
     needs = "any model"
-    """Which models it ranks for, in words."""
+    """The models it accepts, in words."""
     predicts = False
-    """Scores are predictions in units of logit, which retrainings can be compared with."""
+    """Scores are predictions in logits, which can be compared with retraining."""
     signed = False
     """Scores count away from the model's own decision."""
     noisy = False
-    """A single model's scores may be far off: the mean over the members of an ensemble is trimmed."""
+    """A single model's scores may be far off, so the mean over an ensemble is trimmed."""
     scores_after_flips = False
-    """Whether `score_at` can rank for other labels than those the model was trained on."""
+    """Whether `score_at` can rank after flips."""
     is_random = False
-    """Pure chance: attempts are independent draws instead of a walk down one order."""
+    """Pure chance: attempts are independent draws, not prefixes of one order."""
     rebuildable = True
-    """Whether its name and parameters bring it back."""
+    """Whether a record can restore it from its name and parameters."""
     gain_limit = math.inf
-    """How many times the gain of a person's best set by `predictions` any other set may bring, where that is known."""
+    """How many times the gain of a person's best set by `predictions` another set may have, if known."""
 
     def accepts(self, model: Model) -> bool:
         return True
 
     def averages(self, model: Model) -> bool:
-        """Whether the model is an ensemble of which only the members can be ranked for: then one by one."""
+        """Whether the model is an ensemble of which it accepts only the members, one by one."""
         return len(members_of(model)) > 1 and not self.accepts(model)
 
     def ranks(self, model: Model) -> bool:
@@ -60,7 +60,7 @@ class Ranking:
 
     @property
     def member_limit(self) -> int | None:
-        """Members of an ensemble to average over where all would take long."""
+        """The most members of an ensemble to average over; None is all."""
         return None
 
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Scores]:
@@ -68,22 +68,22 @@ class Ranking:
         return (checked_scores(self, member, table, people) for member in members)
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
-        """Scores for each person once their own `flips` are made."""
+        """Scores after each person's own `flips`."""
         raise NotImplementedError
 
     def uses_fewer_members_at_flips(self, model: Model, table: Table) -> bool:
-        """Whether `score_at` goes by fewer members of an ensemble than `score` does."""
+        """Whether `score_at` uses fewer members of an ensemble than `score`."""
         return False
 
     def predictions(self, model: Model, table: Table, people: pd.DataFrame) -> Scores | None:
-        """Each label's effect on each person in logits, `[people × n]`, where that can be believed."""
+        """Each label's effect on each person in logits, `[people × n]`; None if it cannot be believed."""
         return None
 
     def train_on(self, engine: Engine) -> None:
-        """Told before scores are asked for: where a ranking that trains models itself is to do so."""
+        """Called before `score`: the engine on which a ranking that trains models should train."""
 
     def trial(self, people: int) -> int:
-        """How many flip sets `prepare` trains at the most; 0: there is no trial."""
+        """The most flip sets that `prepare` trains; 0 if there is no trial."""
         return 0
 
     def prepare(
@@ -95,13 +95,13 @@ class Ranking:
         psi: Any,
         budget: int,
     ) -> dict[str, Any]:
-        """Hold a trial with the first of the people; what came out goes into the record. `retrain`: flip sets → what
-        the models trained on them say about the people, `[sets × people]`."""
+        """Run a trial with the first people; its result goes into the record. `retrain`: flip sets → logits of the
+        people under the models trained on them, `[sets × people]`."""
         raise NotImplementedError
 
 
 def wrap_ranking(given: Any) -> Ranking:
-    """A ranking as it is; a user's own object with `score`, or a function with its signature, with the rest added."""
+    """A `Ranking` unchanged; one made of a user's object with `score`, or of a function with its signature."""
     if isinstance(given, Ranking):
         return given
     own = Ranking()
@@ -112,7 +112,7 @@ def wrap_ranking(given: Any) -> Ranking:
 
 
 class NetworkRanking(Ranking):
-    """Of our network alone. Subclasses bring `score_network`, which sees the encoded rows and people."""
+    """A ranking for our network alone. Subclasses have `score_network`, which gets encoded rows and people."""
 
     needs = "a butfor.MLP"
 
@@ -128,43 +128,43 @@ class NetworkRanking(Ranking):
 
 
 def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-    """One member's scores hold much of its own seed; their mean is about the labels. Where they can be wild (the
-    gradient of a rough training) an eighth of them at either end is left out. Scores that count away from the model's
-    decision are turned for the members that decide otherwise: all of them count away from the ensemble's decision."""
-    members, out = members_of(model)[: ranking.member_limit], flip_direction(model.logits(people))
-    turned = (
-        scores * (flip_direction(member.logits(people)) * out)[:, None] if ranking.signed else scores
+    """One member's scores depend on its seed; their mean is about the labels. If they are noisy (the gradient of a
+    rough training), an eighth at each end is left out. Signed scores change sign for members that disagree with the
+    ensemble, so that all count away from the ensemble's decision."""
+    members, direction = members_of(model)[: ranking.member_limit], flip_direction(model.logits(people))
+    each = (
+        scores * (flip_direction(member.logits(people)) * direction)[:, None] if ranking.signed else scores
         for member, scores in zip(members, ranking.score_members(members, table, people), strict=True)
     )
-    if ranking.noisy:  # person by person: copies of everybody's scores by every member would fill the memory
-        everyone = list(turned)
-        own = [trimmed_mean(np.array([scores[k] for scores in everyone])) for k in range(len(people))]
+    if ranking.noisy:  # person by person: copies of all members' scores would fill the memory
+        held = list(each)
+        own = [trimmed_mean(np.array([scores[k] for scores in held])) for k in range(len(people))]
         return np.array(own).reshape(len(people), table.n)
     total: NDArray[np.float64] = np.zeros((len(people), table.n))
-    for scores in turned:
+    for scores in each:
         total += scores
     return total / len(members)
 
 
 def trimmed_mean(scores: Scores) -> Scores:
-    """Over the first axis, without the lowest and the highest; of three or four it is the median."""
+    """Over the first axis, without the lowest and the highest; the median of three or four."""
     count = len(scores)
     if count < 3:
         return np.asarray(scores.mean(axis=0))
-    out = max(1, count // WILD)
+    out = max(1, count // TRIM)
     inner = np.partition(scores, (out, count - out - 1), axis=0)[out : count - out]
     return np.asarray(inner.mean(axis=0))
 
 
 def percentile(scores: Scores) -> NDArray[np.float64]:
-    """The share of rows that each row's score is above, equal scores sharing their place."""
+    """The share of rows with a lower score, `[people × n]`; equal scores share their mean rank."""
     from scipy.stats import rankdata
 
     return (rankdata(scores, axis=1) - 1) / max(1, scores.shape[1] - 1)
 
 
 def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-    """The scores, refused with a sentence where a ranking returned something that cannot be sorted."""
+    """The scores; an error if they cannot be sorted."""
     asked = (model, table, people)
     scores = np.asarray(_averaged(ranking, *asked) if ranking.averages(model) else ranking.score(*asked))
     if scores.shape != (len(people), table.n):
@@ -184,7 +184,7 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
 
 
 def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
-    """Training rows `[n × d]` and people `[people × d]` as the model sees them. Where it does not say, the table is
+    """Training rows `[n × d]` and people `[people × d]` as the model sees them. If it does not say, the table is
     encoded here: numbers scaled, missing ones at the mean, categories one-hot, unseen ones all 0."""
     inputs = model.capability(Inputs)
     seen = None if inputs is None else inputs.numbers(table, people)
@@ -205,7 +205,7 @@ def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Number
 
 
 def parameters(thing: Any) -> dict[str, Any]:
-    """What a ranking or strategy was made with, for the record: each argument of its constructor, by name."""
+    """The constructor's arguments of a ranking or strategy, by name, for the record."""
     names = inspect.signature(type(thing)).parameters
     return {name: _plain(getattr(thing, name)) for name in names if hasattr(thing, name)}
 

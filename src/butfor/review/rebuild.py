@@ -16,7 +16,7 @@ from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError, SettingError
 from butfor.learn.capabilities import set_rows_aside
 from butfor.learn.ensemble import member_seeds, single_learner
-from butfor.learn.learners import given_learner, learner_of
+from butfor.learn.learners import learner_for_replay, learner_of
 from butfor.learn.protocols import Table
 from butfor.learn.threshold import USUAL
 from butfor.progress import Progress
@@ -147,7 +147,7 @@ def fitted_again(
     record cannot restore; rules that it cannot restore allow everything."""
     with as_recorded("run.learner cannot be made again"):
         recorded, seed = run.learner, run.random_state
-        learner = learner_of(recorded) if model is None else given_learner(model, recorded, seed)
+        learner = learner_of(recorded) if model is None else learner_for_replay(model, recorded, seed)
     known = not without_groups(run, data)
     phi, psi = (known and name not in run.lost for name in ("phi", "psi"))
     rules: dict[str, Any] = {"phi": run.phi if phi else "everyone", "psi": run.psi if psi else "everything"}

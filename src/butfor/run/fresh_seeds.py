@@ -28,7 +28,7 @@ class Find:
 
 def logits_without_flips(trainer: Trainer, seeds: Sequence[int], people: Sequence[int]) -> dict[int, Floats]:
     """Per person, the logit under each fresh seed without flips."""
-    logits = trainer.ask([Training((), seed) for seed in seeds])
+    logits = trainer.seed_logits([Training((), seed) for seed in seeds])
     return {person: logits[:, person] for person in people}
 
 
@@ -42,7 +42,7 @@ def check_finds(
     for first in range(0, len(sets), step):
         some = sets[first : first + step]
         trainings = [Training(flips, seed) for flips in some for seed in seeds]
-        logits = trainer.ask(trainings).reshape(len(some), len(seeds), -1)
+        logits = trainer.seed_logits(trainings).reshape(len(some), len(seeds), -1)
         for find in finds:
             if find.flips in some:
                 both = without[find.person], logits[some.index(find.flips), :, find.person]

@@ -95,7 +95,7 @@ class FlipTrial:
     def fresh(self, flips: FlipSet) -> Floats | None:
         """Logits of single models under fresh seeds, `[seeds × people]`; each is trained once."""
         if self.seeds and flips not in self._fresh:
-            self._fresh[flips] = self.trainer.ask([Training(flips, seed) for seed in self.seeds])
+            self._fresh[flips] = self.trainer.seed_logits([Training(flips, seed) for seed in self.seeds])
         return self._fresh.get(flips)
 
     @cached_property

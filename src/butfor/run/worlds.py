@@ -80,13 +80,13 @@ def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tup
     if trainer.table.validation is not None and not trainer.table.multiclass:
         for world in worlds:
             table = with_validation_flips(trainer.table, world.validation_flips)
-            yield world, trainer.on(table).ask_together([world.trainings])[0]
+            yield world, trainer.on(table).ensemble_answers([world.trainings])[0]
         return
     each = max((len(world.trainings) for world in worlds), default=1)
     step = max(1, trainer.bound.at_once // each)
     for first in range(0, len(worlds), step):
         some = worlds[first : first + step]
-        yield from zip(some, trainer.ask_together([world.trainings for world in some]), strict=True)
+        yield from zip(some, trainer.ensemble_answers([world.trainings for world in some]), strict=True)
 
 
 def with_validation_flips(table: Table, flips: FlipSet) -> Table:

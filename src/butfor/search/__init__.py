@@ -1,4 +1,4 @@
-"""The search: a strategy proposes flip sets, the trainer trains and remembers, the definition confirms."""
+"""The search: a strategy proposes flip sets, the trainer trains and caches them, the model's own `fit` confirms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
 
 
 def as_strategy(given: str | Strategy) -> Strategy:
-    """A strategy from its name, or as it is."""
+    """A strategy from its name; a `Strategy` unchanged."""
     if isinstance(given, Strategy):
         return given
     if not isinstance(given, str) or given not in STRATEGIES:

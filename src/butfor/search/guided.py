@@ -1,6 +1,6 @@
-"""The guided search: what labels are believed to do (`Effects`), what a person tries next (`ThompsonPlan`), and how
-much (`GuidedSearch`). Every retraining teaches what labels do, so that a poor ranking costs attempts, not answers.
-"""
+"""The guided search: beliefs about the effects of labels (`Effects`), the next set to try for a person
+(`ThompsonPlan`), and how many (`GuidedSearch`). Every retraining updates the beliefs, so a poor ranking costs attempts,
+not answers."""
 
 from __future__ import annotations
 
@@ -20,34 +20,33 @@ from butfor.search.strategy import Strategy
 
 Vector = NDArray[np.float64]
 DRAWS = 20
-"""Draws in which a set that was not tried before has to turn up."""
+"""The most draws to find a set that was not tried before."""
 
 
 class Effects:
-    """What each label does to one person's decision, learned from the retrainings seen so far: beliefs about the rows
-    of a `pool`, the best ranked first; sets have up to `budget` of them.
+    """Beliefs about the effect of each label on one person's decision, from all retrainings so far. `pool`: the rows,
+    best ranked first; sets have up to `budget` of them.
 
-    The model is a straight line: the logit moves by the sum of the flipped labels' effects, and by noise, because
-    training is rough. Before anything is seen, all that is known of a label's effect is its place in a ranking: the
-    effect shrinks down the ranking, by a scale that is unknown, and each label differs from that by its own amount.
-    Every network that was trained, for whomever, adds an observation. What comes out is a normal distribution over
-    effects, from which a search draws (Thompson sampling): labels that might be strong get their chance in proportion
-    to how likely they are.
+    The model is linear: the logit moves by the sum of the flipped labels' effects, plus noise, because training is
+    rough. The prior comes from the ranking: effects fall along it, by an unknown scale, and each label differs from
+    that by its own amount. Every trained model is an observation, for all people. The posterior is a
+    normal distribution over effects. The search draws from it (Thompson sampling), so labels that may be strong are
+    tried in proportion to their probability.
 
-    Gains are logits counted towards the other decision; `start` is that of the unchanged data. `predicted [pool]`: the
-    rows' effects, where a ranking can be trusted with more than their order."""
+    Gains are logits towards the other decision; `start` is the gain of the unchanged data. `predicted [pool]`: the
+    rows' effects, if the ranking predicts them reliably."""
 
     SHIFT, SCALE = 0, 1
-    """Places of the two parameters that precede the rows' own: a shift common to all retrainings (the unchanged
-    network is one draw of training's noise itself), and the scale of the ranking's effects."""
+    """Positions of two parameters before those of the rows: a shift common to all retrainings (the unchanged model is
+    itself one draw of training noise), and the scale of the ranking's effects."""
     FALL = 3.0
-    """Budgets' lengths down the ranking until the expected effect has fallen to 1/e."""
+    """Ranks, as a multiple of the budget, over which the expected effect falls to 1/e."""
     OWN = 0.5
-    """How far a row's effect differs from what its rank makes expect, as a share of that (one standard deviation)."""
+    """The standard deviation of a row's effect, as a share of the effect expected from its rank."""
     PREDICTED = 0.05
-    """The same where the effects themselves are predicted, by a ranking that was seen to be right."""
+    """The same if a reliable ranking predicts the effects."""
     NOISE = 0.15
-    """Noise of training to begin with, as a share of what a full set does."""
+    """The prior noise of training, as a share of the effect of a full set."""
 
     def __init__(self, pool: list[int], budget: int, start: float, predicted: Vector | None = None) -> None:
         self.place = {row: k for k, row in enumerate(pool)}
@@ -60,7 +59,7 @@ class Effects:
         else:
             self.expected, own = predicted / max(float(np.abs(predicted).max(initial=0.0)), 1e-12), self.PREDICTED
         size = len(pool) + 2
-        # In units of one expected effect: noise variance over a row's own variance, from the shares above.
+        # In units of one expected effect: noise variance over a row's own variance.
         ridge = (self.NOISE * budget / own) ** 2
         self._precision = np.zeros((size, size))
         self._precision[np.arange(2, size), np.arange(2, size)] = ridge
@@ -71,11 +70,11 @@ class Effects:
         self._news: list[tuple[FlipSet, float]] = [((), 0.0)]
 
     def observe(self, sets: Sequence[FlipSet], gains: Sequence[float]) -> None:
-        """Networks trained on these sets gave these gains."""
+        """Models trained on these sets gave these gains."""
         self._news += [(flips, gain - self.start) for flips, gain in zip(sets, gains, strict=True)]
 
     def _features(self, sets: Sequence[FlipSet]) -> Vector:
-        """Of each set its shift, its scale, and which rows of the pool it holds."""
+        """Of each set: 1 for the shift, the coefficient of the scale, and 1 for each of its rows in the pool."""
         features = np.zeros((len(sets), len(self._moment)))
         rows = np.fromiter(chain.from_iterable(sets), np.int64)
         of_set = np.repeat(np.arange(len(sets)), [len(flips) for flips in sets])
@@ -87,7 +86,7 @@ class Effects:
         return features
 
     def _posterior(self) -> tuple[Vector, Vector, float]:
-        """Mean, the precision's Cholesky factor, and the noise's deviation."""
+        """Mean, Cholesky factor of the precision, and standard deviation of the noise."""
         if self._news or self._solved is None:
             features = self._features([flips for flips, _ in self._news])
             moved = np.array([moved for _, moved in self._news])
@@ -99,7 +98,7 @@ class Effects:
             factor = lapack.dpotrf(self._precision, lower=1)[0]
             mean = lapack.dpotrs(factor, self._moment, lower=1)[0]
             left = max(self._squares - float(mean @ self._moment), 0.0)
-            # One pseudo-observation: a full set's usual noise, so that few observations do not look exact.
+            # One pseudo-observation with the usual noise of a full set: few observations must not look exact.
             usual = self.NOISE * max(abs(float(mean[self.SCALE])) * self.expected.sum() / 3, 0.1)
             noise = float(np.sqrt((left + usual**2) / (self._count + 1)))
             self._solved = mean, factor, noise
@@ -111,14 +110,14 @@ class Effects:
         return np.asarray(mean[self.SCALE] * self.expected + mean[2:])
 
     def draw(self, rng: np.random.Generator) -> Vector:
-        """Effects of the rows as they may be: one draw."""
+        """One draw of the rows' effects."""
         mean, factor, noise = self._posterior()
         draw = mean + noise * lapack.dtrtrs(factor, rng.standard_normal(len(mean)), lower=1, trans=1)[0]
-        # The scale is about all rows together: its own doubt would only blur the comparison between them.
+        # The scale is common to all rows: its variance would only blur comparisons between them.
         return np.asarray(mean[self.SCALE] * self.expected + draw[2:])
 
     def forecast(self, flips: FlipSet) -> tuple[float, float]:
-        """The gain to expect of a set, and its standard deviation, noise of training included."""
+        """The expected gain of a set and its standard deviation, with noise of training."""
         mean, factor, noise = self._posterior()
         (features,) = self._features([flips])
         unsure = lapack.dtrtrs(factor, features, lower=1)[0]
@@ -127,27 +126,26 @@ class Effects:
 
 
 class ThompsonPlan(Plan):
-    """Spend the whole budget at once, and learn from every retraining which labels matter.
+    """Sets that spend the whole budget, updated by every retraining.
 
-    The first attempt flips the top `budget` rows of the ranking together: more flips move a decision further,
-    and a set that works is shrunk afterwards. Every further attempt flips the rows that are best by a draw from
-    what is believed of their effects, after all networks seen so far: the person's own and, with sharing,
-    anybody's that ψ allows."""
+    The first attempt flips the top `budget` rows of the ranking: more flips move a decision further, and a set that
+    works is shrunk afterwards. Each further attempt flips the best rows by a draw of their effects, given all models so
+    far: the person's own and, with sharing, those of others that ψ allows."""
 
     REACH = 3
     """Candidate rows, as a multiple of the budget."""
     LEAST_CANDIDATES = 24
     SURE = 4.0
-    """Standard deviations short of the other decision at which a believed forecast ends the search."""
+    """A reliable forecast this many standard deviations short of the other decision ends the search."""
 
     def __init__(self, person: RankedRows, tries: int) -> None:
         reach = max(self.LEAST_CANDIDATES, self.REACH * person.budget)
         self.candidates = [int(row) for row in person.order[:reach]]
         self.budget, self.rng = min(person.budget, len(person.order)), person.rng
         self.tries, self.pool_share = tries, tries // GuidedSearch.PATIENCE
-        self.believed, self.further = person.predicted is not None, person.further
+        self.believed, self.gain_limit = person.predicted is not None, person.gain_limit
         self._first: float | None = None
-        """What the first set brought: where effects are believed, the best one."""
+        """The gain of the first set: the best one if effects are predicted reliably."""
         known = None if person.predicted is None else person.predicted[:reach]
         self.effects = Effects(self.candidates, self.budget, person.start, known)
         self._rank = {int(row): place for place, row in enumerate(person.order)}
@@ -168,16 +166,16 @@ class ThompsonPlan(Plan):
         own = [gain for flips, gain in zip(sets, gains, strict=True) if flips in self._tried]
         if own:
             self._first = own[0] - self.effects.start
-            # Where effects can be believed, whether the best set by them, and a trial's share more, falls short.
-            if self.believed and self._first > 0 and self.effects.start + self.further * self._first < 0:
+            # With reliable predictions: stop if the best set, even stretched by `gain_limit`, falls short.
+            if self.believed and self._first > 0 and self.effects.start + self.gain_limit * self._first < 0:
                 self.done, self.pool_returns = True, max(0, self.pool_share - len(self._tried))
 
     def first_attempts(self) -> list[FlipSet]:
         return [flip_set(self.candidates[: self.budget])]
 
     def promise(self) -> float:
-        """How near the next attempt may come to the other decision: one draw, above 0 beyond it. Before the first
-        attempt, how near the person is now."""
+        """One draw of the gain of the next attempt, above 0 beyond the decision; before the first attempt, the present
+        gain."""
         if not self._tried:
             return self.effects.start
         expected, spread = self.effects.forecast(self._best(self.effects.expected_effects()))
@@ -189,16 +187,16 @@ class ThompsonPlan(Plan):
         return sorted(flips, key=lambda row: (-worth[place[row]] if row in place else -behind, self._rank.get(row, -1)))
 
     def _proposal(self) -> FlipSet | None:
-        """A set not tried before; None where the candidates allow no more."""
+        """A set not tried before; None if the draws bring none."""
         if not self._tried:
             return self.first_attempts()[0]
         drawn = (self._best(self.effects.draw(self.rng)) for _ in range(DRAWS))
-        # Where beliefs are too firm for anything new: any set at all.
+        # If beliefs are too firm to give a new set: a random one.
         anything = (flip_set(self.rng.choice(self.candidates, self.budget, replace=False)) for _ in range(DRAWS))
         return next((flips for flips in chain(drawn, anything) if flips not in self._tried), None)
 
     def _out_of_reach(self) -> bool:
-        """After a first attempt with the best set by effects that can be believed, nothing may be left to hope for."""
+        """Whether reliable predictions, after the first attempt, rule out the other decision."""
         if not self.believed or not self._tried:
             return False
         expected, spread = self.effects.forecast(self._best(self.effects.expected_effects()))
@@ -216,12 +214,11 @@ class ThompsonPlan(Plan):
 
 
 class GuidedSearch(Strategy):
-    """The whole budget at once, sets that learn from every retraining, and what works made smaller.
+    """Tries sets that spend the whole budget, learns from every retraining, and shrinks sets that work.
 
-    With a budget of one label it tries the flippable labels one by one, all of them where they are few.
-    `tries`: attempts per person on average before shrinking; by default as many as Algorithm 1 takes, at least
-    `LEAST` and at most `MOST`. They are spent where they promise most: one person may take up to `PATIENCE` times as
-    many."""
+    With a budget of one label it tries the flippable labels one by one, all of them if they are few. `tries`: mean
+    attempts per person before shrinking; by default as many as Algorithm 1 takes, from `LEAST` to `MOST`. The most
+    promising people get more attempts, up to `PATIENCE` times as many."""
 
     name = "guided"
     proves = True
@@ -245,7 +242,7 @@ class GuidedSearch(Strategy):
             return FixedPlan(((int(row),) for row in person.order[: self.count(person.flippable, 1)]), person.order)
         tries = self.count(person.flippable, person.budget)
         if person.predicted is not None and self.tries is None:
-            tries = self.LEAST  # there is little left to learn
+            tries = self.LEAST  # little is left to learn
         return ThompsonPlan(person, self.PATIENCE * tries)
 
     def count(self, flippable: int, budget: int) -> int:

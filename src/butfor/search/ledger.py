@@ -1,8 +1,8 @@
-"""The ledger: what has been trained, in one sqlite file, so that nothing is computed twice.
+"""The ledger: the answers of all trained models, in one sqlite file, so that nothing is trained twice.
 
-A model's answers depend on the data, the learner's settings, the engine with its device, the versions of what trains,
-the flip set and the seed; that is their key. Each write is one transaction: a run that is killed loses only what was
-not yet written, and several runs may share a file. A row whose answer is not what was written is trained again.
+A model's answers depend on the data, the learner's settings, the engine and its device, package versions, the flip set
+and the seed; together they are the key. Each write is one transaction: a killed run loses only what it had not written,
+and several runs may share a file. A damaged row is trained again.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from butfor.learn.protocols import Bound, Floats, Learner, Table, Training
 from butfor.provenance import data_hash, versions
 
 LOOKUP = 500
-"""Keys per query: sqlite limits how many parameters one may have."""
+"""Keys per query: sqlite limits the number of parameters."""
 MAGIC = b"SQLite format 3\0"
 APPLICATION = int.from_bytes(b"bUtF", "big")
-"""What sqlite's header says a file is for, at byte 68."""
+"""The application id in sqlite's header, at byte 68."""
 SCHEMA = 1
-"""The version of the table, in sqlite's user_version, at byte 60."""
+"""The version of the table: sqlite's user_version, at byte 60."""
 PATIENCE = 60.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait while another process writes."""
 NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC)
-"""What sqlite calls a disk that takes no more."""
+"""sqlite's codes for a full disk."""
 NETWORKS = (
     "CREATE TABLE IF NOT EXISTS networks "
     "(page TEXT, flips TEXT, logits BLOB, checksum BLOB, PRIMARY KEY (page, flips)) WITHOUT ROWID"
@@ -46,7 +46,7 @@ NETWORKS = (
 
 
 class Ledger:
-    """One sqlite file; made where there is none. `note` hears what was wrong with it."""
+    """One sqlite file, created if there is none. `note` is called with a sentence if something is wrong with it."""
 
     def __init__(self, path: str | Path, note: Callable[[str], None] | None = None) -> None:
         self.path, self._note = Path(path), note or (lambda line: None)
@@ -74,14 +74,14 @@ class Ledger:
         return Page(self, digest.hexdigest(), len(people) * table.outputs)
 
     def close(self) -> None:
-        """Let go of the file, and say how many rows were of no use."""
+        """Close the file, and note how many rows were damaged."""
         if self.bad_rows:
             rows = "1 row" if self.bad_rows == 1 else f"{self.bad_rows} rows"
-            self._note(f"The ledger '{self.path}' held {rows} that were not as written: trained again.")
+            self._note(f"The ledger '{self.path}' held {rows} that were damaged; trained again.")
         self._db.close()
 
     def select(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Rows; none where the file gives none any longer."""
+        """Rows; none if the file can no longer be read."""
         try:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
@@ -89,7 +89,7 @@ class Ledger:
             return []
 
     def write(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """All of it or nothing. What cannot be written is not remembered, and the audit goes on."""
+        """Write all rows or none. If the file cannot be written, the audit goes on without it."""
         try:
             with self._db:
                 self._db.executemany("INSERT OR REPLACE INTO networks VALUES (?, ?, ?, ?)", rows)
@@ -97,22 +97,22 @@ class Ledger:
             self._give_up(error)
 
     def _give_up(self, error: sqlite3.Error) -> None:
-        """Say once that the file no longer takes or gives anything."""
+        """Note once that the file can no longer be used."""
         if self._tells:
-            self._note(f"The ledger '{self.path}' cannot be used now ({error}): what it misses is trained, not kept.")
+            self._note(f"The ledger '{self.path}' cannot be used now ({error}); the audit goes on without it.")
         self._tells = False
 
 
 @dataclass(frozen=True)
 class Page:
-    """What is known about one training table: training → what the model says, so many `answers`."""
+    """The part about one training table: training → the model's `answers` numbers."""
 
     ledger: Ledger
     key: str
     answers: int
 
     def recall(self, trainings: Sequence[Training]) -> dict[Training, Floats]:
-        """The logits of those trainings that are known, as they were written."""
+        """The answers of the trainings that are in the ledger."""
         wanted = {_text(training): training for training in trainings}
         names, known = list(wanted), {}
         for start in range(0, len(names), LOOKUP):
@@ -127,20 +127,20 @@ class Page:
         return known
 
     def write(self, logits: Mapping[Training, Floats]) -> None:
-        """Remember; all of it or, if interrupted, nothing. What diverged has no answer to remember."""
+        """Write all answers or, if interrupted, none. Trainings that diverged have no answer."""
         named = {_text(t): np.asarray(a, np.float32).tobytes() for t, a in logits.items() if np.isfinite(a).all()}
         self.ledger.write([(self.key, name, said, _checksum(self.key, name, said)) for name, said in named.items()])
 
     def _is_sound(self, name: str, logits: Any, checksum: Any) -> bool:
-        """Bytes of the right length and checksum, and numbers all of them."""
+        """Whether the bytes have the right length and checksum and are finite numbers."""
         whole = isinstance(logits, bytes) and len(logits) == 4 * self.answers
         sealed = whole and checksum == _checksum(self.key, name, logits)
         return sealed and bool(np.isfinite(np.frombuffer(logits, np.float32)).all())
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """The file, whole and writable, or an error. Anything but a ledger is left as it is: sqlite itself would write into
-    any database, and wait at a pipe."""
+    """The file, sound and writable, or an error. Other files are left alone: sqlite itself would write into any
+    database, and wait at a pipe."""
     if path.exists():
         if not path.is_file():
             raise OSError("it is not a file")
@@ -148,10 +148,8 @@ def _opened(path: Path) -> sqlite3.Connection:
             header = file.read(100)
         numbers = [int.from_bytes(header[at : at + 4], "big") for at in (68, 60)]
         if header and (header[:16] != MAGIC or numbers != [APPLICATION, SCHEMA]):
-            raise OSError(
-                "it is a file of another kind, or a ledger of another version of butfor, and is left as it is"
-            )
-    with suppress(OSError):  # a new one is its owner's alone; what else is wrong with the place sqlite says
+            raise OSError("it is another kind of file, or a ledger of another version of butfor, and was not changed")
+    with suppress(OSError):  # a new file is its owner's alone; sqlite reports other problems
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE))
     db = sqlite3.connect(path, timeout=PATIENCE)
     try:
@@ -173,6 +171,6 @@ def _checksum(key: str, name: str, content: bytes) -> bytes:
 
 
 def _text(training: Training) -> str:
-    """A training in words; its seed where it is not the learner's own."""
+    """A training in words; its seed if it is not the learner's own."""
     flips = " ".join(map(str, training.flips))
     return flips if training.seed is None else f"{flips} seed {training.seed}"

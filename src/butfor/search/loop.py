@@ -1,8 +1,8 @@
-"""The loop of most strategies: all people's attempts, trained together, until each has an answer.
+"""The loop of most strategies: the attempts of all people, trained together until each person has an answer.
 
-Three facts make it fast. The attempts of one step are trained side by side. Equal flip sets are trained
-once. And a model trained for one person can be asked about everyone whose ψ allows its flip set.
-One rule makes it true: nothing counts as found until the learner's own `fit` has confirmed it.
+It is fast because the attempts of one step are trained side by side, equal flip sets are trained once, and a model
+trained for one person also counts for everyone whose ψ allows its flip set. It is correct because nothing is reported
+until the model's own `fit` has confirmed it.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ class AttemptSearch(PersonSearch):
     """One person's search through the flip sets that a plan proposes.
 
         own attempts ──▸ claim ──▸ shrinking ⇄ claim ──▸ complete
-            └──▸ out of own attempts; somebody else's model may still bring an answer
+            └──▸ no attempts left; a model trained for someone else may still change the decision
 
-    A claim that the definition rejects leads back to where it came from."""
+    A claim that is not confirmed leads back to the state before it."""
 
     plan: Plan = field(default_factory=FixedPlan)
     shrinking: Shrink | None = None
-    """Found, and being made smaller."""
+    """A set was found and is being shrunk."""
     claim: FlipSet | None = None
-    """Works by the engine, and waits for the definition to confirm it."""
+    """A set that works by the engine and waits for confirmation."""
     queue: list[FlipSet] = field(default_factory=list)
-    """Own attempts that are trained but not yet looked at."""
+    """Own attempts that are trained but not yet checked."""
     offers: list[FlipSet] = field(default_factory=list)
-    """Other people's flip sets that are allowed and seem to work."""
+    """Other people's flip sets that ψ allows and that seem to work."""
     claims: int = 0
-    """Sets that were put to the definition."""
+    """Sets that went to confirmation."""
     out_of_claims: bool = False
-    """Whether the definition has refused as many as it is asked about."""
+    """Whether no further set goes to confirmation."""
     proven: bool = False
-    """The plan holds a set that is proven to be the smallest, or is empty because none can do: nothing to shrink."""
+    """The plan has a set that is proven smallest, or is empty because none exists: nothing to shrink."""
 
     @property
     def has_attempts(self) -> bool:
-        """Own attempts are left."""
+        """Whether own attempts are left."""
         return not (self.complete or self.claim or self.shrinking or self.plan.done)
 
     @property
     def is_shrinking(self) -> bool:
-        """Shrinking, with nothing to be confirmed."""
+        """Whether it is shrinking and no claim waits."""
         return not self.complete and self.claim is None and self.shrinking is not None
 
     def observe(self, sets: Sequence[FlipSet], logits: NDArray[np.float64]) -> None:
-        """Take note of what models trained on allowed flip sets say about the person. What diverged says nothing."""
+        """Learn from the person's logits under models trained on allowed flip sets; NaN if a training diverged."""
         if self.shrinking is None:
             ended = np.flatnonzero(~np.isnan(logits)).tolist()
             if ended:
@@ -76,20 +76,20 @@ class AttemptSearch(PersonSearch):
 
 
 class Loop:
-    """Propose → train → observe → confirm, for all people together. `psi` says which labels may be flipped for whom.
+    """Propose → train → observe → confirm, for all people together. `psi`: the labels that each person may flip.
 
-    `share`: ask every trained model about everyone. `shrink`: make a found flip set smaller while it still works.
-    `pool`: attempts for all together, spent where they promise most; without it, everyone has their plan's. `claims`:
-    sets of one person that are put to the definition."""
+    `share`: every trained model counts for everyone. `shrink`: a found flip set is shrunk while it still works. `pool`:
+    attempts for all people together, spent on the most promising; None: each person has those of their plan. `claims`:
+    the most sets of one person that go to confirmation."""
 
     FIRST_ROUND, ROUND = 1 / 4, 1 / 8
-    """Share of the people who get an attempt of the pool in one round. Smaller rounds learn more from each other; the
-    first attempts need no learning."""
+    """The share of people who get an attempt of the pool in one round. People in later rounds learn from earlier ones;
+    first attempts do not depend on others."""
     CLAIMS = 8
-    """Where the search does not promise to try everything. The definition hardly ever refuses a set; whoever comes to
-    so many is not searched for any longer, and called incomplete."""
+    """The default of `claims`. Confirmation rarely fails; after this many failures a person's search ends as
+    incomplete."""
     LEARNING = 8
-    """Attempts made ahead at the most where the next ones depend on what these bring."""
+    """The most attempts made ahead if the next ones depend on their results."""
 
     def __init__(
         self,
@@ -105,9 +105,9 @@ class Loop:
         self.share, self.shrink, self.claims = share, shrink, claims
         self.pool, self.attempts = pool, 0
         self.ahead = self.trainer.width if pool is None else min(self.trainer.width, self.LEARNING)
-        """Attempts made side by side, several of one person where there are too few people."""
+        """Attempts made side by side, several per person if there are few people."""
         self._underway: set[int] = set()
-        """Whose attempts are handed out and not yet looked at."""
+        """People whose attempts are in training."""
         self._plans: list[Plan] = []
 
     def run(self, searches: Sequence[AttemptSearch]) -> None:
@@ -125,10 +125,10 @@ class Loop:
                 search.complete, search.shared = through and not search.out_of_claims, False
 
     def _explore(self, searches: Sequence[AttemptSearch]) -> None:
-        """Until everyone is found or out of attempts, or a limit is reached."""
+        """Search until everyone has a set or no attempts left, or a limit is reached."""
         known = [flips for flips in self.trainer.known_sets if flips]
-        if self.share and known:  # what is somebody's own first attempt anyway is left to that
-            self._ask_everyone(searches, {p.person: p.plan.first_attempts() for p in searches}, known)
+        if self.share and known:  # except for people whose own first attempt it is
+            self._offer_to_everyone(searches, {p.person: p.plan.first_attempts() for p in searches}, known)
         while (open_ := [s for s in searches if not s.complete]) and self.trainer.room() >= 1:
             active = self._active(open_)
             if active:
@@ -136,14 +136,13 @@ class Loop:
             elif not any(s.claim for s in open_):
                 break
             claiming, others = [s for s in open_ if s.claim], any(s.has_attempts or s.is_shrinking for s in open_)
-            # Whoever has a claim waits until enough have one, so that many are confirmed side by side.
+            # Claims wait until there are enough to confirm side by side.
             if claiming and (not others or len({s.claim for s in claiming}) >= 4 * self.trainer.n_jobs):
                 self._confirm(claiming)
             self.progress.found(sum(s.found is not None or s.claim is not None for s in searches))
 
     def _confirm_rest(self, searches: Sequence[AttemptSearch], *, one_by_one: bool) -> None:
-        """No more trainings: confirm what is claimed, each person's smallest set first; one by one where there is only
-        a moment left for it."""
+        """Train no more attempts; confirm each person's smallest claim first, one by one if time is short."""
         while True:
             for search in searches:
                 if search.is_shrinking:
@@ -162,9 +161,8 @@ class Loop:
         return self.attempts + kept_back >= self.pool - sum(plan.pool_returns for plan in self._plans)
 
     def _active(self, open_: Sequence[AttemptSearch]) -> list[AttemptSearch]:
-        """Whose attempts come next. Where retrainings are limited, finding comes before shrinking.
-
-        Whoever is out of attempts stays open: the models of others may still bring an answer."""
+        """The people whose attempts come next. If retrainings are limited, finding comes before shrinking. A search
+        without attempts stays open: a model trained for someone else may still change the decision."""
         searching, shrinking = [p for p in open_ if p.has_attempts], [p for p in open_ if p.is_shrinking]
         if self.pool is not None:
             if self._pool_empty():
@@ -174,16 +172,16 @@ class Loop:
         return searching if searching and self.trainer.room() < math.inf else searching + shrinking
 
     def _most_promising(self, searching: list[AttemptSearch]) -> list[AttemptSearch]:
-        """Everyone once; from then on, in small rounds, those who seem nearest to another decision."""
+        """Everyone once; then, in small rounds, those who seem nearest to the other decision."""
         fresh = [p for p in searching if not p.spent]
         if fresh and self._pool_empty(kept_back=len(fresh)):
-            return fresh  # what is left of the pool is theirs
+            return fresh  # the rest of the pool is theirs
         promise = {p.person: p.plan.promise() for p in fresh or searching}
         share = self.FIRST_ROUND if fresh else self.ROUND
         return sorted(fresh or searching, key=lambda p: -promise[p.person])[: math.ceil(len(searching) * share)]
 
     def _step(self, active: Sequence[AttemptSearch], open_: Sequence[AttemptSearch]) -> None:
-        """Train the next attempts of the active, and look what they say."""
+        """Train the next attempts of active people and check the results."""
         tries = self._next_attempts(active, sum(not p.spent for p in open_ if p.has_attempts and p not in active))
         self._underway = {person for person, attempts in tries.items() if attempts}
         wanted = dict.fromkeys(flips for attempts in tries.values() for flips in attempts)
@@ -192,26 +190,26 @@ class Loop:
         self._underway.clear()
         for search in active:
             search.queue += tries[search.person]
-            if search.shrinking is not None and search.queue:  # all answers: which of them matter is the plan's to say
+            if search.shrinking is not None and search.queue:
                 search.observe(search.queue, self._logits(search.queue)[:, search.person])
                 search.queue = []
         for search in active:
             if search.found is None:
                 search.claim = self._own_claim(search)
         if self.share and new:
-            self._ask_everyone(open_, tries, new)
+            self._offer_to_everyone(open_, tries, new)
         for search in open_:
             if search.claim is None:
                 self._conclude(search)
 
     def _next_attempts(self, active: Sequence[AttemptSearch], kept_back: int) -> dict[int, list[FlipSet]]:
-        """Each person's next attempts: one, and more while that keeps the engine busy. `kept_back`: attempts of the
-        pool that belong to those who have had none."""
+        """Each person's next attempts: one, and more if the engine has room. `kept_back`: attempts of the pool reserved
+        for people who have had none."""
         tries: dict[int, list[FlipSet]] = {p.person: [] for p in active}
         new: set[FlipSet] = set()
         room = self.trainer.room()
         first = self.pool is not None and any(not p.spent for p in active if p.shrinking is None)
-        wanted = min(room, 1 if first else self.ahead)  # nothing is known before the first one
+        wanted = min(room, 1 if first else self.ahead)
         asking = list(active)
         while asking and (not new or len(new) < wanted):
             still = []
@@ -232,11 +230,11 @@ class Loop:
         return tries
 
     def _logits(self, sets: Sequence[FlipSet]) -> NDArray[np.float64]:
-        """`[sets × people]`, by the engine."""
+        """The engine's logits, `[sets × people]`."""
         return np.array([self.trainer.logits(flips) for flips in sets], np.float64)
 
     def _own_claim(self, search: AttemptSearch) -> FlipSet | None:
-        """The first of the person's own attempts, in their order, that seems to work."""
+        """The person's first own attempt that seems to work."""
         while search.queue:
             flips = search.queue.pop(0)
             logits = self._logits([flips])[:, search.person]
@@ -251,25 +249,25 @@ class Loop:
                 return flips
         return None
 
-    def _ask_everyone(
+    def _offer_to_everyone(
         self, open_: Sequence[AttemptSearch], tries: dict[int, list[FlipSet]], new: Sequence[FlipSet]
     ) -> None:
-        """Whoever's ψ allows the flip set of a model that was trained for somebody else may profit."""
+        """Offer each new flip set to all other people whose ψ allows it."""
         logits = self._logits(new)
         allowed = np.array([self.psi.permits(f) & (len(f) <= self.task.budget) for f in new])
         for search in open_:
             own = set(tries.get(search.person, ()))
-            heard = [k for k in np.flatnonzero(allowed[:, search.person]).tolist() if new[k] not in own]
-            if not heard:
+            others = [k for k in np.flatnonzero(allowed[:, search.person]).tolist() if new[k] not in own]
+            if not others:
                 continue
-            said = logits[heard, search.person]
-            search.observe([new[k] for k in heard], said)
+            theirs = logits[others, search.person]
+            search.observe([new[k] for k in others], theirs)
             if search.found is None:
-                search.offers += [new[heard[k]] for k in np.flatnonzero(search.changes_decision(said))]
+                search.offers += [new[others[k]] for k in np.flatnonzero(search.changes_decision(theirs))]
                 search.offers.sort(key=len)
 
     def _conclude(self, search: AttemptSearch) -> None:
-        """Where this leaves the person: with a claim, with more to try, or at the end."""
+        """Move the search on: to a claim, to more attempts, or to its end."""
         if search.shrinking is not None:
             if search.shrinking.done:
                 self._claim_smallest(search)
@@ -284,8 +282,8 @@ class Loop:
             search.complete = search.plan.done
 
     def _claim_smallest(self, search: AttemptSearch) -> None:
-        """Claim the smallest working set: one that is smaller than the confirmed one, or as small and, unlike it,
-        known to be minimal. Where there is none, this is the end."""
+        """Claim the smallest working set if it is smaller than the confirmed one, or as small and, unlike it, known to
+        be minimal; if there is none, end the search."""
         shrink, found = search.shrinking, search.found
         assert shrink is not None
         assert found is not None
@@ -299,7 +297,7 @@ class Loop:
         search.complete = search.claim is None
 
     def _confirm(self, claiming: Sequence[AttemptSearch]) -> None:
-        """Nothing is found that the definition does not find too; whose claim fails goes on searching."""
+        """Retrain claims with the model's own `fit`; a search whose claim fails goes on."""
         self.progress.phase(CONFIRMATION)
         self.trainer.confirm([p.claim for p in claiming if p.claim])
         self.progress.phase(SEARCH)

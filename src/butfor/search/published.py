@@ -1,4 +1,4 @@
-"""Strategies that go through a list: the three of the paper, every label alone, and sets that are known already."""
+"""Strategies with a fixed list of attempts: the three of the paper, every label alone, and recorded sets."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Algorithm1(Strategy):
 
 
 class Singles(Strategy):
-    """The published protocol for small data: attempt t flips the t-th ranked row alone, t up to a tenth
-    of the flippable rows. By chance: any flippable row at each attempt."""
+    """The published protocol for small data: attempt t flips the t-th ranked row alone, t up to a tenth of the
+    flippable rows. With ranking "chance": a random flippable row at each attempt."""
 
     name = "singles"
 
@@ -53,8 +53,8 @@ class Singles(Strategy):
 
 
 class TenAttempts(Strategy):
-    """The published protocol for large data: for each k = 1 … budget ten attempts; the first flips the
-    top k, the others k rows drawn from the top a·k. By chance: ten independent draws per k."""
+    """The published protocol for large data: ten attempts for each k = 1 … budget; the first flips the top k, the
+    others k rows drawn from the top a·k. With ranking "chance": ten independent draws per k."""
 
     name = "attempts"
     TRIES = 10
@@ -76,13 +76,13 @@ class TenAttempts(Strategy):
 
     @classmethod
     def reach(cls, k: int) -> int:
-        """a·k with the smallest a such that there are more than ten ways to choose k rows from it."""
+        """a·k with the smallest a that allows more than ten choices of k rows."""
         a = next(a for a in range(1, cls.TRIES + 2) if math.comb(a * k, k) > cls.TRIES)
         return a * k
 
 
 class Exhaustive(Strategy):
-    """All sets of one label: what is not found within one label is proven not to exist."""
+    """All sets of one label: if none works, no single label changes the decision."""
 
     name = "exhaustive"
     shares = True
@@ -94,8 +94,8 @@ class Exhaustive(Strategy):
     def count(self, flippable: int, budget: int) -> int:
         if budget > 1:
             raise SettingError(
-                f"strategy 'exhaustive' tries every label alone, and a budget of {budget} labels would take more "
-                "retrainings than anyone can wait for; use a budget of 1, or another strategy."
+                f"strategy 'exhaustive' tries every label alone, and the budget is {budget} labels. Use a budget of 1, "
+                "or another strategy."
             )
         return flippable
 
@@ -107,8 +107,7 @@ class Exhaustive(Strategy):
 
 
 class Recorded(Strategy):
-    """`sets`: per position among the people, the flip sets to retrain in turn until one turns the decision. Nothing is
-    searched for."""
+    """`sets`: for each position among the people, the flip sets to retrain in turn until one changes the decision."""
 
     name = "recorded"
 

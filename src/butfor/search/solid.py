@@ -1,15 +1,15 @@
-"""The search for labels that turn a decision whatever the seed, and for how few of them do.
+"""The search for the fewest labels that change a decision under nearly every seed.
 
-It asks an ensemble, and it asks all members together: a set counts where the mean gain of the members exceeds `margin`
-times their spread, so that nearly every other seed would decide so too. Averaged over seeds, a ranking's first set is
-nearly as good as anything a long search finds; so each person gets a few sets, not hundreds:
+It looks at all members of an ensemble: a set works if the members' mean gain exceeds `margin` times their spread, so
+that a model under nearly every other seed would decide this way. Averaged over seeds, a ranking's first set is nearly
+as good as the result of a long search, so each person gets a few sets, not hundreds:
 
-    opening    the top of the ranking, as many labels as the cap allows: a few members first, all where it comes near
+    opening    the top of the ranking, up to the cap: a few members first, all members if it comes near
     sizes      bisection for the shortest prefix that keeps the margin
-    second     the ranking again at the person's own half-flipped labels, where the model has a gradient; sizes again
+    second     the ranking again at the person's own half-flipped labels, if the model has a gradient; sizes again
 
-Whoever does not reach the margin keeps the set that comes nearest, if it turns the ensemble at all; fresh seeds, which
-have no part in this, decide what it is worth. Every set that is reported was trained by the definition.
+If no set reaches the margin, the nearest that changes the ensemble's decision is kept; fresh seeds, which take no part
+here, show what it is worth. Every reported set was confirmed by the model's own `fit`.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from butfor.search.strategy import Strategy
 from butfor.search.task import CONFIRMATION, Task
 
 MARGIN = 2.5
-"""Standard deviations of the members by which their mean gain must exceed 0."""
+"""Standard deviations of the members that their mean gain must exceed."""
 REACH = 3
-"""Rows ranked for a person, as a multiple of the labels that may be flipped."""
+"""Rows ranked for a person, as a multiple of the budget."""
 SCREEN = 4
-"""Members that take the first look."""
+"""Members that screen a set first."""
 CLAIMS = 3
-"""Sets of one person that are put to the definition. It hardly ever refuses one of many members."""
+"""The most sets of one person that go to confirmation, which rarely fails with many members."""
 LEAST_FOR_SECOND = 8
-"""Labels of a cap from which on half of them say anything new about the rest."""
+"""The smallest cap for which a ranking at half of its labels adds information."""
 FAR = 1.5
-"""Standard deviations short of turning at which a first look is the last."""
+"""Standard deviations short of the other decision at which screening ends a search."""
 LEAST_TO_GUESS = 16
-"""Sizes left from which on a guess tells more than halving them."""
+"""The fewest remaining sizes for which interpolation beats bisection."""
 TOWARDS_MIDDLE = 0.05
-"""Of the sizes left, by how many a guess is taken nearer to their middle."""
+"""How far an interpolated size moves towards the middle, as a share of the remaining sizes."""
 SLICE = 16
-"""Sets, or engine widths where those are larger, trained between two looks at the clock."""
+"""Sets trained between two checks of the clock; more if the engine is wider."""
 NEAR = 0.4
-"""The share of people who usually come near the other decision, for estimates of how long it takes."""
+"""The usual share of people who come near the other decision, for estimates of time."""
 
 
 class SolidSearch(Strategy):
-    """Sets that turn nearly all members of an ensemble, and the smallest of them. `second`: rank again at half-flipped
-    labels; None where the cap is large enough for it to pay."""
+    """The smallest sets that change the decision of nearly all members of an ensemble. `second`: whether to rank again
+    at half-flipped labels; None: if the cap is large enough for it to pay."""
 
     name = "solid"
     proves = True
@@ -67,7 +67,7 @@ class SolidSearch(Strategy):
     def check(self, members: int) -> None:
         if members == 1:
             raise SettingError(
-                "strategy 'solid' asks the members of an ensemble, and this is an audit of a single model; use "
+                "strategy 'solid' needs the members of an ensemble, and this is an audit of a single model. Use "
                 "'guided', or members=2 or more with a model that has a seed."
             )
 
@@ -101,22 +101,22 @@ class SolidSearch(Strategy):
 
 @dataclass(eq=False)
 class PersonPrefixes(PersonSearch):
-    """One person's search among prefixes of `order`, the rows that may be flipped, best first."""
+    """One person's search among prefixes of `order`, the flippable rows, best first."""
 
     order: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     cap: int = 0
     gains: dict[FlipSet, NDArray[np.float64]] = field(default_factory=dict)
-    """Per set tried, the members' logits counted towards the other decision, `[members]`."""
+    """For each set tried, the members' logits towards the other decision, `[members]`."""
     longest_failure: int = 0
-    """The longest prefix of the present order that is known not to keep the margin."""
+    """The longest prefix of the present order known to miss the margin."""
     best: FlipSet | None = None
     """The smallest set that keeps the margin."""
     steps: int = 0
-    """In which the sizes between the two are to be told apart."""
+    """Steps left to bisect the sizes between the two."""
 
     @property
     def open_sizes(self) -> int:
-        """Sizes between the longest prefix that fails and the shortest set that does not."""
+        """The number of sizes between the longest prefix that fails and the smallest set that works."""
         return max(0, (len(self.best) if self.best else self.cap + 1) - self.longest_failure - 1)
 
     @property
@@ -136,8 +136,8 @@ class PersonPrefixes(PersonSearch):
 
     @property
     def spread(self) -> float:
-        """The members' standard deviation, from all sets tried: it hardly changes with the flips, and one set alone
-        would tell it poorly."""
+        """The members' standard deviation, pooled over all sets tried: it barely depends on the flips, and one set
+        gives a poor estimate."""
         known = [g for g in self.gains.values() if len(g) > 1 and np.isfinite(g).all()]
         return float(np.sqrt(np.mean([g.var(ddof=1) for g in known]))) if known else 0.0
 
@@ -155,18 +155,18 @@ class PersonPrefixes(PersonSearch):
         return self.full_set in self.gains and self.clearance_of(self.full_set) > -FAR
 
     def claim(self, margin: float, members: int) -> FlipSet | None:
-        """The set to report: the smallest that keeps the margin; else, of those that turn the ensemble, what comes
-        nearest to it."""
+        """The set to report: the smallest that keeps the margin, or the nearest to it that changes the ensemble's
+        decision."""
 
         def preference(flips: FlipSet) -> tuple[bool, float, float]:
             clear = self.clearance_of(flips)
             return (False, len(flips), -self.mean(flips)) if clear >= margin else (True, -clear, len(flips))
 
-        turning = [f for f, gains in self.gains.items() if f and len(gains) == members and gains.mean() > 0]
-        return min((flips for flips in turning if flips not in self.rejected), key=preference, default=None)
+        working = [f for f, gains in self.gains.items() if f and len(gains) == members and gains.mean() > 0]
+        return min((flips for flips in working if flips not in self.rejected), key=preference, default=None)
 
     def fill_in_results(self) -> None:
-        """Fill in what verdicts read."""
+        """Fill in the fields that verdicts read."""
         tried = {flips: gains for flips, gains in self.gains.items() if flips}
         self.spent = len(tried)
         self.course = [
@@ -180,13 +180,13 @@ class PersonPrefixes(PersonSearch):
 
 
 class PrefixSearch:
-    """Runs the searches of one task to their ends, all people's sets of a step in one call."""
+    """Runs the searches of one task; the sets of all people in one step are trained in one call."""
 
     def __init__(self, task: Task, psi: Allowed, strategy: SolidSearch) -> None:
         self.task, self.trainer, self.progress, self.psi = task, task.trainer, task.trainer.progress, psi
         self.strategy, self.margin = strategy, strategy.margin
         self._cut_short = False
-        """Whether sets were left out because retrainings are limited."""
+        """Whether sets were skipped because retrainings are limited."""
 
     def run(self, searches: Sequence[PersonPrefixes]) -> None:
         self.task.run(
@@ -206,7 +206,7 @@ class PrefixSearch:
             search.complete = not self._cut_short
 
     def open(self, searches: Sequence[PersonPrefixes]) -> list[PersonPrefixes]:
-        """The whole cap of everyone; returns those who come near the other decision."""
+        """Try everyone's full set; returns the searches that come near the other decision."""
         asked = near = [search for search in searches if len(search.order)]
         self._try([(search, ()) for search in asked])
         if self.trainer.members > 2 * SCREEN:
@@ -220,7 +220,7 @@ class PrefixSearch:
         return [search for search in near if search.in_reach]
 
     def _accept(self, search: PersonPrefixes, flips: FlipSet) -> None:
-        """Take a set that keeps the margin, if it is smaller than what there is."""
+        """Keep a set that keeps the margin if it is smaller than the best so far."""
         if len(search.gains.get(flips, ())) < self.trainer.members:
             return
         smaller = search.best is None or len(flips) < len(search.best)
@@ -228,7 +228,7 @@ class PrefixSearch:
             search.best = flips
 
     def _bisect(self, searches: Sequence[PersonPrefixes]) -> None:
-        """The shortest prefix of each order that keeps the margin; several at a time where the engine has room."""
+        """Find the shortest prefix of each order that keeps the margin; several at a time if the engine has room."""
         going = list(searches)
         for search in going:
             search.steps = search.open_sizes.bit_length()
@@ -247,7 +247,7 @@ class PrefixSearch:
             self._report(searches)
 
     def _next_sizes(self, search: PersonPrefixes, room: int) -> list[int]:
-        """Sizes between the longest that fails and the shortest that does not."""
+        """The next sizes to try."""
         open_ = search.open_sizes
         if open_ < 1:
             return []
@@ -257,8 +257,8 @@ class PrefixSearch:
         return sorted({search.longest_failure + max(1, round(k * (open_ + 1) / parts)) for k in range(1, parts)})
 
     def _guess(self, search: PersonPrefixes) -> int:
-        """The size at which the clearance reaches the margin if it grows evenly, taken a little towards the middle: so
-        both ends come nearer. And never so far from the middle that more steps would be needed than by halving."""
+        """The size at which the clearance reaches the margin by linear interpolation, moved a little towards the middle
+        so that both ends come nearer, and close enough to it to need no more steps than bisection."""
         open_, high = search.open_sizes, search.longest_failure + search.open_sizes + 1
         place = middle = search.longest_failure + (open_ + 1) / 2
         shortest = search.prefix(search.longest_failure)
@@ -275,7 +275,7 @@ class PrefixSearch:
         return int(np.clip(round(place), low_end, high_end))
 
     def _rank_again(self, near: Sequence[PersonPrefixes]) -> None:
-        """Keep the better half of each set, rank the others anew with those flips made, and look for sizes again."""
+        """Keep the better half of each set, rank the other rows after these flips, and search sizes again."""
         again = [search for search in near if search.cap >= 2 and (search.best is None or len(search.best) > 1)]
         if not again or self._cut_short:
             return
@@ -291,7 +291,7 @@ class PrefixSearch:
         self._sizes_again(again)
 
     def _sizes_again(self, searches: Sequence[PersonPrefixes]) -> None:
-        """With new orders: the whole cap of those who had no set that keeps the margin, then sizes."""
+        """With new orders: the full set of searches without one that keeps the margin, then sizes."""
         short = [search for search in searches if search.best is None]
         self._try([(search, search.full_set) for search in short])
         for search in short:
@@ -299,7 +299,7 @@ class PrefixSearch:
         self._bisect([search for search in searches if search.best])
 
     def _try(self, asked: Sequence[tuple[PersonPrefixes, FlipSet]], members: int | None = None) -> None:
-        """Train the sets and tell whose they are; where retrainings are limited, as many as there is room for."""
+        """Train the sets, as many as the limit on retrainings allows, and pass the answers on."""
         enough = members or self.trainer.members
         asked = [(search, flips) for search, flips in asked if len(search.gains.get(flips, ())) < enough]
         wanted = list(dict.fromkeys(flips for _, flips in asked if not self.trainer.holds(flips)))
@@ -311,19 +311,20 @@ class PrefixSearch:
             whose.setdefault(flips, []).append(search)
         self._observe({flips: searches for flips, searches in whose.items() if self.trainer.holds(flips)})
         size = max(SLICE, self.trainer.width)
-        for first in range(0, len(wanted), size):  # what was trained before a stop counts
+        for first in range(0, len(wanted), size):  # finished slices count after a stop
             self.trainer.fit(wanted[first : first + size], members)
             self._observe({flips: whose[flips] for flips in wanted[first : first + size]})
 
     def _observe(self, whose: Mapping[FlipSet, Sequence[PersonPrefixes]]) -> None:
-        """Hand everyone the members' answers about them; nobody else's are kept, but of sets that may be reported."""
+        """Pass each person the members' answers; answers about all people are kept only of sets that may be
+        reported."""
         for flips, searches in whose.items():
             answers = self.trainer.member_logits(flips)
             for search in searches:
                 search.observe(flips, answers[:, search.person])
         whole = [flips for flips in whose if flips and self.trainer.holds(flips)]
-        turning = {flips for flips in whole if any(search.mean(flips) > 0 for search in whose[flips])}
-        self.trainer.release(whole, keep=turning)
+        working = {flips for flips in whole if any(search.mean(flips) > 0 for search in whose[flips])}
+        self.trainer.release(whole, keep=working)
 
     def _confirm_all(self, searches: Sequence[PersonPrefixes], hurried: bool) -> None:
         size = 1 if hurried else max(4, self.trainer.n_jobs, self.trainer.width)
@@ -331,11 +332,11 @@ class PrefixSearch:
         self.progress.phase(CONFIRMATION, len(claiming) * self.trainer.members)
         if not hurried:
             self.trainer.expect_confirmations(len(claiming))
-        for first in range(0, len(claiming), size):  # what is confirmed before Ctrl-C counts
+        for first in range(0, len(claiming), size):  # finished groups count after Ctrl-C
             self._confirm(claiming[first : first + size])
 
     def _confirm(self, searches: Sequence[PersonPrefixes]) -> None:
-        """The definition has the last word; whose set it does not turn gets the next best one."""
+        """Confirm the sets; a search whose set fails claims the next best one."""
         going = list(searches)
         for _ in range(CLAIMS):
             claims = [(search, claim) for search in going if (claim := self._claim(search)) is not None]
@@ -355,7 +356,7 @@ class PrefixSearch:
         return search.claim(self.margin, self.trainer.members)
 
     def _leave_open(self, searches: Sequence[PersonPrefixes]) -> int:
-        """How many have a set that nobody has confirmed: their searches are incomplete."""
+        """Mark searches with an unconfirmed set as incomplete; returns their number."""
         left = [search for search in searches if search.found is None and self._claim(search) is not None]
         for search in left:
             search.complete = False

@@ -1,4 +1,4 @@
-"""The state of one person's search: the ranked rows it starts from, what it tries next, and what came of it."""
+"""The state of one person's search: its ranked rows, the plan of what to try next, and the results."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from butfor.learn.protocols import FlipSet
 
 
 def flip_set(rows: Iterable[int]) -> FlipSet:
-    """Positions as a flip set: sorted, so that equal sets are recognised."""
+    """Positions as a flip set, sorted so that equal sets compare equal."""
     return tuple(sorted(int(row) for row in rows))
 
 
 @dataclass(frozen=True, eq=False)
 class RankedRows:
-    """A person's flippable training rows, best first, as far down as the strategy's `depth` reaches.
+    """A person's flippable training rows, best first, down to the strategy's `depth`.
 
-    `away`: which way the logit must go, −1 for a person now in class 1, else +1. `flippable` counts all rows that may
-    be flipped. `random_order`: the ranking is pure chance, so attempts are independent draws from all rows. `start`:
-    the logit, counted towards the other decision and so below 0. `predicted`: each row's effect in logits, where the
-    ranking can be believed; `further`: how many times the gain of its best set any other may bring then."""
+    `away`: the direction to the other decision, −1 for a person in class 1, else +1. `flippable`: the number of all
+    flippable rows. `random_order`: the ranking is pure chance, so attempts are independent draws. `start`: the logit
+    towards the other decision, below 0. `predicted`: each row's effect in logits, if predictions are reliable;
+    `gain_limit`: how many times the gain of the best set by them another set may have."""
 
     person: int
     away: float
@@ -38,7 +38,7 @@ class RankedRows:
     random_order: bool = False
     start: float = -1.0
     predicted: NDArray[np.float64] | None = None
-    further: float = math.inf
+    gain_limit: float = math.inf
 
 
 @dataclass(eq=False)
@@ -50,27 +50,27 @@ class PersonSearch:
     spent: int = 0
     """Own flip sets tried."""
     course: list[tuple[int, float]] = field(default_factory=list)
-    """Per own set: how many labels were flipped, and the logit."""
+    """For each own set: the number of flips, and the logit."""
     closest: float | None = None
     """The logit nearest to the other decision."""
     found: FlipSet | None = None
     found_logit: float | None = None
     shared: bool = False
-    """Found by a model that was trained for somebody else."""
+    """Found by a model that was trained for someone else."""
     first_size: int = 0
-    """Flips in the first set that worked, before it was made smaller."""
+    """Flips in the first set that worked, before shrinking."""
     minimal: bool = False
-    """Every set with one flip fewer was tried and does not work."""
+    """Every set with one flip fewer was tried and does not change the decision."""
     clearance: float | None = None
-    """The mean gain of an ensemble's members in standard deviations, where they were asked one by one."""
+    """The members' mean gain in standard deviations, if members were trained one by one."""
     complete: bool = False
     failed: int = 0
     """Own sets whose training failed or diverged."""
     rejected: set[FlipSet] = field(default_factory=set)
-    """Sets that work by the engine, but not by the definition."""
+    """Sets that work by the engine but were not confirmed."""
 
     def changes_decision(self, logits: Any) -> Any:
-        """Whether this logit, or each of them, is another decision than the person's present one; NaN is none."""
+        """Whether each logit is the other decision; NaN is not."""
         return (decides_one(logits) == (self.away > 0)) & ~np.isnan(logits)
 
     def record_closest(self, logit: float) -> None:
@@ -79,34 +79,34 @@ class PersonSearch:
 
 
 class Plan:
-    """The next flip set to try, or None: none at all when `done`, none until it has heard more otherwise."""
+    """Proposes flip sets. `next` returns None if the plan is `done` or waits for results."""
 
     done = False
     pool_share = 0
-    """Attempts that it adds to a pool for all people, where it takes its own from there."""
+    """Attempts that it adds to a pool for all people; 0 if it does not use the pool."""
     pool_returns = 0
-    """Attempts of the pool that nobody needs, because the person is out of reach."""
+    """Attempts that it gives back to the pool because the other decision is out of reach."""
 
     def next(self) -> FlipSet | None:
         raise NotImplementedError
 
     def observe(self, sets: Sequence[FlipSet], gains: Sequence[float], work: Sequence[bool]) -> None:
-        """Models trained on these sets give such logits, counted towards the other decision, and turn it or not."""
+        """Learn from models trained on these sets: logits towards the other decision, and whether it changed."""
 
     def promise(self) -> float:
-        """Whose turn it is where attempts are scarce: the highest first."""
+        """The priority if attempts are limited; the highest comes first."""
         return math.inf
 
     def first_attempts(self) -> list[FlipSet]:
-        """The first attempt, as far as it is known, without taking it."""
+        """The first attempt, if known, without taking it."""
         return []
 
     def strongest_first(self, flips: FlipSet) -> list[int]:
-        """The rows of a flip set, those believed to matter most first."""
+        """The rows of a flip set, the strongest first."""
         return list(flips)
 
     def propose_size(self, size: int) -> FlipSet | None:
-        """A set of that many rows which may work, not proposed before; None where the plan knows no better."""
+        """A new set of `size` rows that may work; None if there is none."""
         return None
 
 
@@ -132,18 +132,18 @@ class FixedPlan(Plan):
 
 
 class Shrink(Plan):
-    """A flip set that works, made smaller: drop flips while it does, by halves from the weak end, then one by one.
-    Leaving out one at a time also shows which flips weigh least, and by that order halves are tried again. When nothing
-    more can be left out, `other` proposes sets of one flip less that need not be part of this one, `OTHERS` of them.
+    """Shrinks a flip set that works: drops flips by halves from the weak end, then one by one. Dropping them one by one
+    also shows which flips matter least, and halves are tried again in that order. Then `other` proposes up to `OTHERS`
+    sets with one flip fewer that need not be subsets.
 
-    When it is `done`, every set that leaves out a single flip of the smallest was tried and does not work; unless that
-    has more than `ONE_BY_ONE` flips, or as many attempts were taken as there may be."""
+    When it is `done`, every set that drops a single flip of the smallest set was tried and does not work, unless the
+    set has more than `ONE_BY_ONE` flips or the attempts ran out."""
 
     OTHERS = 12
     EACH, MOST = 16, 400
-    """Attempts at the most for each flip of the first set, and for any set; `OTHERS` come on top."""
+    """The most attempts per flip of the first set, and in all; `OTHERS` are added."""
     ONE_BY_ONE = 64
-    """Flips of a set beyond which leaving out one at a time would cost more than it tells."""
+    """The largest set whose flips are dropped one by one; beyond it that costs too much."""
 
     def __init__(
         self,
@@ -158,24 +158,24 @@ class Shrink(Plan):
         self._gains: dict[FlipSet, float] = {given: gain}
         self._working: set[FlipSet] = {given}
         self._fails = 0
-        """Longest prefix known to fail: the empty one is the data as it is."""
+        """The longest prefix known to fail; the empty one is the unchanged data."""
         self._whole: FlipSet | None = None
-        """The set of which every flip was left out, one at a time."""
+        """The set whose flips were dropped one by one."""
         self._queue: list[FlipSet] = []
         self._waiting: set[FlipSet] = set()
         self._advance()
 
     def smallest_first(self) -> list[FlipSet]:
-        """The sets that work, fewest flips first, then the clearest."""
+        """The sets that work, by number of flips, then by gain."""
         return sorted(self._working, key=lambda flips: (len(flips), -self._gains[flips]))
 
     def minimal(self, flips: FlipSet) -> bool:
-        """Whether every set that leaves out one of these flips is known not to work."""
+        """Whether every set that drops one of these flips is known not to work."""
         fewer = [_without(flips, row) for row in flips] if len(flips) > 1 else []
         return all(flips in self._gains and flips not in self._working for flips in fewer)
 
     def reject(self, flips: FlipSet) -> None:
-        """Works by the engine, but not by the definition: it does not work."""
+        """Remove a set that was not confirmed."""
         self._working.discard(flips)
         self._advance()
 
@@ -196,18 +196,18 @@ class Shrink(Plan):
             self._advance()
 
     def _advance(self) -> None:
-        """What to ask next, once all answers are in."""
+        """Choose the next sets once all results are in."""
         if self._waiting or self._queue:
             return
         best = self.smallest_first()[0]
         if len(best) == 1:
             self.done = True
             return
-        if self._whole and set(best) < set(self._whole):  # first those without which it falls back furthest
+        if self._whole and set(best) < set(self._whole):  # the most needed flips first
             whole = self._whole
             self._ordered = sorted(best, key=lambda row: self._gains.get(_without(whole, row), 0.0))
             self._fails = 0
-        elif not set(best) <= set(self._ordered):  # somebody else's set, in which nothing is known of the order
+        elif not set(best) <= set(self._ordered):  # someone else's set, without an order
             self._ordered, self._fails = list(best), 0
         self._whole = None
         halves = self._halfway(best)
@@ -225,7 +225,7 @@ class Shrink(Plan):
         self.done = not self._queue
 
     def _halfway(self, best: FlipSet) -> FlipSet | None:
-        """Bisection over prefixes of the strongest rows, while the smallest set is such a prefix."""
+        """The next prefix of the strongest rows to try by bisection; None at its end."""
         ordered = [row for row in self._ordered if row in best]
         while (middle := (self._fails + len(best)) // 2) > self._fails:
             prefix = flip_set(ordered[:middle])

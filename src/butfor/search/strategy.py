@@ -1,8 +1,7 @@
-"""What a strategy is: how the flip sets that are tried follow from a ranking.
+"""What a strategy is: how flip sets to try follow from a ranking.
 
-A strategy owns its loop (propose → train → observe → confirm). The usual one, `search`, trains the attempts that
-`attempts` proposes for all people together and stops a person at the first success; `solid` has a `search` of its own.
-"""
+A strategy owns its loop (propose → train → observe → confirm). By default `search` trains the sets of `attempts` for
+all people together and stops each person at the first success; `solid` has its own `search`."""
 
 from __future__ import annotations
 
@@ -22,39 +21,39 @@ from butfor.search.state import FixedPlan, PersonSearch, Plan, RankedRows, Shrin
 from butfor.search.task import Task
 
 USUAL = ("combined", "influence", "leaves", "surrogate-signed")
-"""Rankings in the order in which they are taken where nobody names one; the last ranks for every model."""
+"""Default rankings; the first that accepts the model is used, and the last accepts every model."""
 FOUND = 0.4
-"""The share of people who are usually found, for estimates of how long it takes."""
+"""The usual share of people with a find, for estimates of time."""
 
 
 class Strategy:
-    """`share`: ask every trained model about everyone; None: as the strategy has it."""
+    """`share`: every trained model counts for everyone; None is the strategy's default."""
 
     name: ClassVar[str]
     shares: ClassVar[bool] = False
-    """Off for the published strategies, whose counts would no longer be comparable."""
+    """The default of `share`; off for published strategies, whose counts would not be comparable."""
     proves: ClassVar[bool] = False
-    """Whether proven answers are taken where there are some, instead of searching for them."""
+    """Whether proven answers replace the search."""
     shrinks: ClassVar[bool] = False
-    """Whether a flip set that works is made smaller before it is reported."""
+    """Whether a flip set that works is shrunk."""
 
     def __init__(self, *, share: bool | None = None) -> None:
         self.share = self.shares if share is None else share
 
     def check(self, members: int) -> None:
-        """Refuse an audited model of so many members."""
+        """Raise an error if the strategy cannot audit a model with `members` members."""
 
     def ranking(self, model: Model) -> Ranking:
-        """The ranking used where nobody names one: the published one, or the nearest to it that the model allows."""
+        """The default ranking: the published one, or the nearest to it that accepts the model."""
         return next(ranking for ranking in map(as_ranking, USUAL) if ranking.ranks(model))
 
     def search(self, task: Task, people: NDArray[np.int64], psi: Allowed) -> list[PersonSearch]:
-        """Search for these people among the labels that `psi` allows them."""
+        """Search for these people among the labels that `psi` allows."""
         ranked = task.ranked(people, psi, self.depth)
         return self.confirm(task, psi, [AttemptSearch(each.person, each.away, plan=self.plan(each)) for each in ranked])
 
     def confirm(self, task: Task, psi: Allowed, searches: list[AttemptSearch]) -> list[PersonSearch]:
-        """Go through searches whose plans are made."""
+        """Run searches that have their plans."""
         flippable = psi.of_people([search.person for search in searches]).counts
         everything = any(self.enumerates(int(size), task.budget) for size in flippable)
         shares, claims = [search.plan.pool_share for search in searches], None if everything else Loop.CLAIMS
@@ -63,49 +62,49 @@ class Strategy:
         return list(searches)
 
     def plan(self, person: RankedRows) -> Plan:
-        """What one person's search tries."""
+        """The plan of one person's search."""
         return FixedPlan(self.attempts(person), person.order)
 
     def attempts(self, person: RankedRows) -> Iterator[FlipSet]:
         raise NotImplementedError
 
     def for_people(self, people: NDArray[np.int64]) -> Strategy:
-        """The strategy for some of the people alone."""
+        """The strategy for some of the people."""
         return self
 
     def count(self, flippable: int, budget: int) -> int:
-        """How many attempts one person takes at the most; where attempts are one pool, on average."""
+        """The most attempts for one person; with a pool, the mean."""
         raise NotImplementedError
 
     def depth(self, flippable: int, budget: int) -> int:
-        """How far down the ranking attempts can reach."""
+        """The last rank that attempts can use."""
         return flippable
 
     def enumerates(self, flippable: int, budget: int) -> bool:
-        """Whether a search that is through has tried every allowed set within the budget."""
+        """Whether a complete search has tried every allowed set within the budget."""
         return False
 
     def expected_sets(self, flippable: Sequence[int], budget: int, members: int) -> float:
-        """Flip sets that people with so many flippable labels usually take together."""
+        """The usual number of flip sets for people with these numbers of flippable labels."""
         sets = sum(self.count(size, budget) for size in flippable)
         size = min(budget, max(flippable, default=0))
         return sets + self.shrinks * FOUND * len(flippable) * (min(size, Shrink.ONE_BY_ONE) if size > 1 else 0)
 
     def expected_rankings(self, people: int, budget: int) -> float:
-        """Rankings at flipped labels, one person's each, that so many people usually take together."""
+        """The usual number of rankings at one person's flipped labels."""
         return 0.0
 
 
 def budget_in_labels(budget: float, n: int) -> int:
-    """A budget as a count of labels: whole numbers from 1 are counts, smaller ones shares, rounded up."""
+    """A budget as a number of labels: numbers from 1 are counts, smaller ones shares, rounded up."""
     if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
         raise SettingError(f"budget={budget!r} is not a number; give a count of labels or a share such as 0.001.")
     if not 0 < budget < math.inf:
-        raise SettingError(f"budget={budget} must be a number above 0: at least one label must be allowed to flip.")
+        raise SettingError(f"budget={budget} must be above 0: at least one label must be allowed to flip.")
     if budget < 1:
         return math.ceil(round(budget * n, 9))
     if budget != int(budget):
         raise SettingError(f"budget={budget} is neither a share below 1 nor a whole number of labels.")
     if budget > n:
-        raise SettingError(f"budget={int(budget)} is more than the {n} training labels there are.")
+        raise SettingError(f"budget={int(budget)} is more than the table's {n} training labels.")
     return int(budget)

@@ -1,4 +1,4 @@
-"""What a strategy works with: the people, their labels that may be flipped, the ranking, and the trainer."""
+"""What a strategy works with: the people, the ranking, the budget and the trainer."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 
 BLOCK, SCORES = 256, 2**23
-"""People scored at once, and scores at the most: those against every training row must fit in memory."""
+"""The most people scored at once, and the most scores: one per person and training row must fit in memory."""
 RANKING, SEARCH, CONFIRMATION = "ranking", "search", "confirmation"
 """Phases of a search, as progress names them."""
 
 
 @dataclass(eq=False)
 class Task:
-    """The people, what ranks and trains for them, and how many labels may be flipped."""
+    """The people, what ranks and trains for them, and the budget in labels."""
 
     situation: Situation
     trainer: Trainer
@@ -36,7 +36,7 @@ class Task:
     random_state: int = 0
 
     def ranked(self, people: NDArray[np.int64], psi: Allowed, depth: Callable[[int, int], int]) -> list[RankedRows]:
-        """The rows ψ allows each person, in the ranking's order, as far down as `depth(flippable, budget)`."""
+        """The rows that ψ allows each person, best first, down to `depth(flippable, budget)`."""
         situation, rank = self.situation, self.rank
         keys, directions = person_keys(situation.model, situation.people), flip_direction(situation.logits)
         found: list[RankedRows] = []
@@ -62,8 +62,8 @@ class Task:
         return found
 
     def run(self, explore: Callable[[], None], confirm: Callable[[bool], None], unconfirmed: Callable[[], int]) -> None:
-        """Search until it is through or stopped; then confirm what was found, one by one after Ctrl-C, which leaves a
-        moment for it. What is not confirmed by then is not reported."""
+        """Explore until done or stopped, then confirm the finds, one by one after Ctrl-C, while its grace period lasts.
+        Finds that are not confirmed are not reported."""
         progress, flag = self.trainer.progress, self.trainer.flag
         progress.phase(SEARCH)
         with suppress(Stopped):
@@ -74,8 +74,8 @@ class Task:
         except Stopped:
             finds = unconfirmed()
             if finds:
-                sets = "1 set that turned a decision was" if finds == 1 else f"{finds} sets that turned decisions were"
+                sets = "1 set that changes a decision was" if finds == 1 else f"{finds} sets that change decisions were"
                 progress.note(
-                    f"Stopped before {sets} confirmed by the model's own fit: not reported. With a ledger (--ledger) "
-                    "the next run goes on from here."
+                    f"Stopped before {sets} confirmed by retraining: not reported. With a ledger (--ledger) the next "
+                    "run continues from here."
                 )

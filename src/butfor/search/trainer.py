@@ -1,4 +1,4 @@
-"""Trainer: one learner, one table and a fixed group of people, behind an engine, the definition and a ledger."""
+"""Trainer: trains flip sets of one learner and table with an engine, confirms finds, and uses a ledger."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from butfor.search.ledger import Ledger, Page
 from butfor.stopping import StopFlag
 
 PATIENCE = 15.0
-"""Seconds of a first training up to which a second one is done to tell how long they take."""
+"""A first training that takes longer, in seconds, is not repeated to measure its time."""
 COMPILED = 10
-"""A first training that took so many times as long as the learner's own fit took most of it to compile."""
+"""A first training that takes this many times as long as the model's own `fit` was mostly compiling."""
 PIECE = 64
-"""With a ledger: trainings (or engine widths, where those are larger) between two writes."""
+"""Trainings between two writes to the ledger; more if the engine is wider."""
 
 
 class Trainer:
-    """Trains flip sets and remembers what the models say about the people; counts what it trains. The learner may be an
-    ensemble of seeds: then every flip set is trained once per member, all of them side by side.
+    """Trains flip sets, caches the models' answers about the people, and counts trainings. For an ensemble every flip
+    set is trained once per member, side by side.
 
-    With a ledger, what was trained before is recalled instead, and what is trained is written down piece by piece, so
-    that a killed run loses little. Confirmations are the learner's own `fit`, always trained here and now."""
+    With a ledger, known answers are read from it and new ones are written piece by piece, so that a killed run loses
+    little. Confirmations always retrain with the model's own `fit`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Trainer:
         self.progress, self.flag = progress or Progress(), flag or StopFlag()
         self.single, self.seeds = single_learner(learner), member_seeds(learner)
         self.members = len(self.seeds)
-        """Trainings that one flip set takes."""
+        """Trainings per flip set."""
         self._asked = table.with_pool(people)
         self.bound: Bound = bind(engine, self.single, table, self._asked)
         self._own_fit = own_fit_engine(engine, n_jobs)
@@ -60,14 +60,14 @@ class Trainer:
         self.trained = self.recalled = self.confirmations = 0
         self._seconds_each: float | None = None
         self._members: dict[FlipSet, Floats] = {}
-        """What the members trained so far say about the people, `[members so far × answers]`."""
-        self._together: dict[FlipSet, Floats] = {}
-        """What all of them say together, `[answers]`: the table makes logits and decisions of it."""
+        """The answers of the members trained so far, `[members × answers]`."""
+        self._means: dict[FlipSet, Floats] = {}
+        """The mean answers of all members, `[answers]`, from which the table computes logits and decisions."""
         self._recalled: set[FlipSet] = set()
         self._confirmed: dict[FlipSet, Floats] = {}
 
     def on(self, table: Table) -> Trainer:
-        """The same learner, without its other members and without a ledger, on another table."""
+        """A single member of the learner on another table, without a ledger."""
         if table is self.table:
             return self
         how: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": self.progress, "flag": self.flag}
@@ -75,30 +75,30 @@ class Trainer:
 
     @property
     def width(self) -> int:
-        """How many flip sets the engine likes to train side by side."""
+        """The number of flip sets that the engine prefers to train side by side."""
         return max(1, self.bound.width // self.members)
 
     def room(self, members: int | None = None) -> float:
-        """Flip sets that may still be trained."""
+        """The number of flip sets that may still be trained."""
         return self.flag.room(self.trained, members or self.members)
 
     def seconds_each(self, by_definition: float) -> float:
-        """Seconds per training, side by side, once everything is loaded and compiled; before the first training two are
-        done for it. `by_definition`: what the learner's own fit took, for one that is too slow to be timed twice."""
+        """Seconds per training, side by side, once everything is loaded and compiled; measured on up to two trainings.
+        `by_definition`: seconds of the model's own `fit`."""
         if self._seconds_each is None:
             times: list[float] = []
-            # Far longer than the learner's own fit: that was compiling, not training.
+            # Far longer than the model's own `fit`: that was compiling, not training.
             while len(times) < 2 and (sum(times) <= PATIENCE or sum(times) > COMPILED * by_definition):
                 started = time.perf_counter()
                 self.bound([Training(())])
                 times.append(time.perf_counter() - started)
-            # A second process may still have been cold: no engine is slower than the learner's own fit.
+            # A second process may still have been cold: no engine is slower than the model's own `fit`.
             each = min(times[-1], by_definition or times[-1])
             self._seconds_each = each / min(self.bound.at_once, self.n_jobs)
         return self._seconds_each
 
     def fit(self, flip_sets: Sequence[FlipSet], members: int | None = None) -> None:
-        """Train the flip sets, by the engine: all members, or the first so many for a first look."""
+        """Train the flip sets with the engine: all members, or the first `members`."""
         members = members or self.members
         wanted = {flips: range(len(self._members.get(flips, ())), members) for flips in flip_sets}
         trainings = [Training(flips, self.seeds[k]) for flips, missing in wanted.items() for k in missing]
@@ -111,64 +111,65 @@ class Trainer:
             if new:
                 self._members[flips] = np.array([*self._members.get(flips, ()), *new], np.float32)
             if len(self._members[flips]) == self.members:
-                self._together[flips] = mean_answers(self._members[flips])
+                self._means[flips] = mean_answers(self._members[flips])
 
     def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
-        """What the models trained on the flip sets say, `[sets × people]`; each is trained once."""
+        """The logits of models trained on the flip sets, `[sets × people]`; each set is trained once."""
         return self.table.margins(self._retrained(flip_sets))
 
     def decided(self, flip_sets: Sequence[FlipSet]) -> NDArray[np.int64]:
-        """What they decide, by number, `[sets × people]`."""
+        """Their decisions, by number, `[sets × people]`."""
         return self.table.decisions(self._retrained(flip_sets))
 
     def _retrained(self, flip_sets: Sequence[FlipSet]) -> Floats:
         self.fit([flips for flips in dict.fromkeys(flip_sets) if not self.known(flips)])
-        return np.array([self._together[flips] for flips in flip_sets])
+        return np.array([self._means[flips] for flips in flip_sets])
 
     def known(self, flips: FlipSet) -> bool:
-        return flips in self._together
+        return flips in self._means
 
     @property
     def known_sets(self) -> list[FlipSet]:
-        return list(self._together)
+        return list(self._means)
 
     def logits(self, flips: FlipSet) -> Floats:
-        """What the model trained on a flip set says about each person."""
-        return self.table.margins(self._together[flips])
+        """Each person's logit under the model trained on a flip set."""
+        return self.table.margins(self._means[flips])
 
     def member_logits(self, flips: FlipSet) -> Floats:
-        """What each member trained so far says, `[members × people]`."""
+        """The logits of each member trained so far, `[members × people]`."""
         return self.table.margins(self._members[flips])
 
     def holds(self, flips: FlipSet) -> bool:
-        """Whether every member's answers are at hand."""
+        """Whether the answers of every member are cached."""
         return len(self._members.get(flips, ())) == self.members
 
     def release(self, flip_sets: Iterable[FlipSet], keep: Container[FlipSet]) -> None:
-        """Forget what the members say, and what they say together but of those to `keep`: with many people, each with
-        sets of their own, everybody's answers about everybody would fill the memory."""
+        """Drop the members' answers, and their mean except for sets in `keep`: answers to many sets about many people
+        would fill the memory."""
         for flips in flip_sets:
             self._members.pop(flips, None)
             if flips not in keep:
-                self._together.pop(flips, None)
+                self._means.pop(flips, None)
 
-    def ask(self, trainings: Sequence[Training]) -> Floats:
-        """What single models under seeds of their own say, `[trainings × people]`, by the engine. They are
-        counted over, and confirm nothing."""
+    def seed_logits(self, trainings: Sequence[Training]) -> Floats:
+        """The logits of single models, each with its own seed, `[trainings × people]`, by the engine. They are counted,
+        and confirm nothing."""
         answers, _ = self._answers(trainings)
         said = np.array([answers[training] for training in trainings], np.float32).reshape(len(trainings), -1)
         return self.table.margins(said)
 
-    def ask_together(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
-        """What the mean of each of these ensembles answers, `[ensembles × answers]`; likewise."""
+    def ensemble_answers(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
+        """The mean answers of each ensemble, `[ensembles × answers]`, by the engine."""
         answers, _ = self._answers(list(dict.fromkeys(training for each in ensembles for training in each)))
         return np.array([mean_answers(np.array([answers[training] for training in each])) for each in ensembles])
 
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
-        """Train the flip sets by the definition, each once. What an engine trained here by definition stands."""
+        """Train the flip sets with the model's own `fit`, each once. If the engine used it in this run, its answers
+        stand."""
         for flips in flip_sets:
-            if self.bound.by_definition and flips in self._together and flips not in self._recalled:
-                self._confirmed[flips] = self._together[flips]
+            if self.bound.by_definition and flips in self._means and flips not in self._recalled:
+                self._confirmed[flips] = self._means[flips]
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
             return
@@ -180,20 +181,20 @@ class Trainer:
         self.confirmations += len(trainings)
 
     def expect_confirmations(self, flip_sets: int) -> None:
-        """Tell the definition how many sets it will be asked about, a few at a time: processes may pay for all of
-        them where they would not for a few."""
+        """Announce the number of sets to confirm, a few at a time: starting processes may pay for all of them but not
+        for a few."""
         self._by_definition.expect(flip_sets * self.members)
 
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self.table.margins(self._confirmed[flips])
 
     def confirmed_cut(self, flips: FlipSet) -> float:
-        """What the model says at its cut."""
+        """The confirmed model's answer at its cut."""
         assert self.table.cut is not None
         return float(self.table.cut.answer_at_cut(self._confirmed[flips][len(self.people) :]))
 
     def confirmed_decisions(self, flips: FlipSet) -> NDArray[np.int64]:
-        """What they decide, by number."""
+        """The confirmed decisions, by number."""
         return self.table.decisions(self._confirmed[flips])
 
     @cached_property
@@ -206,7 +207,8 @@ class Trainer:
         self.flag.check()
 
     def _answers(self, trainings: Sequence[Training]) -> tuple[dict[Training, Floats], list[Training]]:
-        """In the order asked for; and which were recalled. With a ledger piece by piece, each written down."""
+        """Answers in the given order, and the trainings that were read from the ledger. New ones are written to it
+        piece by piece."""
         if not trainings:
             return {}, []
         self.flag.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -117,7 +117,7 @@ class Work:
 
 def side_by_side(n_jobs: int | None, function: Callable[..., T], each: Iterable[tuple[Any, ...]]) -> list[T]:
     """The function's results for each of these arguments, in order."""
-    return list(in_threads(check_n_jobs(n_jobs), [partial(function, *given) for given in each]))
+    return list(in_threads(lambda given: function(*given), each, check_n_jobs(n_jobs)))
 
 
 def draw(
@@ -136,7 +136,7 @@ def draw(
     parts = [seeds[k : k + size] for k in range(0, draws, size)]
     progress.phase("tables drawn by one standard", draws, "tables")
     done = [[np.empty((1 + each.count, 0)) for each in work.averages]]
-    shares = in_threads(check_n_jobs(n_jobs), [partial(work.drawn, null, part) for part in parts])
+    shares = in_threads(lambda part: work.drawn(null, part), parts, check_n_jobs(n_jobs))
     with listen(Stop(seconds)) as flag, closing(shares), suppress(Stopped):
         for part in shares:
             done.append(part)
