@@ -35,6 +35,8 @@ from butfor.stopping import StopFlag
 
 SEARCH_SHARE = 2 / 3
 """The search's share of the time limit; the rest is for confirmations and fresh seeds."""
+QUICK = 3.0
+"""Seconds of a trial that may come before the announcement."""
 RANKING_COST = 3.0
 """The cost of ranking all labels, in trainings per member, for a block of people or, at flipped labels, for one."""
 
@@ -61,6 +63,8 @@ class Runner:
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     """More fields of a person's verdict."""
     interrupted: bool = False
+    trial_seconds: float | None = None
+    """Seconds per training of the trial, with all that came with it."""
 
     def __post_init__(self) -> None:
         audit = self.fitted
@@ -134,8 +138,12 @@ class Runner:
         first."""
         proven = [search for person, bracket in self.proven.items() if (search := self._proven(person, bracket))]
         people = np.setdiff1d(self.eligible, [search.person for search in proven])
-        self._announce(people)
-        self._hold_trial(people)
+        if self._trial_is_quick(people):
+            self._hold_trial(people)
+            self._announce(people)
+        else:
+            self._announce(people)
+            self._hold_trial(people)
         if proven:
             self.searches = self.strategy.confirm(self.task, self.psi, proven)
         if self.flag.limits.seconds is not None:
@@ -161,7 +169,7 @@ class Runner:
             return
         if seconds is not None and sets * trainer.members * self._seconds_each() > SEARCH_SHARE * seconds / 4:
             return
-        situation = self.situation
+        situation, trained, begun = self.situation, trainer.trained, time.perf_counter()
         self.progress.phase("trial", sets * trainer.members)
         self.agreement = figures = ranking.prepare(
             lambda flips: trainer.retrain(flips)[:, people],
@@ -171,6 +179,7 @@ class Runner:
             self.psi.of_people(people),
             self.fitted.budget,
         )
+        self.trial_seconds = (time.perf_counter() - begun) / max(1, trainer.trained - trained)
         if figures["poor"]:
             leader = leader_words(figures["leader"], figures["gains"])
             self.progress.note(
@@ -218,14 +227,25 @@ class Runner:
 
     # --- what it will cost --------------------------------------------------------------------------
 
+    @property
+    def _announces(self) -> bool:
+        return self.progress.listens and self.everyone is not None
+
+    def _trial_is_quick(self, people: NDArray[np.int64]) -> bool:
+        """Whether the announcement can wait for the trial, which shows how long ranked flip sets take: some engines
+        train a table without flips in no time."""
+        if not self._announces or not len(people):
+            return False
+        self.progress.phase("timing one training")
+        return self.fitted.ranking.trial(len(people)) * self.trainer.members * self._seconds_each() <= QUICK
+
     def _announce(self, people: NDArray[np.int64]) -> None:
-        """Announce how long it will take, from one timed training after compilation."""
-        if not self.progress.listens or self.everyone is None:
+        """Announce how long it will take, from the trial or from one timed training after compilation."""
+        if not self._announces or self.everyone is None:
             return
         if not len(self.eligible):
             self.progress.note(announcement(0, 0.0))
             return
-        self.progress.phase("timing one training")
         fitted, strategy, trainer, limits = self.fitted, self.strategy, self.trainer, self.flag.limits
         budget, ranking = fitted.budget, fitted.ranking
         sizes = [int(size) for size in self.psi.of_people(people).counts]
@@ -245,4 +265,7 @@ class Runner:
         self.progress.expect(seconds)
 
     def _seconds_each(self) -> float:
+        """Seconds of one training and of the search's own work for it."""
+        if self.trial_seconds is not None:
+            return self.trial_seconds
         return self.trainer.seconds_each(self.fitted.fit_seconds)

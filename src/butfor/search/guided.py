@@ -255,3 +255,8 @@ class GuidedSearch(Strategy):
 
     def enumerates(self, flippable: int, budget: int) -> bool:
         return budget == 1 and self.count(flippable, 1) == flippable
+
+    def expected_sets(self, flippable: Sequence[int], budget: int, members: int) -> float:
+        """Most people are found, or given up, after the fewest attempts."""
+        usual = self if self.tries or budget == 1 else GuidedSearch(self.LEAST)
+        return Strategy.expected_sets(usual, flippable, budget, members)
