@@ -106,5 +106,5 @@ def budget_in_labels(budget: float, n: int) -> int:
     if budget != int(budget):
         raise SettingError(f"budget={budget} is neither a share below 1 nor a whole number of labels.")
     if budget > n:
-        raise SettingError(f"budget={int(budget)} is more than the table's {n} training labels.")
+        raise SettingError(f"budget={int(budget)} is more than the {n} training labels of the table.")
     return int(budget)
