@@ -8,6 +8,7 @@ import pytest
 
 from butfor import stopping
 from butfor.errors import Stopped
+from butfor.mlp.fused import prepare
 from butfor.mlp.recipe import Recipe, Rows
 from butfor.mlp.sweeps import Sweep, sweep_many
 from butfor.mlp.walks import Training
@@ -76,6 +77,7 @@ def test_a_training_that_diverges_depends_on_no_label():
 
 
 def test_a_halted_sweep_ends():
+    prepare()
     halt = Event()
     halt.set()
     with ThreadPoolExecutor(1, initializer=stopping.halt_by, initargs=(halt,)) as pool, pytest.raises(Stopped):
